@@ -1,0 +1,13 @@
+"""Wall-clock time, as the broker sees it. Waiting is the event loop's business, never this one's."""
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def now_ms(self) -> int: ...
+
+
+class WallClock:
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000

@@ -1,0 +1,1 @@
+"""State machines behind groups and transactions."""

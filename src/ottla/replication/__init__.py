@@ -1,0 +1,1 @@
+"""Partitions, their replicas and the high watermark."""
