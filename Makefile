@@ -1,0 +1,44 @@
+# Everything a person types. `make` alone lists it.
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench simulate clean
+
+help: ## List these commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Create .venv with ottla in it (does nothing when nothing changed)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Ottla needs Python 3.11 or newer, and $(PYTHON) is older: make setup PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(STAMP)
+
+demo: setup ## Start a broker, send records through it, leave it up until Ctrl-C
+	@$(RUN)/ottla demo
+
+test: check ## Everything: lint, types and the whole suite
+	$(RUN)/python -m pytest $(ARGS)
+
+check: setup ## Lint and types only
+	$(RUN)/ruff check .
+	$(RUN)/mypy
+
+format: setup ## Sort imports and repair what the linter can repair
+	$(RUN)/ruff check --fix .
+
+bench: setup ## Measure the broker (benchmarks/broker.py)
+	$(RUN)/python benchmarks/broker.py $(ARGS)
+
+simulate: setup ## Simulate more seeds than the suite does: make simulate SEEDS=1000
+	OTTLA_SEEDS=$(or $(SEEDS),1000) $(RUN)/python -m pytest -p no:cacheprovider tests/simulation --timeout 0 $(ARGS)
+
+clean: ## Remove .venv and every cache
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
