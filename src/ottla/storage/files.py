@@ -2,9 +2,23 @@
 
 `Disk` and `File` are the interface. `RealDisk` is the operating system; the simulator has a disk that loses or tears
 unsynced writes; tests wrap either to count, fail or crash at any operation.
+
+A broker has tens of thousands of files and a few hundred descriptors. A `RealFile` therefore borrows its descriptor
+from a pool, which closes those that were not used lately and are not pinned; the next use opens the path again. So
+whoever renames a file that stays open sets its `path`.
+
+Threads: one thread appends to a file, reads and pins it; others may fsync and read it at the same time. Each file has
+a lock, held for the few instructions that decide about its descriptor and for the write of an append, never for an
+fsync or a read. The pool only ever tries the locks of the files it would like to close.
 """
 
+import errno
+import fcntl
+import os
+import resource
+from collections import OrderedDict
 from collections.abc import Sequence
+from threading import Lock
 from typing import Protocol
 
 Bytes = bytes | bytearray | memoryview
@@ -14,6 +28,7 @@ class File(Protocol):
     """One file. Appends go to its end; reads and writes name their position."""
 
     path: str
+    """Whoever renames the file while it is open sets this to its new place."""
 
     @property
     def size(self) -> int: ...
@@ -36,6 +51,11 @@ class File(Protocol):
 
     def unpin(self) -> None: ...
 
+    def close(self) -> None:
+        """No further use, but for the pins there are: their descriptor stays until the last `unpin`."""
+
+
+class FileLock(Protocol):
     def close(self) -> None: ...
 
 
@@ -64,13 +84,14 @@ class Disk(Protocol):
 
     def unlink(self, path: str) -> None: ...
 
-    def remove_directory(self, path: str) -> None: ...
+    def remove_directory(self, path: str) -> None:
+        """It must be empty."""
 
     def link(self, source: str, target: str) -> None: ...
 
     def fsync_directory(self, path: str) -> None: ...
 
-    def lock(self, path: str) -> object:
+    def lock(self, path: str) -> "FileLock":
         """An exclusive lock held until the returned object is closed; BlockingIOError if another has it."""
 
 
@@ -86,3 +107,297 @@ class FileSlice:
 
     def read(self) -> bytes:
         return self.file.read_at(self.position, self.length)
+
+
+_DESCRIPTORS_MIN = 64
+_DESCRIPTORS_MAX = 1024
+_FILE_MODE = 0o644
+_TEMPORARY = ".tmp"
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+
+
+def _sync(descriptor: int) -> None:
+    """Data, and the metadata without which it could not be read back.
+
+    The size is part of that, so fdatasync is enough for an append; what it leaves out are times, which nobody reads.
+    Where the system has no fdatasync, fsync does not reach the platter either without the full variant.
+    """
+    if _FULL_SYNC is not None:
+        fcntl.fcntl(descriptor, _FULL_SYNC)
+    else:
+        os.fdatasync(descriptor)
+
+
+def _write(descriptor: int, position: int, data: Bytes) -> None:
+    """All of `data`, in as many writes as the system needs."""
+    with memoryview(data) as rest:
+        done = 0
+        while done < len(rest):
+            written = os.pwrite(descriptor, rest[done:], position + done)
+            if written == 0:
+                raise OSError(errno.EIO, "nothing was written")
+            done += written
+
+
+class RealFile:
+    """A file of the operating system. Its size is kept in memory: nobody else writes to it."""
+
+    __slots__ = ("_closed", "_descriptor", "_failure", "_flags", "_lock", "_pins", "_pool", "_used", "path", "size")
+
+    def __init__(self, pool: "_Descriptors", path: str, flags: int) -> None:
+        self.path = path
+        self._pool = pool
+        self._lock = Lock()
+        self._pins = 0
+        self._used = True
+        self._closed = False
+        self._failure: OSError | None = None
+        self._flags = flags
+        with self._lock:  # the pool knows the file before it has its descriptor
+            self._descriptor = pool.open(self, path, flags)
+        self._flags &= ~os.O_CREAT
+        self.size = os.fstat(self._descriptor).st_size
+
+    def append(self, data: Bytes) -> None:
+        with self._lock:
+            descriptor = self._descriptor
+            if descriptor < 0:
+                descriptor = self._reopen()
+            self._used = True
+            length = len(data)
+            written = os.pwrite(descriptor, data, self.size)
+            if written != length:
+                with memoryview(data) as view:
+                    _write(descriptor, self.size + written, view[written:])
+            self.size += length
+
+    def write_at(self, position: int, data: Bytes) -> None:
+        descriptor = self.pin()
+        try:
+            _write(descriptor, position, data)
+            self.size = max(self.size, position + len(data))
+        finally:
+            self.unpin()
+
+    def read_at(self, position: int, length: int) -> bytes:
+        descriptor = self.pin()
+        try:
+            if position + length > self.size and self._flags & os.O_ACCMODE == os.O_RDONLY:
+                self.size = os.fstat(descriptor).st_size
+            # Never ask for more than there is: the system call takes the memory for all that is asked for.
+            length = max(min(length, self.size - position), 0)
+            data = os.pread(descriptor, length, position)
+            while len(data) < length:
+                more = os.pread(descriptor, length - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+            return data
+        finally:
+            self.unpin()
+
+    def truncate(self, size: int) -> None:
+        descriptor = self.pin()
+        try:
+            os.ftruncate(descriptor, size)
+            self.size = size
+        finally:
+            self.unpin()
+
+    def fsync(self) -> None:
+        if self._failure is not None:
+            # The system reports a lost write once and forgets it; a second fsync would seem to succeed.
+            raise OSError(self._failure.errno, f"an earlier fsync of {self.path} failed")
+        descriptor = self.pin()
+        try:
+            _sync(descriptor)
+        except OSError as error:
+            self._failure = error
+            raise
+        finally:
+            self.unpin()
+
+    def pin(self) -> int:
+        with self._lock:
+            descriptor = self._descriptor
+            if descriptor < 0:
+                descriptor = self._reopen()
+            self._used = True
+            self._pins += 1
+            return descriptor
+
+    def unpin(self) -> None:
+        with self._lock:
+            self._pins -= 1
+            if self._closed and not self._pins:
+                self._shut()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            if not self._pins:
+                self._shut()
+
+    def give_up(self) -> bool:
+        """Close the descriptor for another file's sake, unless it is in use now or was lately. For the pool only."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if self._used or self._pins:
+                self._used = False
+                return False
+            os.close(self._descriptor)
+            self._descriptor = -1
+            return True
+        finally:
+            self._lock.release()
+
+    def _reopen(self) -> int:
+        if self._closed:
+            raise OSError(errno.EBADF, f"{self.path} is closed")
+        self._descriptor = self._pool.open(self, self.path, self._flags)
+        return self._descriptor
+
+    def _shut(self) -> None:
+        if self._descriptor >= 0:
+            self._pool.forget(self)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class _Descriptors:
+    """The files that have a descriptor now, and which of them gives it up when there are too many.
+
+    Second chance: the file that waited longest goes, but one that was used since it was last asked waits once more.
+    Appends then only set a flag, where a list ordered by use would cost them a lock.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._lock = Lock()
+        self._files: OrderedDict[RealFile, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def open(self, file: RealFile, path: str, flags: int) -> int:
+        with self._lock:
+            while len(self._files) >= self._limit and self._close_one():
+                pass
+            while True:
+                try:
+                    descriptor = os.open(path, flags, _FILE_MODE)
+                    break
+                except OSError as error:
+                    if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._close_one():
+                        raise
+            self._files[file] = None
+            return descriptor
+
+    def forget(self, file: RealFile) -> None:
+        with self._lock:
+            del self._files[file]
+
+    def _close_one(self) -> bool:
+        for _ in range(2 * len(self._files)):
+            file, _ = self._files.popitem(last=False)
+            if file.give_up():
+                return True
+            self._files[file] = None
+        return False
+
+
+class _RealLock:
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, _FILE_MODE)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class RealDisk:
+    """The operating system's files, with at most `descriptors` of them open that are not pinned."""
+
+    def __init__(self, descriptors: int | None = None) -> None:
+        if descriptors is None:
+            # A quarter of what the process may have: most are for connections.
+            allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+            share = _DESCRIPTORS_MAX if allowed == resource.RLIM_INFINITY else allowed // 4
+            descriptors = min(max(share, _DESCRIPTORS_MIN), _DESCRIPTORS_MAX)
+        self._descriptors = _Descriptors(descriptors)
+
+    @property
+    def open_files(self) -> int:
+        """How many files have a descriptor now."""
+        return len(self._descriptors)
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        return RealFile(self._descriptors, path, os.O_RDWR | (os.O_CREAT if create else 0))
+
+    def open_read(self, path: str) -> RealFile:
+        return RealFile(self._descriptors, path, os.O_RDONLY)
+
+    def read(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def replace(self, path: str, data: bytes) -> None:
+        temporary = path + _TEMPORARY
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE_MODE)
+        try:
+            _write(descriptor, 0, data)
+            _sync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(temporary, path)
+        self.fsync_directory(os.path.dirname(path))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def list(self, path: str) -> Sequence[str]:
+        return sorted(os.listdir(path))
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def make_directory(self, path: str) -> None:
+        if os.path.isdir(path):
+            return
+        parent = os.path.dirname(os.path.abspath(path))
+        self.make_directory(parent)
+        try:
+            os.mkdir(path)
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise
+        self.fsync_directory(parent)
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def remove_directory(self, path: str) -> None:
+        os.rmdir(path)
+
+    def link(self, source: str, target: str) -> None:
+        os.link(source, target)
+
+    def fsync_directory(self, path: str) -> None:
+        descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def lock(self, path: str) -> _RealLock:
+        return _RealLock(path)
