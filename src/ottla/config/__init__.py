@@ -1,0 +1,25 @@
+"""Broker and topic settings: Kafka's names, types, defaults and limits, and the files that they are read from.
+
+settings.py    how a setting is declared and checked
+broker_table.py  broker.py    a broker's settings       accepted.py   those that are taken and do nothing
+topic.py       a topic's settings                       listeners.py  addresses, typed
+properties.py  Java's .properties syntax
+"""
+
+from ottla.config.broker import BrokerConfig
+from ottla.config.listeners import Listener, Listeners
+from ottla.config.properties import read_properties
+from ottla.config.settings import ConfigError, Setting, UpdateMode, render
+from ottla.config.topic import TopicConfig
+
+__all__ = [
+    "BrokerConfig",
+    "ConfigError",
+    "Listener",
+    "Listeners",
+    "Setting",
+    "TopicConfig",
+    "UpdateMode",
+    "read_properties",
+    "render",
+]

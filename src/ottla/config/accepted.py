@@ -1,0 +1,327 @@
+"""Settings that a server.properties may hold and that change nothing here, so that such a file works as it is.
+
+One per line: name, type, Kafka's default (`-` is none, `""` is empty). They are still checked for their type.
+The first table is Kafka 4.3's; the second was dropped by Kafka, or belongs to its plug-ins.
+"""
+
+from ottla.config import settings
+from ottla.config.settings import Kind
+
+_KINDS: dict[str, Kind[object]] = {
+    kind.name: kind
+    for kind in (
+        settings.BOOLEAN,
+        settings.INT,
+        settings.LONG,
+        settings.SHORT,
+        settings.DOUBLE,
+        settings.STRING,
+        settings.LIST,
+        settings.PASSWORD,
+        settings.CLASS,
+    )
+}
+
+PREFIXES = ("listener.name.", "config.providers.", "rlmm.config.", "rsm.config.", "metrics.jmx.", "kafka.metrics.")
+"""Kafka takes any name below these: settings of one listener, and of plug-ins."""
+
+_KAFKA = """
+add.partitions.to.txn.retry.backoff.max.ms int 100
+add.partitions.to.txn.retry.backoff.ms int 20
+alter.config.policy.class.name class -
+alter.log.dirs.replication.quota.window.num int 11
+alter.log.dirs.replication.quota.window.size.seconds int 1
+authorizer.class.name string ""
+background.threads int 10
+broker.heartbeat.interval.ms int 2000
+broker.session.timeout.ms int 9000
+client.quota.callback.class class -
+config.providers list ""
+connection.failed.authentication.delay.ms int 100
+connections.max.reauth.ms long 0
+controller.performance.always.log.threshold.ms long 2000
+controller.performance.sample.period.ms long 60000
+controller.quorum.append.linger.ms int 25
+controller.quorum.auto.join.enable boolean false
+controller.quorum.bootstrap.servers list ""
+controller.quorum.election.backoff.max.ms int 1000
+controller.quorum.election.timeout.ms int 1000
+controller.quorum.fetch.max.bytes int 1048576
+controller.quorum.fetch.snapshot.max.bytes int 1048576
+controller.quorum.fetch.timeout.ms int 2000
+controller.quorum.request.timeout.ms int 2000
+controller.quorum.retry.backoff.ms int 20
+controller.quorum.voters list ""
+controller.quota.window.num int 11
+controller.quota.window.size.seconds int 1
+controller.socket.timeout.ms int 30000
+cordoned.log.dirs list ""
+create.topic.policy.class.name class -
+delegation.token.expiry.check.interval.ms long 3600000
+delegation.token.expiry.time.ms long 86400000
+delegation.token.max.lifetime.ms long 604800000
+delegation.token.secret.key password -
+delete.records.purgatory.purge.interval.requests int 1
+early.start.listeners list -
+fetch.purgatory.purge.interval.requests int 1000
+follower.fetch.last.tiered.offset.enable boolean false
+group.consumer.assignment.interval.ms int 1000
+group.consumer.max.assignment.interval.ms int 15000
+group.consumer.min.assignment.interval.ms int 0
+group.coordinator.append.linger.ms int -1
+group.coordinator.background.threads int 2
+group.coordinator.cached.buffer.max.bytes int 1048588
+group.coordinator.threads int 4
+group.share.assignment.interval.ms int 1000
+group.share.assignors list simple
+group.share.initialize.retry.interval.ms int 30000
+group.share.max.assignment.interval.ms int 15000
+group.share.max.delivery.count.limit int 10
+group.share.max.partition.max.record.locks int 4000
+group.share.min.assignment.interval.ms int 0
+group.share.min.delivery.count.limit int 2
+group.share.min.partition.max.record.locks int 100
+group.share.persister.class.name string org.apache.kafka.server.share.persister.DefaultStatePersister
+group.streams.assignment.interval.ms int 1000
+group.streams.heartbeat.interval.ms int 5000
+group.streams.initial.rebalance.delay.ms int 3000
+group.streams.max.assignment.interval.ms int 15000
+group.streams.max.heartbeat.interval.ms int 15000
+group.streams.max.session.timeout.ms int 60000
+group.streams.max.size int 2147483647
+group.streams.max.standby.replicas int 2
+group.streams.min.assignment.interval.ms int 0
+group.streams.min.heartbeat.interval.ms int 5000
+group.streams.min.session.timeout.ms int 45000
+group.streams.num.standby.replicas int 0
+group.streams.session.timeout.ms int 45000
+initial.broker.registration.timeout.ms int 60000
+internal.metadata.delete.delay.millis long 60000
+internal.metadata.log.segment.bytes int -
+internal.metadata.max.batch.size.in.bytes int 8388608
+kafka.metrics.polling.interval.secs int 10
+kafka.metrics.reporters list ""
+log.cleaner.io.buffer.load.factor double 0.9
+log.cleaner.io.buffer.size int 524288
+log.cleaner.threads int 1
+log.dir.failure.timeout.ms long 30000
+metadata.log.dir string -
+metadata.log.max.snapshot.interval.ms long 3600000
+metadata.log.segment.bytes int 1073741824
+metadata.log.segment.ms long 604800000
+metadata.max.idle.interval.ms int 500
+metadata.max.retention.bytes long 104857600
+metadata.max.retention.ms long 604800000
+metric.reporters list org.apache.kafka.common.metrics.JmxReporter
+metrics.num.samples int 2
+metrics.recording.level string INFO
+metrics.sample.window.ms long 30000
+num.io.threads int 8
+num.network.threads int 3
+num.recovery.threads.per.data.dir int 2
+num.replica.alter.log.dirs.threads int -
+offsets.load.buffer.size int 5242880
+offsets.topic.compression.codec int 0
+principal.builder.class class org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder
+process.roles list ""
+producer.purgatory.purge.interval.requests int 1000
+quota.window.num int 11
+quota.window.size.seconds int 1
+remote.fetch.max.wait.ms int 500
+remote.list.offsets.request.timeout.ms long 30000
+remote.log.index.file.cache.total.size.bytes long 1073741824
+remote.log.index.file.cache.ttl.ms long 900000
+remote.log.manager.copier.thread.pool.size int 10
+remote.log.manager.copy.max.bytes.per.second long 9223372036854775807
+remote.log.manager.copy.quota.window.num int 11
+remote.log.manager.copy.quota.window.size.seconds int 1
+remote.log.manager.expiration.thread.pool.size int 10
+remote.log.manager.fetch.max.bytes.per.second long 9223372036854775807
+remote.log.manager.fetch.quota.window.num int 11
+remote.log.manager.fetch.quota.window.size.seconds int 1
+remote.log.manager.follower.thread.pool.size int 2
+remote.log.manager.task.interval.ms long 30000
+remote.log.manager.task.retry.backoff.max.ms long 30000
+remote.log.manager.task.retry.backoff.ms long 500
+remote.log.manager.task.retry.jitter double 0.2
+remote.log.manager.thread.pool.size int 2
+remote.log.metadata.custom.metadata.max.bytes int 128
+remote.log.metadata.manager.class.name string -
+remote.log.metadata.manager.class.path string -
+remote.log.metadata.manager.impl.prefix string rlmm.config.
+remote.log.metadata.manager.listener.name string -
+remote.log.reader.max.pending.tasks int 100
+remote.log.reader.threads int 10
+remote.log.storage.manager.class.name string -
+remote.log.storage.manager.class.path string -
+remote.log.storage.manager.impl.prefix string rsm.config.
+remote.log.storage.system.enable boolean false
+replica.socket.receive.buffer.bytes int 65536
+replication.quota.window.num int 11
+replication.quota.window.size.seconds int 1
+sasl.client.callback.handler.class class -
+sasl.enabled.mechanisms list GSSAPI
+sasl.jaas.config password -
+sasl.kerberos.kinit.cmd string /usr/bin/kinit
+sasl.kerberos.min.time.before.relogin long 60000
+sasl.kerberos.principal.to.local.rules list DEFAULT
+sasl.kerberos.service.name string -
+sasl.kerberos.ticket.renew.jitter double 0.05
+sasl.kerberos.ticket.renew.window.factor double 0.8
+sasl.login.callback.handler.class class -
+sasl.login.class class -
+sasl.login.connect.timeout.ms int -
+sasl.login.read.timeout.ms int -
+sasl.login.refresh.buffer.seconds short 300
+sasl.login.refresh.min.period.seconds short 60
+sasl.login.refresh.window.factor double 0.8
+sasl.login.refresh.window.jitter double 0.05
+sasl.login.retry.backoff.max.ms long 10000
+sasl.login.retry.backoff.ms long 100
+sasl.mechanism.controller.protocol string GSSAPI
+sasl.mechanism.inter.broker.protocol string GSSAPI
+sasl.oauthbearer.assertion.algorithm string RS256
+sasl.oauthbearer.assertion.claim.aud string -
+sasl.oauthbearer.assertion.claim.exp.seconds int 300
+sasl.oauthbearer.assertion.claim.iss string -
+sasl.oauthbearer.assertion.claim.jti.include boolean false
+sasl.oauthbearer.assertion.claim.nbf.seconds int 60
+sasl.oauthbearer.assertion.claim.sub string -
+sasl.oauthbearer.assertion.file string -
+sasl.oauthbearer.assertion.private.key.file string -
+sasl.oauthbearer.assertion.private.key.passphrase password -
+sasl.oauthbearer.assertion.template.file string -
+sasl.oauthbearer.client.credentials.client.id string -
+sasl.oauthbearer.client.credentials.client.secret password -
+sasl.oauthbearer.clock.skew.seconds int 30
+sasl.oauthbearer.expected.audience list ""
+sasl.oauthbearer.expected.issuer string -
+sasl.oauthbearer.jwks.endpoint.refresh.ms long 3600000
+sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms long 10000
+sasl.oauthbearer.jwks.endpoint.retry.backoff.ms long 100
+sasl.oauthbearer.jwks.endpoint.url string -
+sasl.oauthbearer.jwt.retriever.class class org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever
+sasl.oauthbearer.jwt.validator.class class org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator
+sasl.oauthbearer.scope string -
+sasl.oauthbearer.scope.claim.name string scope
+sasl.oauthbearer.sub.claim.name string sub
+sasl.oauthbearer.token.endpoint.url string -
+sasl.server.callback.handler.class class -
+sasl.server.max.receive.size int 524288
+security.providers string -
+server.max.startup.time.ms long 9223372036854775807
+share.coordinator.append.linger.ms int -1
+share.coordinator.cached.buffer.max.bytes int 1048588
+share.coordinator.cold.partition.snapshot.interval.ms int 300000
+share.coordinator.load.buffer.size int 5242880
+share.coordinator.snapshot.update.records.per.snapshot int 500
+share.coordinator.state.topic.compression.codec int 0
+share.coordinator.state.topic.prune.interval.ms int 300000
+share.coordinator.threads int 1
+share.coordinator.write.timeout.ms int 5000
+share.fetch.purgatory.purge.interval.requests int 1000
+socket.connection.setup.timeout.max.ms long 30000
+socket.connection.setup.timeout.ms long 10000
+ssl.allow.dn.changes boolean false
+ssl.allow.san.changes boolean false
+ssl.cipher.suites list ""
+ssl.client.auth string none
+ssl.enabled.protocols list TLSv1.2,TLSv1.3
+ssl.endpoint.identification.algorithm string https
+ssl.engine.factory.class class -
+ssl.key.password password -
+ssl.keymanager.algorithm string SunX509
+ssl.keystore.certificate.chain password -
+ssl.keystore.key password -
+ssl.keystore.location string -
+ssl.keystore.password password -
+ssl.keystore.type string JKS
+ssl.principal.mapping.rules string DEFAULT
+ssl.protocol string TLSv1.3
+ssl.provider string -
+ssl.secure.random.implementation string -
+ssl.trustmanager.algorithm string PKIX
+ssl.truststore.certificates password -
+ssl.truststore.location string -
+ssl.truststore.password password -
+ssl.truststore.type string JKS
+telemetry.max.bytes int 1048576
+transaction.state.log.load.buffer.size int 5242880
+unclean.leader.election.interval.ms long 300000
+unstable.api.versions.enable boolean false
+unstable.feature.versions.enable boolean false
+"""
+
+_FORMER = """
+advertised.host.name string -
+advertised.port int -
+allow.everyone.if.no.acl.found boolean false
+auto.include.jmx.reporter boolean true
+broker.id.generation.enable boolean true
+control.plane.listener.name string -
+controlled.shutdown.max.retries int 3
+controlled.shutdown.retry.backoff.ms long 5000
+delegation.token.master.key password -
+eligible.leader.replicas.enable boolean false
+follower.replication.throttled.rate long 9223372036854775807
+group.coordinator.new.enable boolean true
+host.name string -
+inter.broker.protocol.version string -
+leader.imbalance.per.broker.percentage int 10
+leader.replication.throttled.rate long 9223372036854775807
+log.message.downconversion.enable boolean true
+log.message.format.version string -
+log.message.timestamp.difference.max.ms long 9223372036854775807
+offsets.commit.required.acks short -1
+password.encoder.cipher.algorithm string AES/CBC/PKCS5Padding
+password.encoder.iterations int 4096
+password.encoder.key.length int 128
+password.encoder.keyfactory.algorithm string -
+password.encoder.old.secret password -
+password.encoder.secret password -
+port int -
+quota.consumer.default long 9223372036854775807
+quota.producer.default long 9223372036854775807
+replica.alter.log.dirs.io.max.bytes.per.second long 9223372036854775807
+reserved.broker.max.id int 1000
+super.users string -
+zookeeper.clientCnxnSocket string -
+zookeeper.max.in.flight.requests int 10
+zookeeper.metadata.migration.enable boolean false
+zookeeper.metadata.migration.min.batch.size int 200
+zookeeper.set.acl boolean false
+zookeeper.ssl.cipher.suites list -
+zookeeper.ssl.client.enable boolean false
+zookeeper.ssl.crl.enable boolean false
+zookeeper.ssl.enabled.protocols list -
+zookeeper.ssl.endpoint.identification.algorithm string HTTPS
+zookeeper.ssl.keystore.location string -
+zookeeper.ssl.keystore.password password -
+zookeeper.ssl.keystore.type string -
+zookeeper.ssl.ocsp.enable boolean false
+zookeeper.ssl.protocol string TLSv1.2
+zookeeper.ssl.truststore.location string -
+zookeeper.ssl.truststore.password password -
+zookeeper.ssl.truststore.type string -
+zookeeper.sync.time.ms int 2000
+"""
+
+
+class Accepted:
+    """A setting without effect: enough of it to check a value and to describe it."""
+
+    __slots__ = ("default", "kind", "name")
+
+    def __init__(self, row: str) -> None:
+        self.name, kind, default = row.split(" ", 2)
+        self.kind = _KINDS[kind]
+        self.default = None if default == "-" else "" if default == '""' else default
+
+    def read(self, text: str) -> object:
+        try:
+            return self.kind.parse(text.strip())
+        except ValueError:
+            raise settings.ConfigError(f"{self.name}: {text.strip()!r} is not {self.kind.phrase}") from None
+
+
+ACCEPTED = {entry.name: entry for entry in (Accepted(row) for row in (_KAFKA + _FORMER).splitlines() if row)}

@@ -1,0 +1,126 @@
+"""The settings of one broker: read from a mapping of text, checked one by one and together, then frozen."""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+from ottla.config.accepted import ACCEPTED, PREFIXES
+from ottla.config.broker_table import BrokerSettings
+from ottla.config.listeners import (
+    Listeners,
+    check_advertised,
+    check_ports,
+    choose_inter_broker,
+    read_listeners,
+    read_protocols,
+)
+from ottla.config.settings import ConfigError, nearest
+from ottla.config.topic import TopicConfig
+
+
+class BrokerConfig(BrokerSettings):
+    """Every setting is an attribute: `config.log_segment_bytes`. `given` holds the text of those that were set."""
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> "BrokerConfig":
+        values: dict[str, Any] = {name: setting.default for name, setting in cls.table.items()}
+        for name, text in given.items():
+            setting = cls.table.get(name)
+            if setting is not None:
+                values[name] = setting.read(text)
+            elif name in ACCEPTED:
+                ACCEPTED[name].read(text)
+            elif not name.startswith(PREFIXES):
+                raise ConfigError(f"unknown setting {name!r}{nearest(name, (*cls.table, *ACCEPTED))}")
+        _settle_names(values, given)
+        config = cls()._fill(values, given)
+        _check_together(config)
+        return config
+
+    def with_changes(self, changes: Mapping[str, str | None]) -> "BrokerConfig":
+        """These settings with some set anew, or back to their default (None)."""
+        merged = {**self.given, **changes}
+        return BrokerConfig.of({name: text for name, text in merged.items() if text is not None})
+
+    def value(self, name: str) -> Any:
+        """The effective value by Kafka's name, also of a setting without effect."""
+        if name in self.table:
+            return super().value(name)
+        entry = ACCEPTED[name]
+        text = self.given.get(name, entry.default)
+        return None if text is None else entry.read(text)
+
+    def without_effect(self) -> Iterator[tuple[str, Any]]:
+        """Settings that are accepted and do nothing, by name."""
+        for name in sorted(ACCEPTED):
+            yield name, self.value(name)
+
+    @cached_property
+    def endpoints(self) -> Listeners:
+        """The listener settings as typed values, without KRaft's controller listeners."""
+        controllers = {name.upper() for name in self.controller_listener_names}
+        protocols = read_protocols(self.listener_security_protocol_map, sorted(controllers))
+        everything = read_listeners("listeners", self.listeners, protocols)
+        bound = tuple(listener for listener in everything if listener.name not in controllers)
+        if not bound:
+            raise ConfigError("listeners: there must be at least one that is not a controller's")
+        check_ports(bound)
+        advertised = None
+        if self.advertised_listeners is not None:
+            advertised = read_listeners("advertised.listeners", self.advertised_listeners, protocols)
+            advertised = tuple(listener for listener in advertised if listener.name not in controllers)
+            check_advertised(advertised, bound)
+        inter_broker = choose_inter_broker(
+            self.inter_broker_listener_name,
+            self.security_inter_broker_protocol,
+            "security.inter.broker.protocol" in self.given,
+            bound,
+        )
+        return Listeners(bound, advertised, inter_broker)
+
+    @cached_property
+    def topic_defaults(self) -> TopicConfig:
+        """What holds for every topic without overrides."""
+        return TopicConfig.defaults(self)
+
+
+def _settle_names(values: dict[str, Any], given: Mapping[str, str]) -> None:
+    """Old names stand in for new ones that were not set."""
+    number = values["broker.id"]
+    if number is not None and number >= 0:
+        if "node.id" not in given:
+            values["node.id"] = number
+        elif values["node.id"] != number:
+            raise ConfigError(f"broker.id: {number} is not node.id ({values['node.id']})")
+    if values["log.dirs"] is None:
+        values["log.dirs"] = values["log.dir"]
+
+
+def _check_together(config: BrokerConfig) -> None:
+    """What one setting alone cannot tell."""
+    _ = config.endpoints
+    if config.topic_defaults.retention_ms == 0:
+        raise ConfigError("log.retention.ms: 0 is not a length of time; -1 means no limit")
+    if config.topic_defaults.segment_ms < 1:
+        raise ConfigError(f"log.roll.ms: {config.log_roll_ms} is below the minimum 1")
+    for lower, upper in _ORDERED:
+        if config.value(lower) > config.value(upper):
+            raise ConfigError(f"{lower}: {config.value(lower)} is above {upper} ({config.value(upper)})")
+
+
+_ORDERED = (
+    ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+    ("group.consumer.min.heartbeat.interval.ms", "group.consumer.heartbeat.interval.ms"),
+    ("group.consumer.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
+    ("group.consumer.min.session.timeout.ms", "group.consumer.session.timeout.ms"),
+    ("group.consumer.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
+    ("group.share.min.heartbeat.interval.ms", "group.share.heartbeat.interval.ms"),
+    ("group.share.heartbeat.interval.ms", "group.share.max.heartbeat.interval.ms"),
+    ("group.share.min.session.timeout.ms", "group.share.session.timeout.ms"),
+    ("group.share.session.timeout.ms", "group.share.max.session.timeout.ms"),
+    ("group.share.min.record.lock.duration.ms", "group.share.record.lock.duration.ms"),
+    ("group.share.record.lock.duration.ms", "group.share.max.record.lock.duration.ms"),
+    ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
+    ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
+)
+"""Pairs of which the first may not be above the second."""

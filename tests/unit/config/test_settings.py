@@ -1,0 +1,123 @@
+"""Broker settings: Kafka's names and syntax, refusals in one line."""
+
+import pytest
+
+from ottla.config import BrokerConfig, ConfigError, UpdateMode, render
+from ottla.config.accepted import ACCEPTED
+
+REFUSALS = [
+    ({"log.segmnet.bytes": "1"}, "unknown setting 'log.segmnet.bytes'; did you mean 'log.segment.bytes'?"),
+    ({"qqqqqqqqqqqqqqq": "1"}, "unknown setting 'qqqqqqqqqqqqqqq'"),
+    ({"log.segment.bytes": "abc"}, "log.segment.bytes: 'abc' is not an int"),
+    ({"log.segment.bytes": "1_048_576"}, "log.segment.bytes: '1_048_576' is not an int"),
+    ({"log.segment.bytes": "2147483648"}, "log.segment.bytes: '2147483648' is not an int"),
+    ({"log.segment.bytes": ""}, "log.segment.bytes: '' is not an int"),
+    ({"log.segment.bytes": "12"}, "log.segment.bytes: 12 is below the minimum 1048576"),
+    ({"log.retention.ms": "99999999999999999999"}, "log.retention.ms: '99999999999999999999' is not a long"),
+    ({"offsets.topic.replication.factor": "40000"}, "offsets.topic.replication.factor: '40000' is not a short"),
+    ({"auto.create.topics.enable": "yes"}, "auto.create.topics.enable: 'yes' is not a boolean (true or false)"),
+    ({"log.cleaner.min.cleanable.ratio": "x"}, "log.cleaner.min.cleanable.ratio: 'x' is not a double"),
+    ({"log.cleaner.min.cleanable.ratio": "1.5"}, "log.cleaner.min.cleanable.ratio: 1.5 is not between 0 and 1"),
+    ({"log.cleanup.policy": "keep"}, "log.cleanup.policy: 'keep' is not one of compact, delete"),
+    ({"log.message.timestamp.type": "x"}, "log.message.timestamp.type: 'x' is not one of CreateTime, LogAppendTime"),
+    ({"compression.gzip.level": "0"}, "compression.gzip.level: 0 is not between 1 and 9 or -1"),
+    ({"num.io.threads": "many"}, "num.io.threads: 'many' is not an int"),
+    ({"node.id": "1", "broker.id": "2"}, "broker.id: 2 is not node.id (1)"),
+    ({"log.retention.ms": "0"}, "log.retention.ms: 0 is not a length of time; -1 means no limit"),
+    ({"log.roll.ms": "-1"}, "log.roll.ms: -1 is below the minimum 1"),
+    ({"group.min.session.timeout.ms": "5", "group.max.session.timeout.ms": "4"},
+     "group.min.session.timeout.ms: 5 is above group.max.session.timeout.ms (4)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "message"), REFUSALS, ids=lambda value: str(value)[:60])
+def test_a_wrong_setting_is_refused_in_one_line(given: dict[str, str], message: str) -> None:
+    """The line names the setting, what is wrong, and the nearest right name."""
+    with pytest.raises(ConfigError) as refusal:
+        BrokerConfig.of(given)
+    assert str(refusal.value) == message
+
+
+def test_kafka_syntax_of_values() -> None:
+    """Blanks around a value never count, booleans have no case, lists are split at commas."""
+    config = BrokerConfig.of(
+        {
+            "auto.create.topics.enable": " FALSE ",
+            "num.partitions": " +7 ",
+            "log.cleanup.policy": "compact , delete",
+            "log.cleaner.min.cleanable.ratio": "2.5e-1",
+            "log.dirs": "",
+        }
+    )
+    assert config.auto_create_topics_enable is False
+    assert config.num_partitions == 7
+    assert config.log_cleanup_policy == ("compact", "delete")
+    assert config.log_cleaner_min_cleanable_ratio == 0.25
+    assert config.log_dirs == ()
+    assert config.value("num.partitions") == 7
+
+
+def test_every_setting_of_kafka_is_accepted_with_its_default() -> None:
+    """A file that spells out every default reads into the same values as an empty one."""
+    empty = BrokerConfig.of({})
+    text = {name: render(value) for name, value in (*empty.items(), *empty.without_effect())}
+    spelled = {name: value for name, value in text.items() if value is not None and value != ""}
+    spelled.pop("security.inter.broker.protocol")  # naming both this and the listener is refused, as in Kafka
+    assert BrokerConfig.of(spelled) == empty
+    assert len(spelled) > 300
+    assert not set(BrokerConfig.table) & set(ACCEPTED)
+
+
+def test_a_kraft_file_works() -> None:
+    """KRaft's own names are accepted; its controller listener is not opened."""
+    config = BrokerConfig.of(
+        {
+            "process.roles": "broker,controller",
+            "node.id": "3",
+            "controller.quorum.voters": "3@localhost:9093",
+            "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+            "advertised.listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "listener.name.plaintext.sasl.enabled.mechanisms": "PLAIN",
+        }
+    )
+    assert config.node_id == 3
+    assert [listener.port for listener in config.endpoints.bound] == [9092]
+    assert config.endpoints.advertised is not None
+    assert [listener.host for listener in config.endpoints.advertised] == ["localhost"]
+
+
+def test_old_names_stand_in_for_new_ones() -> None:
+    """broker.id gives node.id, log.dir gives log.dirs."""
+    config = BrokerConfig.of({"broker.id": "7", "log.dir": "/data", "zookeeper.connect": "one:2181"})
+    assert (config.node_id, config.log_dirs, config.zookeeper_connect) == (7, ("/data",), "one:2181")
+    assert BrokerConfig.of({"broker.id": "-1"}).node_id == BrokerConfig.of({}).node_id
+
+
+def test_settings_are_frozen_and_compare_by_value() -> None:
+    """Nobody changes a setting in place; a change makes a new object."""
+    config = BrokerConfig.of({})
+    with pytest.raises(AttributeError):
+        config.num_partitions = 3
+    changed = config.with_changes({"num.partitions": "3"})
+    assert (config.num_partitions, changed.num_partitions) == (1, 3)
+    assert changed != config
+    assert changed.with_changes({"num.partitions": None}) == config
+    assert hash(changed.with_changes({"num.partitions": None})) == hash(config)
+
+
+def test_the_table_describes_each_setting() -> None:
+    """DescribeConfigs finds type, default, doc, update mode; every row has a doc."""
+    setting = BrokerConfig.table["log.segment.bytes"]
+    assert (setting.kind.name, setting.default, setting.mode) == ("int", 1 << 30, UpdateMode.CLUSTER_WIDE)
+    assert BrokerConfig.num_partitions is BrokerConfig.table["num.partitions"]
+    assert all(entry.doc for entry in BrokerConfig.table.values())
+    assert not setting.sensitive
+
+
+def test_a_value_renders_as_kafka_writes_it() -> None:
+    """The text that DescribeConfigs answers."""
+    rendered = [render(value) for value in (True, None, 5, ("a", "b"), (), "x", 0.5, 1.7976931348623157e308)]
+    assert rendered == ["true", None, "5", "a,b", "", "x", "0.5", "1.7976931348623157E308"]
