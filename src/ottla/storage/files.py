@@ -149,7 +149,7 @@ class RealFile:
         self._pool = pool
         self._lock = Lock()
         self._pins = 0
-        self._used = True
+        self._used = False
         self._closed = False
         self._failure: OSError | None = None
         self._flags = flags
