@@ -1,0 +1,228 @@
+"""What a module may not touch unless it is named for it: one table, each exception with its reason.
+
+Patterns are the names that `source.uses` produces; `*` matches anything, dots included.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from tests.tidy.source import Finding, Module, uses, within
+
+EVERYWHERE = ("ottla", "pyspark_ottla")
+COMMAND_LINE = "the outermost layer: it hands the real thing to everything below"
+
+
+@dataclass(frozen=True)
+class Ban:
+    name: str
+    forbidden: tuple[str, ...]
+    harmless: tuple[str, ...] = ()
+    where: tuple[str, ...] = EVERYWHERE
+    allowed: Mapping[str, str] = field(default_factory=dict)
+    """Module (or package) -> why it is the exception."""
+    wrong: tuple[str, ...] = ()
+    """Snippets that this ban must catch."""
+    right: tuple[str, ...] = ()
+    """Snippets that it must let pass."""
+
+    def findings(self, module: Module) -> Iterator[Finding]:
+        """Every line that breaks this ban, exceptions applied."""
+        if not any(within(module.name, allowed) for allowed in self.allowed):
+            yield from self.findings_without_exceptions(module)
+
+    def findings_without_exceptions(self, module: Module) -> Iterator[Finding]:
+        if not any(within(module.name, place) for place in self.where):
+            return
+        lines: dict[int, str] = {}
+        for line, name in uses(module):
+            if self._forbids(name):
+                lines.setdefault(line, name)
+        for line, name in sorted(lines.items()):
+            yield Finding(module.name, line, f"{self.name}: {name}")
+
+    def _forbids(self, name: str) -> bool:
+        bare = name.removesuffix("()")
+        if any(fnmatchcase(bare, pattern) for pattern in self.harmless):
+            return any(name == pattern for pattern in self.forbidden)
+        return any(fnmatchcase(candidate, pattern) for candidate in {name, bare} for pattern in self.forbidden)
+
+
+BANS: tuple[Ban, ...] = (
+    Ban(
+        "asyncio in a synchronous room",
+        ("asyncio", "asyncio.*", "syntax.async"),
+        where=(
+            "ottla.storage", "ottla.batch", "ottla.records", "ottla.compression", "ottla.columns", "ottla.config",
+            "ottla.errors", "ottla.clock", "ottla.coordinators", "ottla.cluster.changes", "ottla.cluster.image",
+            "ottla.cluster.topics", "ottla.cluster.placement", "ottla.cluster.registration",
+        ),
+        allowed={"ottla.coordinators.runtime": "the one place that waits on behalf of the state machines"},
+        wrong=("import asyncio", "from asyncio import Event", "async def load(): ...", "def f():\n import asyncio"),
+        right=("def load() -> None: ...",),
+    ),
+    Ban(
+        "kazoo",
+        ("kazoo", "kazoo.*"),
+        allowed={"ottla.cluster.zookeeper": "the only user of ZooKeeper, and the owner of every znode"},
+        wrong=("import kazoo.client", "from kazoo.client import KazooClient"),
+    ),
+    Ban(
+        "kio, which only the generator and the tests use",
+        ("kio", "kio.*"),
+        wrong=("import kio", "from kio.schema.fetch import v4"),
+    ),
+    Ban(
+        "pyspark",
+        ("pyspark", "pyspark.*"),
+        allowed={
+            "ottla.spark": "helpers for PySpark users",
+            "ottla.streams": "compiles to Structured Streaming",
+            "ottla.connect": "a connector is a PySpark data source",
+            "ottla.cli.sql": "the command that is a Spark session",
+            "pyspark_ottla": "the data source itself",
+        },
+        wrong=("from pyspark.sql import SparkSession", "def f():\n import pyspark"),
+    ),
+    Ban(
+        "numba",
+        ("numba", "numba.*"),
+        allowed={
+            "ottla.columns": "the record kernels",
+            "ottla.storage.cleaner": "compaction runs the kernels in its own process",
+        },
+        wrong=("import numba", "from numba import njit"),
+    ),
+    Ban(
+        "a task without an owner",
+        ("*.create_task", "*.ensure_future", "asyncio.TaskGroup", "asyncio.Task()", "asyncio.run",
+         "asyncio.run_coroutine_threadsafe", "asyncio.Runner"),
+        allowed={
+            "ottla.broker": "the one table of background work",
+            "ottla.connection": "the task of the request a connection is waiting for",
+            "ottla.sending": "the task that reads a cold range for the connection's writer",
+            "ottla.coordinators.runtime": "the writers of its shards",
+            "ottla.cli": COMMAND_LINE,
+        },
+        wrong=("import asyncio\nasyncio.create_task(x())", "loop.create_task(x())", "self.loop.ensure_future(x)",
+               "from asyncio import TaskGroup as G\nasync def f():\n async with G() as g: ...",
+               "asyncio.get_running_loop().create_task(x())"),
+        right=("import asyncio\nasync def f(x: asyncio.Future[int], t: asyncio.Task[int]) -> int: return await x",),
+    ),
+    Ban(
+        "a thread",
+        ("threading", "threading.*", "_thread", "_thread.*", "concurrent", "concurrent.*", "queue", "queue.*",
+         "asyncio.to_thread", "*.run_in_executor"),
+        allowed={
+            "ottla.threads": "offload, the one door to threads",
+            "ottla.storage.files": "a lock only: a descriptor may be in use by a flush while the loop wants to close it",
+        },
+        wrong=("import threading", "from concurrent.futures import ThreadPoolExecutor", "loop.run_in_executor(None, f)",
+               "import asyncio\nasyncio.to_thread(f)"),
+    ),
+    Ban(
+        "a process",
+        ("subprocess", "subprocess.*", "multiprocessing", "multiprocessing.*", "os.fork", "os.exec*", "os.spawn*",
+         "os.system", "os.popen", "os.kill", "os._exit", "*.create_subprocess_exec", "*.create_subprocess_shell"),
+        allowed={
+            "ottla.storage.cleaner": "compaction runs in a child, so that it keeps neither the GIL nor memory",
+            "ottla.cli": COMMAND_LINE,
+            "ottla.testing": "a broker as a child of the test",
+        },
+        wrong=("import subprocess", "import os\nos.kill(1, 9)", "from multiprocessing import Process"),
+        right=("import os\nos.getpid()",),
+    ),
+    Ban(
+        "a socket",
+        ("socket", "socket.*", "ssl", "ssl.*", "select", "select.*", "selectors", "selectors.*", "socketserver.*",
+         "http.*", "urllib.request", "urllib.request.*", "asyncio.start_server", "asyncio.open_connection",
+         "*.create_server", "*.create_connection", "*.create_datagram_endpoint", "*.sock_*", "*.add_reader",
+         "*.add_writer", "os.sendfile"),
+        allowed={
+            "ottla.server": "listens",
+            "ottla.connection": "owns one client's socket",
+            "ottla.sending": "writes answers, and sends files without passing them through Python",
+            "ottla.wire.peer": "broker to broker",
+            "ottla.security.tls": "TLS contexts",
+        },
+        wrong=("import socket", "from socket import AF_INET", "loop.create_server(f)", "loop.add_writer(3, f)",
+               "import os\nos.sendfile(1, 2, 0, 10)"),
+    ),
+    Ban(
+        "the file system",
+        ("builtins.open", "io.open", "os.*", "pathlib", "pathlib.*", "tempfile", "tempfile.*", "shutil", "shutil.*",
+         "glob", "glob.*", "fcntl", "fcntl.*", "mmap", "mmap.*"),
+        harmless=("os.environ", "os.environ.*", "os.getenv", "os.getpid", "os.cpu_count", "os.strerror", "os.sep",
+                  "os.linesep", "os.fspath", "os.PathLike", "os.path", "os.path.join", "os.path.basename",
+                  "os.path.dirname", "os.path.split", "os.path.splitext", "os.path.normpath", "os.path.isabs",
+                  "pathlib.PurePath", "pathlib.PurePosixPath", "os.urandom", "os.kill", "os._exit", "os.fork"),
+        allowed={
+            "ottla.storage.files": "the one file layer",
+            "ottla.outbox": "reads and probes for cold pages, on descriptors the file layer pinned",
+            "ottla.cli": COMMAND_LINE,
+            "ottla.testing": "fresh directories for a test's broker",
+        },
+        wrong=("open('x')", "import os\nos.unlink('x')", "from os import rename", "import os\nos.path.exists('x')",
+               "from pathlib import Path", "import mmap", "import os as system\nsystem.fsync(3)",
+               "text = open('x').read()"),
+        right=("import os\nos.path.join('a', 'b')", "disk.open('x')", "import os\nos.environ.get('HOME')"),
+    ),
+    Ban(
+        "the clock of the machine",
+        ("time", "time.*", "datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today",
+         "datetime.date.today", "*.datetime.now", "*.datetime.utcnow"),
+        allowed={"ottla.clock": "the wall clock", "ottla.cli": COMMAND_LINE, "ottla.testing": "waits for a real child"},
+        wrong=("import time\ntime.monotonic()", "from time import time as now", "import time",
+               "import datetime\ndatetime.datetime.now()", "from datetime import datetime\ndatetime.now()"),
+        right=("loop.time()", "from datetime import timedelta", "clock.now_ms()"),
+    ),
+    Ban(
+        "randomness that no seed decides",
+        ("random.*", "random.Random()", "secrets", "secrets.*", "uuid.uuid1", "uuid.uuid4", "os.urandom",
+         "numpy.random*"),
+        harmless=("random.Random",),
+        allowed={
+            "ottla.cli": COMMAND_LINE,
+            "ottla.testing": COMMAND_LINE,
+            "ottla.broker": "makes the one Random of a real broker, unless a simulator brings its own",
+        },
+        wrong=("import random\nrandom.random()", "from random import Random\nRandom()", "import uuid\nuuid.uuid4()",
+               "from secrets import token_bytes", "import os\nos.urandom(16)", "from random import choice"),
+        right=("from random import Random\ndef f(random: Random) -> int: return random.randrange(3)",
+               "import uuid\nuuid.UUID(bytes=x)"),
+    ),
+    Ban(
+        "iteration over a set, whose order differs from run to run",
+        ("syntax.set_iteration",),
+        wrong=("for x in {1, 2}: ...", "[x for x in set(y)]", "for x in frozenset(y): ..."),
+        right=("for x in sorted(set(y)): ...", "{x for x in y}"),
+    ),
+    Ban(
+        "printing",
+        ("builtins.print", "sys.stdout*", "sys.stderr*"),
+        allowed={"ottla.cli": "talks to a person"},
+        wrong=("print(1)", "import sys\nsys.stdout.write('x')"),
+    ),
+    Ban(
+        "a hole left for later",
+        ("builtins.NotImplementedError",),
+        wrong=("raise NotImplementedError", "raise NotImplementedError('later')"),
+        right=("x.__eq__ = NotImplemented",),
+    ),
+    Ban(
+        "a client library",
+        ("confluent_kafka", "confluent_kafka.*", "aiokafka", "aiokafka.*", "kafka", "kafka.*"),
+        allowed={
+            "ottla.cli": "the commands are clients like any other",
+            "ottla.console": "a client like any other",
+            "ottla.connect": "a client like any other",
+        },
+        wrong=("from confluent_kafka import Producer", "import aiokafka"),
+    ),
+    Ban(
+        "uvloop, which only the command line chooses",
+        ("uvloop", "uvloop.*"),
+        allowed={"ottla.cli": COMMAND_LINE},
+        wrong=("import uvloop",),
+    ),
+)
