@@ -350,15 +350,17 @@ def _read_result(version: int, source: Reader) -> PartitionResult:
     if version >= _LOG_START_FROM:
         (result.log_start_offset,) = source.fixed(_LOG_START)
     if version >= _RECORD_ERRORS_FROM:
-        errors = []
-        for _ in range(source.count(6)):
-            (batch_index,) = source.fixed(_INDEX)
-            errors.append((batch_index, source.nullable_string()))
-            source.skip_tags()
-        result.record_errors = errors
+        result.record_errors = [_read_record_error(source) for _ in range(source.count(6))] or ()
         result.error_message = source.nullable_string()
     for tag, content in source.tags():
         if tag == 0 and version >= _LEADER_FROM:
             result.current_leader_id, result.current_leader_epoch = content.fixed(_LEADER)
             content.skip_tags()
     return result
+
+
+def _read_record_error(source: Reader) -> tuple[int, str | None]:
+    (batch_index,) = source.fixed(_INDEX)
+    message = source.nullable_string()
+    source.skip_tags()
+    return batch_index, message
