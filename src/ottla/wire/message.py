@@ -1,0 +1,85 @@
+"""What a message class is made of: the base class, and the row that describes a field.
+
+A message class lists its fields once, for all versions of its API, in `FIELDS`: plain tuples in the order of `Field`,
+so that a module full of them loads as one constant. A version's wire order is the order of the table, less the fields
+that the version lacks; tagged fields follow in the order of their tags.
+
+Types are written as Kafka writes them: int8 int16 int32 int64 uint16 float64 bool uuid string bytes records, the name
+of another message class of the same module for a structure, and a leading `[]` for an array of any of these.
+"""
+
+import sys
+from typing import Any, ClassVar, Final, NamedTuple
+
+FixedDefault = int | float | str | tuple[()] | None
+FieldRow = tuple[str, str, int, int, int | None, int | None, FixedDefault]
+
+NEVER: Final = 32767
+"""As first flexible version: none of the versions is flexible."""
+
+ZERO_UUID: Final = bytes(16)
+
+EMPTY: Final[list[Any]] = []
+"""Default of a list parameter; a message puts a list of its own in its place, so nobody can change this one."""
+
+
+class Field(NamedTuple):
+    """One row of a `FIELDS` table. Without a default a field starts as null where it may be, else as zero or empty."""
+
+    name: str
+    type: str
+    first: int
+    last: int
+    nullable_from: int | None
+    tag: int | None
+    default: FixedDefault
+
+    @property
+    def is_array(self) -> bool:
+        return self.type.startswith("[]")
+
+    @property
+    def element(self) -> str:
+        return self.type.removeprefix("[]")
+
+    @property
+    def is_structure(self) -> bool:
+        """Only structures are written with a capital letter."""
+        return self.element[0].isupper()
+
+    def is_in(self, version: int) -> bool:
+        return self.first <= version <= self.last
+
+    def is_nullable(self, version: int) -> bool:
+        return self.nullable_from is not None and version >= self.nullable_from
+
+
+class Message:
+    """A request, a response, or a structure in one. Equal when the class and every field are."""
+
+    __slots__ = ()
+
+    FIELDS: ClassVar[tuple[FieldRow, ...]] = ()
+    VERSIONS: ClassVar[range] = range(0)
+    FLEXIBLE_FROM: ClassVar[int] = NEVER
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return all(getattr(self, row[0]) == getattr(other, row[0]) for row in self.FIELDS)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{row[0]}={getattr(self, row[0])!r}" for row in self.FIELDS)
+        return f"{self.__class__.__name__}({values})"
+
+
+def fields_of(message_class: type[Message]) -> tuple[Field, ...]:
+    return tuple(Field(*row) for row in message_class.FIELDS)
+
+
+def structure_of(message_class: type[Message], name: str) -> type[Message]:
+    """The class that a table names: its neighbour in the same module."""
+    found: type[Message] = getattr(sys.modules[message_class.__module__], name)
+    return found

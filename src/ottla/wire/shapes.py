@@ -1,0 +1,146 @@
+"""One shape per message: what old versions said otherwise is turned into the newest shape, and answers back.
+
+A handler sees only the newest shape. `up` changes a request that was read, `down` a response that is about to be
+written; both in place, and only for the few APIs and versions named here:
+
+    FindCoordinator 3/4       one key, or a list of keys
+    OffsetFetch 7/8           one group's topics, or a list of groups
+    LeaveGroup 2/3            one member, or a list of members
+    DeleteTopics 5/6          names, or a list of topics by name or id
+    AddPartitionsToTxn 3/4    one transaction, or a list of them
+    UpdateFeatures 0/1        allow downgrade, or a type of upgrade
+    JoinGroup 6/7             no protocol: an empty name, or null
+
+Topic name or topic id (Produce, Fetch, OffsetCommit, OffsetFetch) is not a shape: handlers look at both fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.wire import substitutes
+from ottla.wire.message import Message, structure_of
+
+Change = Callable[[Any, int], None]
+
+
+def _find_coordinator_up(request: Any, version: int) -> None:
+    request.coordinator_keys = [request.key]
+
+
+def _find_coordinator_down(response: Any, version: int) -> None:
+    if len(response.coordinators) == 1:
+        (answer,) = response.coordinators
+        response.error_code, response.error_message = answer.error_code, answer.error_message
+        response.node_id, response.host, response.port = answer.node_id, answer.host, answer.port
+
+
+def _offset_fetch_up(request: Any, version: int) -> None:
+    group_class = structure_of(type(request), "OffsetFetchRequestGroup")
+    topic_class = structure_of(type(request), "OffsetFetchRequestTopics")
+    topics = None
+    if request.topics is not None:
+        topics = [_copied(topic, topic_class) for topic in request.topics]
+    request.groups = [_built(group_class, group_id=request.group_id, topics=topics)]
+
+
+def _offset_fetch_down(response: Any, version: int) -> None:
+    if len(response.groups) != 1:
+        return
+    topic_class = structure_of(type(response), "OffsetFetchResponseTopic")
+    partition_class = structure_of(type(response), "OffsetFetchResponsePartition")
+    (group,) = response.groups
+    response.error_code = group.error_code
+    response.topics = [
+        _built(topic_class, name=topic.name, partitions=[_copied(each, partition_class) for each in topic.partitions])
+        for topic in group.topics
+    ]
+    if version < 2 and group.error_code:  # no place yet for an error of the whole group
+        for topic in response.topics:
+            for partition in topic.partitions:
+                partition.error_code, partition.committed_offset, partition.metadata = group.error_code, -1, ""
+
+
+def _leave_group_up(request: Any, version: int) -> None:
+    request.members = [_built(structure_of(type(request), "MemberIdentity"), member_id=request.member_id)]
+
+
+def _leave_group_down(response: Any, version: int) -> None:
+    if not response.error_code and len(response.members) == 1:
+        response.error_code = response.members[0].error_code
+
+
+def _delete_topics_up(request: Any, version: int) -> None:
+    topic_class = structure_of(type(request), "DeleteTopicState")
+    request.topics = [_built(topic_class, name=name) for name in request.topic_names]
+
+
+def _add_partitions_to_txn_up(request: Any, version: int) -> None:
+    request.transactions = [
+        _built(
+            structure_of(type(request), "AddPartitionsToTxnTransaction"),
+            transactional_id=request.v3_and_below_transactional_id,
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+            topics=request.v3_and_below_topics,
+        )
+    ]
+
+
+def _add_partitions_to_txn_down(response: Any, version: int) -> None:
+    if len(response.results_by_transaction) == 1:
+        response.results_by_topic_v3_and_below = response.results_by_transaction[0].topic_results
+
+
+def _update_features_up(request: Any, version: int) -> None:
+    upgrade, safe_downgrade = 1, 2
+    for update in request.feature_updates:
+        update.upgrade_type = safe_downgrade if update.allow_downgrade else upgrade
+
+
+def _join_group_down(response: Any, version: int) -> None:
+    if response.protocol_name is None:
+        response.protocol_name = ""
+
+
+_UP: dict[str, tuple[int, Change]] = {
+    "FindCoordinatorRequest": (4, _find_coordinator_up),
+    "OffsetFetchRequest": (8, _offset_fetch_up),
+    "LeaveGroupRequest": (3, _leave_group_up),
+    "DeleteTopicsRequest": (6, _delete_topics_up),
+    "AddPartitionsToTxnRequest": (4, _add_partitions_to_txn_up),
+    "UpdateFeaturesRequest": (1, _update_features_up),
+}
+_DOWN: dict[str, tuple[int, Change]] = {
+    "FindCoordinatorResponse": (4, _find_coordinator_down),
+    "OffsetFetchResponse": (8, _offset_fetch_down),
+    "LeaveGroupResponse": (3, _leave_group_down),
+    "AddPartitionsToTxnResponse": (4, _add_partitions_to_txn_down),
+    "JoinGroupResponse": (7, _join_group_down),
+}
+
+
+def up(request: Message, version: int) -> None:
+    """Give a request that was read in `version` the newest shape."""
+    change = _UP.get(type(request).__name__)
+    if change is not None and version < change[0]:
+        change[1](request, version)
+
+
+def down(response: Message, version: int) -> None:
+    """Give a response the shape and the error codes that `version` can say."""
+    change = _DOWN.get(type(response).__name__)
+    if change is not None and version < change[0]:
+        change[1](response, version)
+    substitutes.apply(response, version)
+
+
+def _built(message_class: type[Message], **values: Any) -> Any:
+    return message_class(**values)
+
+
+def _copied(source: Message, target_class: type[Message]) -> Any:
+    """The same fields in another class, where source and target have them both."""
+    shared = {row[0] for row in source.FIELDS}
+    return target_class(**{row[0]: getattr(source, row[0]) for row in target_class.FIELDS if row[0] in shared})

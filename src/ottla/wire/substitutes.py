@@ -1,0 +1,54 @@
+"""Error codes that clients of an old version do not know, and what they are told instead.
+
+A code may be newer than the version that has to carry it, and a client that met it would take it for a fatal error.
+The substitute makes the client do what the code asks for: refresh its metadata, find its coordinator, try again.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.errors import ErrorCode
+from ottla.wire.message import Message
+
+_TABLE: Final = (
+    # response, error, versions below this one, substitute
+    ("ProduceResponse", ErrorCode.KAFKA_STORAGE_ERROR, 4, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ("FetchResponse", ErrorCode.KAFKA_STORAGE_ERROR, 6, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ("ListOffsetsResponse", ErrorCode.OFFSET_NOT_AVAILABLE, 5, ErrorCode.LEADER_NOT_AVAILABLE),
+    ("MetadataResponse", ErrorCode.LISTENER_NOT_FOUND, 6, ErrorCode.LEADER_NOT_AVAILABLE),
+    ("DeleteTopicsResponse", ErrorCode.TOPIC_DELETION_DISABLED, 3, ErrorCode.INVALID_REQUEST),
+    ("InitProducerIdResponse", ErrorCode.PRODUCER_FENCED, 4, ErrorCode.INVALID_PRODUCER_EPOCH),
+    ("AddPartitionsToTxnResponse", ErrorCode.PRODUCER_FENCED, 2, ErrorCode.INVALID_PRODUCER_EPOCH),
+    ("AddOffsetsToTxnResponse", ErrorCode.PRODUCER_FENCED, 2, ErrorCode.INVALID_PRODUCER_EPOCH),
+    ("EndTxnResponse", ErrorCode.PRODUCER_FENCED, 2, ErrorCode.INVALID_PRODUCER_EPOCH),
+    ("TxnOffsetCommitResponse", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 2, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+)
+_RULES: Final = {name: (error, below, substitute) for name, error, below, substitute in _TABLE}
+assert len(_RULES) == len(_TABLE)  # one rule per response is all there is
+
+
+def substitute(response_name: str, version: int, code: int) -> int:
+    """The code to send, for codecs that do not come through `apply`."""
+    rule = _RULES.get(response_name)
+    return rule[2] if rule is not None and code == rule[0] and version < rule[1] else code
+
+
+def apply(response: Message, version: int) -> None:
+    """Put the substitutes into a response, at any depth."""
+    rule = _RULES.get(type(response).__name__)
+    if rule is not None and version < rule[1]:
+        _replace(response, rule[0], rule[2])
+
+
+def _replace(message: Message, error: ErrorCode, replacement: ErrorCode) -> None:
+    for row in message.FIELDS:
+        value = getattr(message, row[0])
+        if row[0].endswith("error_code"):
+            if value == error:
+                setattr(message, row[0], replacement)
+        elif isinstance(value, Message):
+            _replace(value, error, replacement)
+        elif isinstance(value, list) and value and isinstance(value[0], Message):
+            for element in value:
+                _replace(element, error, replacement)
