@@ -1,0 +1,282 @@
+"""A data directory: whose it is, which partitions lie in it, and how far their logs can be trusted.
+
+Beside one directory per partition it holds Kafka's own files:
+
+    .lock                               held while a broker uses the directory
+    meta.properties                     version=1, cluster.id, node.id, directory.id (22 characters of base64url)
+    recovery-point-offset-checkpoint    up to where each log is known to be on the platter
+    log-start-offset-checkpoint         where each log starts, if records at its front were deleted
+    replication-offset-checkpoint       each partition's high watermark
+    .kafka_cleanshutdown                {"version": 0, "brokerEpoch": n}: every log was closed; nothing to recover
+
+A checkpoint is text: a line with the version 0, a line with the number of entries, then `topic partition offset` per
+line. It only saves work or narrows what is served, so a damaged one is ignored with a line in the log.
+
+A partition's directory is `<topic>-<partition>`. One that is being deleted or belongs to nobody is renamed to
+`<topic>-<partition>.<unique>-delete` or `-stray`, its topic shortened where the name would get too long for a disk.
+"""
+
+import json
+import logging
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ottla.config.properties import read_properties
+from ottla.storage.files import Disk, FileLock
+
+logger = logging.getLogger(__name__)
+
+LOCK = ".lock"
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+
+DELETE = "delete"
+STRAY = "stray"
+
+_META_VERSION = "1"
+_NAME_BYTES_MAX = 255
+_LIVE_NAME = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})")
+_MARKED_NAME = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})\.([a-zA-Z0-9_-]+)-(delete|stray|future)")
+_CHECKPOINT_ENTRY = re.compile(r"([a-zA-Z0-9._-]{1,249}) (0|[1-9][0-9]{0,9}) (0|[1-9][0-9]{0,18})")
+_PROPERTY_ESCAPES = re.compile(r"([\\:=#! ])")
+
+PartitionKey = tuple[str, int]
+Offsets = dict[PartitionKey, int]
+
+
+class DirectoryError(Exception):
+    """This data directory cannot be used; the message is one line for the person who started the broker."""
+
+
+class Identity(NamedTuple):
+    """Whom a data directory belongs to."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDirectory:
+    """A partition's directory; `marker` is "" for a live one, else why it is set aside."""
+
+    topic: str
+    index: int
+    marker: str
+    path: str
+
+
+def partition_name(topic: str, index: int) -> str:
+    return f"{topic}-{index}"
+
+
+def marked_name(topic: str, index: int, unique: str, marker: str) -> str:
+    """The name of a partition's directory that is no longer live. Only `unique` keeps two of them apart."""
+    tail = f"-{index}.{unique}-{marker}"
+    return topic[: _NAME_BYTES_MAX - len(tail)] + tail
+
+
+def parse_name(name: str) -> tuple[str, int, str] | None:
+    """Topic, partition and marker of a partition's directory; None for any other name."""
+    if match := _LIVE_NAME.fullmatch(name):
+        topic, index = match.groups()
+        return (topic, int(index), "") if topic not in (".", "..") else None
+    if match := _MARKED_NAME.fullmatch(name):
+        topic, index, _, marker = match.groups()
+        return topic, int(index), marker
+    return None
+
+
+def encode_checkpoint(offsets: Mapping[PartitionKey, int]) -> bytes:
+    lines = ["0", str(len(offsets))]
+    lines += [f"{topic} {index} {offset}" for (topic, index), offset in sorted(offsets.items())]
+    return "".join(f"{line}\n" for line in lines).encode("ascii")
+
+
+def decode_checkpoint(data: bytes) -> Offsets:
+    """ValueError with the reason if this is not a whole checkpoint."""
+    text = data.decode("ascii")
+    if not text.endswith("\n"):
+        raise ValueError("its last line is cut off")
+    version, *rest = text[:-1].split("\n")
+    if version != "0":
+        raise ValueError(f"its version is {version[:20]!r}, not 0")
+    count, entries = rest[0] if rest else "", rest[1:]
+    if count != str(len(entries)):
+        raise ValueError(f"it has {len(entries)} entries and announces {count[:20]!r}")
+    offsets: Offsets = {}
+    for entry in entries:
+        match = _CHECKPOINT_ENTRY.fullmatch(entry)
+        if match is None:
+            raise ValueError(f"{entry[:80]!r} is not a topic, a partition and an offset")
+        topic, index, offset = match.groups()
+        offsets[topic, int(index)] = int(offset)
+    return offsets
+
+
+def _escape(value: str) -> str:
+    return _PROPERTY_ESCAPES.sub(r"\\\1", value)
+
+
+def encode_identity(identity: Identity) -> bytes:
+    values = {
+        "cluster.id": identity.cluster_id,
+        "directory.id": urlsafe_b64encode(identity.directory_id).decode().rstrip("="),
+        "node.id": str(identity.node_id),
+        "version": _META_VERSION,
+    }
+    lines = [f"{key}={_escape(value)}\n" for key, value in values.items()]
+    return "".join(lines).encode("ascii")
+
+
+def decode_identity(data: bytes) -> Identity:
+    """ValueError with the reason if this is not the meta.properties of a Kafka 4 directory."""
+    values = read_properties(data.decode("utf-8"))
+    if values.get("version") != _META_VERSION:
+        raise ValueError(f"its version is {values.get('version')!r}, not {_META_VERSION!r}")
+    missing = [key for key in ("cluster.id", "node.id", "directory.id") if not values.get(key)]
+    if missing:
+        raise ValueError(f"it has no {missing[0]}")
+    text = values["directory.id"]
+    directory_id = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    if len(directory_id) != 16:
+        raise ValueError(f"its directory.id {text!r} is not a uuid")
+    return Identity(values["cluster.id"], int(values["node.id"]), directory_id)
+
+
+class DataDirectory:
+    """A data directory in use by this process, from `open` to `close`."""
+
+    def __init__(self, disk: Disk, path: str, lock: FileLock) -> None:
+        self.path = path
+        self._disk = disk
+        self._lock: FileLock | None = lock
+        self._written: dict[str, Offsets] = {}
+        self.identity = self._read_identity()
+        self.recovery_points = self._read_checkpoint(RECOVERY_POINTS)
+        self.log_starts = self._read_checkpoint(LOG_STARTS)
+        self.high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
+        self.was_clean, self.broker_epoch = self._take_clean_marker()
+        self.partition_count = sum(not partition.marker for partition in self.partitions())
+
+    @classmethod
+    def open(cls, disk: Disk, path: str) -> "DataDirectory":
+        """Lock the directory, made if it is not there, and read what it says. DirectoryError if that cannot be.
+
+        The mark of a clean shutdown is consumed here, before anything can be appended: a crash from now on is one. A
+        start that fails with nothing appended closes the directory with `clean=directory.was_clean`.
+        """
+        try:
+            disk.make_directory(path)
+            lock = disk.lock(_join(path, LOCK))
+        except BlockingIOError:
+            raise DirectoryError(f"{path} is in use by another process") from None
+        except OSError as error:
+            raise DirectoryError(f"{path} cannot be used: {error.strerror or error}") from None
+        try:
+            return cls(disk, path, lock)
+        except OSError as error:
+            lock.close()
+            raise DirectoryError(f"{path} cannot be used: {error.strerror or error}") from None
+        except BaseException:
+            lock.close()
+            raise
+
+    def claim(self, cluster_id: str, node_id: int, new_directory_id: bytes) -> Identity:
+        """Make sure the directory is this broker's, and mark it so if it is nobody's yet."""
+        if self.identity is None:
+            self.identity = Identity(cluster_id, node_id, new_directory_id)
+            self._disk.replace(_join(self.path, META_PROPERTIES), encode_identity(self.identity))
+        elif self.identity.cluster_id != cluster_id:
+            raise DirectoryError(f"{self.path} belongs to cluster {self.identity.cluster_id}, not to {cluster_id}")
+        elif self.identity.node_id != node_id:
+            raise DirectoryError(f"{self.path} belongs to node {self.identity.node_id}, not to node {node_id}")
+        return self.identity
+
+    def partitions(self) -> list[PartitionDirectory]:
+        """Every partition's directory, the set aside ones too, in the order of their names."""
+        found = []
+        for name in self._disk.list(self.path):
+            if (parsed := parse_name(name)) is not None:
+                found.append(PartitionDirectory(*parsed, _join(self.path, name)))
+        return found
+
+    def partition_path(self, topic: str, index: int) -> str:
+        return _join(self.path, partition_name(topic, index))
+
+    def marked_path(self, topic: str, index: int, unique: str, marker: str) -> str:
+        return _join(self.path, marked_name(topic, index, unique, marker))
+
+    def write_recovery_points(self, offsets: Mapping[PartitionKey, int]) -> None:
+        self.recovery_points = self._write_checkpoint(RECOVERY_POINTS, offsets)
+
+    def write_log_starts(self, offsets: Mapping[PartitionKey, int]) -> None:
+        self.log_starts = self._write_checkpoint(LOG_STARTS, offsets)
+
+    def write_high_watermarks(self, offsets: Mapping[PartitionKey, int]) -> None:
+        self.high_watermarks = self._write_checkpoint(HIGH_WATERMARKS, offsets)
+
+    def close(self, *, clean: bool, broker_epoch: int = -1) -> None:
+        """Let go of the directory: `clean` if all its logs are flushed and closed and the checkpoints are written."""
+        if self._lock is None:
+            return
+        lock, self._lock = self._lock, None
+        try:
+            if clean:
+                content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+                self._disk.replace(_join(self.path, CLEAN_SHUTDOWN), content.encode())
+        finally:
+            lock.close()
+
+    def _read_identity(self) -> Identity | None:
+        path = _join(self.path, META_PROPERTIES)
+        try:
+            return decode_identity(self._disk.read(path))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise DirectoryError(f"{path} cannot be read: {error}") from None
+
+    def _read_checkpoint(self, name: str) -> Offsets:
+        path = _join(self.path, name)
+        try:
+            offsets = decode_checkpoint(self._disk.read(path))
+        except FileNotFoundError:
+            return {}
+        except ValueError as error:
+            logger.warning("%s is ignored: %s", path, error)
+            return {}
+        self._written[name] = offsets
+        return offsets
+
+    def _write_checkpoint(self, name: str, offsets: Mapping[PartitionKey, int]) -> Offsets:
+        # An idle broker writes its checkpoints again and again; the same content needs no fsync.
+        if self._written.get(name) != offsets:
+            self._disk.replace(_join(self.path, name), encode_checkpoint(offsets))
+            self._written[name] = dict(offsets)
+        return self._written[name]
+
+    def _take_clean_marker(self) -> tuple[bool, int]:
+        """Whether the last shutdown was clean, and the broker's epoch at that time if it is known."""
+        path = _join(self.path, CLEAN_SHUTDOWN)
+        try:
+            content = self._disk.read(path)
+        except FileNotFoundError:
+            return False, -1
+        self._disk.unlink(path)
+        self._disk.fsync_directory(self.path)
+        try:
+            epoch = json.loads(content)["brokerEpoch"]
+        except (ValueError, TypeError, LookupError):
+            epoch = -1  # older brokers left it empty
+        return True, epoch if type(epoch) is int else -1
+
+
+def _join(directory: str, name: str) -> str:
+    return f"{directory}/{name}"
