@@ -1,4 +1,4 @@
-"""The house plan as tests: layers, bans, sizes and names. The tables stand in `tests/tidy`, each exception with a reason.
+"""The house plan as tests: layers, bans, sizes and names. The tables stand in `tests/tidy`, exceptions with reasons.
 
 Every rule is also shown a wrong snippet, because a rule that cannot fail guards nothing.
 """
@@ -9,7 +9,7 @@ import pytest
 
 from tests.tidy import layers, shape
 from tests.tidy.bans import BANS, Ban
-from tests.tidy.source import ROOT, Finding, Module, modules, project_files, within
+from tests.tidy.source import ROOT, Finding, Module, imports, modules, project_files, within
 
 Rule = Callable[[Module], Iterator[Finding]]
 
@@ -127,7 +127,7 @@ def test_no_exception_is_kept_that_nobody_needs(ban: Ban) -> None:
 def test_no_door_is_kept_that_nobody_uses() -> None:
     for importer, imported in layers.DOORS:
         inside = [module for module in modules() if within(module.name, importer)]
-        used = any(within(target, imported) for module in inside for _, target in layers.imports(module))
+        used = any(within(target, imported) for module in inside for _, target in imports(module))
         assert used or not inside, f"{importer} no longer imports {imported}"
 
 
@@ -172,8 +172,16 @@ def test_nothing_unfinished_and_no_private_address_is_in_the_project() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["# TO" + "DO: later", "x = 1  # FIX" + "ME", "https://pypi" + ".org/simple", "--index" + "-url x", "see /home" + "/anna/x",
-     'path = "/root' + '/x"', "cd /Users" + "/anna", "/work" + "/main/src"],
+    [
+        "# TO" + "DO: later",
+        "x = 1  # FIX" + "ME",
+        "https://pypi" + ".org/x",
+        "--index" + "-url x",
+        "see /home" + "/anna/x",
+        'path = "/root' + '/x"',
+        "cd /Users" + "/anna",
+        "/work" + "/main/src",
+    ],
 )
 def test_unfinished_work_and_private_addresses_are_noticed(text: str) -> None:
     assert report(shape.text_findings("x", text.encode()))

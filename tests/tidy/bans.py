@@ -115,7 +115,7 @@ BANS: tuple[Ban, ...] = (
          "asyncio.to_thread", "*.run_in_executor"),
         allowed={
             "ottla.threads": "offload, the one door to threads",
-            "ottla.storage.files": "a lock only: a descriptor may be in use by a flush while the loop wants to close it",
+            "ottla.storage.files": "a lock only: a flush may use a descriptor that the loop wants to close",
         },
         wrong=("import threading", "from concurrent.futures import ThreadPoolExecutor", "loop.run_in_executor(None, f)",
                "import asyncio\nasyncio.to_thread(f)"),

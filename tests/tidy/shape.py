@@ -17,9 +17,7 @@ EMPTY_MODULES = ("utils", "util", "helpers", "helper", "common", "misc", "base")
 
 # What no file of the project may hold, put together here so that this file does not hold it either.
 UNFINISHED = re.compile(r"\b(?:" + "|".join(("TO" + "DO", "FIX" + "ME", "X" + "XX")) + r")\b")
-REGISTRY = re.compile(
-    "|".join(("pypi" + r"\.org", "python" + "hosted", "npm" + r"js\.", "index" + "-url", "/simple" + r"/\b", "conda" + r"\.anaconda"))
-)
+REGISTRY = re.compile("|".join(("pypi" + r"\.org", "python" + "hosted", "npm" + r"js\.", "index" + "-url")))
 MACHINE_PATH = re.compile(r"(?<![\w.~/-])/(?:home|Users|root|work|workspace)/\w")
 BINARY = b"\0"
 
@@ -35,7 +33,8 @@ def length_findings(module: Module) -> Iterator[Finding]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
             length = node.end_lineno - node.lineno + 1
             if length > FUNCTION_LINES_MAX:
-                yield Finding(module.name, node.lineno, f"{node.name} has {length} lines, more than {FUNCTION_LINES_MAX}")
+                what = f"{node.name} has {length} lines, more than {FUNCTION_LINES_MAX}"
+                yield Finding(module.name, node.lineno, what)
 
 
 def name_findings(module: Module) -> Iterator[Finding]:

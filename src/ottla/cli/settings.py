@@ -1,0 +1,105 @@
+"""Where a broker's settings come from on the command line, the strongest first:
+
+    --set KEY=VALUE    --data, --port, --host    --config FILE    what a single broker on a laptop needs
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from ottla.cli.refusal import BAD_REQUEST, Refusal
+from ottla.config import BrokerConfig, ConfigError, Listener, read_properties
+
+DEFAULT_HOST = "localhost"
+DEFAULT_PORT = 9092
+
+
+class Options(Protocol):
+    """What `ottla up` was given."""
+
+    config: str | None
+    data: str | None
+    host: str | None
+    port: int | None
+    settings: list[str]
+
+
+def broker_config(options: Options, environment: Mapping[str, str]) -> BrokerConfig:
+    """All of them put together and checked; a Refusal names what is wrong."""
+    try:
+        given = _file_settings(options.config)
+        given["listeners"] = _listeners(given, options.host, options.port)
+        if options.data is not None:
+            given.pop("log.dir", None)
+            given["log.dirs"] = os.path.abspath(options.data)
+        chosen = _pairs(options.settings)
+        if "log.dir" in chosen:  # the old name of log.dirs, which would win over it
+            given.pop("log.dirs", None)
+        given.update(chosen)
+        if not given.get("log.dirs") and not given.get("log.dir"):
+            given["log.dirs"] = default_directory(environment)
+        return BrokerConfig.of(given)
+    except ConfigError as error:
+        raise Refusal(str(error), BAD_REQUEST) from None
+
+
+def data_directory(config: BrokerConfig) -> str:
+    directories = config.log_dirs or ()
+    if len(directories) != 1:
+        raise Refusal(f"log.dirs: a broker has one data directory, not {len(directories)}", BAD_REQUEST)
+    return os.path.abspath(directories[0])
+
+
+def default_directory(environment: Mapping[str, str]) -> str:
+    """The user's own place for data: found again from whatever directory `ottla up` is typed in."""
+    base = environment.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
+    return os.path.join(base, "ottla")
+
+
+def address_of(listener: Listener, port: int) -> str:
+    """What a client on this machine types to reach a listener."""
+    everywhere = listener.host in ("", "0.0.0.0", "::")
+    host = DEFAULT_HOST if everywhere else listener.host
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _file_settings(path: str | None) -> dict[str, str]:
+    if path is None:
+        return {}
+    try:
+        with open(path, encoding="utf-8") as file:
+            return read_properties(file.read())
+    except OSError as error:
+        raise Refusal(f"{path}: {error.strerror or error}", BAD_REQUEST) from None
+    except UnicodeDecodeError:
+        raise Refusal(f"{path}: this is not a text file", BAD_REQUEST) from None
+    except ConfigError as error:
+        raise Refusal(f"{path}: {error}", BAD_REQUEST) from None
+
+
+def _listeners(given: Mapping[str, str], host: str | None, port: int | None) -> str:
+    """The file's listeners, or the one they describe moved to another host or port."""
+    if "listeners" not in given:
+        listener = Listener("PLAINTEXT", DEFAULT_HOST, DEFAULT_PORT, "PLAINTEXT")
+    elif host is None and port is None:
+        return given["listeners"]
+    else:
+        bound = BrokerConfig.of(given).endpoints.bound
+        if len(bound) > 1:
+            raise ConfigError("--host and --port: the file sets several listeners; use --set listeners=...")
+        listener = bound[0]
+    if port is not None and not 0 <= port <= 65535:
+        raise ConfigError(f"--port: {port} is not between 0 and 65535")
+    address = listener.host if host is None else host
+    name = f"[{address}]" if ":" in address else address
+    return f"{listener.name}://{name}:{listener.port if port is None else port}"
+
+
+def _pairs(settings: Iterable[str]) -> dict[str, str]:
+    pairs = {}
+    for text in settings:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"--set: {text!r} is not key=value")
+        pairs[key.strip()] = value.strip()
+    return pairs

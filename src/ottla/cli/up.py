@@ -1,0 +1,135 @@
+"""`ottla up`: one broker in this process, from its settings to the last flush.
+
+The first SIGTERM or SIGINT lets it finish what it is doing, within a deadline; the second ends it at once.
+"""
+
+import argparse
+import asyncio
+import errno
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+
+from ottla import __version__
+from ottla.broker import Broker
+from ottla.cli import STARTED_S
+from ottla.cli.refusal import OBSTACLE, Refusal
+from ottla.cli.settings import address_of, broker_config, data_directory
+from ottla.config import BrokerConfig
+
+STOP_DEADLINE_S = 8.0  # below the ten seconds that container runtimes wait before they kill
+STOP_GRACE_S = 1.5
+GARBAGE_THRESHOLD = 20_000  # requests make many short-lived objects and no cycles: look for garbage rarely
+
+logger = logging.getLogger("ottla")
+
+
+def run(options: argparse.Namespace) -> int:
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=options.log_level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    config = broker_config(options, os.environ)
+    directory = data_directory(config)
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(_serve(config, directory))
+    except Refusal:
+        raise
+    except Exception as error:
+        logger.debug("the broker failed", exc_info=True)
+        raise Refusal(_explanation(error, config, directory), OBSTACLE) from None
+
+
+async def _serve(config: BrokerConfig, directory: str) -> int:
+    broker = Broker(config, directory)
+    stopping = _stop_signal(broker)
+    starting = asyncio.ensure_future(broker.start())
+    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait((starting,))
+        broker.abort()
+        return 0
+    starting.result()
+    _calm_garbage_collector()
+    _announce(config, broker, directory)
+    await stopping
+    return await _stop(broker)
+
+
+async def _stop(broker: Broker) -> int:
+    logger.info("stopping; a second signal ends it at once")
+    try:
+        async with asyncio.timeout(STOP_DEADLINE_S + STOP_GRACE_S):
+            await broker.stop(STOP_DEADLINE_S)
+    except TimeoutError:
+        broker.abort()
+        raise Refusal(f"could not stop cleanly within {STOP_DEADLINE_S:.0f} s; the next start will recover") from None
+    return 0
+
+
+def _stop_signal(broker: Broker) -> asyncio.Future[None]:
+    """Done at the first signal to stop. The second leaves no time even for Python to tidy up."""
+    loop = asyncio.get_running_loop()
+    asked: asyncio.Future[None] = loop.create_future()
+
+    def on_signal(number: int) -> None:
+        if not asked.done():
+            asked.set_result(None)
+            return
+        broker.abort()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal, number)
+    return asked
+
+
+def _announce(config: BrokerConfig, broker: Broker, directory: str) -> None:
+    addresses = [address_of(listener, broker.ports[listener.name]) for listener in config.endpoints.bound]
+    seconds = time.perf_counter() - STARTED_S
+    line = f"ottla {__version__} ready on {', '.join(addresses)} (data {directory}, {seconds:.2f} s)"
+    print(line, flush=True)
+
+
+def _calm_garbage_collector() -> None:
+    """What start-up built stays for good: never look at it again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GARBAGE_THRESHOLD, 10, 10)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        logger.warning("uvloop is not installed; the slower event loop of the standard library is used")
+        return None
+    return uvloop.new_event_loop
+
+
+def _explanation(error: Exception, config: BrokerConfig, directory: str) -> str:
+    """One line that says what to do about an error that kept the broker from running."""
+    listeners = ", ".join(f"{listener.host or '*'}:{listener.port}" for listener in config.endpoints.bound)
+    if isinstance(error, socket.gaierror):
+        return f"cannot find the address of {listeners}: {error.strerror}"
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        return f"another program listens on {listeners} already; choose another port with --port"
+    if isinstance(error, OSError) and error.errno == errno.EADDRNOTAVAIL:
+        return f"this machine has no address {listeners}; choose another with --host"
+    if isinstance(error, BlockingIOError):
+        return f"{directory} is in use by another process; choose another directory with --data"
+    if isinstance(error, PermissionError):
+        return f"no permission for {error.filename or listeners}"
+    if isinstance(error, OSError):
+        return f"{error.filename or directory}: {error.strerror or error}"
+    return f"{type(error).__name__}: {error} (--log-level debug shows where)"

@@ -1,0 +1,126 @@
+"""Which settings a broker gets from the command line, and what is said about wrong ones."""
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.cli.refusal import BAD_REQUEST, Refusal
+from ottla.cli.settings import address_of, broker_config, data_directory
+from ottla.config import BrokerConfig, Listener
+
+
+def up(environment: dict[str, str] | None = None, **given: Any) -> BrokerConfig:
+    options = Namespace(config=None, data=None, host=None, port=None, settings=[])
+    options.__dict__.update(given)
+    return broker_config(options, environment or {"XDG_DATA_HOME": "/data"})
+
+
+def listener(config: BrokerConfig) -> tuple[str, int]:
+    (bound,) = config.endpoints.bound
+    return bound.host, bound.port
+
+
+def properties(directory: Path, text: str) -> str:
+    path = directory / "server.properties"
+    path.write_text(text)
+    return str(path)
+
+
+def test_with_no_arguments_it_just_works() -> None:
+    # Only this machine is let in, on Kafka's port; data goes to the user's own place.
+    config = up()
+    assert listener(config) == ("localhost", 9092)
+    assert data_directory(config) == "/data/ottla"
+
+
+def test_without_xdg_the_data_is_in_the_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/somebody")
+    assert data_directory(up({"HOME": "/somebody"})) == "/somebody/.local/share/ottla"
+
+
+def test_the_strongest_source_wins(tmp_path: Path) -> None:
+    # --set above --port and --data, those above the file, the file above the defaults.
+    file = properties(tmp_path, "listeners=PLAINTEXT://:1111\nlog.dirs=/from/file\nnum.partitions=3\n")
+    assert listener(up(config=file)) == ("", 1111)
+    assert data_directory(up(config=file)) == "/from/file"
+    config = up(config=file, port=2222, data="/from/option")
+    assert listener(config) == ("", 2222)
+    assert data_directory(config) == "/from/option"
+    assert config.num_partitions == 3
+    sets = ["listeners=PLAINTEXT://:3333", "log.dirs=/from/set", "num.partitions=5"]
+    config = up(config=file, port=2222, data="/from/option", settings=sets)
+    assert listener(config) == ("", 3333)
+    assert data_directory(config) == "/from/set"
+    assert config.num_partitions == 5
+
+
+@pytest.mark.parametrize("text", ["log.dir=/old", "log.dirs=/old"])
+def test_the_old_name_of_the_directory_counts_too(tmp_path: Path, text: str) -> None:
+    file = properties(tmp_path, text)
+    assert data_directory(up(config=file)) == "/old"
+    assert data_directory(up(config=file, data="/new")) == "/new"
+    assert data_directory(up(config=file, data="/new", settings=["log.dir=/newest"])) == "/newest"
+
+
+def test_a_port_moves_the_one_listener_of_the_file(tmp_path: Path) -> None:
+    file = properties(tmp_path, "listeners=PLAINTEXT://10.0.0.1:9092")
+    assert listener(up(config=file, port=7)) == ("10.0.0.1", 7)
+    assert listener(up(config=file, host="::1")) == ("::1", 9092)
+
+
+def test_a_relative_directory_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert data_directory(up(data="here")) == str(tmp_path / "here")
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"settings": ["num.partitionz=3"]}, "num.partitions"),
+        ({"settings": ["num.partitions=many"]}, "num.partitions"),
+        ({"settings": ["num.partitions"]}, "key=value"),
+        ({"settings": ["=3"]}, "key=value"),
+        ({"port": 70000}, "70000"),
+        ({"port": -1}, "-1"),
+        ({"config": "/nowhere/server.properties"}, "/nowhere/server.properties"),
+        ({"host": "two words"}, "two words"),
+    ],
+)
+def test_a_wrong_setting_is_refused_in_one_line_that_names_it(given: dict[str, Any], named: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        up(**given)
+    assert refused.value.status == BAD_REQUEST
+    assert named in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "binary"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(Refusal, match="not a text file"):
+        up(config=str(path))
+
+
+def test_several_listeners_cannot_be_moved_with_one_port(tmp_path: Path) -> None:
+    file = properties(
+        tmp_path,
+        "listeners=A://:1,B://:2\nlistener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT\ninter.broker.listener.name=A",
+    )
+    with pytest.raises(Refusal, match="several listeners"):
+        up(config=file, port=3)
+    assert len(up(config=file).endpoints.bound) == 2
+
+
+def test_a_broker_has_one_data_directory() -> None:
+    with pytest.raises(Refusal, match=r"log\.dirs"):
+        data_directory(up(settings=["log.dirs=/a,/b"]))
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [("", "localhost:9"), ("0.0.0.0", "localhost:9"), ("::", "localhost:9"), ("::1", "[::1]:9"), ("box", "box:9")],
+)
+def test_the_address_is_one_that_a_client_can_type(host: str, address: str) -> None:
+    assert address_of(Listener("PLAINTEXT", host, 0, "PLAINTEXT"), 9) == address

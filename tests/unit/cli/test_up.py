@@ -1,0 +1,186 @@
+"""`ottla up` as a process: what it prints, how it ends, and how it says what stands in its way."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ottla import __version__
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "src")}
+END_S = 20
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "ottla", *arguments]
+
+
+def finished(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*arguments), env=ENVIRONMENT, capture_output=True, text=True, timeout=END_S)
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A broker that has said it is ready, and the line it said it with."""
+    child = subprocess.Popen(
+        command("up", *arguments), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with child:
+        assert child.stdout is not None
+        try:
+            yield child, child.stdout.readline().strip()
+        finally:
+            child.kill()
+
+
+def refusal(*arguments: str) -> tuple[int, str]:
+    """Exit status and the one line on stderr of a broker that will not start."""
+    ended = finished("up", "--log-level", "error", *arguments)
+    assert ended.stdout == ""
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("ottla: ")
+    return ended.returncode, line
+
+
+def test_version() -> None:
+    assert finished("--version").stdout == f"ottla {__version__}\n"
+
+
+def test_an_unknown_command_is_refused() -> None:
+    ended = finished("fly")
+    assert ended.returncode == 2
+    assert "fly" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_it_says_when_it_accepts_connections_and_stops_cleanly(tmp_path: Path) -> None:
+    # One line on stdout with the address and the directory; a connection is accepted then; SIGTERM ends it with 0.
+    with running("--port", "0", "--data", str(tmp_path)) as (child, line):
+        match = re.fullmatch(rf"ottla {__version__} ready on localhost:(\d+) \(data (\S+), \d+\.\d\d s\)", line)
+        assert match is not None, line
+        assert match[2] == str(tmp_path)
+        socket.create_connection(("localhost", int(match[1]))).close()
+        child.terminate()
+        output, errors = child.communicate(timeout=END_S)
+        assert child.returncode == 0, errors
+        assert output == ""
+        assert "Traceback" not in errors
+
+
+def test_an_interrupt_is_a_clean_stop_too(tmp_path: Path) -> None:
+    with running("--port", "0", "--data", str(tmp_path)) as (child, _):
+        child.send_signal(signal.SIGINT)
+        assert child.wait(END_S) == 0
+
+
+def test_a_second_broker_is_kept_off_the_directory(tmp_path: Path) -> None:
+    with running("--port", "0", "--data", str(tmp_path)) as (first, _):
+        status, line = refusal("--port", "0", "--data", str(tmp_path))
+        assert status == 1
+        assert str(tmp_path) in line
+        assert "in use" in line
+        assert first.poll() is None
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        status, line = refusal("--host", "127.0.0.1", "--port", str(port), "--data", str(tmp_path))
+    assert status == 1
+    assert str(port) in line
+    assert "--port" in line
+
+
+def test_a_host_that_is_not_ours_is_named(tmp_path: Path) -> None:
+    status, line = refusal("--host", "192.0.2.1", "--port", "0", "--data", str(tmp_path))
+    assert status == 1
+    assert "192.0.2.1" in line
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    # A plain file stands where the directory should be; this holds for root too, whom no permission stops.
+    obstacle = tmp_path / "file"
+    obstacle.write_text("")
+    status, line = refusal("--port", "0", "--data", str(obstacle / "data"))
+    assert status == 1
+    assert str(obstacle) in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [(["--set", "num.partitionz=3"], "num.partitions"), (["--config", "/nowhere.properties"], "/nowhere.properties")],
+)
+def test_a_wrong_setting_is_named(arguments: list[str], named: str, tmp_path: Path) -> None:
+    status, line = refusal("--data", str(tmp_path), *arguments)
+    assert status == 2
+    assert named in line
+
+
+def test_it_starts_quickly_and_stays_small(tmp_path: Path) -> None:
+    # The promise is half a second and 60 MB; the time leaves room for a machine that is busy with the rest of the suite.
+    with running("--port", "0", "--data", str(tmp_path)) as (child, line):
+        seconds = float(line.rsplit(" ", 2)[-2].rstrip(")"))
+        assert seconds < 1.5
+        assert psutil.Process(child.pid).memory_info().rss < 60 << 20
+
+
+SLOW = """
+import asyncio, sys
+from ottla.cli import main, up
+
+class SlowBroker:
+    ports = {"PLAINTEXT": 1}
+    def __init__(self, config, directory): ...
+    async def start(self): ...
+    async def stop(self, deadline_s):
+        print("draining", flush=True)
+        await asyncio.Event().wait()
+    def abort(self):
+        print("aborted", flush=True)
+
+up.Broker = SlowBroker
+up.STOP_DEADLINE_S = up.STOP_GRACE_S = float(sys.argv[1])
+sys.exit(main(["up", "--data", sys.argv[2]]))
+"""
+
+
+@contextmanager
+def draining(deadline_s: float, directory: Path) -> Iterator[subprocess.Popen[str]]:
+    """A broker that was told to stop and never gets done with it."""
+    arguments = [sys.executable, "-c", SLOW, str(deadline_s), str(directory)]
+    child = subprocess.Popen(
+        arguments, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with child:
+        assert child.stdout is not None
+        try:
+            assert "ready" in child.stdout.readline()
+            child.terminate()
+            assert child.stdout.readline() == "draining\n"
+            yield child
+        finally:
+            child.kill()
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    with draining(60, tmp_path) as child:
+        child.terminate()
+        output, _ = child.communicate(timeout=END_S)
+        assert child.returncode == 128 + signal.SIGTERM
+        assert output == "aborted\n"
+
+
+def test_a_stop_that_misses_its_deadline_says_so(tmp_path: Path) -> None:
+    with draining(0.1, tmp_path) as child:
+        output, errors = child.communicate(timeout=END_S)
+        assert child.returncode == 1
+        assert output == "aborted\n"
+        assert errors.splitlines()[-1].startswith("ottla: could not stop cleanly")
