@@ -20,8 +20,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from struct import Struct
 from struct import error as struct_error
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from ottla.storage.files import FileSlice
 from ottla.wire.malformed import Malformed
 from ottla.wire.primitives import (
     READ_ERRORS,
@@ -34,6 +35,7 @@ from ottla.wire.primitives import (
     reader,
     writer,
 )
+from ottla.wire.substitutes import substitute
 
 VERSIONS = range(4, 19)
 COMPACT_FROM = 12
@@ -54,15 +56,8 @@ HIGH_WATERMARK_UNSUPPORTED = 2**63 - 1
 _COPIED_BYTES_MAX = 4096
 
 
-class Slice(Protocol):
-    """A stretch of a file (storage's FileSlice). Its length is all that is asked of it here."""
-
-    @property
-    def length(self) -> int: ...
-
-
-Part = Bytes | Slice
-Records = Bytes | Slice | Sequence[Slice] | None
+Part = Bytes | FileSlice
+Records = Bytes | FileSlice | Sequence[FileSlice] | None
 
 
 @dataclass(slots=True)
@@ -335,7 +330,10 @@ _THROTTLE_TIME = Struct(">i")
 _SESSION_RESULT = Struct(">hi")
 _RESULT_4 = Struct(">ihqq")
 _RESULT_5 = Struct(">ihqqq")
+_LOG_START = Struct(">q")
 _PREFERRED_REPLICA = Struct(">i")
+# Everything before the records if there is no list of aborted transactions, which is what most consumers ask for.
+_UNCOMMITTED_12 = Struct(">ihqqqBi")
 _ABORTED = Struct(">qq")
 _DIVERGING_EPOCH = Struct(">iq")
 _CURRENT_LEADER = Struct(">ii")
@@ -367,29 +365,43 @@ def write_response(version: int, response: FetchResponse, header: Bytes = b"") -
 
 
 def total_length(parts: Sequence[Part]) -> int:
-    return sum(len(part) if isinstance(part, bytes | bytearray | memoryview) else part.length for part in parts)
+    return sum([part.length if isinstance(part, FileSlice) else len(part) for part in parts])
 
 
 def _write_result(version: int, result: PartitionResult, target: Writer, parts: list[Part]) -> None:
-    index, code = result.index, result.error_code
-    high_watermark, last_stable_offset = result.high_watermark, result.last_stable_offset
-    if version >= _LOG_START_FROM:
-        target.fixed(_RESULT_5, index, code, high_watermark, last_stable_offset, result.log_start_offset)
+    if version < COMPACT_FROM:
+        _write_classic_result(version, result, target)
+        _write_records(result.records, target, parts)
+        return
+    offsets = (result.high_watermark, result.last_stable_offset, result.log_start_offset)
+    if result.aborted_transactions is None:
+        target.out += _UNCOMMITTED_12.pack(result.index, result.error_code, *offsets, 0, result.preferred_read_replica)
     else:
-        target.fixed(_RESULT_4, index, code, high_watermark, last_stable_offset)
-    aborted = result.aborted_transactions
-    if aborted is None:
-        target.count(None)
-    else:
-        target.count(len(aborted))
-        for producer_id, first_offset in aborted:
-            target.fixed(_ABORTED, producer_id, first_offset)
-            target.tags(())
-    if version >= _RACK_FROM:
+        target.fixed(_RESULT_5, result.index, result.error_code, *offsets)
+        _write_aborted(result.aborted_transactions, target)
         target.fixed(_PREFERRED_REPLICA, result.preferred_read_replica)
     _write_records(result.records, target, parts)
-    if version >= COMPACT_FROM:
-        target.tags(_result_tags(result))
+    target.tags(_result_tags(result))
+
+
+def _write_classic_result(version: int, result: PartitionResult, target: Writer) -> None:
+    code = substitute("FetchResponse", version, result.error_code)
+    target.fixed(_RESULT_4, result.index, code, result.high_watermark, result.last_stable_offset)
+    if version >= _LOG_START_FROM:
+        target.fixed(_LOG_START, result.log_start_offset)
+    if result.aborted_transactions is None:
+        target.count(None)
+    else:
+        _write_aborted(result.aborted_transactions, target)
+    if version >= _RACK_FROM:
+        target.fixed(_PREFERRED_REPLICA, result.preferred_read_replica)
+
+
+def _write_aborted(aborted: Sequence[AbortedTransaction], target: Writer) -> None:
+    target.count(len(aborted))
+    for producer_id, first_offset in aborted:
+        target.fixed(_ABORTED, producer_id, first_offset)
+        target.tags(())
 
 
 def _write_records(records: Records, target: Writer, parts: list[Part]) -> None:
@@ -403,17 +415,13 @@ def _write_records(records: Records, target: Writer, parts: list[Part]) -> None:
             return
         stretches: list[Part] = [records]
     else:
-        slices = _slices(records)
+        slices = (records,) if isinstance(records, FileSlice) else records
         target.count(sum([piece.length for piece in slices]))
         stretches = [piece for piece in slices if piece.length]
     if stretches:
         parts.append(target.out)
         parts += stretches
         target.out = bytearray()
-
-
-def _slices(records: Slice | Sequence[Slice]) -> Sequence[Slice]:
-    return records if isinstance(records, Sequence) else (records,)
 
 
 def _result_tags(result: PartitionResult) -> list[tuple[int, Bytes]]:

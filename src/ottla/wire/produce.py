@@ -31,6 +31,7 @@ from ottla.wire.primitives import (
     reader,
     writer,
 )
+from ottla.wire.substitutes import substitute
 
 VERSIONS = range(3, 14)
 COMPACT_FROM = 9
@@ -278,7 +279,7 @@ def _write_single(version: int, topic: TopicResult, result: PartitionResult, thr
     elif version >= _LOG_START_FROM:
         out += _SINGLE_RESULT_5.pack(1, index, code, offset, time, log_start, throttle)
     else:
-        out += _SINGLE_RESULT_3.pack(1, index, code, offset, time, throttle)
+        out += _SINGLE_RESULT_3.pack(1, index, substitute("ProduceResponse", version, code), offset, time, throttle)
 
 
 def _write_response(version: int, response: ProduceResponse, target: Writer) -> None:
@@ -298,7 +299,10 @@ def _write_response(version: int, response: ProduceResponse, target: Writer) -> 
 
 
 def _write_result(version: int, result: PartitionResult, target: Writer) -> None:
-    target.fixed(_RESULT, result.index, result.error_code, result.base_offset, result.log_append_time_ms)
+    code = result.error_code
+    if version < _LOG_START_FROM:
+        code = substitute("ProduceResponse", version, code)
+    target.fixed(_RESULT, result.index, code, result.base_offset, result.log_append_time_ms)
     if version >= _LOG_START_FROM:
         target.fixed(_LOG_START, result.log_start_offset)
     if version >= _RECORD_ERRORS_FROM:

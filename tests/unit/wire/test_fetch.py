@@ -5,12 +5,14 @@ import struct
 import tracemalloc
 from collections.abc import Sequence
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.errors import ErrorCode
+from ottla.storage.files import File, FileSlice
 from ottla.wire import fetch
 from ottla.wire.fetch import (
     AbortedTransaction,
@@ -39,15 +41,15 @@ int32 = st.integers(-(2**31), 2**31 - 1)
 int64 = st.integers(-(2**63), 2**63 - 1)
 names = st.text(max_size=200)
 uuids = st.binary(min_size=16, max_size=16)
-error_codes = st.integers(-1, 133)
+error_codes = st.integers(-1, 133).filter(lambda code: code != ErrorCode.KAFKA_STORAGE_ERROR)  # replaced in old ones
 
 
-class StoredSlice:
-    """Stands for a slice of a file: has a length, and bytes that only the test looks at."""
+class StoredSlice(FileSlice):
+    """A slice of no file: the codec only looks at its length, and the test at its content."""
 
     def __init__(self, content: bytes) -> None:
+        super().__init__(cast(File, None), 0, len(content))
         self.content = content
-        self.length = len(content)
 
 
 def few_of(elements: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
@@ -273,6 +275,15 @@ def test_slices_of_files_stay_slices(version: int) -> None:
     assert kinds == ["bytes", first, "bytes", second, third, "bytes"]
     answer = fetch.read_response(version, sent(parts))
     assert [content_of(row.records) for row in answer.topics[0].partitions] == [b"one", b"", b"twothree", b""]
+
+
+@all_versions
+def test_clients_below_version_6_are_not_told_of_storage_errors(version: int) -> None:
+    # They would take the code for fatal; NOT_LEADER_OR_FOLLOWER makes them look for another broker.
+    rows = [PartitionResult(0, ErrorCode.KAFKA_STORAGE_ERROR)]
+    data = sent(fetch.write_response(version, FetchResponse(topics=[TopicResult("t", bytes(16), rows)])))
+    told = fetch.read_response(version, data).topics[0].partitions[0].error_code
+    assert told == (ErrorCode.NOT_LEADER_OR_FOLLOWER if version < 6 else ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 @all_versions

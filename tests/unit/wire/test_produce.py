@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.errors import ErrorCode
 from ottla.wire import produce
 from ottla.wire.malformed import Malformed
 from ottla.wire.primitives import NodeEndpoint
@@ -33,7 +34,7 @@ int64 = st.integers(-(2**63), 2**63 - 1)
 names = st.text(max_size=200)
 uuids = st.binary(min_size=16, max_size=16)
 record_sets = st.one_of(st.none(), st.binary(max_size=300).map(lambda data: memoryview(data)))
-error_codes = st.integers(-1, 133)
+error_codes = st.integers(-1, 133).filter(lambda code: code != ErrorCode.KAFKA_STORAGE_ERROR)  # replaced in old ones
 times = st.integers(-1, 250_000_000_000_000)
 
 
@@ -180,6 +181,16 @@ def test_oldest_version_fills_what_it_lacks_with_defaults() -> None:
     read = produce.read_response(3, produce.write_response(3, whole_response()))
     assert read.topics[0].partitions == [PartitionResult(3, 6, 10, 20), PartitionResult(4)]
     assert read.node_endpoints == ()
+
+
+@all_versions
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_clients_of_version_3_are_not_told_of_storage_errors(version: int, partitions: int) -> None:
+    # They would take the code for fatal; NOT_LEADER_OR_FOLLOWER makes them look for another broker.
+    rows = [PartitionResult(index, ErrorCode.KAFKA_STORAGE_ERROR) for index in range(partitions)]
+    data = produce.write_response(version, ProduceResponse([TopicResult("t", bytes(16), rows)]))
+    told = {row.error_code for row in produce.read_response(version, data).topics[0].partitions}
+    assert told == {ErrorCode.NOT_LEADER_OR_FOLLOWER if version == 3 else ErrorCode.KAFKA_STORAGE_ERROR}
 
 
 @all_versions
