@@ -98,7 +98,7 @@ BANS: tuple[Ban, ...] = (
         ("*.create_task", "*.ensure_future", "asyncio.TaskGroup", "asyncio.Task()", "asyncio.run",
          "asyncio.run_coroutine_threadsafe", "asyncio.Runner"),
         allowed={
-            "ottla.broker": "the one table of background work",
+            "ottla.background": "the one table of background work",
             "ottla.connection": "the task of the request a connection is waiting for",
             "ottla.sending": "the task that reads a cold range for the connection's writer",
             "ottla.coordinators.runtime": "the writers of its shards",
@@ -140,10 +140,10 @@ BANS: tuple[Ban, ...] = (
          "*.add_writer", "os.sendfile"),
         allowed={
             "ottla.server": "listens",
-            "ottla.connection": "owns one client's socket",
             "ottla.sending": "writes answers, and sends files without passing them through Python",
             "ottla.wire.peer": "broker to broker",
             "ottla.security.tls": "TLS contexts",
+            "ottla.cli.up": "knows the error of a host that cannot be found",
         },
         wrong=("import socket", "from socket import AF_INET", "loop.create_server(f)", "loop.add_writer(3, f)",
                "import os\nos.sendfile(1, 2, 0, 10)"),
@@ -158,6 +158,7 @@ BANS: tuple[Ban, ...] = (
                   "pathlib.PurePath", "pathlib.PurePosixPath", "os.urandom", "os.kill", "os._exit", "os.fork"),
         allowed={
             "ottla.storage.files": "the one file layer",
+            "ottla.sending": "os.sendfile and os.writev on its own socket",
             "ottla.outbox": "reads and probes for cold pages, on descriptors the file layer pinned",
             "ottla.cli": COMMAND_LINE,
             "ottla.testing": "fresh directories for a test's broker",
@@ -182,7 +183,6 @@ BANS: tuple[Ban, ...] = (
          "numpy.random*"),
         harmless=("random.Random",),
         allowed={
-            "ottla.cli": COMMAND_LINE,
             "ottla.testing": COMMAND_LINE,
             "ottla.broker": "makes the one Random of a real broker, unless a simulator brings its own",
         },

@@ -10,7 +10,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("cli", "testing", "__main__"),),
     (("console",), ("connect",)),
     (("streams", "spark", "pyspark_ottla"),),
-    (("broker",),),
+    (("broker", "background"),),
     (("server", "connection", "receiving", "sending", "outbox", "traffic"), ("handlers",)),
     (("node", "call", "addresses"),),
     (("coordinators",),),

@@ -21,6 +21,7 @@ from ottla.cli import STARTED_S
 from ottla.cli.refusal import OBSTACLE, Refusal
 from ottla.cli.settings import address_of, broker_config, data_directory
 from ottla.config import BrokerConfig
+from ottla.storage.directories import DirectoryError
 
 STOP_DEADLINE_S = 8.0  # below the ten seconds that container runtimes wait before they kill
 STOP_GRACE_S = 1.5
@@ -120,14 +121,14 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 def _explanation(error: Exception, config: BrokerConfig, directory: str) -> str:
     """One line that says what to do about an error that kept the broker from running."""
     listeners = ", ".join(f"{listener.host or '*'}:{listener.port}" for listener in config.endpoints.bound)
+    if isinstance(error, DirectoryError):
+        return str(error)
     if isinstance(error, socket.gaierror):
         return f"cannot find the address of {listeners}: {error.strerror}"
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         return f"another program listens on {listeners} already; choose another port with --port"
     if isinstance(error, OSError) and error.errno == errno.EADDRNOTAVAIL:
         return f"this machine has no address {listeners}; choose another with --host"
-    if isinstance(error, BlockingIOError):
-        return f"{directory} is in use by another process; choose another directory with --data"
     if isinstance(error, PermissionError):
         return f"no permission for {error.filename or listeners}"
     if isinstance(error, OSError):

@@ -125,7 +125,7 @@ def test_a_wrong_setting_is_named(arguments: list[str], named: str, tmp_path: Pa
 
 
 def test_it_starts_quickly_and_stays_small(tmp_path: Path) -> None:
-    # The promise is half a second and 60 MB; the time leaves room for a machine that is busy with the rest of the suite.
+    # The promise is half a second and 60 MB; the time leaves room for a machine that is busy.
     with running("--port", "0", "--data", str(tmp_path)) as (child, line):
         seconds = float(line.rsplit(" ", 2)[-2].rstrip(")"))
         assert seconds < 1.5
