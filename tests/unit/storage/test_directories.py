@@ -1,0 +1,334 @@
+"""Data directories: one owner, Kafka's files, and damage that never keeps a broker from starting."""
+
+import errno
+import logging
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.storage.directories import (
+    CLEAN_SHUTDOWN,
+    DELETE,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    META_PROPERTIES,
+    RECOVERY_POINTS,
+    STRAY,
+    DataDirectory,
+    DirectoryError,
+    Identity,
+    decode_checkpoint,
+    decode_identity,
+    encode_checkpoint,
+    encode_identity,
+    marked_name,
+    parse_name,
+    partition_name,
+)
+from ottla.storage.files import RealDisk
+from tests.simulation.disk import Crashed, SimulatedDisk
+
+DATA = "/data"
+DIRECTORY_ID = bytes(range(16))
+OFFSETS = {("orders", 0): 17, ("orders", 12): 0, ("a.b_c-d", 1): 2**62}
+
+
+@pytest.fixture
+def disk() -> SimulatedDisk:
+    return SimulatedDisk(Random(1))
+
+
+def test_a_fresh_directory(disk: SimulatedDisk) -> None:
+    # Proves: a directory is made where there is none, and knows nothing yet.
+    directory = DataDirectory.open(disk, "/some/where/data")
+    assert directory.identity is None and not directory.was_clean and directory.partition_count == 0
+    assert directory.recovery_points == directory.log_starts == directory.high_watermarks == {}
+    assert directory.partitions() == []
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    # Proves: on a real disk too, a second opening is refused in one line until the first is closed.
+    path = str(tmp_path / "data")
+    first = DataDirectory.open(RealDisk(), path)
+    with pytest.raises(DirectoryError) as refusal:
+        DataDirectory.open(RealDisk(), path)
+    assert str(refusal.value) == f"{path} is in use by another process"
+    first.close(clean=True)
+    first.close(clean=True)
+    second = DataDirectory.open(RealDisk(), path)
+    assert second.was_clean
+    second.close(clean=False)
+    assert not DataDirectory.open(RealDisk(), path).was_clean
+
+
+@pytest.mark.parametrize("operation", ["mkdir", "create", "list", "read"])
+def test_a_directory_that_cannot_be_used_says_why(disk: SimulatedDisk, operation: str) -> None:
+    # Proves: whatever the system refuses becomes one readable line, and the lock is not kept.
+    disk.fail(operation, errno.EACCES)
+    with pytest.raises(DirectoryError) as refusal:
+        DataDirectory.open(disk, DATA)
+    assert str(refusal.value) == "/data cannot be used: Permission denied"
+    DataDirectory.open(disk, DATA)
+
+
+def test_a_file_in_the_way(tmp_path: Path) -> None:
+    # Proves: a path that is a file is refused in one line.
+    (tmp_path / "data").write_bytes(b"")
+    with pytest.raises(DirectoryError, match="cannot be used"):
+        DataDirectory.open(RealDisk(), str(tmp_path / "data"))
+
+
+# Whose it is
+
+
+def test_an_identity_is_written_once(disk: SimulatedDisk) -> None:
+    # Proves: the first claim marks the directory; later ones must fit it and keep its directory id.
+    directory = DataDirectory.open(disk, DATA)
+    assert directory.claim("cluster", 3, DIRECTORY_ID) == Identity("cluster", 3, DIRECTORY_ID)
+    directory.close(clean=False)
+    again = DataDirectory.open(disk, DATA)
+    assert again.identity == Identity("cluster", 3, DIRECTORY_ID)
+    assert again.claim("cluster", 3, bytes(16)).directory_id == DIRECTORY_ID
+    with pytest.raises(DirectoryError, match="belongs to cluster cluster, not to other"):
+        again.claim("other", 3, DIRECTORY_ID)
+    with pytest.raises(DirectoryError, match="belongs to node 3, not to node 4"):
+        again.claim("cluster", 4, DIRECTORY_ID)
+
+
+def test_the_identity_is_kafkas() -> None:
+    # Proves: the file is what Kafka writes, comments and escapes included.
+    assert encode_identity(Identity("MkU3OEVBNTcwNTJENDM2Qg", 1, DIRECTORY_ID)) == (
+        b"cluster.id=MkU3OEVBNTcwNTJENDM2Qg\ndirectory.id=AAECAwQFBgcICQoLDA0ODw\nnode.id=1\nversion=1\n"
+    )
+    comment = b"#\n#Sat Nov 15 00:00:00 UTC 2025\n"
+    theirs = b"node.id=7\ndirectory.id=AAECAwQFBgcICQoLDA0ODw\nversion=1\ncluster.id=a\\=b\n"
+    assert decode_identity(comment + theirs) == Identity("a=b", 7, DIRECTORY_ID)
+    strange = Identity("a = b#c!d:e\\f", 0, DIRECTORY_ID)
+    assert decode_identity(encode_identity(strange)) == strange
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"version=0\nbroker.id=1\n", b"version=1\nnode.id=1\n", b"\xff\xfe",
+        b"version=1\ncluster.id=c\nnode.id=one\ndirectory.id=AAECAwQFBgcICQoLDA0ODw\n",
+        b"version=1\ncluster.id=c\nnode.id=1\ndirectory.id=AAEC\n",
+        b"version=1\ncluster.id=c\nnode.id=1\ndirectory.id=A\n",
+    ],
+)  # fmt: skip
+def test_a_damaged_identity_stops_the_start(disk: SimulatedDisk, content: bytes) -> None:
+    # Proves: a directory that cannot say whose it is is not taken for a new one; the refusal is one line.
+    disk.make_directory(DATA)
+    disk.replace(f"{DATA}/{META_PROPERTIES}", content)
+    with pytest.raises(DirectoryError, match=r"meta\.properties cannot be read") as refusal:
+        DataDirectory.open(disk, DATA)
+    assert "\n" not in str(refusal.value)
+
+
+# Clean shutdown
+
+
+def test_the_mark_of_a_clean_shutdown_is_used_up(disk: SimulatedDisk) -> None:
+    # Proves: it counts once, and the broker's epoch comes with it.
+    directory = DataDirectory.open(disk, DATA)
+    directory.close(clean=True, broker_epoch=42)
+    assert disk.read(f"{DATA}/{CLEAN_SHUTDOWN}") == b'{"version":0,"brokerEpoch":42}'
+    again = DataDirectory.open(disk, DATA)
+    assert (again.was_clean, again.broker_epoch) == (True, 42)
+    disk.crash(lose_unsynced=False)
+    assert not DataDirectory.open(disk, DATA).was_clean
+
+
+def test_the_mark_does_not_come_back_after_a_power_cut() -> None:
+    # Proves: once open returned, no power cut brings the mark back; so no dirty log is ever taken for a clean one.
+    for seed in range(100):
+        disk = SimulatedDisk(Random(seed))
+        DataDirectory.open(disk, DATA).close(clean=True)
+        assert DataDirectory.open(disk, DATA).was_clean
+        disk.crash(lose_unsynced=True)
+        assert not DataDirectory.open(disk, DATA).was_clean
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"version":0}', b'{"brokerEpoch":"x"}', b"\xff"])
+def test_a_mark_without_an_epoch_is_still_a_mark(disk: SimulatedDisk, content: bytes) -> None:
+    # Proves: older brokers' empty mark counts, and strange content does no harm.
+    disk.make_directory(DATA)
+    disk.replace(f"{DATA}/{CLEAN_SHUTDOWN}", content)
+    directory = DataDirectory.open(disk, DATA)
+    assert (directory.was_clean, directory.broker_epoch) == (True, -1)
+
+
+def test_the_lock_is_free_even_if_the_mark_cannot_be_written(disk: SimulatedDisk) -> None:
+    # Proves: a full disk at the end costs a recovery, not the next start.
+    directory = DataDirectory.open(disk, DATA)
+    disk.fail("append", errno.ENOSPC)
+    with pytest.raises(OSError):
+        directory.close(clean=True)
+    assert not DataDirectory.open(disk, DATA).was_clean
+
+
+# Checkpoints
+
+
+def test_checkpoints_come_back(disk: SimulatedDisk) -> None:
+    # Proves: the three are kept apart and survive a restart.
+    directory = DataDirectory.open(disk, DATA)
+    directory.write_recovery_points(OFFSETS)
+    directory.write_log_starts({("orders", 0): 5})
+    directory.write_high_watermarks({})
+    directory.close(clean=False)
+    again = DataDirectory.open(disk, DATA)
+    assert (again.recovery_points, again.log_starts, again.high_watermarks) == (OFFSETS, {("orders", 0): 5}, {})
+    names = set(disk.list(DATA))
+    assert {RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS} <= names
+
+
+def test_the_same_checkpoint_is_not_written_twice(disk: SimulatedDisk) -> None:
+    # Proves: an idle broker does not touch its disk; a changed offset is written, also after changing it in place.
+    directory = DataDirectory.open(disk, DATA)
+    offsets = dict(OFFSETS)
+    directory.write_recovery_points(offsets)
+    before = disk.operations
+    directory.write_recovery_points(offsets)
+    assert disk.operations == before
+    offsets["orders", 0] = 18
+    directory.write_recovery_points(offsets)
+    assert disk.operations > before and directory.recovery_points["orders", 0] == 18
+
+
+def test_a_checkpoint_is_kafkas() -> None:
+    # Proves: the text is what Kafka writes, sorted so that the same offsets give the same file.
+    assert encode_checkpoint(OFFSETS) == b"0\n3\na.b_c-d 1 4611686018427387904\norders 0 17\norders 12 0\n"
+    assert decode_checkpoint(b"0\n0\n") == {}
+
+
+def test_every_cut_of_a_checkpoint_is_noticed() -> None:
+    # Proves: a half-written file is never read as smaller offsets or fewer partitions.
+    whole = encode_checkpoint(OFFSETS)
+    assert decode_checkpoint(whole) == OFFSETS
+    for length in range(len(whole)):
+        with pytest.raises(ValueError):
+            decode_checkpoint(whole[:length])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"1\n0\n", b"0\n1\n", b"0\n1\na 0 1\nb 0 1\n", b"0\n1\na 0\n", b"0\n1\na 0 -1\n", b"0\n1\na -1 1\n",
+        b"0\n1\na 0 1 2\n", b"0\n1\na b 0 1\n", b"0\n1\n../a 0 1\n", b"0\nmany\n", b"\0" * 100, b"\xff\n", b"\n\n",
+        b"0\n1\na 0 99999999999999999999999\n",
+    ],
+)  # fmt: skip
+def test_a_damaged_checkpoint_is_ignored_with_a_reason(
+    disk: SimulatedDisk, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Proves: garbage does not stop the start, is told in one line, and is replaced by the next checkpoint.
+    disk.make_directory(DATA)
+    disk.replace(f"{DATA}/{RECOVERY_POINTS}", content)
+    with caplog.at_level(logging.WARNING):
+        directory = DataDirectory.open(disk, DATA)
+    assert directory.recovery_points == {}
+    assert len(caplog.messages) == 1 and RECOVERY_POINTS in caplog.messages[0] and "\n" not in caplog.messages[0]
+    directory.write_recovery_points({})
+    assert disk.read(f"{DATA}/{RECOVERY_POINTS}") == b"0\n0\n"
+
+
+@given(st.binary(max_size=60))
+def test_any_checkpoint_bytes_are_survived(content: bytes) -> None:
+    # Proves: only ValueError, whatever is there.
+    try:
+        decode_checkpoint(content)
+    except ValueError:
+        return
+    assert content.startswith(b"0\n")
+
+
+def test_a_crash_at_any_operation_leaves_a_directory_that_opens() -> None:
+    # Proves: wherever the process or the power ends, the next start succeeds, with a whole old or new checkpoint,
+    # and the mark of a clean shutdown is only there if everything before it is.
+    def life(disk: SimulatedDisk) -> None:
+        directory = DataDirectory.open(disk, DATA)
+        directory.claim("cluster", 1, DIRECTORY_ID)
+        directory.write_recovery_points({("t", 0): 1})
+        directory.write_recovery_points({("t", 0): 2})
+        directory.close(clean=True)
+
+    probe = SimulatedDisk(Random(0))
+    life(probe)
+    for operation in range(1, probe.operations + 1):
+        for seed in range(10):
+            disk = SimulatedDisk(Random(seed))
+            disk.crash_at(operation)
+            with pytest.raises(Crashed):
+                life(disk)
+            disk.crash(lose_unsynced=seed % 2 == 0)
+            directory = DataDirectory.open(disk, DATA)
+            assert directory.recovery_points.get(("t", 0)) in (None, 1, 2)
+            assert directory.claim("cluster", 1, DIRECTORY_ID)
+            if directory.was_clean:
+                assert directory.recovery_points == {("t", 0): 2}
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("name", "parsed"),
+    [
+        ("orders-0", ("orders", 0, "")),
+        ("a-b-12", ("a-b", 12, "")),
+        ("a--1", ("a-", 1, "")),
+        ("__consumer_offsets-49", ("__consumer_offsets", 49, "")),
+        ("a.b-0", ("a.b", 0, "")),
+        ("orders-3.0123abcd-delete", ("orders", 3, "delete")),
+        ("orders-3.0123abcd-stray", ("orders", 3, "stray")),
+        ("orders-3.0123abcd-future", ("orders", 3, "future")),
+        ("a-0.x-delete-7", ("a-0.x-delete", 7, "")),
+        ("orders", None),
+        ("orders-", None),
+        ("-0", None),
+        ("orders-01", None),
+        ("orders--", None),
+        ("orders-x", None),
+        ("..-0", None),
+        (".-0", None),
+        ("or ders-0", None),
+        ("orders-3-delete", None),
+        ("orders-٣", None),
+        ("orders-0\n", None),
+        ("a" * 250 + "-0", None),
+        (".lock", None),
+        ("meta.properties", None),
+    ],
+)
+def test_names_of_partition_directories(name: str, parsed: tuple[str, int, str] | None) -> None:
+    # Proves: every name that Kafka makes is understood, and nothing else is taken for a partition.
+    assert parse_name(name) == parsed
+
+
+@given(st.from_regex(r"[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,248}", fullmatch=True), st.integers(0, 2**31 - 1))
+def test_names_come_back(topic: str, index: int) -> None:
+    # Proves: names are read back; a set aside directory's name fits any disk even for the longest topic.
+    assert parse_name(partition_name(topic, index)) == (topic, index, "")
+    for marker in (DELETE, STRAY):
+        name = marked_name(topic, index, "0123456789abcdef" * 2, marker)
+        parsed = parse_name(name)
+        assert len(name) <= 255 and parsed is not None
+        assert topic.startswith(parsed[0]) and parsed[1:] == (index, marker)
+
+
+def test_partitions_are_found(disk: SimulatedDisk) -> None:
+    # Proves: live and set aside directories are told apart, other names are left alone.
+    directory = DataDirectory.open(disk, DATA)
+    live = directory.partition_path("orders", 0)
+    dead = directory.marked_path("orders", 1, "ff", DELETE)
+    for path in (live, dead, f"{DATA}/lost+found"):
+        disk.make_directory(path)
+    directory.close(clean=True)
+    again = DataDirectory.open(disk, DATA)
+    found = [(partition.topic, partition.index, partition.marker, partition.path) for partition in again.partitions()]
+    assert found == [("orders", 0, "", live), ("orders", 1, "delete", dead)]
+    assert again.partition_count == 1
