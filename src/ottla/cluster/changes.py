@@ -1,0 +1,308 @@
+"""Every change of the cluster's metadata, as a record of the metadata log, and how it is written.
+
+One entry of the log holds a few changes that count together or not at all. Encoded, it is a JSON array with one object
+per change: `kind` and the fields that differ from their default, keys sorted, no blanks, bytes as base64url without
+padding. The encoding is canonical: equal changes give equal bytes. What is not understood is refused, never skipped.
+"""
+
+import base64
+import binascii
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, dataclass
+from enum import IntEnum
+from types import UnionType
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+
+ENTRY_BYTES_MAX = 512 << 10
+"""ZooKeeper drops the connection of a client that sends more than 1 MiB; the rest is room for what surrounds it."""
+
+NO_LEADER = -1
+ZERO_ID = bytes(16)
+
+
+class MalformedEntry(ValueError):
+    """Bytes that are not an entry of this version of the metadata log."""
+
+
+class ConfigResource(IntEnum):
+    """What a setting belongs to, by the numbers of Kafka's wire."""
+
+    TOPIC = 2
+    BROKER = 4
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class Endpoint(NamedTuple):
+    """An address of a broker: the listener's name, host, port, and security protocol."""
+
+    name: str
+    host: str
+    port: int
+    protocol: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetClusterId:
+    """The first change of a cluster's life."""
+
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBroker:
+    """A broker starts. It leaves every ISR and leads nothing until it is unfenced.
+
+    `clean` says that it stopped cleanly after its previous registration. The broker epoch is the version of the entry;
+    only a snapshot, whose entries have lost their versions, writes it down.
+    """
+
+    broker_id: int
+    directory_id: bytes
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    clean: bool = False
+    epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FenceBroker:
+    """A broker is gone, or is about to be: it leads nothing and is in no ISR but as the last one."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnfenceBroker:
+    """A broker has caught up with the metadata and serves: it leads again what only it can lead."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnregisterBroker:
+    """A fenced broker is forgotten."""
+
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class BecomeController:
+    """A broker won the controllership. The controller epoch is the version of the entry, as for RegisterBroker."""
+
+    broker_id: int
+    broker_epoch: int
+    epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopic:
+    """A topic, still without partitions; those follow in the same entry."""
+
+    topic_id: bytes
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartition:
+    """The next partition of a topic. Only a snapshot gives other epochs than 0."""
+
+    topic_id: bytes
+    partition: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int = 0
+    partition_epoch: int = 0
+    unclean: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePartition:
+    """What is None stays. `partition_epoch` is the one that the writer saw; another one refuses the change.
+
+    A new leader, and any change of replicas, takes the next leader epoch.
+    """
+
+    topic_id: bytes
+    partition: int
+    partition_epoch: int
+    isr: tuple[int, ...] | None = None
+    leader: int | None = None
+    replicas: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopic:
+    """A topic with its partitions and its settings."""
+
+    topic_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SetConfig:
+    """A setting of a topic, a broker (an empty name is all brokers) or a group; None takes it away."""
+
+    resource: ConfigResource
+    name: str
+    key: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReserveProducerIds:
+    """A block of producer ids that only this broker hands out."""
+
+    broker_id: int
+    broker_epoch: int
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetFeature:
+    """The level of a feature of the cluster; level 0 takes it away."""
+
+    name: str
+    level: int
+
+
+Change = (
+    SetClusterId
+    | RegisterBroker
+    | FenceBroker
+    | UnfenceBroker
+    | UnregisterBroker
+    | BecomeController
+    | CreateTopic
+    | CreatePartition
+    | ChangePartition
+    | DeleteTopic
+    | SetConfig
+    | ReserveProducerIds
+    | SetFeature
+)
+
+
+def encode(changes: Iterable[Change]) -> bytes:
+    """The canonical bytes of an entry's changes."""
+    return b"[" + b",".join(encode_change(change) for change in changes) + b"]"
+
+
+def encode_change(change: Change) -> bytes:
+    members: dict[str, Any] = {"kind": type(change).__name__}
+    for name, field in _FIELDS[type(change)].items():
+        value = getattr(change, name)
+        if value != field.default:
+            members[name] = field.write(value)
+    return json.dumps(members, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode(data: bytes) -> tuple[Change, ...]:
+    """The changes of an entry; MalformedEntry says in one line what is wrong with it."""
+    try:
+        items = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise MalformedEntry(f"not JSON: {error}") from None
+    if type(items) is not list:
+        raise MalformedEntry("not an array of changes")
+    return tuple(_decode_change(item) for item in items)
+
+
+def _decode_change(item: object) -> Change:
+    if type(item) is not dict:
+        raise MalformedEntry(f"not a change: {item!r}")
+    kind = item.pop("kind", None)
+    change = _KINDS.get(kind) if type(kind) is str else None
+    if change is None:
+        raise MalformedEntry(f"unknown kind of change {kind!r}; written by a newer version?")
+    fields = _FIELDS[change]
+    unknown = sorted(item.keys() - fields.keys())
+    if unknown:
+        raise MalformedEntry(f"{kind} has an unknown field {unknown[0]!r}; written by a newer version?")
+    values = {}
+    for name, field in fields.items():
+        if name in item:
+            try:
+                values[name] = field.read(item[name])
+            except (TypeError, ValueError):
+                raise MalformedEntry(f"{kind}.{name} cannot be {item[name]!r}") from None
+        elif field.default is MISSING:
+            raise MalformedEntry(f"{kind} lacks {name}")
+    return change(**values)  # type: ignore[no-any-return]
+
+
+class _Field(NamedTuple):
+    default: Any
+    read: Callable[[Any], Any]
+    write: Callable[[Any], Any]
+
+
+def _exactly(expected: type) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        if type(value) is not expected:
+            raise TypeError(value)
+        return value
+
+    return read
+
+
+def _read_bytes(value: Any) -> bytes:
+    if type(value) is not str or "=" in value:
+        raise TypeError(value)
+    try:
+        data = base64.b64decode(value + "=" * (-len(value) % 4), altchars=b"-_", validate=True)
+    except binascii.Error:
+        raise ValueError(value) from None
+    if _write_bytes(data) != value:  # spare bits set: a second spelling of the same bytes
+        raise ValueError(value)
+    return data
+
+
+def _write_bytes(value: bytes) -> str:
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _optional(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else convert(value)
+
+
+def _codec(annotation: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """Reader and writer of a field, from its type."""
+    if annotation is bytes:
+        return _read_bytes, _write_bytes
+    if annotation is Endpoint:
+        return _read_endpoint, list
+    if annotation is ConfigResource:
+        return lambda value: ConfigResource(_exactly(int)(value)), int
+    if get_origin(annotation) is tuple:
+        read, write = _codec(get_args(annotation)[0])
+        sequence = _exactly(list)
+        return lambda value: tuple(map(read, sequence(value))), lambda value: list(map(write, value))
+    if get_origin(annotation) is UnionType:
+        read, write = _codec(get_args(annotation)[0])
+        return _optional(read), _optional(write)
+    return _exactly(annotation), _same
+
+
+def _read_endpoint(value: Any) -> Endpoint:
+    name, host, port, protocol = _exactly(list)(value)
+    text = _exactly(str)
+    return Endpoint(text(name), text(host), _exactly(int)(port), text(protocol))
+
+
+def _fields_of(change: Any) -> Mapping[str, _Field]:
+    hints = get_type_hints(change)
+    return {field.name: _Field(field.default, *_codec(hints[field.name])) for field in dataclasses.fields(change)}
+
+
+_KINDS: Mapping[str, Any] = {change.__name__: change for change in get_args(Change)}
+_FIELDS: Mapping[Any, Mapping[str, _Field]] = {change: _fields_of(change) for change in _KINDS.values()}

@@ -1,0 +1,100 @@
+"""The encoding of metadata changes: canonical, complete, and refused when not understood."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.cluster import changes as change
+from ottla.cluster.changes import Change, ConfigResource, Endpoint, MalformedEntry, decode, encode
+from tests.unit.cluster.histories import History, histories
+
+ID = bytes(range(16))
+
+EXAMPLES: list[Change] = [
+    change.SetClusterId("abc"),
+    change.RegisterBroker(1, ID, (Endpoint("PLAINTEXT", "höst", 9092, "PLAINTEXT"),), "rack", True, 7),
+    change.RegisterBroker(1, ID, ()),
+    change.FenceBroker(1, 2),
+    change.UnfenceBroker(1, 2),
+    change.UnregisterBroker(1),
+    change.BecomeController(1, 2),
+    change.CreateTopic(ID, "orders"),
+    change.CreatePartition(ID, 0, (1, 2), (1,), 1, 3, 4, True),
+    change.ChangePartition(ID, 0, 5, isr=(2,), leader=-1),
+    change.ChangePartition(ID, 0, 5, replicas=(2, 3)),
+    change.DeleteTopic(ID),
+    change.SetConfig(ConfigResource.TOPIC, "orders", "retention.ms", None),
+    change.SetConfig(ConfigResource.BROKER, "", "x", ""),
+    change.ReserveProducerIds(1, 2, 1000, 1000),
+    change.SetFeature("group.version", 1),
+]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: type(example).__name__)
+def test_every_kind_survives_the_encoding(example: Change) -> None:
+    """Decoded, a change is equal, of the same type, with the same field types."""
+    (decoded,) = decode(encode([example]))
+    assert repr(decoded) == repr(example)
+
+
+def test_the_bytes_are_canonical() -> None:
+    """Sorted keys, no blanks, base64url without padding, defaults left out."""
+    assert encode([change.CreateTopic(b"\xff" * 16, "a"), change.ChangePartition(ID, 1, 2, isr=(3,))]) == (
+        b'[{"kind":"CreateTopic","name":"a","topic_id":"_____________________w"},'
+        b'{"isr":[3],"kind":"ChangePartition","partition":1,"partition_epoch":2,"topic_id":"AAECAwQFBgcICQoLDA0ODw"}]'
+    )
+
+
+def test_every_kind_has_an_example() -> None:
+    """A new kind of change cannot be forgotten here."""
+    assert {type(example).__name__ for example in EXAMPLES} == set(change._KINDS)
+
+
+@given(histories())
+@settings(max_examples=50, deadline=None)
+def test_histories_survive_the_encoding(history: History) -> None:
+    """Decoding gives the same changes, and encoding them again the same bytes."""
+    for changes in history:
+        data = encode(changes)
+        assert decode(data) == changes
+        assert encode(decode(data)) == data
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("{}", "not an array of changes"),
+        ("[1]", "not a change: 1"),
+        ('[{"name":"a"}]', "unknown kind of change None"),
+        ('[{"kind":["a"]}]', "unknown kind of change"),
+        ('[{"kind":"RenameTopic"}]', "unknown kind of change 'RenameTopic'; written by a newer version?"),
+        ('[{"kind":"SetFeature","name":"a","level":1,"why":2}]', "SetFeature has an unknown field 'why'"),
+        ('[{"kind":"SetFeature","name":"a"}]', "SetFeature lacks level"),
+        ('[{"kind":"SetFeature","name":"a","level":true}]', "SetFeature.level cannot be True"),
+        ('[{"kind":"SetFeature","name":"a","level":1.0}]', "SetFeature.level cannot be 1.0"),
+        ('[{"kind":"DeleteTopic","topic_id":"A*"}]', "DeleteTopic.topic_id cannot be 'A[*]'"),
+        ('[{"kind":"DeleteTopic","topic_id":"AB"}]', "DeleteTopic.topic_id cannot be 'AB'"),
+        ('[{"kind":"SetConfig","resource":3,"name":"a","key":"b","value":"c"}]', "SetConfig.resource cannot be 3"),
+        ('[{"kind":"RegisterBroker","broker_id":1,"directory_id":"AA","endpoints":[["a"]]}]', "endpoints cannot be"),
+    ],
+)
+def test_what_is_not_understood_is_refused(text: str, message: str) -> None:
+    """Unknown kinds and fields, wrong types and second spellings all raise, in one line; nothing is dropped."""
+    with pytest.raises(MalformedEntry, match=message.replace("?", r"\?")):
+        decode(text.encode())
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner)
+       | st.dictionaries(st.sampled_from(["kind", "name", "level", "topic_id"]) | st.text(), inner)))  # fmt: skip
+def test_any_json_is_read_or_refused(value: object) -> None:
+    """Bytes from outside raise nothing but MalformedEntry."""
+    for items in (value, [value], [{"kind": "SetFeature", "name": value, "level": value}]):
+        try:
+            decode(json.dumps(items).encode())
+        except MalformedEntry:
+            continue
