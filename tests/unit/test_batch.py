@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ottla import batch
 from ottla.batch import BatchHeader, CorruptBatch, Record
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records import Fields, read_varint, write_varint
+from ottla.records import Fields, read_records, read_varint, write_varint
 
 RECORDS: list[Fields] = [
     (b"key", b"value", (("name", b"text"), ("empty", None)), 1_700_000_000_000),
@@ -149,6 +149,15 @@ def test_decode_wants_all_records_and_nothing_more() -> None:
     for count in (0, 2, 4, -1):
         with pytest.raises(CorruptBatch):
             batch.decode(with_header(sound, record_count=count))
+
+
+def test_a_record_is_as_long_as_it_says() -> None:
+    # Proves: fields that end before the record does, or run into the next one, are damage.
+    empty = b"\0\0\0\1\1\0"
+    assert len(read_records(b"\x0c" + empty + b"\x0c" + empty, 2, 0, 0, None)) == 2
+    for body in (b"\x0e" + empty + b"\0", b"\x0c\0\0\0\x04\1\0\x0c" + empty):
+        with pytest.raises(CorruptBatch):
+            read_records(body, body.count(b"\x0c") or 1, 0, 0, None)
 
 
 def test_batches_in_a_row() -> None:

@@ -119,6 +119,21 @@ def test_bombs_take_no_memory(kind: str) -> None:
     assert peak < 3 * MIB
 
 
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("snappy claim", "more than 65536 bytes|invalid header"),
+        ("snappy claim within the bound", "claims to hold 1048576"),
+        ("zstd of repeated bytes", "more than 65536 bytes"),
+    ],
+)
+def test_bombs_that_show_are_not_even_tried(kind: str, reason: str) -> None:
+    # Proves: where the headers give it away, the refusal comes before any unpacking.
+    codec, packed = BOMBS[kind]
+    with pytest.raises(CorruptBatch, match=reason):
+        decompress(codec, packed, 2 * MIB if "within" in kind else 65536)
+
+
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_cut_is_noticed(codec: int) -> None:
     # Proves: data that ends early is refused, at every length of a small frame.

@@ -33,7 +33,7 @@ from tests.simulation.disk import Crashed, SimulatedDisk
 
 DATA = "/data"
 DIRECTORY_ID = bytes(range(16))
-OFFSETS = {("orders", 0): 17, ("orders", 12): 0, ("a.b_c-d", 1): 2**62}
+OFFSETS = {("orders", 0): 17, ("orders", 12): 345, ("a.b_c-d", 1): 2**62}
 
 
 @pytest.fixture
@@ -201,7 +201,7 @@ def test_the_same_checkpoint_is_not_written_twice(disk: SimulatedDisk) -> None:
 
 def test_a_checkpoint_is_kafkas() -> None:
     # Proves: the text is what Kafka writes, sorted so that the same offsets give the same file.
-    assert encode_checkpoint(OFFSETS) == b"0\n3\na.b_c-d 1 4611686018427387904\norders 0 17\norders 12 0\n"
+    assert encode_checkpoint(OFFSETS) == b"0\n3\na.b_c-d 1 4611686018427387904\norders 0 17\norders 12 345\n"
     assert decode_checkpoint(b"0\n0\n") == {}
 
 

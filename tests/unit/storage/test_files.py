@@ -161,6 +161,18 @@ def test_a_renamed_file_is_found_at_its_new_path(tmp_path: Path) -> None:
     assert disk.read(at(tmp_path, "b")) == b"one two" and not disk.exists(at(tmp_path, "a"))
 
 
+def test_a_deleted_file_is_not_created_again(tmp_path: Path) -> None:
+    # Proves: use of a file that is gone and whose descriptor was given away fails, instead of starting an empty one.
+    disk = RealDisk(descriptors=1)
+    file = disk.open(at(tmp_path, "a"), create=True)
+    file.append(b"content")
+    disk.unlink(file.path)
+    disk.open(at(tmp_path, "other"), create=True)
+    with pytest.raises(FileNotFoundError):
+        file.append(b"more")
+    assert not disk.exists(file.path)
+
+
 def test_short_writes_are_continued(disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Proves: a system that takes a few bytes at a time still gets all of them, in order.
     system_write = os.pwrite
