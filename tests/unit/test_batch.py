@@ -155,9 +155,9 @@ def test_a_record_is_as_long_as_it_says() -> None:
     # Proves: fields that end before the record does, or run into the next one, are damage.
     empty = b"\0\0\0\1\1\0"
     assert len(read_records(b"\x0c" + empty + b"\x0c" + empty, 2, 0, 0, None)) == 2
-    for body in (b"\x0e" + empty + b"\0", b"\x0c\0\0\0\x04\1\0\x0c" + empty):
+    for first in (b"\x0e" + empty, b"\x0a" + empty, b"\x0c\0\0\0\x04\1\0"):
         with pytest.raises(CorruptBatch):
-            read_records(body, body.count(b"\x0c") or 1, 0, 0, None)
+            read_records(first + b"\x0c" + empty, 2, 0, 0, None)
 
 
 def test_batches_in_a_row() -> None:
