@@ -147,8 +147,8 @@ class DeleteTopic:
 class SetConfig:
     """A setting of a topic, a broker (an empty name is all brokers) or a group; None takes it away."""
 
-    resource: ConfigResource
-    name: str
+    resource_type: ConfigResource
+    resource_name: str
     key: str
     value: str | None
 

@@ -104,6 +104,10 @@ class Image:
         """Settings of a topic, broker or group that somebody set."""
         return self.configs.get((resource, name), _NO_CONFIG)
 
+    def topic_configs(self, name: str) -> Mapping[str, str]:
+        """A topic's own settings."""
+        return self.config(ConfigResource.TOPIC, name)
+
     def broker(self, broker_id: int) -> BrokerImage | None:
         return self.brokers.get(broker_id)
 

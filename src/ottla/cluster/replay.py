@@ -232,9 +232,9 @@ def _delete_topic(draft: Draft, item: change.DeleteTopic) -> None:
 
 
 def _set_config(draft: Draft, item: change.SetConfig) -> None:
-    where = (item.resource, item.name)
-    if item.resource is ConfigResource.TOPIC and item.name not in draft.topics_by_name:
-        raise ReplayError(f"no topic {item.name!r} to configure")
+    where = (item.resource_type, item.resource_name)
+    if item.resource_type is ConfigResource.TOPIC and item.resource_name not in draft.topics_by_name:
+        raise ReplayError(f"no topic {item.resource_name!r} to configure")
     config: Map[str, str] = draft.configs.get(where, Map())
     if item.value is not None:
         config = config.set(item.key, item.value)

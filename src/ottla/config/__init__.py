@@ -10,11 +10,13 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import Listener, Listeners
 from ottla.config.properties import read_properties
 from ottla.config.settings import ConfigError, Setting, UpdateMode, render
-from ottla.config.topic import TopicConfig
+from ottla.config.topic import ConfigSource, Described, TopicConfig
 
 __all__ = [
     "BrokerConfig",
     "ConfigError",
+    "ConfigSource",
+    "Described",
     "Listener",
     "Listeners",
     "Setting",

@@ -79,7 +79,10 @@ def test_histories_survive_the_encoding(history: History) -> None:
         ('[{"kind":"SetFeature","name":"a","level":1.0}]', "SetFeature.level cannot be 1.0"),
         ('[{"kind":"DeleteTopic","topic_id":"A*"}]', "DeleteTopic.topic_id cannot be 'A[*]'"),
         ('[{"kind":"DeleteTopic","topic_id":"AB"}]', "DeleteTopic.topic_id cannot be 'AB'"),
-        ('[{"kind":"SetConfig","resource":3,"name":"a","key":"b","value":"c"}]', "SetConfig.resource cannot be 3"),
+        (
+            '[{"kind":"SetConfig","resource_type":3,"resource_name":"a","key":"b","value":"c"}]',
+            "SetConfig.resource_type cannot be 3",
+        ),
         ('[{"kind":"RegisterBroker","broker_id":1,"directory_id":"AA","endpoints":[["a"]]}]', "endpoints cannot be"),
     ],
 )

@@ -1,0 +1,193 @@
+"""Topics are created and deleted: deciders on an image, with Kafka's checks and error codes, without a side effect."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from ottla.cluster.changes import (
+    ENTRY_BYTES_MAX,
+    NO_LEADER,
+    ZERO_ID,
+    Change,
+    ConfigResource,
+    CreatePartition,
+    CreateTopic,
+    DeleteTopic,
+    SetConfig,
+    encode,
+)
+from ottla.cluster.image import Image, TopicImage
+from ottla.cluster.metadata import Decision
+from ottla.cluster.placement import place
+from ottla.config import BrokerConfig, ConfigError, TopicConfig
+from ottla.errors import ErrorCode, KafkaError
+
+CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
+SHARE_GROUP_STATE = "__share_group_state"
+CLUSTER_METADATA = "__cluster_metadata"
+INTERNAL_TOPICS = frozenset((CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE))
+
+NAME_LENGTH_MAX = 249
+"""A partition's directory is the name, a dash and a number, with room for a suffix in 255 bytes."""
+
+PARTITIONS_MAX = 10_000
+"""Of one request; the entry that holds them has a limit of its own."""
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
+_METADATA_TOPIC_ID = bytes(15) + b"\x01"
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic that somebody asks for: -1 means the broker's default; a config of None is left out."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """What came of it."""
+
+    topic_id: bytes
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+def is_internal(name: str) -> bool:
+    return name in INTERNAL_TOPICS
+
+
+def check_name(name: str) -> None:
+    """Kafka's rules for a topic's name."""
+    if not name:
+        problem = "it is empty"
+    elif name in (".", ".."):
+        problem = "it is '.' or '..'"
+    elif len(name) > NAME_LENGTH_MAX:
+        problem = f"it has {len(name)} characters, {NAME_LENGTH_MAX} are the limit"
+    elif _NAME.fullmatch(name) is None:
+        problem = "only ASCII letters, digits, '.', '_' and '-' are allowed"
+    else:
+        return
+    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} cannot be the name of a topic: {problem}")
+
+
+def create_topic(image: Image, topic: NewTopic, config: BrokerConfig, random: Random) -> Decision[CreatedTopic]:
+    """The topic, its partitions and its settings, all in one entry. KafkaError says why not."""
+    check_name(topic.name)
+    _check_free(image, topic.name)
+    configs = topic_configs(topic.configs, config)
+    assignments = _assignments(image, topic, config, random)
+    topic_id = new_topic_id(random)
+    changes: list[Change] = [CreateTopic(topic_id, topic.name)]
+    for number, replicas in enumerate(assignments):
+        changes.append(_partition(image, topic_id, number, replicas))
+    changes.extend(SetConfig(ConfigResource.TOPIC, topic.name, key, configs[key]) for key in sorted(configs))
+    _check_size(topic.name, len(assignments), changes)
+    return Decision(changes, CreatedTopic(topic_id, topic.name, len(assignments), len(assignments[0]), configs))
+
+
+def delete_topic(image: Image, topic_id: bytes) -> Decision[TopicImage]:
+    """The topic with everything that it has; the result is what it was."""
+    topic = image.topic_by_id(topic_id)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
+    return Decision([DeleteTopic(topic_id)], topic)
+
+
+def topic_configs(overrides: Mapping[str, str | None], config: BrokerConfig) -> dict[str, str]:
+    """A topic's own settings, checked; KafkaError(INVALID_CONFIG) names the one that is wrong."""
+    given = {name: value for name, value in overrides.items() if value is not None}
+    try:
+        TopicConfig.of(given, config)
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    return given
+
+
+def replicas_within(image: Image, wanted: int) -> int:
+    """Replicas of an internal topic: as many as wanted, no more than there are brokers to keep them."""
+    return max(1, min(wanted, len(image.alive_brokers())))
+
+
+def new_topic_id(random: Random) -> bytes:
+    """Random, but none that Kafka has a meaning for, nor one whose base64 looks like an option (-x)."""
+    while True:
+        topic_id = random.randbytes(16)
+        if topic_id not in (ZERO_ID, _METADATA_TOPIC_ID) and topic_id[0] >> 2 != 0b111110:
+            return topic_id
+
+
+def _check_free(image: Image, name: str) -> None:
+    if image.topic(name) is not None:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' already exists")
+    if name == CLUSTER_METADATA:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"'{name}' is the broker's own log of metadata")
+    like = image.topic_like(name)
+    if like is not None:
+        message = f"topic '{name}' is too much like topic '{like}': '.' and '_' count as the same"
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+
+
+def _assignments(image: Image, topic: NewTopic, config: BrokerConfig, random: Random) -> list[tuple[int, ...]]:
+    if topic.assignments:
+        return _given_assignments(image, topic)
+    partitions = config.num_partitions if topic.partitions == -1 else topic.partitions
+    factor = config.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
+    alive = image.alive_brokers()
+    if partitions < 1:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"a topic needs at least 1 partition, not {partitions}")
+    if partitions > PARTITIONS_MAX:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions; {PARTITIONS_MAX} are the limit")
+    if factor < 1:
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"a topic needs at least 1 replica, not {factor}")
+    if factor > len(alive):
+        message = f"{factor} replicas need {factor} brokers; {len(alive)} {'is' if len(alive) == 1 else 'are'} alive"
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+    return place(alive, partitions, factor, random)
+
+
+def _given_assignments(image: Image, topic: NewTopic) -> list[tuple[int, ...]]:
+    if topic.partitions != -1 or topic.replication_factor != -1:
+        message = "give either an assignment of replicas, or numbers of partitions and replicas, not both"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+    if sorted(topic.assignments) != list(range(len(topic.assignments))):
+        raise _wrong_assignment("partitions must be numbered from 0 without a gap")
+    assignments = [tuple(topic.assignments[number]) for number in range(len(topic.assignments))]
+    for number, replicas in enumerate(assignments):
+        if not replicas:
+            raise _wrong_assignment(f"partition {number} has no replica")
+        if len(set(replicas)) != len(replicas):
+            raise _wrong_assignment(f"partition {number} names a broker twice: {list(replicas)}")
+        if len(replicas) != len(assignments[0]):
+            raise _wrong_assignment("every partition must have the same number of replicas")
+        for broker_id in replicas:
+            if image.broker(broker_id) is None:
+                raise _wrong_assignment(f"partition {number}: there is no broker {broker_id}")
+        if all(image.brokers[broker_id].fenced for broker_id in replicas):
+            raise _wrong_assignment(f"partition {number}: none of the brokers {list(replicas)} is alive")
+    return assignments
+
+
+def _wrong_assignment(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+def _partition(image: Image, topic_id: bytes, number: int, replicas: tuple[int, ...]) -> CreatePartition:
+    isr = tuple(broker_id for broker_id in replicas if not image.brokers[broker_id].fenced)
+    return CreatePartition(topic_id, number, replicas, isr, isr[0] if isr else NO_LEADER)
+
+
+def _check_size(name: str, partitions: int, changes: Sequence[Change]) -> None:
+    size = len(encode(changes))
+    if size > ENTRY_BYTES_MAX:
+        message = f"topic '{name}' with {partitions} partitions is too large to create at once; add partitions later"
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, message)
