@@ -12,7 +12,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("streams", "spark", "pyspark_ottla"),),
     (("broker", "background"),),
     (("server", "connection", "receiving", "sending", "outbox", "traffic"), ("handlers",)),
-    (("node", "call", "addresses"),),
+    (("node", "call", "addresses", "topics"),),
     (("coordinators",),),
     (("replication",),),
     (("cluster",),),

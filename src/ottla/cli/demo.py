@@ -27,16 +27,17 @@ def run(options: argparse.Namespace) -> int:
     interactive = sys.stdout.isatty() and sys.stdin.isatty()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
+    status = 0
     try:
         with tempfile.TemporaryDirectory(prefix="ottla-demo-") as directory, _broker(directory) as (child, address):
             status = _exchange_records(address, options.seconds, options.record_bytes)
             if interactive:
                 print(_suggestions(address), flush=True)
                 child.wait()
-            return status
+                raise Refusal("demo: the broker ended by itself")
     except KeyboardInterrupt:
         print("\nStopped; the demo's data is gone.")
-        return 0
+    return status
 
 
 @contextmanager
@@ -75,7 +76,7 @@ def _exchange_records(address: str, seconds: float, record_bytes: int) -> int:
             shown = now
             print(f"\r  {_rates(exchange, now - started)}", end="", flush=True)
     elapsed = time.perf_counter() - started
-    print(f"\r  {_rates(exchange, elapsed)}\n")
+    print("\r" * live + f"  {_rates(exchange, elapsed)}\n")
     exchange.close()
     for complaint in exchange.complaints:
         print(f"  {complaint}")
@@ -93,11 +94,16 @@ def _rates(exchange: Exchange, seconds: float) -> str:
 
 
 def _suggestions(address: str) -> str:
+    commands = {
+        f"kcat -b {address} -L": "what is there",
+        f"kcat -b {address} -t {TOPIC} -C -o -5 -e -f '%p %o %S\\n'": "its last five records of each partition",
+        f"echo hello | kcat -b {address} -t greetings -P": "a topic of your own",
+    }
+    width = max(map(len, commands))
+    lines = "\n".join(f"  {command:{width}}    {purpose}" for command, purpose in commands.items())
     return f"""The broker is still up on {address}. From another terminal, for example:
 
-  kcat -b {address} -L                              list what is there
-  kcat -b {address} -t {TOPIC} -C -o -5 -e               the last five records of each partition
-  echo hello | kcat -b {address} -t greetings -P    a topic of your own
+{lines}
 
 Or from Python:
 
