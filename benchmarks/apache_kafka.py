@@ -1,0 +1,172 @@
+"""A real Apache Kafka as the peer: its jars, one broker of it, and its command line tools.
+
+Maven resolves the jars into `.cache/apache-kafka-<version>/jars` under the project root, from whatever repository the
+user's own Maven is set up for; nothing is downloaded twice. OTTLA_KAFKA_JARS names a directory of jars to use instead.
+No distribution is needed: the broker and every tool is a class on that class path.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from benchmarks.child import HOST, BrokerChild, free_port
+
+VERSION = "4.3.1"
+JARS_VARIABLE = "OTTLA_KAFKA_JARS"
+CACHE = Path(__file__).resolve().parent.parent / ".cache" / f"apache-kafka-{VERSION}"
+ARTIFACTS = (
+    ("org.apache.kafka", "kafka_2.13", VERSION),
+    ("org.apache.kafka", "kafka-tools", VERSION),
+    ("org.apache.kafka", "kafka-streams", VERSION),
+    ("org.apache.kafka", "connect-runtime", VERSION),
+    ("org.apache.kafka", "connect-file", VERSION),
+    ("org.slf4j", "slf4j-nop", "1.7.36"),
+)
+RESOLVE_SECONDS = 600
+CLUSTER_ID = "b3R0bGEtYmVuY2htYXJrcw"
+BROKER_OPTIONS = (
+    "-Xmx1G", "-Xms1G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",
+)
+
+
+class Unavailable(Exception):
+    """Apache Kafka cannot be run on this machine; the message says what is missing."""
+
+
+class ToolFailure(Exception):
+    """A Kafka tool ended with an error; the message is what it printed."""
+
+
+def executable(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise Unavailable(f"{name} is not installed")
+    return found
+
+
+def jars() -> Path:
+    """The directory that holds every jar, resolved now if this is the first time."""
+    if given := os.environ.get(JARS_VARIABLE):
+        if not any(Path(given).glob("kafka-clients-*.jar")):
+            raise Unavailable(f"{JARS_VARIABLE} names a directory without Kafka's jars: {given}")
+        return Path(given)
+    complete = CACHE / "jars"
+    if not complete.is_dir():
+        resolve(complete)
+    return complete
+
+
+def resolve(complete: Path) -> None:
+    """Have Maven copy the jars into a directory beside `complete`, and rename it there only when all have come."""
+    maven = executable("mvn")
+    CACHE.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix="jars-", dir=CACHE))
+    try:
+        project = partial / "pom.xml"
+        project.write_text(project_file())
+        command = [
+            maven, "--batch-mode", "--quiet", "--file", str(project), "dependency:copy-dependencies",
+            f"-DoutputDirectory={partial}",
+        ]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=RESOLVE_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise Unavailable(f"Maven did not resolve Apache Kafka's jars within {RESOLVE_SECONDS} s") from None
+        if done.returncode != 0:
+            raise Unavailable(f"Maven could not resolve Apache Kafka's jars: {done.stdout.strip()[-2000:]}")
+        try:
+            partial.rename(complete)
+        except OSError:
+            if not complete.is_dir():  # otherwise another process was first, and its jars are as good
+                raise
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def project_file() -> str:
+    dependencies = "\n".join(
+        f"    <dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+        f"<version>{version}</version></dependency>"
+        for group, artifact, version in ARTIFACTS
+    )
+    return f"""<project>
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>ottla</groupId>
+  <artifactId>apache-kafka-peer</artifactId>
+  <version>1</version>
+  <dependencies>
+{dependencies}
+  </dependencies>
+</project>
+"""
+
+
+def java_command(class_name: str, *arguments: str, options: tuple[str, ...] = ()) -> list[str]:
+    return [executable("java"), *options, "-cp", str(jars() / "*"), class_name, *arguments]
+
+
+def run_tool(class_name: str, *arguments: str, stdin: str = "", timeout_seconds: float = 60) -> str:
+    """Run one of Kafka's command line classes to its end; what it printed on standard output."""
+    command = java_command(class_name, *arguments)
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout_seconds)
+    if done.returncode != 0:
+        raise ToolFailure(f"{class_name} ended with status {done.returncode}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+class ApacheKafka(BrokerChild):
+    """One broker that is its own controller (KRaft), on free ports of the loopback address, in a formatted directory.
+
+    `directory` is created if it is missing and kept; without one, a temporary directory goes when the broker stops.
+    """
+
+    def __init__(self, directory: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
+        self._temporary = tempfile.TemporaryDirectory(prefix="apache-kafka-") if directory is None else None
+        self.directory = Path(self._temporary.name) if self._temporary else Path(directory or ".")
+        self.directory.mkdir(parents=True, exist_ok=True)
+        port = free_port()
+        self.properties = self.directory / "server.properties"
+        lines = one_node_settings(port, free_port(), self.directory / "data") | dict(settings or {})
+        self.properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+        format_options = ("--ignore-formatted", "-t", CLUSTER_ID, "-c", str(self.properties))
+        run_tool("kafka.tools.StorageTool", "format", *format_options)
+        command = java_command("kafka.Kafka", str(self.properties), options=BROKER_OPTIONS)
+        super().__init__(f"Apache Kafka {VERSION}", command, port, self.directory / "output.txt")
+
+    def stop(self, timeout_seconds: float = 30) -> None:
+        super().stop(timeout_seconds)
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def __enter__(self) -> "ApacheKafka":
+        super().__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def one_node_settings(port: int, controller_port: int, data: Path) -> dict[str, str]:
+    """Kafka's defaults except what one node cannot have: more than one replica of its internal topics."""
+    return {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": str(data),
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+    }

@@ -1,0 +1,134 @@
+"""A broker as a child process: started until it answers, watched from outside, stopped by its process id."""
+
+import contextlib
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+
+HOST = "127.0.0.1"
+API_VERSIONS_KEY = 18
+PROBE_PAUSE_SECONDS = 0.002
+PROBE_ANSWER_SECONDS = 5.0
+
+
+class StartFailure(Exception):
+    """The broker ended, or did not answer in time; the message carries the last lines it printed."""
+
+
+@dataclass(frozen=True)
+class StartTimes:
+    """Seconds since the process was created."""
+
+    accepted: float
+    answered: float
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What the broker and its own children have taken from the machine so far."""
+
+    cpu_seconds: float
+    resident_bytes: int
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def answers(port: int) -> float | None:
+    """Ask for the API versions: the monotonic time at which the connection was accepted, None without an answer."""
+    request = struct.pack(">hhih", API_VERSIONS_KEY, 0, 1, -1)
+    try:
+        with socket.create_connection((HOST, port), timeout=PROBE_ANSWER_SECONDS) as connection:
+            accepted = time.monotonic()
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            return accepted if len(connection.recv(4, socket.MSG_WAITALL)) == 4 else None
+    except OSError:
+        return None
+
+
+class BrokerChild:
+    """One broker process that listens on `port`. Everything it prints goes to `output`."""
+
+    def __init__(
+        self, name: str, command: Sequence[str], port: int, output: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.name = name
+        self.command = list(command)
+        self.port = port
+        self.output = output
+        self.environment = dict(environment) if environment is not None else None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def process_id(self) -> int:
+        return self._running().pid
+
+    def start(self, timeout_seconds: float = 60) -> StartTimes:
+        with self.output.open("ab") as output:
+            began = time.monotonic()
+            self._process = subprocess.Popen(
+                self.command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=self.environment
+            )
+        while time.monotonic() - began < timeout_seconds:
+            if self._process.poll() is not None:
+                raise StartFailure(f"{self.name} ended with status {self._process.returncode}: {self._last_lines()}")
+            if (accepted := answers(self.port)) is not None:
+                return StartTimes(accepted - began, time.monotonic() - began)
+            time.sleep(PROBE_PAUSE_SECONDS)
+        self.stop(timeout_seconds=5)
+        raise StartFailure(f"{self.name} did not answer within {timeout_seconds:g} s: {self._last_lines()}")
+
+    def usage(self) -> Usage:
+        root = psutil.Process(self.process_id)
+        cpu_seconds = 0.0
+        resident_bytes = 0
+        for process in [root, *root.children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                cpu_seconds += times.user + times.system
+                resident_bytes += process.memory_info().rss
+        return Usage(cpu_seconds, resident_bytes)
+
+    def stop(self, timeout_seconds: float = 30) -> None:
+        """Ask it to end, and insist after the timeout. Does nothing when it has ended already."""
+        process, self._process = self._process, None
+        if process is None or process.poll() is not None:
+            return
+        process.terminate()
+        try:
+            process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def __enter__(self) -> "BrokerChild":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise RuntimeError(f"{self.name} is not running")
+        return self._process
+
+    def _last_lines(self, count: int = 12) -> str:
+        return "\n".join(self.output.read_text(errors="replace").splitlines()[-count:])

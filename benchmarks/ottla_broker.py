@@ -1,0 +1,39 @@
+"""Ottla as a child process, started the way a user starts it."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from benchmarks.child import HOST, BrokerChild, free_port
+
+SOURCE = Path(__file__).resolve().parent.parent / "src"
+
+
+class OttlaBroker(BrokerChild):
+    """`ottla up` on a free port of the loopback address, in a directory that goes when the broker stops.
+
+    `interpreter` are the words before `-m ottla`, for a run under a profiler.
+    """
+
+    def __init__(self, settings: Mapping[str, str] | None = None, interpreter: tuple[str, ...] = ()) -> None:
+        self._temporary = tempfile.TemporaryDirectory(prefix="ottla-")
+        self.directory = Path(self._temporary.name)
+        port = free_port()
+        command = [
+            sys.executable, *interpreter, "-m", "ottla", "up", "--data", str(self.directory / "data"),
+            "--host", HOST, "--port", str(port),
+        ]
+        for name, value in (settings or {}).items():
+            command += ["--set", f"{name}={value}"]
+        path = os.pathsep.join(filter(None, (str(SOURCE), os.environ.get("PYTHONPATH"))))
+        super().__init__("Ottla", command, port, self.directory / "output.txt", {**os.environ, "PYTHONPATH": path})
+
+    def stop(self, timeout_seconds: float = 30) -> None:
+        super().stop(timeout_seconds)
+        self._temporary.cleanup()
+
+    def __enter__(self) -> "OttlaBroker":
+        super().__enter__()
+        return self
