@@ -1,0 +1,113 @@
+"""Which leader wrote which part of the log: the start offset of each leader epoch.
+
+The file `leader-epoch-checkpoint` is text, as Kafka's: a line with the version 0, a line with the number of entries,
+then `epoch start-offset` per line. It is replaced as a whole.
+
+A new epoch is written down with the next flush and not at once: until then its records are above the recovery point,
+and recovery reads their epochs from the batches themselves. So no append ever waits for a disk because of an epoch.
+"""
+
+from bisect import bisect_left, bisect_right
+
+from ottla.storage.files import Disk
+
+UNDEFINED = -1
+
+
+class LeaderEpochs:
+    __slots__ = ("_disk", "_epochs", "_path", "_starts", "dirty", "latest")
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        self.latest = UNDEFINED
+        """The last epoch; an attribute because every append compares it."""
+        self.dirty = False
+
+    @classmethod
+    def load(cls, disk: Disk, path: str) -> "LeaderEpochs":
+        """FileNotFoundError if there is no file, ValueError if it is not one."""
+        epochs = cls(disk, path)
+        version, count, *entries = disk.read(path).decode("ascii").splitlines()
+        if int(version) != 0 or int(count) != len(entries):
+            raise ValueError(f"{path}: version {version}, {len(entries)} of {count} entries")
+        for entry in entries:
+            epoch, start = map(int, entry.split(" "))
+            if epoch < 0 or start < 0 or (epochs._epochs and (epoch <= epochs.latest or start < epochs._starts[-1])):
+                raise ValueError(f"{path}: epoch {epoch} at {start} after epoch {epochs.latest}")
+            epochs._put(epoch, start)
+        epochs.dirty = False
+        return epochs
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        """Epoch and start offset of each, ascending."""
+        return list(zip(self._epochs, self._starts, strict=True))
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Records from `start_offset` on are written in `epoch`. An epoch keeps its start once it has one."""
+        if epoch < 0 or start_offset < 0:
+            raise ValueError(f"epoch {epoch} at offset {start_offset}")
+        if epoch == self.latest and start_offset >= self._starts[-1]:
+            return
+        # Whatever contradicts the new entry is of a log that was truncated, or of an epoch that wrote nothing.
+        keep = min(bisect_left(self._epochs, epoch), bisect_left(self._starts, start_offset))
+        self._cut(keep)
+        self._put(epoch, start_offset)
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """The largest epoch not above this one, and where it ends; (-1, -1) if this log cannot tell.
+
+        This is OffsetForLeaderEpoch (KIP-101, KIP-279): a replica or consumer that asks finds out where its history
+        and the leader's part.
+        """
+        if epoch < 0 or not self._epochs or epoch > self.latest:
+            return UNDEFINED, UNDEFINED
+        if epoch == self.latest:
+            return epoch, log_end_offset
+        above = bisect_right(self._epochs, epoch)
+        # Below the first known epoch the records are gone, so the follower goes on from what is left.
+        return (self._epochs[above - 1] if above else epoch), self._starts[above]
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch that the record at `offset` was, or would be, written in."""
+        entry = bisect_right(self._starts, offset) - 1
+        return self._epochs[entry] if entry >= 0 else UNDEFINED
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget epochs that start at or after the new end of the log."""
+        self._cut(bisect_left(self._starts, end_offset))
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget epochs that ended before the new start of the log; the one it falls into now starts there."""
+        entry = bisect_right(self._starts, start_offset) - 1
+        if entry > 0 or (entry == 0 and self._starts[0] < start_offset):
+            del self._epochs[:entry], self._starts[:entry]
+            self._starts[0] = start_offset
+            self.dirty = True
+
+    def clear(self) -> None:
+        self._cut(0)
+
+    def encode(self) -> bytes:
+        lines = [f"0\n{len(self._epochs)}\n", *(f"{epoch} {start}\n" for epoch, start in self.entries)]
+        return "".join(lines).encode("ascii")
+
+    def save(self) -> None:
+        if self.dirty:
+            self._disk.replace(self._path, self.encode())
+            self.dirty = False
+
+    def _put(self, epoch: int, start_offset: int) -> None:
+        self._epochs.append(epoch)
+        self._starts.append(start_offset)
+        self.latest = epoch
+        self.dirty = True
+
+    def _cut(self, keep: int) -> None:
+        if keep < len(self._epochs):
+            del self._epochs[keep:], self._starts[keep:]
+            self.latest = self._epochs[-1] if self._epochs else UNDEFINED
+            self.dirty = True

@@ -1,0 +1,61 @@
+"""Making a log durable up to an offset: collected on the log's thread, run on any, finished on the log's thread."""
+
+from collections.abc import Sequence
+
+from ottla.storage import names
+from ottla.storage.files import Disk, File
+
+
+class Flush:
+    """The fsyncs that make everything before `end_offset` survive a power cut. `run` touches nothing of the log."""
+
+    __slots__ = (
+        "_directory", "_disk", "_epochs", "_epochs_path", "_files", "_paths", "created", "end_offset", "truncations",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str | None,
+        files: Sequence[File],
+        paths: Sequence[str],
+        epochs_path: str,
+        epochs: bytes | None,
+        *,
+        end_offset: int,
+        created: int,
+        truncations: int,
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._files = files
+        self._paths = paths
+        self._epochs_path = epochs_path
+        self._epochs = epochs
+        self.end_offset = end_offset
+        self.created = created
+        """How many files the log had created: later ones need another fsync of the directory."""
+        self.truncations = truncations
+        """How often the log had been truncated: what was flushed before that says nothing about it now."""
+
+    def run(self) -> None:
+        """OSError if the disk fails; then nothing may be taken for durable."""
+        for file in self._files:
+            try:
+                file.fsync()
+            except FileNotFoundError:
+                if not file.path.endswith(names.DELETED):
+                    raise
+        for path in self._paths:
+            try:
+                file = self._disk.open(path)
+            except FileNotFoundError:
+                continue  # no such index, or retention was faster
+            try:
+                file.fsync()
+            finally:
+                file.close()
+        if self._directory is not None:
+            self._disk.fsync_directory(self._directory)
+        if self._epochs is not None:
+            self._disk.replace(self._epochs_path, self._epochs)

@@ -1,0 +1,491 @@
+"""A partition's log: segments in order, and everything that must change together when a batch is appended.
+
+One directory per partition. All calls come from one thread, except `Flush.run`. What each file in the directory holds
+is told by the module that owns it: `segment`, `index`, `transaction_index`, `producer_snapshot`, `epochs`,
+`partition_metadata`.
+"""
+
+import logging
+import zlib
+from typing import NamedTuple
+
+from ottla.batch import CONTROL, BatchHeader, ControlMarker, CorruptBatch, control_type, stamp
+from ottla.errors import ErrorCode, KafkaError
+from ottla.storage import log_read, names, timestamps
+from ottla.storage.files import Bytes, Disk
+from ottla.storage.flush import Flush as Flush
+from ottla.storage.index import RELATIVE_OFFSET_MAX, CorruptIndex, IndexCache
+from ottla.storage.log_read import LogRead as LogRead
+from ottla.storage.partition_metadata import read_topic_id, write_topic_id
+from ottla.storage.producer_restore import replay_segment, restore
+from ottla.storage.recovery import Progress, Recovery
+from ottla.storage.scan import sound_batches
+from ottla.storage.segment import Segment
+from ottla.storage.segments import Segments
+from ottla.storage.settings import LogSettings as LogSettings
+from ottla.storage.timestamps import TimestampOffset as TimestampOffset
+from ottla.storage.transaction_index import AbortedTransaction as AbortedTransaction
+
+logger = logging.getLogger(__name__)
+
+_PREFIX_SIZE = 12
+
+
+class Appended(NamedTuple):
+    base_offset: int
+    last_offset: int
+    log_append_time: int
+    """-1 if the records keep their own times."""
+    duplicate: bool
+
+
+class Log:
+    __slots__ = (
+        "_active",
+        "_clean_end",
+        "_created_durable",
+        "_disk",
+        "_failure",
+        "_files",
+        "_roll_ms",
+        "_settings",
+        "_truncations",
+        "directory",
+        "end_offset",
+        "epochs",
+        "log_start_offset",
+        "producers",
+        "recovery_point",
+        "segments",
+        "topic_id",
+    )
+
+    def __init__(self, disk: Disk, directory: str, topic_id: bytes, recovered: Recovery) -> None:
+        self._disk = disk
+        self._files = Segments(
+            disk, directory, recovered.segments, recovered.snapshots, recovered.cache, int(recovered.unsynced)
+        )
+        self.directory = directory
+        self.topic_id = topic_id
+        self.segments = recovered.segments
+        self.epochs = recovered.epochs
+        self.producers = recovered.producers
+        self.log_start_offset = recovered.log_start_offset
+        self.end_offset = recovered.end_offset
+        self.recovery_point = recovered.recovery_point
+        self._active = self.segments[-1]
+        self._clean_end = recovered.end_offset if recovered.clean else None
+        self._created_durable = 0
+        self._truncations = 0
+        self._failure: str | None = None
+        self.settings = recovered.settings
+
+    @classmethod
+    def create(
+        cls,
+        disk: Disk,
+        directory: str,
+        topic_id: bytes,
+        settings: LogSettings,
+        now_ms: int,
+        *,
+        cache: IndexCache | None = None,
+    ) -> "Log":
+        disk.make_directory(directory)
+        write_topic_id(disk, directory, topic_id)
+        return cls.open(
+            disk, directory, settings, clean=True, recovery_point=0, log_start_offset=0, now_ms=now_ms, cache=cache
+        )
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        directory: str,
+        settings: LogSettings,
+        *,
+        clean: bool,
+        recovery_point: int,
+        log_start_offset: int,
+        now_ms: int,
+        progress: Progress | None = None,
+        cache: IndexCache | None = None,
+    ) -> "Log":
+        """The log in `directory`. `clean` if it was closed; the two offsets are what the checkpoints say."""
+        recovery = Recovery(disk, directory, settings, now_ms, cache or IndexCache())
+        recovery.run(
+            clean=clean, recovery_point=recovery_point, log_start_offset=log_start_offset, progress=progress
+        )
+        return cls(disk, directory, read_topic_id(disk, directory), recovery)
+
+    def __repr__(self) -> str:
+        return self.directory
+
+    @property
+    def settings(self) -> LogSettings:
+        return self._settings
+
+    @settings.setter
+    def settings(self, settings: LogSettings) -> None:
+        self._settings = settings
+        # Segments of many partitions that began together should not all roll together.
+        jitter = min(settings.segment_jitter_ms, settings.segment_ms)
+        self._roll_ms = settings.segment_ms - (zlib.crc32(self.directory.encode()) % jitter if jitter > 0 else 0)
+        self._active.index_interval_bytes = settings.index_interval_bytes
+
+    @property
+    def size(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def unflushed_records(self) -> int:
+        return self.end_offset - self.recovery_point
+
+    @property
+    def failed(self) -> bool:
+        return self._failure is not None
+
+    # Appending
+
+    def append(self, batch: bytearray | memoryview, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
+        """As the leader: one checked batch gets its offsets and goes to the end.
+
+        `header` is the batch's own. A batch with a producer id must be the producer's next; the same batch once more
+        is answered with where it is, and not written. KafkaError if it cannot be appended: then nothing has changed.
+        """
+        if self._failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
+        producer_id = header.producer_id
+        marker = None
+        if producer_id >= 0:
+            if header.attributes & CONTROL:
+                marker = self._checked_marker(batch, header)
+            else:
+                known = self.producers.check(header)
+                if known is not None:
+                    append_time = known.timestamp if header.log_append_time else -1
+                    return Appended(known.base_offset, known.last_offset, append_time, True)
+        base_offset = self.end_offset
+        last_offset = base_offset + header.last_offset_delta
+        size = header.length + _PREFIX_SIZE
+        max_timestamp = header.max_timestamp
+        segment = self._active
+        if segment.size and self._roll_due(segment, segment.size + size, last_offset, max_timestamp, now_ms):
+            self.roll(now_ms)
+            segment = self._active
+        stamp(batch, base_offset, leader_epoch)
+        try:
+            if marker is not None:
+                self._index_abort(segment, header, base_offset, marker)
+            segment.append(batch, size, base_offset, last_offset, max_timestamp)
+        except OSError as error:
+            raise self._undone(segment, base_offset, error) from error
+        if leader_epoch != self.epochs.latest:
+            self.epochs.assign(leader_epoch, base_offset)
+        if producer_id >= 0:
+            self.producers.replay(header, base_offset, marker)
+        self.end_offset = last_offset + 1
+        return Appended(base_offset, last_offset, max_timestamp if header.log_append_time else -1, False)
+
+    def append_as_follower(self, data: Bytes, now_ms: int) -> Appended | None:
+        """Whole batches that carry their offsets and epochs, as the leader has them. A cut one at the end is left out.
+
+        None if there is no whole batch. KafkaError if one is damaged or not after the end of this log.
+        """
+        if self._failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
+        run: list[tuple[BatchHeader, ControlMarker | None]] = []
+        begin = end = 0
+        view = memoryview(data)
+        try:
+            sound = sound_batches(view, self.end_offset)
+        except CorruptBatch as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self}: {error}") from None
+        for header, marker in sound:
+            size = self._active.size + end - begin + header.size
+            if self._roll_due(self._active, size, header.last_offset, header.max_timestamp, now_ms):
+                self._append_run(view[begin:end], run)
+                self.roll(now_ms, header.base_offset)
+                run, begin = [], end
+            run.append((header, marker))
+            end += header.size
+        self._append_run(view[begin:end], run)
+        return Appended(sound[0][0].base_offset, sound[-1][0].last_offset, -1, False) if sound else None
+
+    def _append_run(self, data: memoryview, run: list[tuple[BatchHeader, ControlMarker | None]]) -> None:
+        """Batches that all go into the active segment, in one write."""
+        segment = self._active
+        if not run:
+            return
+        try:
+            segment.write(data)
+        except OSError as error:
+            raise self._undone(segment, run[0][0].base_offset, error) from error
+        for header, marker in run:
+            segment.count_header(header)
+            if header.leader_epoch != self.epochs.latest and header.leader_epoch >= 0:
+                self.epochs.assign(header.leader_epoch, header.base_offset)
+            if header.producer_id >= 0:
+                if marker is not None:
+                    self._index_abort_or_fail(segment, header, marker)
+                self.producers.replay(header, header.base_offset, marker)
+            self.end_offset = header.next_offset
+
+    def _checked_marker(self, batch: Bytes, header: BatchHeader) -> ControlMarker:
+        try:
+            marker = control_type(batch)
+        except CorruptBatch as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+        self.producers.check_marker(header, marker)
+        return marker
+
+    def _index_abort(self, segment: Segment, header: BatchHeader, base_offset: int, marker: ControlMarker) -> None:
+        entry = self.producers.aborted_by(header, base_offset, marker)
+        if entry is not None:
+            segment.transactions.add(entry)
+
+    def _index_abort_or_fail(self, segment: Segment, header: BatchHeader, marker: ControlMarker) -> None:
+        """The batches are written already; without the index entry only recovery can put things right."""
+        try:
+            self._index_abort(segment, header, header.base_offset, marker)
+        except OSError as error:
+            self.fail(f"{self}: {error}")
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: {error}") from error
+
+    def _undone(self, segment: Segment, base_offset: int, error: OSError) -> KafkaError:
+        """Take back what a failed write left in the file, so that the next append finds it as it was."""
+        try:
+            segment.undo()
+            segment.transactions.truncate(base_offset)
+        except OSError as second:
+            self.fail(f"{self} cannot be cut back after a failed write: {second}")
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: {error}")
+
+    def fail(self, reason: str) -> None:
+        """What the disk holds is unknown now: no more appends, and no clean close."""
+        if self._failure is None:
+            self._failure = reason
+
+    # Rolling
+
+    def _roll_due(self, segment: Segment, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+        settings = self._settings
+        if size > settings.segment_bytes or segment.index_bytes > settings.segment_index_bytes:
+            return True
+        if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
+            return True
+        first_timestamp = segment.first_timestamp
+        if first_timestamp >= 0:
+            return max_timestamp - first_timestamp > self._roll_ms
+        return now_ms - segment.created_ms > self._roll_ms
+
+    def roll(self, now_ms: int, base_offset: int | None = None) -> None:
+        """Seal the active segment and begin a new one at the end of the log, or further on if a gap follows."""
+        active = self._active
+        base = self.end_offset if base_offset is None else base_offset
+        if active.base_offset == base:
+            return
+        try:
+            self._files.take_snapshot(base, self.producers)
+            if active.size:
+                active.write_indexes()
+            segment = self._files.create(base, now_ms, self._settings.index_interval_bytes)
+        except OSError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self} cannot begin a segment: {error}") from error
+        if active.size:
+            active.seal()
+        else:
+            self._files.drop(len(self.segments) - 1, len(self.segments))
+        self._files.add(segment)
+        self._active = segment
+        self._files.prune_snapshots()
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, *, up_to: int, at_least_one: bool) -> LogRead | None:
+        """Batches from the one that contains `offset`, of one segment, at most `max_bytes`, none at or after `up_to`.
+
+        With `at_least_one` the first batch is whole however large it is. None if there is nothing to return.
+        KafkaError OFFSET_OUT_OF_RANGE outside of the log, CORRUPT_MESSAGE where it is damaged.
+        """
+        if not self.log_start_offset <= offset <= self.end_offset:
+            message = f"offset {offset} is not in {self.log_start_offset} to {self.end_offset}"
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+        if offset >= up_to or offset == self.end_offset:
+            return None
+        return log_read.read(self._files, self.end_offset, offset, max_bytes, up_to, at_least_one)
+
+    def offset_for_timestamp(self, timestamp: int, up_to: int) -> TimestampOffset | None:
+        """The first record before `up_to` that is not older than `timestamp`."""
+        return timestamps.first_at_or_after(self, timestamp, up_to)
+
+    def max_timestamp(self) -> TimestampOffset | None:
+        """The first record with the largest timestamp."""
+        return timestamps.largest(self)
+
+    # Transactions
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        return self.producers.first_unstable_offset
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Up to where a read_committed consumer may read. Call it when the high watermark moves, too."""
+        stable = self.producers.last_stable_offset(high_watermark)
+        return stable if stable >= self.log_start_offset else self.log_start_offset
+
+    def aborted_transactions(self, from_offset: int, up_to: int) -> list[AbortedTransaction]:
+        """The aborted transactions that have records in [from_offset, up_to)."""
+        found: list[AbortedTransaction] = []
+        for index in range(self._files.index_of(from_offset), len(self.segments)):
+            segment = self.segments[index]
+            try:
+                if segment.suspect:
+                    raise CorruptIndex("index files are missing")
+                entries, complete = segment.transactions.collect(from_offset, up_to)
+            except CorruptIndex as error:
+                logger.warning("%s: the transaction index is built again: %s", segment, error)
+                self._rebuild_transaction_index(index)
+                entries, complete = segment.transactions.collect(from_offset, up_to)
+            found += entries
+            if complete:
+                break
+        return found
+
+    def _rebuild_transaction_index(self, index: int) -> None:
+        segment = self.segments[index]
+        producers = restore(self._disk, self.segments, self._files.snapshots, segment.base_offset)
+        entries = replay_segment(segment, segment.base_offset, self.end_offset, producers)
+        segment.transactions.replace(entries)
+        segment.suspect = False
+
+    def expire_producers(self, now_ms: int) -> int:
+        return self.producers.expire(now_ms, self._settings.producer_id_expiration_ms)
+
+    # Flushing
+
+    def start_flush(self) -> Flush | None:
+        """What has to be synced for everything now in the log to be durable; None if everything is."""
+        if (
+            self.recovery_point >= self.end_offset
+            and self._files.created == self._created_durable
+            and not self.epochs.dirty
+        ):
+            return None
+        return self._collect_flush(closing=False)
+
+    def _collect_flush(self, closing: bool) -> Flush:
+        unflushed = self.segments[self._files.index_of(self.recovery_point) :]
+        paths = [
+            segment.path(suffix)
+            for segment in unflushed
+            for suffix in names.SEGMENT_SUFFIXES[1:]
+            if closing or segment is not self._active
+        ]
+        snapshots = [offset for offset in self._files.snapshots if offset >= self.recovery_point]
+        paths += [names.path(self.directory, offset, names.SNAPSHOT) for offset in snapshots]
+        epochs = self.epochs.encode() if self.epochs.dirty else None
+        self.epochs.dirty = False
+        return Flush(
+            self._disk,
+            self.directory if self._files.created != self._created_durable or closing else None,
+            [segment.file for segment in unflushed],
+            paths,
+            f"{self.directory}/{names.EPOCHS}",
+            epochs,
+            end_offset=self.end_offset,
+            created=self._files.created,
+            truncations=self._truncations,
+        )
+
+    def finish_flush(self, flush: Flush) -> None:
+        """`flush` has run without an error."""
+        if flush.truncations != self._truncations:
+            # The flush may have written epochs that are no longer true.
+            self.epochs.dirty = True
+            return
+        self.recovery_point = max(self.recovery_point, flush.end_offset)
+        self._created_durable = max(self._created_durable, flush.created)
+
+    def flush(self) -> None:
+        flush = self.start_flush()
+        if flush is not None:
+            flush.run()
+            self.finish_flush(flush)
+
+    # Cutting
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove the batch that contains `offset` and everything after it; `end_offset` then is where it began."""
+        if offset >= self.end_offset:
+            return
+        if offset < self.segments[0].base_offset:
+            return self.truncate_fully(offset)
+        self._truncations += 1
+        # Later segments go first, for good, so that a crash in between leaves no hole.
+        self._files.drop(self._files.index_of(offset) + 1, len(self.segments))
+        self._disk.fsync_directory(self.directory)
+        self._active = self._files.active
+        self.end_offset = self._active.truncate(offset)
+        self._files.drop_snapshots_after(self.end_offset)
+        self._after_cut()
+        # No clock here, and none is needed: what has expired since goes with the next `expire_producers`.
+        self.producers = restore(self._disk, self.segments, self._files.snapshots, self.end_offset)
+        return None
+
+    def truncate_fully(self, offset: int, now_ms: int = 0) -> None:
+        """Remove all records; the log goes on at `offset`."""
+        self._truncations += 1
+        self._files.drop(0, len(self.segments))
+        self._files.drop_snapshots_after(-1)
+        self._disk.fsync_directory(self.directory)
+        self._active = self._files.create(offset, now_ms, self._settings.index_interval_bytes)
+        self._files.add(self._active)
+        self.producers.clear()
+        self.end_offset = self.log_start_offset = offset
+        self._after_cut()
+
+    def _after_cut(self) -> None:
+        self.recovery_point = min(self.recovery_point, self.end_offset)
+        self.log_start_offset = min(self.log_start_offset, self.end_offset)
+        self.epochs.truncate_from_end(self.end_offset)
+        self.epochs.save()
+
+    def advance_log_start(self, offset: int) -> int:
+        """Records below `offset` are no more; segments that have no others are dropped. How many were."""
+        if offset > self.end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is after the end {self.end_offset}")
+        if offset <= self.log_start_offset:
+            return 0
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+        return self._files.drop_before(offset)
+
+    @property
+    def has_deleted(self) -> bool:
+        return self._files.has_deleted
+
+    def remove_deleted(self) -> None:
+        """Unlink the files of dropped segments: `file.delete.delay.ms` after they were dropped."""
+        self._files.remove_deleted()
+
+    # Ending
+
+    def close(self) -> None:
+        """Everything is written down and durable, so that the next `open` may be told `clean`."""
+        files = self._files
+        if self._failure is None:
+            unchanged = self._clean_end == self.end_offset and not self._truncations
+            if not (unchanged and files.created == self._created_durable and not self.epochs.dirty):
+                self._active.write_indexes()
+                files.take_snapshot(self.end_offset, self.producers)
+                files.prune_snapshots()
+                flush = self._collect_flush(closing=True)
+                flush.run()
+                self.finish_flush(flush)
+            files.remove_deleted()
+        files.close()
+
+    def delete(self) -> None:
+        """Remove the directory and all in it."""
+        self._files.delete()

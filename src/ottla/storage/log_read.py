@@ -1,0 +1,48 @@
+"""Finding the bytes that answer a fetch, without reading them."""
+
+from ottla.storage.files import FileSlice
+from ottla.storage.segment import Segment
+from ottla.storage.segments import Segments
+
+
+class LogRead:
+    """Whole batches from the one that contains the offset asked for; the last may be cut by the byte limit."""
+
+    __slots__ = ("_end", "_segment", "base_offset", "slice")
+
+    def __init__(self, segment: Segment, base_offset: int, found: FileSlice, end: int) -> None:
+        self._segment = segment
+        self._end = end
+        self.base_offset = base_offset
+        self.slice = found
+
+    @property
+    def next_offset(self) -> int:
+        """An offset at or after the end of the slice: the nearest that is known without reading the slice."""
+        after = self._segment.offset_index.offset_after(self.slice.position + self.slice.length)
+        return self._end if after is None else min(self._end, self._segment.base_offset + after)
+
+
+def read(
+    files: Segments, log_end_offset: int, offset: int, max_bytes: int, up_to: int, at_least_one: bool
+) -> LogRead | None:
+    """Batches of one segment from the one that contains `offset`, none at or after `up_to`; see `Log.read`."""
+    index = files.index_of(offset)
+    place = None
+    while place is None and index < len(files.items):
+        segment = files.items[index]
+        place = segment.locate(offset)
+        index += 1
+    if place is None or place.base_offset >= up_to:
+        return None
+    stop = segment.readable_end(place.position) if segment.damage else segment.size
+    end = files.end_of(segment, log_end_offset)
+    if up_to < end:
+        end = up_to
+        beyond = segment.locate(up_to)
+        stop = min(stop, beyond.position) if beyond is not None else stop
+    limit = max(max_bytes, place.size) if at_least_one else max_bytes
+    length = min(limit, stop - place.position)
+    if length < place.size:
+        return None
+    return LogRead(segment, place.base_offset, FileSlice(segment.file, place.position, length), end)

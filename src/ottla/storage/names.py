@@ -1,0 +1,43 @@
+"""File names inside a partition's directory, as Kafka has them.
+
+A segment's files carry its base offset in 20 digits, so sorting names sorts segments; a producer snapshot carries the
+offset that it describes the state before. A second suffix marks a file that is on its way in or out.
+"""
+
+from collections.abc import Sequence
+
+LOG = ".log"
+OFFSET_INDEX = ".index"
+TIME_INDEX = ".timeindex"
+TRANSACTION_INDEX = ".txnindex"
+SNAPSHOT = ".snapshot"
+
+DELETED = ".deleted"
+CLEANED = ".cleaned"
+SWAP = ".swap"
+TEMPORARY = ".tmp"
+
+EPOCHS = "leader-epoch-checkpoint"
+METADATA = "partition.metadata"
+
+SEGMENT_SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
+
+_DIGITS = 20
+
+
+def path(directory: str, offset: int, suffix: str) -> str:
+    return f"{directory}/{offset:020d}{suffix}"
+
+
+def offset_of(name: str, suffix: str) -> int | None:
+    """The offset in a file name with exactly this suffix; None if it is another kind of file."""
+    digits = name[:_DIGITS]
+    if name[_DIGITS:] == suffix and len(digits) == _DIGITS and digits.isascii() and digits.isdigit():
+        return int(digits)
+    return None
+
+
+def offsets_with(names: Sequence[str], suffix: str) -> list[int]:
+    """The offsets of all files with this suffix, ascending."""
+    found = (offset_of(name, suffix) for name in names)
+    return sorted(offset for offset in found if offset is not None)

@@ -1,0 +1,30 @@
+"""The file that says which topic a partition's directory belongs to: `partition.metadata`, two lines of text.
+
+    version: 0
+    topic_id: the 16 bytes in base64url, without padding
+"""
+
+import base64
+import binascii
+
+from ottla.storage import names
+from ottla.storage.files import Disk
+
+NO_TOPIC_ID = bytes(16)
+_PREFIX = "topic_id: "
+
+
+def write_topic_id(disk: Disk, directory: str, topic_id: bytes) -> None:
+    text = base64.urlsafe_b64encode(topic_id).decode("ascii").rstrip("=")
+    disk.replace(f"{directory}/{names.METADATA}", f"version: 0\n{_PREFIX}{text}".encode("ascii"))
+
+
+def read_topic_id(disk: Disk, directory: str) -> bytes:
+    """The zero id if there is no such file or it cannot be read: then nobody will take the log for a topic's."""
+    try:
+        lines = disk.read(f"{directory}/{names.METADATA}").decode("ascii").splitlines()
+        text = next(line.removeprefix(_PREFIX) for line in lines if line.startswith(_PREFIX))
+        topic_id = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    except (FileNotFoundError, ValueError, StopIteration, binascii.Error):
+        return NO_TOPIC_ID
+    return topic_id if len(topic_id) == len(NO_TOPIC_ID) else NO_TOPIC_ID

@@ -1,0 +1,86 @@
+"""Producers' state as of an offset: from the newest snapshot before it and the records in between."""
+
+import logging
+from collections.abc import Sequence
+
+from ottla.batch import CONTROL, BatchHeader, ControlMarker, CorruptBatch, control_type
+from ottla.errors import KafkaError
+from ottla.storage import names
+from ottla.storage.files import Disk, File
+from ottla.storage.producer_snapshot import CorruptSnapshot, decode, encode
+from ottla.storage.producer_state import ProducerStates
+from ottla.storage.scan import read_batch, scan
+from ottla.storage.segment import Segment
+from ottla.storage.transaction_index import AbortedTransaction
+
+logger = logging.getLogger(__name__)
+
+NEVER = 2**63
+"""An expiration time that no producer reaches."""
+
+
+def write_snapshot(disk: Disk, directory: str, offset: int, producers: ProducerStates) -> None:
+    """Not durable before the next flush: its checksum tells a torn one, and the log can replace it."""
+    file = disk.open(names.path(directory, offset, names.SNAPSHOT), create=True)
+    file.truncate(0)
+    file.append(encode(producers.producers.values()))
+    file.close()
+
+
+def restore(
+    disk: Disk,
+    segments: Sequence[Segment],
+    snapshots: list[int],
+    up_to: int,
+    now_ms: int = 0,
+    expiration_ms: int = NEVER,
+) -> ProducerStates:
+    """The state before the record at `up_to`. Damaged snapshots are deleted and taken off `snapshots`."""
+    producers = ProducerStates()
+    directory = segments[0].directory
+    start = segments[0].base_offset
+    for offset in sorted((offset for offset in snapshots if offset <= up_to), reverse=True):
+        path = names.path(directory, offset, names.SNAPSHOT)
+        try:
+            producers.load(decode(disk.read(path)), now_ms, expiration_ms)
+            start = offset
+            break
+        except CorruptSnapshot as error:
+            logger.warning("%s is damaged and deleted: %s", path, error)
+            disk.unlink(path)
+            snapshots.remove(offset)
+    for index, segment in enumerate(segments):
+        ends_before = index + 1 < len(segments) and segments[index + 1].base_offset <= start
+        if start < up_to and segment.base_offset < up_to and not ends_before:
+            replay_segment(segment, start, up_to, producers)
+    producers.expire(now_ms, expiration_ms)
+    return producers
+
+
+def replay_segment(segment: Segment, start: int, up_to: int, producers: ProducerStates) -> list[AbortedTransaction]:
+    """Replay a segment's batches in [start, up_to); the transactions that abort markers among them end."""
+    aborted: list[AbortedTransaction] = []
+    try:
+        place = segment.locate(start) if start > segment.base_offset else None
+        begin = place.position if place else 0 if start <= segment.base_offset else segment.size
+        for position, header in scan(segment.file, begin, segment.size):
+            if header.base_offset >= up_to:
+                break
+            if header.producer_id >= 0:
+                marker = read_marker(segment.file, position, header)
+                entry = marker and producers.aborted_by(header, header.base_offset, marker)
+                if entry:
+                    aborted.append(entry)
+                producers.replay(header, header.base_offset, marker)
+    except (CorruptBatch, KafkaError) as error:
+        logger.error("producers of %s are known only up to its damage: %s", segment, error)
+    return aborted
+
+
+def read_marker(file: File, position: int, header: BatchHeader) -> ControlMarker | None:
+    """What a control batch says. None for other batches, and if compaction took the record."""
+    if not header.attributes & CONTROL:
+        return None
+    if not header.record_count:
+        return ControlMarker(-1, -1)
+    return control_type(read_batch(file, position, header))

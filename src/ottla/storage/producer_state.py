@@ -1,0 +1,192 @@
+"""What a log remembers of its producers: enough to refuse or recognise a batch it has seen, and to end transactions.
+
+Per producer id: its epoch, its last five batches (a client has at most five in flight), and where its open transaction
+began. The leader calls `check` before it appends; `replay` is what changes the state, on leaders, followers and in
+recovery alike, so all of them come to the same state from the same log.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ottla.batch import ABORT, COMMIT, CONTROL, TRANSACTIONAL, BatchHeader, ControlMarker, sequence_after
+from ottla.errors import ErrorCode, KafkaError
+from ottla.storage.transaction_index import AbortedTransaction
+
+BATCHES_KEPT = 5
+NO_TRANSACTION = -1
+
+
+class AppendedBatch(NamedTuple):
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class Producer:
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "producer_id", "timestamp", "transaction_start")
+
+    def __init__(self, producer_id: int, epoch: int) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.coordinator_epoch = -1
+        self.timestamp = -1
+        self.transaction_start = NO_TRANSACTION
+        self.batches: deque[AppendedBatch] = deque(maxlen=BATCHES_KEPT)
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else -1
+
+    def set_epoch(self, epoch: int) -> None:
+        """A new epoch begins with an empty history."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches.clear()
+
+
+class ProducerStates:
+    __slots__ = ("_open", "_undecided", "producers")
+
+    def __init__(self) -> None:
+        self.producers: dict[int, Producer] = {}
+        self._open: dict[int, int] = {}
+        """First offset of each open transaction and its producer id, in offset order: they begin in that order."""
+        self._undecided: dict[int, int] = {}
+        """First offset of each ended transaction and its marker's offset, until the high watermark passes that."""
+
+    # Before an append
+
+    def check(self, header: BatchHeader) -> AppendedBatch | None:
+        """May this batch of a producer be appended next? None if so; the batch itself if it was appended before.
+
+        A batch without a sequence comes from a coordinator, which needs none: only its epoch is checked. KafkaError
+        with the code that Kafka answers if the batch must not be appended.
+        """
+        producer = self.producers.get(header.producer_id)
+        if producer is None:
+            # The state may have expired or gone with old segments: whatever the producer goes on with is taken.
+            return None
+        if header.producer_epoch == producer.epoch and header.base_sequence >= 0:
+            batches = producer.batches
+            last = batches[-1].last_sequence if batches else -1
+            if header.base_sequence != (last + 1) & 0x7FFFFFFF:
+                return _duplicate_or_gap(producer, header)
+        elif header.producer_epoch < producer.epoch:
+            message = f"epoch {header.producer_epoch} of producer {header.producer_id}, which is at {producer.epoch}"
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, message)
+        elif header.base_sequence > 0:
+            message = f"epoch {header.producer_epoch} of producer {header.producer_id} must begin with sequence 0"
+            raise KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
+        if producer.transaction_start != NO_TRANSACTION and not header.attributes & (TRANSACTIONAL | CONTROL):
+            message = f"producer {header.producer_id} has a transaction open, this batch is not part of one"
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, message)
+        return None
+
+    def check_marker(self, header: BatchHeader, marker: ControlMarker) -> None:
+        """May this end of a transaction be appended?"""
+        self.check(header)
+        producer = self.producers.get(header.producer_id)
+        if producer is not None and marker.coordinator_epoch < producer.coordinator_epoch:
+            message = f"coordinator epoch {marker.coordinator_epoch}, {producer.coordinator_epoch} was seen"
+            raise KafkaError(ErrorCode.TRANSACTION_COORDINATOR_FENCED, message)
+
+    def aborted_by(self, header: BatchHeader, base_offset: int, marker: ControlMarker) -> AbortedTransaction | None:
+        """The entry of the transaction index that this marker calls for."""
+        producer = self.producers.get(header.producer_id)
+        if marker.type != ABORT or producer is None or producer.transaction_start == NO_TRANSACTION:
+            return None
+        others = (first for first, owner in self._open.items() if owner != header.producer_id)
+        stable = next(others, base_offset + 1)
+        return AbortedTransaction(header.producer_id, producer.transaction_start, base_offset, stable)
+
+    # After an append
+
+    def replay(self, header: BatchHeader, base_offset: int, marker: ControlMarker | None = None) -> None:
+        """The batch is in the log at `base_offset`; for a control batch with what it says."""
+        producer = self.producers.get(header.producer_id)
+        if producer is None:
+            producer = self.producers[header.producer_id] = Producer(header.producer_id, header.producer_epoch)
+        elif header.producer_epoch != producer.epoch:
+            producer.set_epoch(header.producer_epoch)
+        producer.timestamp = header.max_timestamp
+        if marker is not None:
+            if marker.type in (ABORT, COMMIT):
+                self._end_transaction(producer, base_offset, marker)
+            return
+        sequence = header.base_sequence
+        delta = header.last_offset_delta
+        last_sequence = (sequence + delta) & 0x7FFFFFFF if sequence >= 0 else sequence
+        producer.batches.append(
+            AppendedBatch(sequence, last_sequence, base_offset, base_offset + delta, header.max_timestamp)
+        )
+        if header.attributes & TRANSACTIONAL and producer.transaction_start == NO_TRANSACTION:
+            producer.transaction_start = base_offset
+            self._open[base_offset] = producer.producer_id
+
+    def _end_transaction(self, producer: Producer, offset: int, marker: ControlMarker) -> None:
+        producer.coordinator_epoch = marker.coordinator_epoch
+        if producer.transaction_start != NO_TRANSACTION:
+            self._open.pop(producer.transaction_start, None)
+            self._undecided[producer.transaction_start] = offset
+            producer.transaction_start = NO_TRANSACTION
+
+    # The last stable offset
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the first transaction begins that is open, or whose marker is not known to be replicated."""
+        first_open = next(iter(self._open), None)
+        if not self._undecided:
+            return first_open
+        first_undecided = min(self._undecided)
+        return first_undecided if first_open is None else min(first_open, first_undecided)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Up to where a read_committed consumer may read."""
+        if self._undecided:
+            replicated = [first for first, marker in self._undecided.items() if marker < high_watermark]
+            for first in replicated:
+                del self._undecided[first]
+        elif not self._open:
+            return high_watermark
+        first_unstable = self.first_unstable_offset
+        return high_watermark if first_unstable is None else min(high_watermark, first_unstable)
+
+    # Keeping and forgetting
+
+    def load(self, producers: Iterable[Producer], now_ms: int, expiration_ms: int) -> None:
+        """Start from a snapshot."""
+        self.clear()
+        for producer in producers:
+            if not _expired(producer, now_ms, expiration_ms):
+                self.producers[producer.producer_id] = producer
+        starts = ((producer.transaction_start, producer_id) for producer_id, producer in self.producers.items())
+        self._open.update(sorted(entry for entry in starts if entry[0] != NO_TRANSACTION))
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers that wrote nothing for so long, unless a transaction is open. How many went."""
+        gone = [key for key, producer in self.producers.items() if _expired(producer, now_ms, expiration_ms)]
+        for key in gone:
+            del self.producers[key]
+        return len(gone)
+
+    def clear(self) -> None:
+        self.producers.clear()
+        self._open.clear()
+        self._undecided.clear()
+
+
+def _duplicate_or_gap(producer: Producer, header: BatchHeader) -> AppendedBatch:
+    first, last = header.base_sequence, sequence_after(header.base_sequence, header.last_offset_delta)
+    for batch in producer.batches:
+        if batch.first_sequence == first and batch.last_sequence == last:
+            return batch
+    message = f"producer {header.producer_id} sent sequence {first} after {producer.last_sequence}"
+    raise KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
+
+
+def _expired(producer: Producer, now_ms: int, expiration_ms: int) -> bool:
+    return producer.transaction_start == NO_TRANSACTION and now_ms - producer.timestamp >= expiration_ms

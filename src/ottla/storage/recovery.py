@@ -1,0 +1,290 @@
+"""Opening a log: from a clean close in a few reads, after a crash by reading again what may not have reached the disk.
+
+Below the recovery point everything was flushed; at and above it, anything may be missing, torn or zero. So the segment
+with the recovery point and all later ones are read with every checksum, their indexes, aborted transactions, epochs and
+producer snapshots are made anew, and the log ends before the first batch that is not sound: what follows it goes, too,
+even if it is whole.
+
+A batch that is not sound although it lies below the recovery point was acknowledged and then damaged. It is never cut
+off together with what follows; it is stepped over, and reading it is an error.
+"""
+
+import logging
+from bisect import bisect_right
+from collections.abc import Callable
+
+from ottla.batch import BatchHeader, CorruptBatch
+from ottla.storage import leftovers, names
+from ottla.storage.epochs import LeaderEpochs
+from ottla.storage.files import Disk, File
+from ottla.storage.index import CorruptIndex, IndexCache
+from ottla.storage.producer_restore import read_marker, restore, write_snapshot
+from ottla.storage.producer_state import ProducerStates
+from ottla.storage.scan import Damage, next_sound_batch, scan
+from ottla.storage.segment import Segment
+from ottla.storage.settings import LogSettings
+from ottla.storage.transaction_index import AbortedTransaction
+
+logger = logging.getLogger(__name__)
+
+Progress = Callable[[int, int], None]
+
+
+class Recovery:
+    """One opening of one log; afterwards its attributes are what the log begins with."""
+
+    def __init__(self, disk: Disk, directory: str, settings: LogSettings, now_ms: int, cache: IndexCache) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.settings = settings
+        self.now_ms = now_ms
+        self.cache = cache
+        found = leftovers.settle(disk, directory)
+        self._names = frozenset(found)
+        self.segments = [self._segment(base) for base in names.offsets_with(found, names.LOG)]
+        for segment in self.segments:
+            segment.suspect = not self._names.issuperset(segment.index_names)
+        self.snapshots = names.offsets_with(found, names.SNAPSHOT)
+        self.producers = ProducerStates()
+        self.epochs = LeaderEpochs(disk, f"{directory}/{names.EPOCHS}")
+        self.end_offset = 0
+        self.recovery_point = 0
+        self.log_start_offset = 0
+        self.clean = False
+        self.unsynced = True
+        """Whether directory entries may be in memory only."""
+        self._progress: Progress | None = None
+        self._done = self._total = 0
+
+    def run(self, *, clean: bool, recovery_point: int, log_start_offset: int, progress: Progress | None) -> "Recovery":
+        self._progress = progress
+        self.recovery_point = recovery_point
+        if not self.segments:
+            self.end_offset = self.recovery_point = max(log_start_offset, 0)
+            self._begin(self.end_offset)
+        elif clean and self._resume():
+            self.clean = True
+            self.unsynced = False
+        else:
+            self._recover(recovery_point)
+        if log_start_offset > self.end_offset:
+            self._begin_again(log_start_offset)
+        self.log_start_offset = max(log_start_offset, self.segments[0].base_offset)
+        self.epochs.truncate_from_end(self.end_offset)
+        self.epochs.truncate_from_start(self.log_start_offset)
+        for offset in leftovers.stray_snapshots(self.snapshots, self.bases, self.end_offset):
+            self._drop_snapshot(offset)
+        return self
+
+    @property
+    def bases(self) -> list[int]:
+        return [segment.base_offset for segment in self.segments]
+
+    # After a clean close
+
+    def _resume(self) -> bool:
+        """Whether the log is as a clean close leaves it; then it is ready."""
+        active = self.segments[-1]
+        try:
+            self.end_offset = active.resume()
+            self._check_transactions(active)
+            self._load_epochs()
+            self._load_producers(self.end_offset)
+        except (CorruptBatch, CorruptIndex) as error:
+            logger.warning("%s was closed cleanly but is not clean: %s", self.directory, error)
+            return False
+        self.recovery_point = self.end_offset
+        return True
+
+    def _check_transactions(self, active: Segment) -> None:
+        if active.transactions.path.rpartition("/")[2] in self._names:
+            entries = active.transactions.entries()
+            if entries and not active.base_offset <= entries[-1].last_offset < self.end_offset:
+                raise CorruptIndex(f"{active.transactions.path} ends with {entries[-1]}")
+
+    # After a crash
+
+    def _recover(self, recovery_point: int) -> None:
+        first = max(bisect_right(self.bases, recovery_point) - 1, 0)
+        self._scan_from(first, recovery_point)
+        if self.end_offset < recovery_point:
+            # A checkpoint ahead of the data says nothing about what was flushed, so nothing is believed.
+            logger.warning("%s: recovery point %d is after the end %d", self.directory, recovery_point, self.end_offset)
+            self._scan_from(0, self.segments[-1].base_offset)
+            recovery_point = 0
+        self.recovery_point = min(recovery_point, self.end_offset)
+
+    def _scan_from(self, first: int, recovery_point: int) -> None:
+        base = self.segments[first].base_offset
+        self._load_epochs(up_to=first)
+        for offset in [offset for offset in self.snapshots if offset > base]:
+            self._drop_snapshot(offset)
+        self._load_producers(base)
+        self._total = sum(segment.size for segment in self.segments[first:])
+        self._done = 0
+        self.end_offset = base
+        for index in range(first, len(self.segments)):
+            segment = self.segments[index]
+            if index > first and self._lost_between(segment, recovery_point):
+                self._drop_from(index)
+                break
+            if index > first:
+                self._take_snapshot(segment.base_offset)
+            self.end_offset = segment.base_offset
+            cut = self._scan_segment(index, recovery_point)
+            if cut is not None:
+                self._drop_from(index + 1)
+                lost = segment.file.size - cut
+                logger.warning("%s ends at offset %d, %d bytes are cut off", segment, self.end_offset, lost)
+                segment.file.truncate(cut)
+                break
+            if index + 1 < len(self.segments):
+                segment.write_indexes()
+                segment.seal()
+        self.segments[-1].active = True
+
+    def _lost_between(self, segment: Segment, recovery_point: int) -> bool:
+        """Whether an unflushed tail of the segment before is missing: the power went before it reached the disk."""
+        trusted = 0 < recovery_point <= self.end_offset and not self.settings.compacted
+        return trusted and segment.base_offset != self.end_offset
+
+    def _scan_segment(self, index: int, recovery_point: int) -> int | None:
+        """Read a segment with its checksums. Where it has to be cut; None if it stays as long as it is."""
+        segment = self.segments[index]
+        size, file = segment.size, segment.file
+        segment.forget()
+        aborted: list[AbortedTransaction] = []
+        damages: list[Damage] = []
+        position = 0
+        cut = None
+        while position < size:
+            position, reason = self._scan_sound(segment, position, size, aborted)
+            if reason is None:
+                break
+            further = None
+            if self.end_offset < recovery_point:
+                further = next_sound_batch(file, position + 1, size, self.end_offset)
+            if further is None and (index + 1 == len(self.segments) or self.end_offset >= recovery_point):
+                cut = position
+                break
+            end = size if further is None else further
+            logger.error("%s is damaged in bytes %d to %d, which had been flushed: %s", segment, position, end, reason)
+            damages.append(self._damage(segment, index, position, end, further))
+            position = end
+            segment.skip_to(end)
+        segment.damage = tuple(damages)
+        segment.transactions.replace(aborted)
+        segment.suspect = False
+        return cut
+
+    def _scan_sound(
+        self, segment: Segment, begin: int, size: int, aborted: list[AbortedTransaction]
+    ) -> tuple[int, str | None]:
+        """Count batches until the end or the first that is not sound: where that is, and why."""
+        position = begin
+        try:
+            for position, header in scan(segment.file, begin, size, checked=True):
+                if header.base_offset < self.end_offset or header.last_offset_delta < 0:
+                    return position, f"offset {header.base_offset} after {self.end_offset - 1}"
+                segment.count_header(header)
+                self._replay(segment.file, position, header, aborted)
+                self.end_offset = header.next_offset
+                self._report(header.size)
+                position += header.size
+        except CorruptBatch as error:
+            return position, str(error)
+        return position, None
+
+    def _damage(self, segment: Segment, index: int, position: int, end: int, further: int | None) -> Damage:
+        if further is not None:
+            next_offset = next(scan(segment.file, further, segment.file.size))[1].base_offset
+        else:
+            next_offset = self.segments[index + 1].base_offset
+        return Damage(self.end_offset, next_offset, position, end)
+
+    def _replay(self, file: File, position: int, header: BatchHeader, aborted: list[AbortedTransaction]) -> None:
+        if header.leader_epoch > self.epochs.latest:
+            self.epochs.assign(header.leader_epoch, header.base_offset)
+        if header.producer_id >= 0:
+            marker = read_marker(file, position, header)
+            if marker is not None:
+                entry = self.producers.aborted_by(header, header.base_offset, marker)
+                if entry is not None:
+                    aborted.append(entry)
+            self.producers.replay(header, header.base_offset, marker)
+
+    def _report(self, size: int) -> None:
+        self._done += size
+        if self._progress is not None:
+            self._progress(self._done, self._total)
+
+    # Segments
+
+    def _segment(self, base_offset: int) -> Segment:
+        interval = self.settings.index_interval_bytes
+        return Segment(
+            self.disk, self.directory, base_offset, created_ms=self.now_ms, interval=interval, cache=self.cache
+        )
+
+    def _begin(self, base_offset: int) -> None:
+        interval = self.settings.index_interval_bytes
+        self.segments = [
+            Segment.create(
+                self.disk, self.directory, base_offset, created_ms=self.now_ms, interval=interval, cache=self.cache
+            )
+        ]
+        self.unsynced = True
+
+    def _begin_again(self, log_start_offset: int) -> None:
+        """All records were deleted, and the log lost more than that: go on where it must begin."""
+        logger.warning("%s ends at %d, before its start %d", self.directory, self.end_offset, log_start_offset)
+        self._drop_from(0)
+        for offset in list(self.snapshots):
+            self._drop_snapshot(offset)
+        self.producers.clear()
+        self.epochs.clear()
+        self._begin(log_start_offset)
+        self.end_offset = self.recovery_point = log_start_offset
+
+    def _drop_from(self, index: int) -> None:
+        """Delete this segment and all later ones, the last first: interrupted, it must not leave a hole."""
+        for segment in reversed(self.segments[index:]):
+            segment.close()
+            for suffix in names.SEGMENT_SUFFIXES:
+                if self.disk.exists(segment.path(suffix)):
+                    self.disk.unlink(segment.path(suffix))
+            self.disk.fsync_directory(self.directory)
+        del self.segments[index:]
+
+    # Epochs
+
+    def _load_epochs(self, up_to: int | None = None) -> None:
+        """The file, or without a sound one what the batches of the segments before `up_to` say."""
+        try:
+            self.epochs = LeaderEpochs.load(self.disk, f"{self.directory}/{names.EPOCHS}")
+            return
+        except (FileNotFoundError, ValueError) as error:
+            if not isinstance(error, FileNotFoundError):
+                logger.warning("the leader epochs are read from the log: %s", error)
+        self.epochs = LeaderEpochs(self.disk, f"{self.directory}/{names.EPOCHS}")
+        for segment in self.segments[:up_to]:
+            try:
+                for _, header in scan(segment.file, 0, segment.size):
+                    if header.leader_epoch > self.epochs.latest:
+                        self.epochs.assign(header.leader_epoch, header.base_offset)
+            except CorruptBatch as error:
+                logger.error("%s: %s", segment, error)
+
+    # Producers
+
+    def _load_producers(self, up_to: int) -> None:
+        expiration_ms = self.settings.producer_id_expiration_ms
+        self.producers = restore(self.disk, self.segments, self.snapshots, up_to, self.now_ms, expiration_ms)
+
+    def _take_snapshot(self, offset: int) -> None:
+        write_snapshot(self.disk, self.directory, offset, self.producers)
+        self.snapshots.append(offset)
+
+    def _drop_snapshot(self, offset: int) -> None:
+        self.snapshots.remove(offset)
+        self.disk.unlink(names.path(self.directory, offset, names.SNAPSHOT))

@@ -1,0 +1,464 @@
+"""A segment: one file of batches and its indexes.
+
+The `.log` file is batches one after the other and nothing else. The last segment of a log is the active one: batches
+are appended to it, its offset and time index live in memory and are written when it is sealed or the log is closed. A
+sealed segment never grows; its size and indexes are read when somebody needs them, and may be forgotten again.
+"""
+
+import logging
+from array import array
+from bisect import bisect_right
+
+from ottla.batch import BatchHeader, CorruptBatch
+from ottla.errors import ErrorCode, KafkaError
+from ottla.storage import names
+from ottla.storage.files import Bytes, Disk, File
+from ottla.storage.index import (
+    OFFSET_ENTRY_SIZE,
+    TIME_ENTRY_SIZE,
+    CorruptIndex,
+    IndexCache,
+    OffsetIndex,
+    TimeIndex,
+    last_offset_entry,
+    last_time_entry,
+)
+from ottla.storage.scan import Damage, Place, find_batch, scan
+from ottla.storage.transaction_index import TransactionIndex
+
+logger = logging.getLogger(__name__)
+
+UNKNOWN = -2
+"""Not read yet; -1 is a timestamp that a record may have."""
+
+_TAIL_MAX = 64
+_UNINDEXED_MAX = 1024 * 1024
+"""A larger segment has at least one entry in its offset index; if not, the file was emptied."""
+
+
+class Segment:
+    __slots__ = (
+        "_cache",
+        "_disk",
+        "_file",
+        "_first_timestamp",
+        "_max_timestamp",
+        "_max_timestamp_offset",
+        "_offsets",
+        "_rebuilt",
+        "_since_entry",
+        "_size",
+        "_tail_offsets",
+        "_tail_positions",
+        "_times",
+        "_transactions",
+        "_writer",
+        "active",
+        "base_offset",
+        "created_ms",
+        "damage",
+        "directory",
+        "index_bytes",
+        "index_interval_bytes",
+        "suspect",
+    )
+
+    def __init__(
+        self, disk: Disk, directory: str, base_offset: int, *, created_ms: int, interval: int, cache: IndexCache
+    ) -> None:
+        """A segment that is on disk; nothing is read yet."""
+        self._disk = disk
+        self._cache = cache
+        self._file: File | None = None
+        self._writer: File | None = None
+        """The same file once there was an append: then the indexes are in memory to stay."""
+        self._size = UNKNOWN
+        self._offsets: OffsetIndex | None = None
+        self._times: TimeIndex | None = None
+        self._transactions: TransactionIndex | None = None
+        self._first_timestamp = self._max_timestamp = UNKNOWN
+        self._max_timestamp_offset = base_offset
+        self._since_entry = 0
+        self._rebuilt = False
+        self._tail_offsets = array("q")
+        self._tail_positions = array("q")
+        self.directory = directory
+        self.base_offset = base_offset
+        self.created_ms = created_ms
+        self.index_interval_bytes = interval
+        self.index_bytes = 0
+        """How large an index would be with what comes next: the log rolls when it reaches the limit."""
+        self.active = False
+        self.suspect = False
+        """An index file is missing, so the transaction index is not believed either."""
+        self.damage: tuple[Damage, ...] = ()
+
+    @classmethod
+    def create(
+        cls, disk: Disk, directory: str, base_offset: int, *, created_ms: int, interval: int, cache: IndexCache
+    ) -> "Segment":
+        """A new, empty, active segment. Its directory entry is durable after the next flush of the log."""
+        segment = cls(disk, directory, base_offset, created_ms=created_ms, interval=interval, cache=cache)
+        segment._file = segment._writer = disk.open(segment.path(names.LOG), create=True)
+        segment._file.truncate(0)
+        for suffix in (names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX):
+            if disk.exists(segment.path(suffix)):
+                disk.unlink(segment.path(suffix))
+        segment.active = True
+        segment.forget()
+        return segment
+
+    def forget(self) -> None:
+        """Empty indexes in memory and no bytes counted: what recovery starts from."""
+        self._size = self._since_entry = 0
+        self._offsets, self._times = OffsetIndex(), TimeIndex()
+        self._first_timestamp = UNKNOWN
+        self._max_timestamp, self._max_timestamp_offset = -1, self.base_offset
+        self.damage = ()
+        del self._tail_offsets[:], self._tail_positions[:]
+
+    def __repr__(self) -> str:
+        return self.path(names.LOG)
+
+    def path(self, suffix: str) -> str:
+        return names.path(self.directory, self.base_offset, suffix)
+
+    # What it is
+
+    @property
+    def index_names(self) -> tuple[str, str]:
+        return f"{self.base_offset:020d}{names.OFFSET_INDEX}", f"{self.base_offset:020d}{names.TIME_INDEX}"
+
+    @property
+    def file(self) -> File:
+        if self._file is None:
+            self._file = self._disk.open(self.path(names.LOG))
+        return self._file
+
+    @property
+    def open_file(self) -> File | None:
+        """The file if it is open already."""
+        return self._file
+
+    @property
+    def size(self) -> int:
+        if self._size == UNKNOWN:
+            self._size = self._disk.size(self.path(names.LOG))
+        return self._size
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp of a record; -1 if there is none."""
+        return self.max_timestamp_entry[0]
+
+    @property
+    def max_timestamp_entry(self) -> tuple[int, int]:
+        """The largest timestamp, and the last offset of the first batch that has it."""
+        if self._max_timestamp == UNKNOWN:
+            entry = self._last_entry(names.TIME_INDEX, TIME_ENTRY_SIZE)
+            if entry is None and self.size:
+                self.rebuild_indexes()
+            elif entry is not None:
+                timestamp, relative_offset = last_time_entry(entry)
+                self._max_timestamp, self._max_timestamp_offset = timestamp, self.base_offset + relative_offset
+            else:
+                self._max_timestamp = -1
+        return self._max_timestamp, self._max_timestamp_offset
+
+    @property
+    def first_timestamp(self) -> int:
+        """The largest timestamp in the first batch: the age of the segment counts from it. -1 if there is none."""
+        if self._first_timestamp == UNKNOWN:
+            if not self.size:
+                return -1
+            self._first_timestamp = next(scan(self.file, 0, self.size))[1].max_timestamp
+        return self._first_timestamp
+
+    @property
+    def transactions(self) -> TransactionIndex:
+        if self._transactions is None:
+            self._transactions = TransactionIndex(self._disk, self.path(names.TRANSACTION_INDEX))
+        return self._transactions
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        if self._offsets is None:
+            self._load_offset_index()
+        elif not self.active:
+            self._cache.touch(self)
+        assert self._offsets is not None
+        return self._offsets
+
+    @property
+    def time_index(self) -> TimeIndex:
+        if self._times is None:
+            self._load_time_index()
+        elif not self.active:
+            self._cache.touch(self)
+        assert self._times is not None
+        return self._times
+
+    # Appending
+
+    def append(self, data: Bytes, size: int, base_offset: int, last_offset: int, max_timestamp: int) -> None:
+        """One batch at the end. OSError leaves everything but the file's tail as it was."""
+        (self._writer or self._activate()).append(data)
+        self.count(size, base_offset, last_offset, max_timestamp)
+
+    def count(self, size: int, base_offset: int, last_offset: int, max_timestamp: int) -> None:
+        """Take note of a batch that now is at the end of the file."""
+        position = self._size
+        if max_timestamp > self._max_timestamp:
+            self._max_timestamp = max_timestamp
+            self._max_timestamp_offset = last_offset
+        if not position:
+            self._first_timestamp = max_timestamp
+        if self._since_entry > self.index_interval_bytes:
+            self._add_index_entry(last_offset, position)
+        self._since_entry += size
+        tail = self._tail_offsets
+        tail.append(base_offset)
+        self._tail_positions.append(position)
+        if len(tail) > _TAIL_MAX:
+            del tail[: _TAIL_MAX // 2], self._tail_positions[: _TAIL_MAX // 2]
+        self._size = position + size
+
+    def skip_to(self, position: int) -> None:
+        """Recovery leaves damaged bytes where they are; what follows them begins here."""
+        self._size = position
+
+    def write(self, data: Bytes) -> None:
+        """Several batches at once; each is then told to `count`."""
+        (self._writer or self._activate()).append(data)
+
+    def undo(self) -> None:
+        """Cut off what a failed append may have left behind the last batch."""
+        self.file.truncate(self._size)
+
+    def _add_index_entry(self, last_offset: int, position: int) -> None:
+        self.offset_index.add(last_offset - self.base_offset, position)
+        self.time_index.add(self._max_timestamp, self._max_timestamp_offset - self.base_offset)
+        self._since_entry = 0
+        self._measure_indexes()
+
+    def _measure_indexes(self) -> None:
+        # Two more entries must fit: the next one, and the one that sealing adds.
+        self.index_bytes = max(
+            (len(self.offset_index) + 1) * OFFSET_ENTRY_SIZE, (len(self.time_index) + 2) * TIME_ENTRY_SIZE
+        )
+
+    def _activate(self) -> File:
+        """Before the first append: read what the files on disk say as long as they are right."""
+        self.active = True
+        self._cache.forget(self)
+        if self._max_timestamp == UNKNOWN or self._offsets is None or self._times is None:
+            self._max_timestamp, self._max_timestamp_offset = self.max_timestamp_entry
+            self._offsets, self._times = self.offset_index, self.time_index
+        self._measure_indexes()
+        self._writer = self.file
+        return self._writer
+
+    # Finding
+
+    def locate(self, offset: int) -> Place | None:
+        """The first batch that ends at or after `offset`; None if there is none."""
+        tail = self._tail_offsets
+        if tail and offset >= tail[0]:
+            entry = bisect_right(tail, offset) - 1
+            position = self._tail_positions[entry]
+            if tail[entry] == offset:
+                following = entry + 1
+                end = self._tail_positions[following] if following < len(tail) else self._size
+                return Place(offset, position, end - position)
+            return self._step_to(offset, position)
+        position = self.offset_index.position_before(offset - self.base_offset)
+        try:
+            return self._step_to(offset, position)
+        except KafkaError:
+            if not position or self._rebuilt:
+                raise
+        logger.warning("%s: the offset index leads astray, it is built again", self)
+        self.rebuild_indexes()
+        return self._step_to(offset, self.offset_index.position_before(offset - self.base_offset))
+
+    def _step_to(self, offset: int, position: int) -> Place | None:
+        try:
+            return find_batch(self.file, position, self.size, offset, self.damage)
+        except CorruptBatch as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self}: {error}") from None
+
+    def readable_end(self, position: int) -> int:
+        """Where damage, or else the file, ends a read that begins at `position`."""
+        return min((damage.position for damage in self.damage if damage.position > position), default=self.size)
+
+    # Ending
+
+    def seal(self) -> None:
+        """No more appends, and the indexes are written down: they may go when memory is short."""
+        self.active = False
+        self._writer = None
+        del self._tail_offsets[:], self._tail_positions[:]
+        self._admit_indexes()
+
+    def write_indexes(self) -> None:
+        """Both index files as they are in memory, with the largest timestamp as the time index's last entry."""
+        offsets, times = self.offset_index, self.time_index
+        times.add(self._max_timestamp, self._max_timestamp_offset - self.base_offset)
+        for suffix, data in ((names.OFFSET_INDEX, offsets.encode()), (names.TIME_INDEX, times.encode())):
+            file = self._disk.open(self.path(suffix), create=True)
+            file.truncate(0)
+            if data:
+                file.append(data)
+            file.close()
+
+    def truncate(self, offset: int) -> int:
+        """Remove the batch that contains `offset` and all after it. The new end offset of the segment's log."""
+        place = self._first_to_go(offset)
+        self._activate()
+        if place is None:
+            return offset
+        relative_offset = place.base_offset - self.base_offset
+        self.file.truncate(place.position)
+        self.offset_index.truncate(relative_offset)
+        self.time_index.truncate(relative_offset)
+        self._truncate_transactions(place.base_offset)
+        self.damage = tuple(damage for damage in self.damage if damage.end <= place.position)
+        self._size, self._since_entry = place.position, 0
+        del self._tail_offsets[:], self._tail_positions[:]
+        if not place.position:
+            self.forget()
+        elif self._max_timestamp_offset >= place.base_offset:
+            self._find_max_timestamp()
+        return min(offset, place.base_offset)
+
+    def _truncate_transactions(self, offset: int) -> None:
+        try:
+            self.transactions.truncate(offset)
+        except CorruptIndex:
+            self.transactions.replace([])
+            self.suspect = True
+
+    def _first_to_go(self, offset: int) -> Place | None:
+        for damage in self.damage:
+            if damage.first_offset <= offset < damage.next_offset:
+                return Place(damage.first_offset, damage.position, damage.end - damage.position)
+        return self.locate(offset)
+
+    def _find_max_timestamp(self) -> None:
+        """The largest timestamp again, from what is left: the last index entry and the batches after it."""
+        times = self.time_index
+        timestamp, relative_offset = (times.timestamps[-1], times.offsets[-1]) if len(times) else (-1, 0)
+        self._max_timestamp, self._max_timestamp_offset = timestamp, self.base_offset + relative_offset
+        for _, header in scan(self.file, self.offset_index.position_before(relative_offset), self._size):
+            if header.max_timestamp > self._max_timestamp:
+                self._max_timestamp, self._max_timestamp_offset = header.max_timestamp, header.last_offset
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = self._writer = None
+        self._cache.forget(self)
+
+    # Indexes from disk
+
+    def resume(self) -> int:
+        """Make a cleanly closed segment the active one; the log's end offset.
+
+        Only the batches after the last index entry are read. CorruptBatch or CorruptIndex if something is not as a
+        clean close leaves it.
+        """
+        if not self.size:
+            self.forget()
+            self.active = True
+            return self.base_offset
+        entry = self._last_entry(names.OFFSET_INDEX, OFFSET_ENTRY_SIZE)
+        if entry is None and self.suspect:
+            raise CorruptIndex(f"{self} has no indexes")
+        relative_offset, position = last_offset_entry(entry) if entry is not None else (None, 0)
+        end = self.base_offset
+        max_timestamp = self.max_timestamp
+        if not 0 <= position < self.size or (not position and self.size > _UNINDEXED_MAX):
+            raise CorruptIndex(f"the last entry of {self}'s offset index points to byte {position}")
+        file = self._disk.open_read(self.path(names.LOG))
+        try:
+            for batch_position, header in scan(file, position, self.size, checked=True):
+                if header.base_offset < end or header.max_timestamp > max_timestamp:
+                    raise CorruptIndex(f"{self} goes on after its indexes end")
+                if batch_position == position and relative_offset not in (None, header.last_offset - self.base_offset):
+                    raise CorruptIndex(f"the offset index of {self} is of another segment")
+                end = header.next_offset
+                self._tail_offsets.append(header.base_offset)
+                self._tail_positions.append(batch_position)
+        finally:
+            file.close()
+        del self._tail_offsets[:-_TAIL_MAX], self._tail_positions[:-_TAIL_MAX]
+        self.active = True
+        return end
+
+    def rebuild_indexes(self) -> None:
+        """Both indexes from the batches' headers, written down too unless the segment is still growing."""
+        size, damage = self.size, self.damage
+        offsets, positions = self._tail_offsets[:], self._tail_positions[:]
+        self.forget()
+        self._cache.forget(self)
+        try:
+            for start in (0, *(one.end for one in damage)):
+                end = min((one.position for one in damage if one.position >= start), default=size)
+                self._size = start
+                for _, header in scan(self.file, start, end):
+                    self.count_header(header)
+        except CorruptBatch as error:
+            logger.error("%s is damaged: %s", self, error)
+        self._size, self.damage, self._rebuilt = size, damage, True
+        self._tail_offsets, self._tail_positions = offsets, positions
+        if not self.active:
+            self.write_indexes()
+            self._admit_indexes()
+
+    def count_header(self, header: BatchHeader) -> None:
+        self.count(header.size, header.base_offset, header.last_offset, header.max_timestamp)
+
+    def unload_indexes(self) -> None:
+        if not self.active:
+            self._offsets = self._times = None
+
+    def _admit_indexes(self) -> None:
+        size = len(self.offset_index) * OFFSET_ENTRY_SIZE + len(self.time_index) * TIME_ENTRY_SIZE
+        self._cache.forget(self)
+        self._cache.admit(self, size)
+
+    def _load_offset_index(self) -> None:
+        try:
+            data = self._disk.read(self.path(names.OFFSET_INDEX))
+            self._offsets = OffsetIndex.decode(data)
+        except (FileNotFoundError, CorruptIndex):
+            return self.rebuild_indexes()
+        if not data and self.size > _UNINDEXED_MAX:
+            return self.rebuild_indexes()
+        if not self.active:
+            self._cache.admit(self, len(data))
+        return None
+
+    def _load_time_index(self) -> None:
+        try:
+            data = self._disk.read(self.path(names.TIME_INDEX))
+            self._times = TimeIndex.decode(data)
+        except (FileNotFoundError, CorruptIndex):
+            return self.rebuild_indexes()
+        if not self.active:
+            self._cache.admit(self, len(data))
+        return None
+
+    def _last_entry(self, suffix: str, entry_size: int) -> bytes | None:
+        """The last entry of an index file; None if there is none or the file is not whole."""
+        try:
+            size = self._disk.size(self.path(suffix))
+            if not size or size % entry_size:
+                return None
+            file = self._disk.open_read(self.path(suffix))
+        except FileNotFoundError:
+            return None
+        try:
+            return file.read_at(size - entry_size, entry_size)
+        finally:
+            file.close()

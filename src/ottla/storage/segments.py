@@ -1,0 +1,139 @@
+"""The files of a log as a whole: its segments in order, its producer snapshots, and what is on its way out.
+
+Files of dropped segments are first renamed to `.deleted`, so whoever still reads from one goes on reading, and unlinked
+by `remove_deleted` some time later.
+"""
+
+import contextlib
+from bisect import bisect_right
+
+from ottla.storage import leftovers, names
+from ottla.storage.files import Disk, File
+from ottla.storage.index import IndexCache
+from ottla.storage.producer_restore import write_snapshot
+from ottla.storage.producer_state import ProducerStates
+from ottla.storage.segment import Segment
+
+
+class Segments:
+    __slots__ = ("_bases", "_cache", "_disk", "_doomed", "created", "directory", "items", "snapshots")
+
+    def __init__(
+        self, disk: Disk, directory: str, items: list[Segment], snapshots: list[int], cache: IndexCache, created: int
+    ) -> None:
+        self._disk = disk
+        self._cache = cache
+        self._bases = [segment.base_offset for segment in items]
+        self._doomed: list[tuple[str, File | None]] = []
+        self.directory = directory
+        self.items = items
+        self.snapshots = snapshots
+        self.created = created
+        """How many files came into being: a flush has to make their directory entries durable, too."""
+
+    @property
+    def active(self) -> Segment:
+        return self.items[-1]
+
+    def index_of(self, offset: int) -> int:
+        """Which segment has this offset, or would have it."""
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def end_of(self, segment: Segment, log_end_offset: int) -> int:
+        """The offset after the last of this segment."""
+        after = bisect_right(self._bases, segment.base_offset)
+        return self._bases[after] if after < len(self._bases) else log_end_offset
+
+    def create(self, base_offset: int, now_ms: int, interval: int) -> Segment:
+        """A new file, not yet part of the log. OSError leaves none behind."""
+        try:
+            return Segment.create(
+                self._disk, self.directory, base_offset, created_ms=now_ms, interval=interval, cache=self._cache
+            )
+        except OSError:
+            self._unlink(names.path(self.directory, base_offset, names.LOG))
+            raise
+
+    def add(self, segment: Segment) -> None:
+        self.items.append(segment)
+        self._bases.append(segment.base_offset)
+        self.created += 1
+
+    # Snapshots
+
+    def take_snapshot(self, offset: int, producers: ProducerStates) -> None:
+        write_snapshot(self._disk, self.directory, offset, producers)
+        if offset not in self.snapshots:
+            self.snapshots.append(offset)
+        self.created += 1
+
+    def prune_snapshots(self) -> None:
+        """Each segment keeps the snapshot it begins with, the log its newest."""
+        self._drop_snapshots(leftovers.stray_snapshots(self.snapshots, self._bases, max(self.snapshots, default=0)))
+
+    def drop_snapshots_after(self, offset: int) -> None:
+        self._drop_snapshots([snapshot for snapshot in self.snapshots if snapshot > offset])
+
+    def _drop_snapshots(self, offsets: list[int]) -> None:
+        for offset in offsets:
+            self.snapshots.remove(offset)
+            self._unlink(names.path(self.directory, offset, names.SNAPSHOT))
+
+    # Dropping
+
+    def drop_before(self, offset: int) -> int:
+        """Drop the segments that have no record at or after `offset`, but never the last. How many."""
+        count = self.index_of(offset)
+        self.drop(0, count)
+        for snapshot in [snapshot for snapshot in self.snapshots if snapshot < self._bases[0]]:
+            self.snapshots.remove(snapshot)
+            self._doom(names.path(self.directory, snapshot, names.SNAPSHOT), None)
+        return count
+
+    def drop(self, first: int, end: int) -> None:
+        """Take segments out of the log, the last first: interrupted, this must not leave a hole."""
+        for segment in reversed(self.items[first:end]):
+            self._cache.forget(segment)
+            for suffix in names.SEGMENT_SUFFIXES:
+                self._doom(segment.path(suffix), segment.open_file if suffix == names.LOG else None)
+        del self.items[first:end], self._bases[first:end]
+
+    def _doom(self, path: str, file: File | None) -> None:
+        doomed = path + names.DELETED
+        try:
+            self._disk.rename(path, doomed)
+        except FileNotFoundError:
+            return
+        if file is not None:
+            file.path = doomed
+        self._doomed.append((doomed, file))
+
+    @property
+    def has_deleted(self) -> bool:
+        return bool(self._doomed)
+
+    def remove_deleted(self) -> None:
+        doomed, self._doomed = self._doomed, []
+        for path, file in doomed:
+            if file is not None:
+                file.close()
+            self._unlink(path)
+
+    def _unlink(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._disk.unlink(path)
+
+    # Ending
+
+    def close(self) -> None:
+        for segment in self.items:
+            segment.close()
+
+    def delete(self) -> None:
+        """Remove the directory and all in it. The topic id goes last: what is left of it is never another topic's."""
+        self.close()
+        self.remove_deleted()
+        found = [name for name in self._disk.list(self.directory) if name != names.METADATA]
+        for name in [*found, names.METADATA]:
+            self._unlink(f"{self.directory}/{name}")
+        self._disk.remove_directory(self.directory)

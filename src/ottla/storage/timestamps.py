@@ -1,0 +1,74 @@
+"""Finding records by time: the first one at or after a time, and the one with the largest time."""
+
+from typing import NamedTuple, Protocol
+
+from ottla.batch import BatchHeader, CorruptBatch, decode
+from ottla.errors import ErrorCode, KafkaError
+from ottla.storage.scan import read_batch, scan
+from ottla.storage.segment import Segment
+
+
+class TimestampOffset(NamedTuple):
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+class TimedLog(Protocol):
+    log_start_offset: int
+
+    @property
+    def segments(self) -> list[Segment]: ...
+
+
+def first_at_or_after(log: TimedLog, timestamp: int, up_to: int) -> TimestampOffset | None:
+    """The first record before `up_to` whose timestamp is not smaller."""
+    for segment in log.segments:
+        if segment.base_offset >= up_to:
+            break
+        if segment.max_timestamp >= timestamp:
+            found = _first_in(segment, timestamp, log.log_start_offset, up_to)
+            if found is not None:
+                return found
+    return None
+
+
+def largest(log: TimedLog) -> TimestampOffset | None:
+    """The first record that has the largest timestamp of all; None if no record has one."""
+    segments = [segment for segment in log.segments if segment.max_timestamp >= 0]
+    if not segments:
+        return None
+    segment = max(segments, key=lambda segment: segment.max_timestamp)
+    timestamp, offset = segment.max_timestamp_entry
+    place = segment.locate(offset)
+    if place is None:
+        return None
+    _, header = next(scan(segment.file, place.position, segment.size))
+    return _first_record(segment, place.position, header, timestamp, log.log_start_offset)
+
+
+def _first_in(segment: Segment, timestamp: int, from_offset: int, up_to: int) -> TimestampOffset | None:
+    start = segment.time_index.offset_before(timestamp) + segment.base_offset
+    place = segment.locate(max(start, from_offset))
+    if place is None:
+        return None
+    try:
+        for position, header in scan(segment.file, place.position, segment.size):
+            if header.base_offset >= up_to:
+                return None
+            if header.max_timestamp >= timestamp:
+                found = _first_record(segment, position, header, timestamp, from_offset)
+                if found is not None:
+                    return found if found.offset < up_to else None
+    except CorruptBatch as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{segment}: {error}") from None
+    return None
+
+
+def _first_record(
+    segment: Segment, position: int, header: BatchHeader, timestamp: int, from_offset: int
+) -> TimestampOffset | None:
+    for record in decode(read_batch(segment.file, position, header)):
+        if record.timestamp >= timestamp and record.offset >= from_offset:
+            return TimestampOffset(record.offset, record.timestamp, header.leader_epoch)
+    return None

@@ -1,0 +1,100 @@
+"""The aborted transactions of a segment, and Kafka's `.txnindex` file.
+
+    int16 version (0), int64 producer id, int64 first offset, int64 last offset, int64 last stable offset
+
+An entry stands in the segment that has its abort marker, whose offset is the entry's last offset. The last stable
+offset is the one right after the marker was appended: a reader whose range ends at or before it need not look at later
+entries. The file comes into being with the first entry.
+"""
+
+from bisect import bisect_left
+from operator import attrgetter
+from struct import Struct
+from typing import NamedTuple
+
+from ottla.storage.files import Disk
+from ottla.storage.index import CorruptIndex
+
+_ENTRY = Struct(">hqqqq")
+_VERSION = 0
+
+
+class AbortedTransaction(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex:
+    """Entries are read on first use and then kept: aborts are rare."""
+
+    __slots__ = ("_disk", "_entries", "path")
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self._entries: list[AbortedTransaction] | None = None
+        self.path = path
+
+    def entries(self) -> list[AbortedTransaction]:
+        """CorruptIndex if the file is not what was written."""
+        if self._entries is None:
+            try:
+                self._entries = decode(self._disk.read(self.path))
+            except FileNotFoundError:
+                self._entries = []
+        return self._entries
+
+    def add(self, entry: AbortedTransaction) -> None:
+        """OSError leaves the entries as they were, and the file too unless the disk refuses even that."""
+        entries = self.entries()
+        file = self._disk.open(self.path, create=True)
+        try:
+            file.append(_ENTRY.pack(_VERSION, *entry))
+        except OSError:
+            file.truncate(_ENTRY.size * len(entries))
+            raise
+        finally:
+            file.close()
+        entries.append(entry)
+
+    def truncate(self, offset: int) -> None:
+        """Forget transactions whose marker is at `offset` or later."""
+        entries = self.entries()
+        keep = bisect_left(entries, offset, key=attrgetter("last_offset"))
+        if keep < len(entries):
+            self.replace(entries[:keep])
+
+    def replace(self, entries: list[AbortedTransaction]) -> None:
+        """Make the file hold exactly these; without any there is no file."""
+        if entries or self._disk.exists(self.path):
+            file = self._disk.open(self.path, create=True)
+            file.truncate(0)
+            file.append(b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries))
+            file.close()
+        self._entries = entries
+
+    def collect(self, from_offset: int, up_to: int) -> tuple[list[AbortedTransaction], bool]:
+        """Those that overlap [from_offset, up_to), and whether no later segment can have another one."""
+        found = []
+        entries = self.entries()
+        for entry in entries[bisect_left(entries, from_offset, key=attrgetter("last_offset")) :]:
+            if entry.first_offset < up_to:
+                found.append(entry)
+            if entry.last_stable_offset >= up_to:
+                return found, True
+        return found, False
+
+
+def decode(data: bytes) -> list[AbortedTransaction]:
+    if len(data) % _ENTRY.size:
+        raise CorruptIndex(f"{len(data)} bytes are no whole number of entries")
+    entries: list[AbortedTransaction] = []
+    last = -1
+    for version, *fields in _ENTRY.iter_unpack(data):
+        entry = AbortedTransaction(*fields)
+        if version != _VERSION or entry.last_offset <= last or entry.first_offset > entry.last_offset:
+            raise CorruptIndex(f"{entry} of version {version} after offset {last}")
+        last = entry.last_offset
+        entries.append(entry)
+    return entries
