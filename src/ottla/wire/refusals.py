@@ -32,8 +32,25 @@ _LIST_SOURCES: Final[dict[str, tuple[str, ...]]] = {
 
 # The fields that say which item is meant: these come back, its settings do not.
 _IDENTITIES: Final = frozenset(
-    "entity_name entity_type group_id index log_dir name partition partition_id partition_index producer_id "
-    "resource_name resource_type topic topic_id topic_name transactional_id user".split()
+    [
+        "entity_name",
+        "entity_type",
+        "group_id",
+        "index",
+        "log_dir",
+        "name",
+        "partition",
+        "partition_id",
+        "partition_index",
+        "producer_id",
+        "resource_name",
+        "resource_type",
+        "topic",
+        "topic_id",
+        "topic_name",
+        "transactional_id",
+        "user",
+    ]
 )
 
 # Where an item's field has another name in the response.

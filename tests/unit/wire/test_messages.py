@@ -1,0 +1,61 @@
+"""The generated modules: up to date, cheap to import, and free of kio."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import ottla
+from ottla.wire import schema
+from ottla.wire.messages import consumer_protocol_assignment, consumer_protocol_subscription, fetch
+from tools.generate_messages import DESTINATION, generated_files
+
+IMPORTS = """
+import sys, time
+import ottla.wire.message
+from importlib import import_module
+from ottla.wire.messages.index import APIS
+import_module("ottla.wire.messages.heartbeat")
+start = time.perf_counter()
+for row in APIS:
+    import_module(f"ottla.wire.messages.{row[2]}")
+print(time.perf_counter() - start, len(APIS), "kio" in sys.modules)
+"""
+
+
+def test_generated_files_are_up_to_date() -> None:
+    """Running the generator again changes nothing: no more and no fewer files, with the same text."""
+    generated = dict(generated_files())
+    assert {path.name for path in DESTINATION.glob("*.py")} == set(generated)
+    for name, text in generated.items():
+        assert (DESTINATION / name).read_text() == text, f"{name}: run tools/generate_messages.py"
+
+
+def test_importing_is_cheap_and_needs_no_kio() -> None:
+    """A message module takes well below a millisecond, on average over all of them, and kio is not imported."""
+    source = Path(ottla.__file__).parent.parent
+    best = []
+    for _ in range(3):
+        run = subprocess.run(
+            [sys.executable, "-c", IMPORTS], env={"PYTHONPATH": str(source)}, capture_output=True, text=True, check=True
+        )
+        seconds, count, has_kio = run.stdout.split()
+        assert has_kio == "False"
+        best.append(float(seconds) / int(count))
+    assert min(best) < 0.001
+
+
+def test_module_constants() -> None:
+    """A module says its key, its versions and the first flexible one, and so do its messages."""
+    assert (1, range(4, 19), 12) == (fetch.API_KEY, fetch.VERSIONS, fetch.FLEXIBLE_FROM)
+    assert fetch.FetchRequest.VERSIONS == fetch.FetchResponse.VERSIONS == fetch.VERSIONS
+    assert fetch.FetchRequest.FLEXIBLE_FROM == 12
+
+
+def test_consumer_protocol_schemas() -> None:
+    """What group members put into each other's bytes can be read too."""
+    subscription = consumer_protocol_subscription.ConsumerProtocolSubscription(topics=["a", "b"])
+    encoded = schema.encode(type(subscription), 3, subscription)
+    assert schema.decode(type(subscription), 3, encoded) == subscription
+    assignment = consumer_protocol_assignment.ConsumerProtocolAssignment()
+    encoded = schema.encode(type(assignment), 0, assignment)
+    assert encoded == bytes(4) + b"\xff\xff\xff\xff"
