@@ -33,8 +33,8 @@ check: setup ## Lint and types only
 format: setup ## Sort imports and repair what the linter can repair
 	$(RUN)/ruff check --fix .
 
-bench: setup ## Measure the broker (benchmarks/broker.py)
-	$(RUN)/python benchmarks/broker.py $(ARGS)
+bench: setup ## Measure the broker beside Apache Kafka: make bench ARGS=--quick
+	$(RUN)/python -m benchmarks.broker $(ARGS)
 
 simulate: setup ## Simulate more seeds than the suite does: make simulate SEEDS=1000
 	OTTLA_SEEDS=$(or $(SEEDS),1000) $(RUN)/python -m pytest -p no:cacheprovider tests/simulation --timeout 0 $(ARGS)

@@ -11,6 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -106,7 +107,7 @@ def warm_up(broker: BrokerChild, size: Size) -> None:
     for turn in range(size.warm_up_rounds):
         for value_bytes in (100, 1000, 10_000):
             topic = f"warm-up-{turn}-{value_bytes}"
-            records = size.records(value_bytes)
+            records = size.produced(value_bytes)
             run_job(broker, "produce", topic=topic, records=records, size=value_bytes, keep=True)
             run_job(broker, "consume", topic=topic, records=records + 1, size=value_bytes, delete=True)
         run_job(broker, "latency", topic=f"warm-up-{turn}-latency", records=2000, size=100)
@@ -150,7 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"{around['python']}, {around['client']}; {size.pairs} pair(s), {time.monotonic() - began:.0f} s in all."
     )
     if chosen.json:
-        conditions = {"pairs": size.pairs, "produced_bytes": size.produced_bytes, "settings_of_both": SETTINGS}
+        conditions = {"size": asdict(size), "settings_of_both": SETTINGS}
         chosen.json.write_text(json.dumps(document(measurements, PEER, conditions), indent=2) + "\n")
     return 0
 

@@ -41,6 +41,7 @@ class Size:
 
     pairs: int
     produced_bytes: int
+    consumed_bytes: int
     most_records: int
     latency_records: int
     request_seconds: float
@@ -50,17 +51,20 @@ class Size:
     def with_pairs(self, pairs: int) -> "Size":
         return replace(self, pairs=pairs, starts=pairs)
 
-    def records(self, value_bytes: int) -> int:
+    def produced(self, value_bytes: int) -> int:
         return min(self.produced_bytes // value_bytes, self.most_records)
+
+    def consumed(self, value_bytes: int) -> int:
+        return min(self.consumed_bytes // value_bytes, self.most_records)
 
 
 FULL = Size(
-    pairs=5, produced_bytes=400_000_000, most_records=1_500_000, latency_records=4000, request_seconds=1.5, starts=3,
-    warm_up_rounds=3,
+    pairs=5, produced_bytes=400_000_000, consumed_bytes=1_000_000_000, most_records=1_500_000, latency_records=4000,
+    request_seconds=1.5, starts=3, warm_up_rounds=3,
 )
 QUICK = Size(
-    pairs=1, produced_bytes=200_000_000, most_records=500_000, latency_records=1500, request_seconds=1.0, starts=1,
-    warm_up_rounds=1,
+    pairs=1, produced_bytes=200_000_000, consumed_bytes=400_000_000, most_records=500_000, latency_records=1500,
+    request_seconds=1.0, starts=1, warm_up_rounds=1,
 )
 
 
@@ -94,7 +98,7 @@ def produce_workload(value_bytes: int, acks: str) -> Workload:
     cost = Row(f"{name}: broker CPU", "s/GB", more_is_better=False)
 
     def measure(broker: BrokerChild, size: Size) -> Values:
-        records = size.records(value_bytes)
+        records = size.produced(value_bytes)
         topic = f"produce-{next(topic_numbers)}"
         result, cpu_seconds = run_job(broker, "produce", topic=topic, records=records, size=value_bytes, acks=acks)
         return throughput(result, cpu_seconds, speed, cost)
@@ -109,11 +113,11 @@ def consume_workload(value_bytes: int) -> Workload:
     topic = f"consume-{value_bytes}"
 
     def prepare(broker: BrokerChild, size: Size) -> None:
-        run_job(broker, "produce", topic=topic, records=size.records(value_bytes), size=value_bytes, keep=True)
+        run_job(broker, "produce", topic=topic, records=size.consumed(value_bytes), size=value_bytes, keep=True)
 
     def measure(broker: BrokerChild, size: Size) -> Values:
         # One record more than was timed: the producer sends one to open its connection.
-        records = size.records(value_bytes) + 1
+        records = size.consumed(value_bytes) + 1
         result, cpu_seconds = run_job(broker, "consume", topic=topic, records=records, size=value_bytes)
         return throughput(result, cpu_seconds, speed, cost)
 
