@@ -119,7 +119,7 @@ class Metadata:
 
     async def _snapshot_if_wanted(self) -> None:
         if self._log.wants_snapshot():
-            await self._log.save_snapshot(self.image.version, self.image.snapshot())
+            await self._log.save_snapshot(self.image)
 
     def _replay(self, entries: Sequence[Entry]) -> None:
         for entry in entries:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ottla.cluster.changes import Change
+from ottla.cluster.image import Image
 
 
 class Conflict(Exception):
@@ -37,5 +38,5 @@ class MetadataLog(Protocol):
     def wants_snapshot(self) -> bool:
         """Whether enough has been appended since the last snapshot to replace it by a new one."""
 
-    async def save_snapshot(self, version: int, changes: Sequence[Change]) -> None:
-        """Keep a snapshot of the image at `version`, then forget entries that two snapshots cover."""
+    async def save_snapshot(self, image: Image) -> None:
+        """Keep a snapshot of the image, then forget entries that two snapshots cover."""

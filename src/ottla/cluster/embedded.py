@@ -1,0 +1,157 @@
+"""The metadata log of a cluster of one: files in the data directory, fsynced before an entry counts.
+
+It keeps the same promises as the one in ZooKeeper, so that a single broker takes the path that three brokers take.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from ottla.clock import Clock
+from ottla.cluster.changes import Change, encode
+from ottla.cluster.image import Image
+from ottla.cluster.metadata_files import encode_entry, forget, read_entries, recover, write_snapshot
+from ottla.cluster.metadata_log import Conflict, Entry
+from ottla.errors import ErrorCode, KafkaError
+from ottla.storage.files import Disk, File
+from ottla.storage.names import LOG, path
+from ottla.threads import Offload
+
+DIRECTORY = "__cluster_metadata-0"
+SNAPSHOT_BYTES = 4 << 20
+
+logger = logging.getLogger(__name__)
+
+
+class EmbeddedLog:
+    """A `MetadataLog` in one directory. One append at a time; `Metadata` sees to that."""
+
+    def __init__(
+        self, disk: Disk, data_directory: str, offload: Offload, clock: Clock, snapshot_bytes: int = SNAPSHOT_BYTES
+    ) -> None:
+        """Recovers the log; DamagedMetadata if that cannot be done without losing what was acknowledged."""
+        self._disk = disk
+        self._directory = f"{data_directory}/{DIRECTORY}"
+        self._offload = offload
+        self._clock = clock
+        self._snapshot_bytes = snapshot_bytes
+        disk.make_directory(self._directory)
+        recovered = recover(disk, self._directory)
+        self._head = recovered.head
+        self._bytes_since_snapshot = recovered.bytes_since_snapshot
+        self._file: File | None = None
+        if recovered.active is not None:
+            self._file = disk.open(path(self._directory, recovered.active, LOG))
+        self._flush: asyncio.Future[None] | None = None
+        self._last: Entry | None = None
+        self._failure: str | None = None
+        self._growers: list[asyncio.Future[None]] = []
+
+    @property
+    def head(self) -> int:
+        """Version of the newest entry that counts; 0 if there is none."""
+        return self._head
+
+    async def append(self, expected_version: int, entry_id: bytes, changes: Sequence[Change]) -> int:
+        await self._settle()
+        if expected_version != self._head:
+            raise Conflict(f"the head is {self._head}, not {expected_version}")
+        entry = Entry(expected_version + 1, entry_id, tuple(changes))
+        self._start(entry)
+        await self._settle()
+        return entry.version
+
+    async def read(self, after: int) -> Sequence[Entry]:
+        await self._settle()
+        if after >= self._head:
+            return ()
+        if self._last is not None and self._last.version == self._head == after + 1:
+            return (self._last,)
+        return await self._offload(read_entries, self._disk, self._directory, after, self._head)
+
+    async def grown(self, beyond: int) -> None:
+        while self._head <= beyond:
+            grower = asyncio.get_running_loop().create_future()
+            self._growers.append(grower)
+            await grower
+
+    def wants_snapshot(self) -> bool:
+        return self._bytes_since_snapshot >= self._snapshot_bytes
+
+    async def save_snapshot(self, image: Image) -> None:
+        """A disk that cannot take it now gets the next one; until then the log only stays longer."""
+        self._bytes_since_snapshot = 0
+        try:
+            await self._offload(self._snapshot, image)
+        except OSError as error:
+            logger.warning("%s: no snapshot of the metadata: %s", self._directory, error)
+            return
+        if self._file is not None and image.version == self._head:
+            self._file.close()
+            self._file = None
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        self._failure = self._failure or "it was closed"
+
+    def _start(self, entry: Entry) -> None:
+        """Write the entry and begin to sync it. From here on it goes its way, whether the caller waits or not."""
+        batch = encode_entry(entry.version, entry.id, encode(entry.changes), self._clock.now_ms())
+        created = self._file is None
+        try:
+            file = self._file or self._disk.open(path(self._directory, entry.version, LOG), create=True)
+        except OSError as error:
+            raise _refused(f"the metadata could not be written: {error}") from error
+        size = file.size
+        try:
+            file.append(batch)
+        except OSError as error:
+            self._take_back(file, size)
+            raise _refused(f"the metadata could not be written: {error}") from error
+        self._file = file
+        self._bytes_since_snapshot += len(batch)
+        self._flush = self._offload(self._sync, file, created)
+        self._flush.add_done_callback(lambda flush: self._flushed(entry, flush))
+
+    def _take_back(self, file: File, size: int) -> None:
+        """Leave no half entry behind, or the next one would stand behind it and be lost."""
+        try:
+            file.truncate(size)
+        except OSError as error:
+            self._failure = f"a half-written entry could not be removed: {error}"
+
+    def _sync(self, file: File, created: bool) -> None:
+        file.fsync()
+        if created:
+            self._disk.fsync_directory(self._directory)
+
+    def _flushed(self, entry: Entry, flush: asyncio.Future[None]) -> None:
+        self._flush = None
+        error = "it was cancelled" if flush.cancelled() else flush.exception()
+        if error is not None:
+            # What is on the platter is unknown now and a second fsync would not tell.
+            self._failure = f"fsync failed: {error}"
+            return
+        self._head = entry.version
+        self._last = entry
+        growers, self._growers = self._growers, []
+        for grower in growers:
+            if not grower.done():
+                grower.set_result(None)
+
+    async def _settle(self) -> None:
+        """Wait for the entry that is on its way, also when its own writer has stopped waiting."""
+        if self._flush is not None:
+            await asyncio.wait([self._flush])
+        if self._failure is not None:
+            raise _refused(f"the metadata log takes no more entries, {self._failure}; restart the broker")
+
+    def _snapshot(self, image: Image) -> None:
+        write_snapshot(self._disk, self._directory, image.version, image.snapshot(), self._clock.now_ms())
+        forget(self._disk, self._directory)
+
+
+def _refused(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
