@@ -1,0 +1,41 @@
+"""The table says who is better by how much: whichever way a row counts, above one means Ottla."""
+
+from benchmarks.report import Measurement, document, number, ratio, table
+from benchmarks.workloads import Row
+
+SPEED = Row("produce", "MB/s", more_is_better=True)
+WAIT = Row("latency", "ms", more_is_better=False)
+
+
+def test_a_ratio_above_one_means_that_ottla_is_better_in_both_directions() -> None:
+    # Twice the speed and half the wait are both 2.0.
+    assert Measurement(SPEED, ours=[200.0], peers=[100.0]).ratios() == [2.0]
+    assert Measurement(WAIT, ours=[1.0], peers=[2.0]).ratios() == [2.0]
+
+
+def test_the_ratio_is_the_median_of_pairs_and_not_the_ratio_of_medians() -> None:
+    # A slow minute that hits both halves of one pair changes nothing.
+    measurement = Measurement(SPEED, ours=[100.0, 10.0, 100.0], peers=[50.0, 5.0, 50.0])
+    assert ratio(measurement) == "2.00x (2.00-2.00)"
+    skewed = Measurement(SPEED, ours=[10.0, 100.0, 100.0], peers=[10.0, 10.0, 400.0])
+    assert ratio(skewed) == "1.00x (0.25-10.00)"
+
+
+def test_a_run_without_the_peer_has_no_ratio() -> None:
+    # `--alone`: the column is empty rather than wrong.
+    measurement = Measurement(SPEED, ours=[1.0])
+    assert ratio(measurement) == "-"
+    assert "| produce | MB/s | 1.00" in table([measurement], "peer")
+
+
+def test_every_single_value_is_in_the_document() -> None:
+    # Medians can be recomputed from the file; nothing is thrown away.
+    described = document([Measurement(WAIT, ours=[1.0, 3.0], peers=[2.0, 3.0])], "peer", {"pairs": 2})
+    assert described["rows"][0]["ottla"] == [1.0, 3.0]
+    assert described["rows"][0]["ratios"] == [2.0, 1.0]
+    assert described["conditions"] == {"pairs": 2}
+
+
+def test_numbers_keep_three_digits() -> None:
+    # Enough to compare, too few to look exact.
+    assert [number(value) for value in (12345.6, 123.4, 12.34, 1.234)] == ["12,346", "123", "12.3", "1.23"]
