@@ -15,7 +15,7 @@ from typing import Any
 from ottla.wire.malformed import Malformed
 from ottla.wire.message import ZERO_UUID, Field, Message, structure_of
 from ottla.wire.primitives import Bytes, read_unsigned_varint
-from ottla.wire.source import FIXED_CODES, Source
+from ottla.wire.source import FEW, FIXED_CODES, Source
 
 LONGEST_STRING = 32767
 
@@ -210,7 +210,12 @@ class ReaderSource(Source):
         if element == "uuid":
             self.line(f"{target} = [bytes(buffer[i:i + 16]) for i in range(position, stop, 16)]")
         else:
-            self.line(f"{target} = list(unpack_from(f'>{{{count}}}{code}', buffer, position)) if {count} else []")
+            few = f"unpack_few_{code}"
+            self.names[few] = tuple(self.layout([code * length]).unpack_from for length in range(FEW))
+            self.line(f"if {count} < {FEW}:")
+            self.line(f"    {target} = list({few}[{count}](buffer, position))")
+            self.line("else:")
+            self.line(f"    {target} = list(unpack_from(f'>{{{count}}}{code}', buffer, position))")
         self.line("position = stop")
 
     def variable_array(self, target: str, count: str, owner: type[Message], field: Field, path: str) -> None:

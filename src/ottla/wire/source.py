@@ -21,6 +21,9 @@ FIXED_CODES = {
     "uuid": "16s",
 }
 
+FEW = 9
+"""Arrays of fewer numbers than this, nearly all of them, have a `struct` ready for each length."""
+
 
 class Source:
     """Lines of one function, the names they use, and the run of fixed-size fields not yet turned into a line."""

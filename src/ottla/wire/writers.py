@@ -14,7 +14,7 @@ from typing import Any
 from ottla.wire.malformed import Malformed
 from ottla.wire.message import ZERO_UUID, Field, Message
 from ottla.wire.primitives import unsigned_varint
-from ottla.wire.source import FIXED_CODES, Source
+from ottla.wire.source import FEW, FIXED_CODES, Source
 
 Writer = Callable[[bytearray, Any], None]
 
@@ -165,6 +165,19 @@ class WriterSource(Source):
 
     def number_array(self, values: str, count: str, code: str, nullable: bool) -> None:
         self.flush()
+        if not nullable:
+            few = f"pack_few_{code}"
+            count_code = "B" if self.compact else "i"
+            self.names[few] = tuple(self.layout([count_code, code * length]).pack for length in range(FEW))
+            self.line(f"if {count} < {FEW}:")
+            self.line(f"    {self.out} += {few}[{count}]({count} + {int(self.compact)}, *{values})")
+            self.line("else:")
+            self.indent()
+        self.counted_numbers(values, count, code, nullable)
+        if not nullable:
+            self.dedent()
+
+    def counted_numbers(self, values: str, count: str, code: str, nullable: bool) -> None:
         spread = f"*({values} or ())" if nullable else f"*{values}"
         # The format's count must not be -1; what follows a null array's count is nothing.
         amount = f"max({count}, 0)" if nullable else count

@@ -10,6 +10,8 @@ import ottla.wire.messages
 from ottla.wire.message import ZERO_UUID, Field, Message, fields_of, structure_of
 
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
+STRUCTURES = (0, 1, 1, 2, 3)
+PLAIN_VALUES = (0, 1, 3, 8, 9, 126, 127)
 TEXTS = ("", "a", "orders", "größe", "日本語", "x" * 126, "x" * 127, "x" * 128, "ü" * 300)
 
 
@@ -41,7 +43,8 @@ def _field_value(owner: type[Message], field: Field, version: int, random: Rando
     if field.tag is not None and random.random() < 0.4:
         return getattr(owner(), field.name)
     if field.is_array:
-        return [_value(owner, field, version, random, tame) for _ in range(random.choice((0, 1, 1, 2, 3)))]
+        size = random.choice(STRUCTURES if field.is_structure else PLAIN_VALUES)
+        return [_value(owner, field, version, random, tame) for _ in range(size)]
     return _value(owner, field, version, random, tame)
 
 
