@@ -1,0 +1,37 @@
+"""Work that nobody asked for: each job of one table runs again and again, at its interval, until the broker stops."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+logger = logging.getLogger(__name__)
+
+
+class Job(NamedTuple):
+    name: str
+    interval_s: float
+    run: Callable[[], Awaitable[None]]
+
+
+class Background:
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self._tasks = [asyncio.get_running_loop().create_task(_repeat(job), name=job.name) for job in jobs]
+
+    def cancel(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def stop(self) -> None:
+        """Cancel every job and wait until none runs."""
+        self.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def _repeat(job: Job) -> None:
+    while True:
+        await asyncio.sleep(job.interval_s)
+        try:
+            await job.run()
+        except Exception:
+            logger.exception("%s failed; it is tried again in %.0f s", job.name, job.interval_s)

@@ -1,0 +1,217 @@
+"""The composition root: builds every part of a broker, starts and stops them in order.
+
+Start: data directories, metadata, logs (with recovery), registration in the metadata, then the listeners, so that the
+first client finds everything in its place. Stop is the reverse: answers out, logs flushed and closed, then the mark of
+a clean shutdown. Whatever touches the outside (disk, clock, randomness, threads, network) is handed in; the defaults
+are the real ones.
+"""
+
+import logging
+from base64 import urlsafe_b64encode
+from collections.abc import Awaitable, Callable
+from random import Random, SystemRandom
+
+from ottla import handlers
+from ottla.background import Background, Job
+from ottla.clock import Clock, WallClock
+from ottla.cluster.changes import Endpoint
+from ottla.cluster.embedded import EmbeddedLog
+from ottla.cluster.metadata import Metadata
+from ottla.cluster.producer_ids import ProducerIds
+from ottla.cluster.registration import Newcomer, become_controller, register_broker, unfence_broker
+from ottla.config import BrokerConfig, Listener
+from ottla.faults import Faults
+from ottla.node import Node
+from ottla.replication.fetch_sessions import FetchSessions
+from ottla.replication.replicas import Replicas
+from ottla.server import Server, ServerSettings
+from ottla.storage.directories import DataDirectory, Identity
+from ottla.storage.files import Disk, RealDisk
+from ottla.threads import Offload, Threads
+
+logger = logging.getLogger(__name__)
+
+FETCH_SESSION_EVICTION_S = 120.0
+"""As in Kafka, where it cannot be set either."""
+
+Listen = Callable[[Server, Listener], Awaitable[int]]
+"""Opens a listener and says on which port."""
+
+
+async def listen_on_sockets(server: Server, listener: Listener) -> int:
+    return await server.start(listener.host, listener.port, listener.name)
+
+
+class Broker:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        data_directory: str,
+        *,
+        disk: Disk | None = None,
+        clock: Clock | None = None,
+        random: Random | None = None,
+        offload: Offload | None = None,
+        listen: Listen = listen_on_sockets,
+        faults: Faults | None = None,
+    ) -> None:
+        self.ports: dict[str, int] = {}
+        self._config = config
+        self._paths = list(config.log_dirs or (data_directory,))
+        self._disk = disk or RealDisk()
+        self._clock = clock or WallClock()
+        self._random = random or SystemRandom()
+        self._threads = None if offload is not None else Threads()
+        self._offload: Offload = offload or self._threads  # type: ignore[assignment]
+        self._listen = listen
+        self._faults = faults
+        self._directories: list[DataDirectory] = []
+        self._background: Background | None = None
+        self._server: Server | None = None
+        self._node: Node | None = None
+        self._broker_epoch = -1
+
+    @property
+    def node(self) -> Node:
+        assert self._node is not None, "the broker has not started"
+        return self._node
+
+    # Starting
+
+    async def start(self) -> None:
+        """Returns when clients can connect. If it fails, everything it opened is closed again."""
+        try:
+            await self._start()
+        except BaseException:
+            self.abort()
+            raise
+
+    async def _start(self) -> None:
+        config = self._config
+        for path in self._paths:
+            self._directories.append(DataDirectory.open(self._disk, path))
+        identity = self._claim_directories()
+        metadata = Metadata(EmbeddedLog(self._disk, self._paths[0], self._offload, self._clock), self._random)
+        await metadata.load()
+        replicas = Replicas(
+            config.node_id, config, self._disk, self._directories, self._clock, self._random, self._offload
+        )
+        replicas.adopt(await self._offload(replicas.find, metadata.image, _show_progress), metadata.image)
+        metadata.on_change(replicas.apply)
+        table = handlers.load()
+        self._node = Node(
+            broker_id=config.node_id,
+            config=config,
+            clock=self._clock,
+            random=self._random,
+            metadata=metadata,
+            replicas=replicas,
+            fetch_sessions=FetchSessions(
+                config.max_incremental_fetch_session_cache_slots,
+                FETCH_SESSION_EVICTION_S,
+                self._random,
+            ),
+            producer_ids=ProducerIds(metadata, config.node_id),
+            apis={key: handler.versions for key, handler in table.items()},
+            faults=self._faults,
+        )
+        await self._register(metadata, identity)
+        self._server = Server(handlers.Dispatch(self._node, table), _server_settings(config), self._offload)
+        for listener in config.endpoints.bound:
+            self.ports[listener.name] = await self._listen(self._server, listener)
+        self._background = Background(self._jobs())
+
+    def _claim_directories(self) -> Identity:
+        """All data directories carry the cluster's id and this broker's; a new cluster gets a random one."""
+        known = next((directory.identity for directory in self._directories if directory.identity), None)
+        cluster_id = known.cluster_id if known else urlsafe_b64encode(self._random.randbytes(16)).decode().rstrip("=")
+        identities = [
+            directory.claim(cluster_id, self._config.node_id, self._random.randbytes(16))
+            for directory in self._directories
+        ]
+        return identities[0]
+
+    async def _register(self, metadata: Metadata, identity: Identity) -> None:
+        """Enter the cluster: leave every ISR, then, all logs being open, lead again what is this broker's to lead."""
+        config = self._config
+        clean = all(directory.was_clean for directory in self._directories)
+        newcomer = Newcomer(
+            config.node_id,
+            identity.directory_id,
+            _advertised(config),
+            config.broker_rack,
+            self._directories[0].broker_epoch if clean else None,
+        )
+        epoch = await metadata.change(lambda image: register_broker(image, newcomer, identity.cluster_id))
+        await metadata.change(lambda image: become_controller(image, config.node_id, epoch))
+        await metadata.change(lambda image: unfence_broker(image, config.node_id, epoch))
+        self._broker_epoch = epoch
+
+    # What runs by itself
+
+    def _jobs(self) -> list[Job]:
+        config = self._config
+        replicas = self.node.replicas
+        return [
+            Job("high watermark checkpoint", config.replica_high_watermark_checkpoint_interval_ms / 1000,
+                replicas.write_high_watermarks),
+            Job("recovery point checkpoint", config.log_flush_offset_checkpoint_interval_ms / 1000,
+                replicas.write_recovery_points),
+            Job("log start checkpoint", config.log_flush_start_offset_checkpoint_interval_ms / 1000,
+                replicas.write_log_starts),
+            Job("flush by time", 1.0, replicas.flush_old),
+            Job("removal of deleted files", config.log_segment_delete_delay_ms / 1000, replicas.remove_deleted),
+            Job("expiry of producers", config.producer_id_expiration_check_interval_ms / 1000,
+                replicas.expire_producers),
+        ]  # fmt: skip
+
+    # Stopping
+
+    async def stop(self, deadline_s: float) -> None:
+        """Finish what is being answered, close every log, leave the mark of a clean shutdown."""
+        if self._server is not None:
+            await self._server.stop(deadline_s)
+        if self._background is not None:
+            await self._background.stop()
+        clean = self._node is not None and await self._node.replicas.close()
+        for directory in self._directories:
+            directory.close(clean=clean, broker_epoch=self._broker_epoch)
+        self._end_threads()
+
+    def abort(self) -> None:
+        """End at once, as if killed: nothing is flushed, and the next start recovers."""
+        if self._server is not None:
+            self._server.abort()
+        if self._background is not None:
+            self._background.cancel()
+        for directory in self._directories:
+            # A start that failed before anything was appended leaves the directory as clean as it found it.
+            untouched = self._node is None and directory.was_clean
+            directory.close(clean=untouched, broker_epoch=directory.broker_epoch)
+        self._end_threads()
+
+    def _end_threads(self) -> None:
+        if self._threads is not None:
+            self._threads.close()
+
+
+def _advertised(config: BrokerConfig) -> tuple[Endpoint, ...]:
+    """What clients are told. Without advertised.listeners the host stays open: `addresses` fills it in per client."""
+    endpoints = config.endpoints
+    if endpoints.advertised is not None:
+        return tuple(Endpoint(*listener) for listener in endpoints.advertised)
+    return tuple(Endpoint(listener.name, "", 0, listener.protocol) for listener in endpoints.bound)
+
+
+def _server_settings(config: BrokerConfig) -> ServerSettings:
+    return ServerSettings(
+        socket_request_max_bytes=config.socket_request_max_bytes,
+        queued_max_request_bytes=config.queued_max_request_bytes,
+        max_connections=config.max_connections,
+        max_connections_per_ip=config.max_connections_per_ip,
+        connections_max_idle_ms=config.connections_max_idle_ms,
+    )
+
+
+def _show_progress(path: str, done: int, total: int) -> None:
+    logger.info("recovering %s: %d of %d MB", path, done >> 20, total >> 20)

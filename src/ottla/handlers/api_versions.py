@@ -1,0 +1,36 @@
+"""ApiVersions: which APIs and versions this broker speaks; the first thing a client asks.
+
+Versions: 1 throttle time; 3 flexible, client software name (KIP-511), features (KIP-584); 4 features with minimum 0.
+The answer's header is never flexible, since the client does not yet know what we understand. Produce is reported from
+version 0 although 0-2 are refused: librdkafka before 2.9 would otherwise switch compression off (KAFKA-18659).
+"""
+
+import re
+
+from ottla.call import Call
+from ottla.errors import ErrorCode
+from ottla.node import Node
+from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+
+VERSIONS = range(0, 5)
+
+PRODUCE = 0
+SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(node: Node, call: Call[ApiVersionsRequest | None]) -> ApiVersionsResponse:
+    request = call.body
+    if request is None:  # asked in a version we do not know
+        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=supported(node))
+    if call.version >= 3 and not (
+        SOFTWARE.fullmatch(request.client_software_name) and SOFTWARE.fullmatch(request.client_software_version)
+    ):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    return ApiVersionsResponse(api_keys=supported(node))
+
+
+def supported(node: Node) -> list[ApiVersion]:
+    return [
+        ApiVersion(api_key=key, min_version=0 if key == PRODUCE else versions[0], max_version=versions[-1])
+        for key, versions in node.apis.items()
+    ]

@@ -1,0 +1,60 @@
+"""DeleteTopics: by name or, from version 6, by id; a deleted topic is gone from Metadata before the answer leaves.
+
+Versions: 4 flexible; 5 error message; 6 topics by id (KIP-516). Its data goes in the background.
+"""
+
+from collections import Counter
+from functools import partial
+
+from ottla.call import Call
+from ottla.cluster.image import TopicImage
+from ottla.cluster.topics import delete_topic
+from ottla.errors import ErrorCode, KafkaError
+from ottla.node import Node
+from ottla.wire.message import ZERO_UUID
+from ottla.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+VERSIONS = range(1, 7)
+
+
+async def handle(node: Node, call: Call[DeleteTopicsRequest]) -> DeleteTopicsResponse:
+    if not node.config.delete_topic_enable:
+        code = ErrorCode.INVALID_REQUEST if call.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
+        raise KafkaError(code, "delete.topic.enable is false")
+    named = Counter((topic.name, topic.topic_id) for topic in call.body.topics)
+    results = []
+    for name, topic_id in named:
+        asked = DeleteTopicState(name=name, topic_id=topic_id)
+        try:
+            if named[name, topic_id] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this topic more than once")
+            topic = find(node, asked)
+            await node.metadata.change(partial(delete_topic, topic_id=topic.id))
+        except KafkaError as error:
+            results.append(
+                DeletableTopicResult(
+                    name=name, topic_id=topic_id, error_code=error.code, error_message=error.message or None
+                )
+            )
+        else:
+            results.append(DeletableTopicResult(name=topic.name, topic_id=topic.id))
+    return DeleteTopicsResponse(responses=results)
+
+
+def find(node: Node, asked: DeleteTopicState) -> TopicImage:
+    if asked.name is not None and asked.topic_id != ZERO_UUID:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is named either by its name or by its id")
+    if asked.name is None:
+        topic = node.image.topic_by_id(asked.topic_id)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return topic
+    topic = node.image.topic(asked.name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return topic

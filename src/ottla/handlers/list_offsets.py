@@ -1,0 +1,109 @@
+"""ListOffsets: the offset at the beginning, at the end, or at a time.
+
+Versions: 2 isolation level; 4 leader epoch; 6 flexible; 7 the record with the largest timestamp (KIP-734); 8 the
+earliest offset on local disk (KIP-405); 9 the latest on tiered storage; 10 time-out; 11 the earliest not yet uploaded.
+Nothing is on tiered storage here, so the local start is the start, and the tiered offsets are unknown (-1).
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+from ottla.call import Call
+from ottla.errors import ErrorCode, KafkaError
+from ottla.node import Node
+from ottla.replication.partition import Partition
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+VERSIONS = range(1, 12)
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
+FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+
+CONSUMER = -1
+DEBUG = -2
+READ_COMMITTED = 1
+
+Found = tuple[int, int, int]
+"""Offset, timestamp, leader epoch; each -1 where there is none."""
+
+UNKNOWN: Found = (-1, -1, -1)
+
+
+def handle(node: Node, call: Call[ListOffsetsRequest]) -> ListOffsetsResponse:
+    request = call.body
+    asked = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
+
+    def answer(topic: str, partition: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        index = partition.partition_index
+        try:
+            if asked[topic, index] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST)
+            offset, timestamp, epoch = find(node.replicas.get(topic, index), partition, call)
+        except KafkaError as error:
+            return ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
+        return ListOffsetsPartitionResponse(
+            partition_index=index, offset=offset, timestamp=timestamp, leader_epoch=epoch
+        )
+
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name, partitions=[answer(topic.name, partition) for partition in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def find(partition: Partition, asked: ListOffsetsPartition, call: Call[ListOffsetsRequest]) -> Found:
+    if call.body.replica_id != DEBUG:
+        partition.require_leader(asked.current_leader_epoch)
+    if asked.timestamp < 0:
+        lookup = SPECIAL.get(asked.timestamp)
+        if lookup is None or call.version < FIRST_VERSION.get(asked.timestamp, 0):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+        return lookup(partition, visible_end(partition, call))
+    found = partition.log.offset_for_timestamp(asked.timestamp, visible_end(partition, call))
+    return UNKNOWN if found is None else (found.offset, found.timestamp, found.leader_epoch)
+
+
+def visible_end(partition: Partition, call: Call[ListOffsetsRequest]) -> int:
+    if call.body.replica_id != CONSUMER:
+        return partition.log.end_offset
+    if call.body.isolation_level == READ_COMMITTED:
+        return partition.last_stable_offset
+    return partition.high_watermark.value
+
+
+def latest(partition: Partition, end: int) -> Found:
+    return end, -1, partition.leader_epoch
+
+
+def earliest(partition: Partition, end: int) -> Found:
+    start = partition.log.log_start_offset
+    return start, -1, partition.log.epochs.epoch_at(start)
+
+
+def max_timestamp(partition: Partition, end: int) -> Found:
+    found = partition.log.max_timestamp()
+    return UNKNOWN if found is None or found.offset >= end else (found.offset, found.timestamp, found.leader_epoch)
+
+
+def tiered(partition: Partition, end: int) -> Found:
+    return UNKNOWN
+
+
+SPECIAL: dict[int, Callable[[Partition, int], Found]] = {
+    LATEST: latest,
+    EARLIEST: earliest,
+    MAX_TIMESTAMP: max_timestamp,
+    EARLIEST_LOCAL: earliest,
+    LATEST_TIERED: tiered,
+    EARLIEST_PENDING_UPLOAD: tiered,
+}

@@ -1,0 +1,33 @@
+"""This broker's parts, typed: what a handler may use. `broker` builds them and takes them down."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+
+from ottla.clock import Clock
+from ottla.cluster.image import Image
+from ottla.cluster.metadata import Metadata
+from ottla.cluster.producer_ids import ProducerIds
+from ottla.config import BrokerConfig
+from ottla.faults import Faults
+from ottla.replication.fetch_sessions import FetchSessions
+from ottla.replication.replicas import Replicas
+
+
+@dataclass(slots=True)
+class Node:
+    broker_id: int
+    config: BrokerConfig
+    clock: Clock
+    random: Random
+    metadata: Metadata
+    replicas: Replicas
+    fetch_sessions: FetchSessions
+    producer_ids: ProducerIds
+    apis: Mapping[int, range]
+    """Which versions of which API this broker answers."""
+    faults: Faults | None = None
+
+    @property
+    def image(self) -> Image:
+        return self.metadata.image

@@ -1,0 +1,265 @@
+"""One partition on this broker: its log, its place in the cluster, its high watermark.
+
+Who may read what: a follower reads to the end of the log, a consumer to the high watermark, a read_committed consumer
+to the last stable offset. The high watermark is the smallest end among the in-sync replicas, this one included. Where
+every record must be on disk before it is acknowledged (flush.messages=1), this replica's own end counts only as far as
+it is flushed, so nobody reads what a power cut could take back.
+"""
+
+import asyncio
+import logging
+from typing import Any, NamedTuple
+
+from ottla import batch
+from ottla.batch import BatchHeader
+from ottla.cluster.image import PartitionImage
+from ottla.config import TopicConfig
+from ottla.config.topic import LONG_MAX
+from ottla.errors import ErrorCode, KafkaError
+from ottla.replication.watermarks import Watermark
+from ottla.storage.files import FileSlice
+from ottla.storage.log import AbortedTransaction, Appended, Flush, Log, LogSettings
+from ottla.threads import Offload
+
+logger = logging.getLogger(__name__)
+
+
+class PartitionRead(NamedTuple):
+    """What one fetch finds in a partition."""
+
+    records: FileSlice | None
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: list[AbortedTransaction] | None
+
+
+class Partition:
+    __slots__ = (
+        "_flush_wanted",
+        "_flushing",
+        "_follower_ends",
+        "_offload",
+        "_unflushed_since",
+        "broker_id",
+        "config",
+        "durable",
+        "high_watermark",
+        "index",
+        "log",
+        "state",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        topic_id: bytes,
+        index: int,
+        log: Log,
+        config: TopicConfig,
+        broker_id: int,
+        offload: Offload,
+        high_watermark: int,
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.log = log
+        self.config = config
+        self.broker_id = broker_id
+        self.state: PartitionImage | None = None
+        self.high_watermark = Watermark(min(max(high_watermark, log.log_start_offset), log.end_offset))
+        self.durable = Watermark(log.recovery_point)
+        self._follower_ends: dict[int, int] = {}
+        self._offload = offload
+        self._flushing: Flush | None = None
+        self._flush_wanted = 0
+        self._unflushed_since: float | None = None
+
+    def __repr__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    # Leadership
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.state.leader_epoch if self.state else -1
+
+    @property
+    def is_leader(self) -> bool:
+        return self.state is not None and self.state.leader == self.broker_id
+
+    def become(self, state: PartitionImage) -> None:
+        """Take the place that the metadata gives this replica."""
+        before, self.state = self.state, state
+        if before is not None and before.leader_epoch == state.leader_epoch and before.isr == state.isr:
+            return
+        if state.leader == self.broker_id:
+            if before is None or before.leader_epoch != state.leader_epoch:
+                # The epoch's start is on record before the first request is served in it.
+                self.log.epochs.assign(state.leader_epoch, self.log.end_offset)
+                self._follower_ends.clear()
+            if self.config.flush_messages == 1 and self.log.recovery_point < self.log.end_offset:
+                self.request_flush()  # what was found after a crash may be in the page cache only
+            self._move_high_watermark()
+        else:
+            self.high_watermark.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            self.durable.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        self.high_watermark.wake()
+
+    def require_leader(self, current_leader_epoch: int = -1) -> None:
+        """This broker leads, and the client's idea of the epoch, if it has one, is the same as ours."""
+        if not self.is_leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.require_epoch(current_leader_epoch)
+
+    def require_epoch(self, current_leader_epoch: int) -> None:
+        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
+            if current_leader_epoch < self.leader_epoch:
+                raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    # Writing
+
+    def append(self, records: memoryview, header: BatchHeader, now_ms: int, acks: int) -> Appended:
+        """Append one checked batch; it is readable once the high watermark has passed it."""
+        state = self.state
+        if state is None or state.leader != self.broker_id:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        config = self.config
+        if header.size > config.max_message_bytes:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"a batch of {header.size} bytes is larger than max.message.bytes={config.max_message_bytes}",
+            )
+        if acks == -1 and len(state.isr) < self._in_sync_needed(state):
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{len(state.isr)} in-sync replicas, min.insync.replicas={config.min_insync_replicas}",
+            )
+        if config.message_timestamp_type == "LogAppendTime":
+            header = batch.set_append_time(records, now_ms)
+        appended = self.log.append(records, header, state.leader_epoch, now_ms)
+        if not appended.duplicate:
+            if self.log.unflushed_records >= config.flush_messages:
+                self.request_flush()
+            self._move_high_watermark()
+        return appended
+
+    def acknowledged(self, appended: Appended, acks: int) -> asyncio.Future[None] | None:
+        """What an acknowledgement of this append has to wait for; None if for nothing."""
+        wanted = appended.last_offset + 1
+        if acks == -1:
+            return None if self.high_watermark.value >= wanted else self.high_watermark.reach(wanted)
+        if acks == 1 and self._flush_wanted >= wanted > self.durable.value:
+            return self.durable.reach(wanted)
+        return None
+
+    # Flushing: one fsync in flight for this log; whatever is appended meanwhile shares the next one (group commit).
+
+    def request_flush(self) -> None:
+        self._flush_wanted = self.log.end_offset
+        if self._flushing is None:
+            self._start_flush()
+
+    def _start_flush(self) -> None:
+        flush = self.log.start_flush()
+        self._flushing = flush
+        if flush is not None:
+            self._offload(flush.run).add_done_callback(self._flushed)
+
+    def _flushed(self, future: asyncio.Future[Any]) -> None:
+        flush, self._flushing = self._flushing, None
+        if future.cancelled() or flush is None:
+            return
+        error = future.exception()
+        if error is not None:
+            self.fail(f"flush failed: {error}")
+            return
+        self.log.finish_flush(flush)
+        self.durable.advance(self.log.recovery_point)
+        self._move_high_watermark()
+        if self.log.recovery_point < self._flush_wanted:
+            self._start_flush()
+
+    def fail(self, reason: str) -> None:
+        """The disk let us down. After a failed fsync nobody knows what is on it: this log takes no more records."""
+        logger.error("%s: %s; the partition is offline until a restart", self, reason)
+        self.log.fail(reason)
+        error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
+        self.durable.fail(error)
+        self.high_watermark.fail(error)
+
+    def flush_if_old(self, now: float) -> None:
+        """flush.ms, looked at once a second: `_unflushed_since` is when a look first found something to flush."""
+        if self.config.flush_ms == LONG_MAX or self.log.recovery_point >= self.log.end_offset:
+            self._unflushed_since = None
+        elif self._unflushed_since is None:
+            self._unflushed_since = now
+        if self._unflushed_since is not None and (now - self._unflushed_since) * 1000 >= self.config.flush_ms:
+            self._unflushed_since = None
+            self.request_flush()
+
+    def configure(self, config: TopicConfig, settings: LogSettings) -> None:
+        """Settings were changed: they hold from the next batch on."""
+        self.config = config
+        self.log.settings = settings
+        self._move_high_watermark()
+
+    def retire(self, error: KafkaError) -> None:
+        """This replica is no more; whoever waits for it is told why."""
+        self.state = None
+        self.log.abandon()
+        self.durable.fail(error)
+        self.high_watermark.fail(error)
+
+    # The high watermark
+
+    def follower_fetched(self, broker_id: int, offset: int) -> None:
+        """A follower that asks for `offset` has everything before it."""
+        self._follower_ends[broker_id] = offset
+        self._move_high_watermark()
+
+    def _in_sync_needed(self, state: PartitionImage) -> int:
+        # As in Kafka: a topic with fewer replicas than min.insync.replicas can still be written to.
+        return min(self.config.min_insync_replicas, len(state.replicas))
+
+    def _move_high_watermark(self) -> None:
+        state = self.state
+        if state is None or len(state.isr) < self._in_sync_needed(state):
+            return
+        committed = self.log.recovery_point if self.config.flush_messages == 1 else self.log.end_offset
+        if len(state.isr) > 1:
+            for broker_id in state.isr:
+                if broker_id != self.broker_id:
+                    committed = min(committed, self._follower_ends.get(broker_id, 0))
+        self.high_watermark.advance(committed)
+
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch of this log that is not after `epoch`, and the offset where it ended."""
+        return self.log.epochs.end_offset_for(epoch, self.log.end_offset)
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self.log.last_stable_offset(self.high_watermark.value)
+
+    # Reading
+
+    def read(
+        self, offset: int, max_bytes: int, *, read_committed: bool, follower: bool, at_least_one: bool
+    ) -> PartitionRead:
+        log = self.log
+        high_watermark = self.high_watermark.value
+        stable = log.last_stable_offset(high_watermark)
+        up_to = log.end_offset if follower else stable if read_committed else high_watermark
+        if not log.log_start_offset <= offset <= log.end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        found = log.read(offset, max_bytes, up_to=up_to, at_least_one=at_least_one) if offset < up_to else None
+        aborted = None
+        if read_committed:
+            aborted = log.aborted_transactions(offset, found.next_offset) if found is not None else []
+        return PartitionRead(
+            found.slice if found is not None else None, high_watermark, stable, log.log_start_offset, aborted
+        )

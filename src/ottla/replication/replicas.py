@@ -1,0 +1,312 @@
+"""All partitions that this broker keeps, brought in line with every change of the metadata.
+
+A partition lives in the directory `<topic>-<partition>` of one data directory; the topic id inside it says whose it is.
+A directory that the metadata does not know is renamed `-stray` and kept: metadata that was lost must never take the
+data with it. A deleted partition is renamed `-delete` first, so that its name is free at once, and removed later.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
+from typing import NamedTuple
+
+from ottla.clock import Clock
+from ottla.cluster.changes import (
+    Change,
+    ChangePartition,
+    ConfigResource,
+    CreatePartition,
+    DeleteTopic,
+    FenceBroker,
+    RegisterBroker,
+    SetConfig,
+    UnfenceBroker,
+)
+from ottla.cluster.image import Image, TopicImage
+from ottla.cluster.topics import CLUSTER_METADATA
+from ottla.config import BrokerConfig, TopicConfig
+from ottla.errors import ErrorCode, KafkaError
+from ottla.replication.partition import Partition
+from ottla.storage.directories import DELETE, STRAY, DataDirectory, Offsets, PartitionDirectory
+from ottla.storage.files import Disk
+from ottla.storage.index import IndexCache
+from ottla.storage.leftovers import remove_tree
+from ottla.storage.log import Log, LogSettings
+from ottla.storage.partition_metadata import read_topic_id
+from ottla.threads import Offload
+
+logger = logging.getLogger(__name__)
+
+Progress = Callable[[str, int, int], None]
+Partitions = dict[int, Partition]
+
+
+class Found(NamedTuple):
+    """A partition's log as it was found on disk, not yet given its place in the cluster."""
+
+    topic: TopicImage
+    number: int
+    log: Log
+    directory: DataDirectory
+    high_watermark: int
+
+
+def log_settings(config: TopicConfig, broker: BrokerConfig) -> LogSettings:
+    return LogSettings(
+        segment_bytes=config.segment_bytes,
+        segment_ms=config.segment_ms,
+        segment_jitter_ms=config.segment_jitter_ms,
+        segment_index_bytes=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+        producer_id_expiration_ms=broker.producer_id_expiration_ms,
+        compacted="compact" in config.cleanup_policy,
+    )
+
+
+class Replicas:
+    def __init__(
+        self,
+        broker_id: int,
+        config: BrokerConfig,
+        disk: Disk,
+        directories: Sequence[DataDirectory],
+        clock: Clock,
+        random: Random,
+        offload: Offload,
+    ) -> None:
+        self._broker_id = broker_id
+        self._config = config
+        self._disk = disk
+        self._directories = directories
+        self._clock = clock
+        self._random = random
+        self._offload = offload
+        self._by_name: dict[str, Partitions] = {}
+        self._by_id: dict[bytes, Partitions] = {}
+        self._homes: dict[Partition, DataDirectory] = {}
+        self._deleted: list[str] = []
+        self._indexes = IndexCache()
+
+    # Finding a partition
+
+    def get(self, topic: str, index: int) -> Partition:
+        """The local replica; UNKNOWN_TOPIC_OR_PARTITION if this broker has none."""
+        try:
+            return self._by_name[topic][index]
+        except KeyError:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from None
+
+    def get_by_id(self, topic_id: bytes, index: int) -> Partition:
+        try:
+            partitions = self._by_id[topic_id]
+        except KeyError:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID) from None
+        try:
+            return partitions[index]
+        except KeyError:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from None
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._homes)
+
+    # Start
+
+    def find(self, image: Image, progress: Progress) -> list[Found]:
+        """Open every log of the data directories, with recovery where needed. Slow: runs in a thread, at start only."""
+        found = []
+        for directory in self._directories:
+            for partition in directory.partitions():
+                if partition.marker == DELETE:
+                    self._deleted.append(partition.path)
+                elif not partition.marker and partition.topic != CLUSTER_METADATA:
+                    topic = image.topic(partition.topic)
+                    if topic is None or topic.id != read_topic_id(self._disk, partition.path):
+                        self._set_aside(directory, partition)
+                    else:
+                        found.append(self._open(directory, topic, partition, image, progress))
+        return found
+
+    def _open(
+        self,
+        directory: DataDirectory,
+        topic: TopicImage,
+        partition: PartitionDirectory,
+        image: Image,
+        progress: Progress,
+    ) -> Found:
+        key = (partition.topic, partition.index)
+        log = Log.open(
+            self._disk,
+            partition.path,
+            log_settings(self._topic_config(image, topic.name), self._config),
+            clean=directory.was_clean,
+            recovery_point=directory.recovery_points.get(key, 0),
+            log_start_offset=directory.log_starts.get(key, 0),
+            now_ms=self._clock.now_ms(),
+            progress=lambda done, total: progress(partition.path, done, total),
+            cache=self._indexes,
+        )
+        return Found(topic, partition.index, log, directory, directory.high_watermarks.get(key, 0))
+
+    def _set_aside(self, directory: DataDirectory, partition: PartitionDirectory) -> None:
+        target = directory.marked_path(partition.topic, partition.index, self._unique(), STRAY)
+        logger.warning("%s belongs to no topic in the metadata: kept as %s", partition.path, target)
+        self._disk.rename(partition.path, target)
+        self._disk.fsync_directory(directory.path)
+
+    def _unique(self) -> str:
+        return self._random.randbytes(16).hex()
+
+    def adopt(self, found: Sequence[Found], image: Image) -> None:
+        """Take the logs that `find` opened into service."""
+        for topic, index, log, directory, high_watermark in found:
+            self._add(topic, index, log, directory, high_watermark, self._topic_config(image, topic.name))
+
+    # Following the metadata
+
+    def apply(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
+        """Bring the partitions in line with `after`. Called for every metadata entry, in order."""
+        touched: dict[bytes, None] = {}
+        configured: dict[str, None] = {}
+        leaders_moved = False
+        for change in changes:
+            match change:
+                case DeleteTopic(topic_id=topic_id):
+                    self._delete(topic_id)
+                case CreatePartition(topic_id=topic_id) | ChangePartition(topic_id=topic_id):
+                    touched[topic_id] = None
+                case SetConfig(resource_type=ConfigResource.TOPIC, resource_name=topic):
+                    configured[topic] = None
+                case RegisterBroker() | FenceBroker() | UnfenceBroker():
+                    leaders_moved = True
+        for name in configured:
+            self._reconfigure(name, after)
+        for topic_image in after.topics() if leaders_moved else map(after.topic_by_id, touched):
+            if topic_image is not None:
+                self._place(topic_image, after)
+
+    def _place(self, topic: TopicImage, image: Image) -> None:
+        partitions = self._by_name.get(topic.name, {})
+        for index, state in enumerate(topic.partitions):
+            if self._broker_id in state.replicas:
+                partition = partitions.get(index)
+                if partition is None:
+                    partition = self._create(topic, index, image)
+                partition.become(state)
+
+    def _create(self, topic: TopicImage, index: int, image: Image) -> Partition:
+        directory = min(self._directories, key=lambda directory: directory.partition_count)
+        path = directory.partition_path(topic.name, index)
+        config = self._topic_config(image, topic.name)
+        if self._disk.exists(path):
+            self._set_aside(directory, PartitionDirectory(topic.name, index, "", path))
+        log = Log.create(
+            self._disk,
+            path,
+            topic.id,
+            log_settings(config, self._config),
+            self._clock.now_ms(),
+            cache=self._indexes,
+        )
+        directory.partition_count += 1
+        return self._add(topic, index, log, directory, 0, config)
+
+    def _add(
+        self,
+        topic: TopicImage,
+        index: int,
+        log: Log,
+        directory: DataDirectory,
+        high_watermark: int,
+        config: TopicConfig,
+    ) -> Partition:
+        partition = Partition(
+            topic.name, topic.id, index, log, config, self._broker_id, self._offload, high_watermark
+        )
+        partitions = self._by_name.setdefault(topic.name, {})
+        self._by_id[topic.id] = partitions
+        self._homes[partition] = directory
+        partitions[index] = partition
+        return partition
+
+    def _delete(self, topic_id: bytes) -> None:
+        gone = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
+        partitions = self._by_id.pop(topic_id, {})
+        for directory in self._directories:
+            # Checkpoints go by name: a new topic of this name must not inherit them.
+            directory.forget([(partition.topic, index) for index, partition in partitions.items()])
+        for partition in partitions.values():
+            self._by_name.pop(partition.topic, None)
+            directory = self._homes.pop(partition)
+            directory.partition_count -= 1
+            partition.retire(gone)
+            target = directory.marked_path(partition.topic, partition.index, self._unique(), DELETE)
+            self._disk.rename(partition.log.directory, target)
+            self._deleted.append(target)
+
+    def _topic_config(self, image: Image, topic: str) -> TopicConfig:
+        return TopicConfig.of(image.config(ConfigResource.TOPIC, topic), self._config)
+
+    def _reconfigure(self, topic: str, image: Image) -> None:
+        config = self._topic_config(image, topic)
+        for partition in self._by_name.get(topic, {}).values():
+            partition.configure(config, log_settings(config, self._config))
+
+    # Upkeep
+
+    def _offsets(self, of: Callable[[Partition], int]) -> dict[DataDirectory, Offsets]:
+        offsets: dict[DataDirectory, Offsets] = {directory: {} for directory in self._directories}
+        for partition, directory in self._homes.items():
+            offsets[directory][partition.topic, partition.index] = of(partition)
+        return offsets
+
+    async def write_high_watermarks(self) -> None:
+        for directory, offsets in self._offsets(lambda partition: partition.high_watermark.value).items():
+            await self._offload(directory.write_high_watermarks, offsets)
+
+    async def write_recovery_points(self) -> None:
+        for directory, offsets in self._offsets(lambda partition: partition.log.recovery_point).items():
+            await self._offload(directory.write_recovery_points, offsets)
+
+    async def write_log_starts(self) -> None:
+        for directory, offsets in self._offsets(lambda partition: partition.log.log_start_offset).items():
+            await self._offload(directory.write_log_starts, {key: offset for key, offset in offsets.items() if offset})
+
+    async def flush_old(self) -> None:
+        """flush.ms: records do not stay unflushed for longer than that."""
+        now = asyncio.get_running_loop().time()
+        for partition in self._homes:
+            partition.flush_if_old(now)
+
+    async def expire_producers(self) -> None:
+        now_ms = self._clock.now_ms()
+        for partition in self._homes:
+            partition.log.expire_producers(now_ms)
+
+    async def remove_deleted(self) -> None:
+        deleted, self._deleted = self._deleted, []
+        for path in deleted:
+            await self._offload(remove_tree, self._disk, path)
+        for partition in list(self._homes):
+            if partition.log.has_deleted:
+                partition.log.remove_deleted()
+
+    async def close(self) -> bool:
+        """Flush and close every log and write every checkpoint. Whether all of it worked."""
+        closed = await self._offload(self._close_logs)
+        await self.write_recovery_points()
+        await self.write_log_starts()
+        await self.write_high_watermarks()
+        return closed
+
+    def _close_logs(self) -> bool:
+        clean = True
+        for partition in self._homes:
+            try:
+                partition.log.close()
+            except OSError as error:
+                partition.log.fail(str(error))
+                logger.error("%s could not be closed: %s", partition, error)
+            clean = clean and not partition.log.failed
+        return clean
