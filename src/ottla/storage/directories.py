@@ -20,7 +20,7 @@ import json
 import logging
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -221,6 +221,14 @@ class DataDirectory:
 
     def write_high_watermarks(self, offsets: Mapping[PartitionKey, int]) -> None:
         self.high_watermarks = self._write_checkpoint(HIGH_WATERMARKS, offsets)
+
+    def forget(self, keys: Iterable[PartitionKey]) -> None:
+        """These partitions are no more: take them out of the checkpoints, durably, if they are in any."""
+        gone = dict.fromkeys(keys)
+        for name, offsets in list(self._written.items()):
+            left = {key: offset for key, offset in offsets.items() if key not in gone}
+            if len(left) != len(offsets):
+                self._write_checkpoint(name, left)
 
     def close(self, *, clean: bool, broker_epoch: int = -1) -> None:
         """Let go of the directory: `clean` if all its logs are flushed and closed and the checkpoints are written."""

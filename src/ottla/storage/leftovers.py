@@ -81,3 +81,14 @@ def _promote(disk: Disk, swap: str) -> None:
 def _offset(name: str) -> int:
     digits = name.split(".", 1)[0]
     return int(digits) if digits.isascii() and digits.isdigit() else 0
+
+
+def remove_tree(disk: Disk, directory: str) -> None:
+    """Remove a partition's directory. The topic id goes last: what is left of it is never another topic's."""
+    try:
+        found = disk.list(directory)
+    except FileNotFoundError:
+        return
+    for name in sorted(found, key=lambda name: name == names.METADATA):
+        disk.unlink(f"{directory}/{name}")
+    disk.remove_directory(directory)

@@ -486,6 +486,12 @@ class Log:
             files.remove_deleted()
         files.close()
 
+    def abandon(self) -> None:
+        """Let go of the files as they are: the directory is about to be renamed and removed."""
+        self.fail("the log was abandoned")
+        for segment in self.segments:
+            segment.close()
+
     def delete(self) -> None:
         """Remove the directory and all in it."""
         self._files.delete()

@@ -142,8 +142,11 @@ def response_header(of: Api, version: int, correlation: int) -> bytes:
 
 
 def decode_request(of: Api, version: int, frame: Bytes, position: int = 0) -> Any:
-    """The request's body, to the frame's last byte, in its newest shape."""
-    request = schema.decode(of.request, version, frame, position)
+    """The request's body, in its newest shape.
+
+    Bytes behind it are passed over, as Kafka does: librdkafka asks for the metadata of all topics with three too many.
+    """
+    request, _ = schema.reader(of.request, version)(frame, position)
     shapes.up(request, version)
     return request
 
