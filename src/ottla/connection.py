@@ -1,0 +1,389 @@
+"""One connection: frames in, answers out, in order.
+
+Bytes come in through `get_buffer` and `buffer_updated`; `_advance` handles the frames in them as far as the limits
+allow and sends the answers that are ready. Whatever makes more possible (an answer, room in the socket, bytes) calls it
+again. Reading stops only when bytes have arrived that cannot be handled yet, so that a client that goes away during a
+long request is noticed.
+"""
+
+import asyncio
+import logging
+import sys
+from collections import deque
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any, cast
+
+from ottla.call import Answer, Client, CloseConnection, Dispatch, Part
+from ottla.outbox import Outbox
+from ottla.receiving import NO_BYTES, SIZE, UnfinishedFrame
+from ottla.sending import COPIED_BYTES, Offload, Sender, SocketSender, TransportSender
+from ottla.traffic import Traffic
+
+log = logging.getLogger(__name__)
+
+
+class Connection(asyncio.BufferedProtocol):
+    __slots__ = (
+        "_active_at", "_advancing", "_answers", "_dispatch", "_ended_by_peer", "_ending", "_header", "_input",
+        "_linger", "_listener", "_loop", "_offload", "_outbox", "_paused", "_position", "_scheduled", "_sender",
+        "_task", "_traffic", "_transport", "_unfinished", "_unsent_memory", "address", "client",
+    )  # fmt: skip
+
+    _transport: asyncio.Transport
+    _sender: Sender
+    client: Client
+
+    def __init__(self, traffic: Traffic, dispatch: Dispatch, offload: Offload, listener: str) -> None:
+        self.address = ""
+        self._traffic = traffic
+        self._loop = traffic.loop
+        self._dispatch = dispatch
+        self._offload = offload
+        self._listener = listener
+        self._header = b""  # the first bytes of a size that has not arrived completely
+        self._input = NO_BYTES  # bytes that arrived and have not been handled, from _position on
+        self._position = 0
+        self._unfinished: UnfinishedFrame | None = None
+        self._answers: deque[list[Part] | asyncio.Future[Answer]] = deque()  # those that wait, and all behind them
+        self._task: asyncio.Task[Answer] | None = None  # the request that holds the connection
+        self._unsent_memory = 0
+        self._active_at = 0.0
+        self._advancing = False
+        self._scheduled = False
+        self._paused = False
+        self._ending = False  # handle nothing more; close when all answers have left
+        self._ended_by_peer = False
+        self._linger: asyncio.TimerHandle | None = None
+
+    # Coming and going
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        peer = transport.get_extra_info("peername") or ("", 0)
+        local = transport.get_extra_info("sockname") or ("", 0)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
+        self._active_at = self._loop.time()
+        self.address = str(peer[0])
+        self.client = Client(self._traffic.accepted, self._listener, (peer[0], peer[1]), (local[0], local[1]))
+        plain = transport.get_extra_info("socket") is not None and transport.get_extra_info("sslcontext") is None
+        kind = SocketSender if plain else TransportSender
+        self._outbox = Outbox(COPIED_BYTES if plain else sys.maxsize)
+        self._sender = kind(self._outbox, self._transport, self._loop, self._offload, self)
+        if not self._traffic.admit(self):
+            self.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._let_go()
+        self._traffic.release(self)
+        self.client.closed()
+
+    def drain(self) -> None:
+        """Handle no further frame; close when the answers to those that came have left."""
+        if self._quiet():
+            self._close()
+        else:
+            self._end()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._let_go()
+        self._transport.abort()
+
+    def _end(self) -> None:
+        """No further frame is handled. Bytes that still come are thrown away: unread ones would make the kernel reset
+        the connection, and the client might lose the last answers."""
+        self._ending = True
+        self._input, self._position, self._header = NO_BYTES, 0, b""
+        self._drop_unfinished()
+
+    def _finish(self) -> None:
+        """All answers have left: let the client take them and close, or close after a while."""
+        if self._linger is not None or self._transport.is_closing():
+            return
+        if self._ended_by_peer or not self._transport.can_write_eof():
+            self._close()
+            return
+        self.client.closing = True
+        self._transport.write_eof()
+        self._linger = self._loop.call_later(self._traffic.settings.linger_ms / 1000, self._close)
+
+    def _close(self) -> None:
+        self._let_go()
+        self._transport.close()
+
+    def _let_go(self) -> None:
+        self.client.closing = True
+        self._end()
+        self._answers.clear()
+        self._sender.close()
+        self._count_memory()
+        if self._linger is not None:
+            self._linger.cancel()
+
+    # Bytes in
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        unfinished = self._unfinished
+        if unfinished is not None:
+            return unfinished.room()
+        header = self._header
+        if header:
+            area = self._traffic.area
+            area[: len(header)] = header
+            return area[len(header) :]
+        return self._traffic.area
+
+    def buffer_updated(self, count: int) -> None:
+        self._traffic.bytes_in += count
+        self._active_at = self._loop.time()
+        if self._ending:
+            return
+        if self._unfinished is not None:
+            growth = self._unfinished.received(count)
+            if growth:
+                self._traffic.arriving(growth)
+            elif self._unfinished.complete:
+                self._advance()
+            return
+        arrived = self._traffic.area[: len(self._header) + count]
+        self._header = b""
+        if self._input:  # a transport that was told to pause and had more to give
+            arrived = memoryview(bytes(self._input[self._position :]) + arrived)
+        self._input, self._position = arrived, 0
+        self._advance()
+        if self._input:
+            self._input, self._position = memoryview(bytes(self._input[self._position :])), 0
+
+    def eof_received(self) -> bool:
+        self._ended_by_peer = True
+        if self._linger is not None:
+            self._close()
+        else:
+            self._advance()
+        return self._transport.get_extra_info("sslcontext") is None  # stay open until the answers have left
+
+    # Frames
+
+    def _advance(self) -> None:
+        """Handle the frames that are there, as far as allowed, send what is ready and see to the rest."""
+        if self._advancing:
+            return
+        self._advancing = True
+        try:
+            self._handle_frames()
+            self._sender.flush()
+        finally:
+            self._advancing = False
+        self._arrange()
+
+    def _advance_later(self) -> None:
+        self._scheduled = False
+        self._advance()
+
+    def _arrange(self) -> None:
+        """Read on, come back, or close."""
+        if self._transport.is_closing():
+            return
+        waiting = bool(self._input) or (self._unfinished is not None and self._unfinished.complete)
+        if waiting:
+            if not self._scheduled and not self._blocked():
+                self._scheduled = True
+                self._loop.call_soon(self._advance_later)
+        elif (self._ending or self._ended_by_peer) and self._quiet():
+            self._finish()
+        self._read(not waiting and (self._ending or self._traffic.may_read(self)))
+
+    def _read(self, wanted: bool) -> None:
+        if wanted is self._paused and not self._ended_by_peer and not self._transport.is_closing():
+            self._paused = not wanted
+            if wanted:
+                if self._unfinished is not None:
+                    self._unfinished.started_at = self._loop.time()  # the wait was not the client's fault
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def _blocked(self) -> bool:
+        """Whether no frame may be handled now. Whatever changes it calls `_advance`."""
+        settings, unsent = self._traffic.settings, self._outbox.unsent
+        return (
+            self._task is not None
+            or self._ending
+            or len(self._answers) >= settings.in_flight_requests_max
+            or unsent > settings.unsent_bytes_max
+            or (unsent > 0 and self._traffic.unsent_memory > settings.unsent_memory_bytes_max)
+        )
+
+    def _quiet(self) -> bool:
+        return not (self._answers or self._outbox.parts or self._input)
+
+    def _handle_frames(self) -> None:
+        unfinished = self._unfinished
+        if unfinished is not None and unfinished.complete and not self._blocked():
+            self._unfinished = None
+            self._traffic.arriving(-unfinished.memory)
+            self._handle(unfinished.take())
+        for _ in range(self._traffic.settings.frames_per_turn_max):
+            left = len(self._input) - self._position
+            if not left or self._blocked():
+                return
+            if left < SIZE.size:
+                self._header = bytes(self._input[self._position :])
+                self._input, self._position = NO_BYTES, 0
+                return
+            self._handle_next(left - SIZE.size)
+
+    def _handle_next(self, available: int) -> None:
+        """Handle the next frame of the input, or begin it if it is not all there."""
+        data = self._input
+        (size,) = SIZE.unpack_from(data, self._position)
+        start = self._position + SIZE.size
+        if 0 <= size <= available:
+            end = start + size
+            if end == len(data):
+                self._input, self._position = NO_BYTES, 0
+            else:
+                self._position = end
+            self._handle(memoryview(bytearray(data[start:end])))
+        elif 0 <= size <= self._traffic.settings.socket_request_max_bytes:
+            self._unfinished = UnfinishedFrame(self._traffic.pool, size, data[start:], self._loop.time())
+            self._input, self._position = NO_BYTES, 0
+            self._traffic.arriving(self._unfinished.memory)
+        else:
+            self._traffic.complain(f"closed the connection of {self.address}: it announced a frame of {size} bytes")
+            self._end()
+
+    def _drop_unfinished(self) -> None:
+        unfinished, self._unfinished = self._unfinished, None
+        if unfinished is not None:
+            self._traffic.arriving(-unfinished.memory)
+
+    # Answers
+
+    def _handle(self, frame: memoryview) -> None:
+        self._traffic.requests += 1
+        try:
+            answer = self._dispatch(self.client, frame)
+        except Exception as error:
+            self._report(error)
+            self._end()
+            return
+        if isinstance(answer, list):
+            if self._answers:
+                self._answers.append(answer)
+            else:
+                self._put(answer)
+        elif answer is not None:
+            self._await(answer, len(frame))
+
+    def _await(self, answer: "Coroutine[Any, Any, Answer] | asyncio.Future[Answer]", size: int) -> None:
+        future: asyncio.Future[Answer]
+        if asyncio.isfuture(answer):
+            future = answer
+        else:
+            future = self._task = self._loop.create_task(answer)
+            self._traffic.tasks[future] = None
+        self._traffic.answering(size)
+        self._answers.append(future)
+        future.add_done_callback(partial(self._answered, size))
+
+    def _answered(self, size: int, future: asyncio.Future[Answer]) -> None:
+        self._traffic.tasks.pop(future, None)
+        self._traffic.answering(-size)
+        self._active_at = self._loop.time()
+        if future is self._task:
+            self._task = None
+        error = None if future.cancelled() else future.exception()
+        if error is not None:
+            self._report(error)
+        self._collect()
+        self._advance()
+
+    def _collect(self) -> None:
+        """Send the answers at the front that are there."""
+        answers = self._answers
+        while answers:
+            first = answers[0]
+            if isinstance(first, list):
+                answer: Answer = first
+            elif not first.done():
+                return
+            elif first.cancelled() or first.exception() is not None:
+                answers.clear()
+                self._end()
+                return
+            else:
+                answer = first.result()
+            answers.popleft()
+            if answer is not None:
+                self._put(answer)
+
+    def _put(self, answer: list[Part]) -> None:
+        try:
+            self._outbox.put(answer)
+        except Exception as error:  # a file that is gone: half an answer is queued, nothing can follow it
+            self._report(error)
+            self.abort()
+        self._count_memory()
+
+    def _report(self, error: BaseException) -> None:
+        if isinstance(error, CloseConnection):
+            log.debug("closing the connection of %s: %s", self.address, error)
+        else:
+            log.error("closing the connection of %s: its request failed", self.address, exc_info=error)
+
+    # Bytes out
+
+    def sent(self, count: int) -> None:
+        self._active_at = self._loop.time()
+        self._traffic.bytes_out += count
+        self._count_memory()
+        self._advance()
+
+    def send_failed(self, error: Exception) -> None:
+        if not isinstance(error, ConnectionError):
+            self._traffic.complain(f"closed the connection of {self.address}: cannot send to it ({error!r})")
+        self.abort()
+
+    def pause_writing(self) -> None:
+        self._sender.pause()
+
+    def resume_writing(self) -> None:
+        self._sender.resume()
+
+    def _count_memory(self) -> None:
+        self._traffic.unsent_memory += self._outbox.memory - self._unsent_memory
+        self._unsent_memory = self._outbox.memory
+
+    # Limits
+
+    def frame_began_at(self) -> float | None:
+        unfinished = self._unfinished
+        return None if unfinished is None or unfinished.complete else unfinished.started_at
+
+    def reconsider_reading(self) -> None:
+        if not self._advancing:
+            self._arrange()
+
+    def sweep(self, now: float) -> None:
+        reason = self._overdue(now)
+        if reason:
+            log.debug("closing the connection of %s: %s", self.address, reason)
+            self.abort()
+
+    def _overdue(self, now: float) -> str:
+        """Why this connection has had its time, if it has."""
+        settings = self._traffic.settings
+        idle = settings.connections_max_idle_ms >= 0 and now - self._active_at > settings.connections_max_idle_ms / 1000
+        if self._outbox.parts or self._transport.is_closing():
+            return "the client takes no answers" if idle else ""
+        if self._answers or (self._paused and not self._input):  # it is us who let the client wait
+            return ""
+        if idle:
+            return "nothing happens on it"
+        unfinished = self._unfinished
+        if unfinished is not None and settings.frame_timeout_ms >= 0:
+            allowed = settings.frame_timeout_ms / 1000 + unfinished.filled / settings.frame_bytes_per_second_min
+            if now - unfinished.started_at > allowed:
+                return "its frame does not arrive"
+        return ""

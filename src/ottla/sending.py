@@ -1,0 +1,204 @@
+"""Bytes out: the one writer of a connection empties its outbox.
+
+`SocketSender` writes to a plaintext socket itself (`writev`, `sendfile`), past the transport, which then never holds
+output of its own: head and data of an answer leave without a turn of the loop between them, and answers that are ready
+together leave in one call. Room is awaited with `add_writer` on a duplicate of the descriptor, because a loop lets
+nobody watch a transport's own.
+
+`TransportSender` goes through the transport and its flow control: TLS, and the simulator's network.
+"""
+
+import asyncio
+import os
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from ottla.outbox import Outbox, Range, TruncatedFile
+from ottla.storage.files import Bytes
+
+Offload = Callable[..., Awaitable[Any]]
+
+TURN_BYTES = 256 * 1024  # what one connection may send before the others have their turn
+COPIED_BYTES = 32 * 1024  # up to this size a file range is cheaper to copy than to sendfile
+ROOM_RETRY_S = 0.01  # how soon to try again when no descriptor is left to wait with
+
+
+class Progress(Protocol):
+    """What a sender tells its connection."""
+
+    def sent(self, count: int) -> None:
+        """Bytes left. Called once per turn, when the outbox is up to date."""
+
+    def send_failed(self, error: Exception) -> None: ...
+
+
+class Sender(ABC):
+    """Turns, and cold files; how bytes leave is the subclass's."""
+
+    __slots__ = (
+        "_closed", "_loop", "_offload", "_progress", "_scheduled", "_transport", "_warming", "blocked", "outbox",
+    )  # fmt: skip
+
+    def __init__(
+        self, outbox: Outbox, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, offload: Offload,
+        progress: Progress,
+    ) -> None:  # fmt: skip
+        self.outbox = outbox
+        self.blocked = False  # the peer takes nothing more for now
+        self._transport = transport
+        self._loop = loop
+        self._offload = offload
+        self._progress = progress
+        self._scheduled = False
+        self._warming: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def flush(self) -> None:
+        """Send what can be sent now; the rest follows by itself."""
+        if not (self.blocked or self._scheduled or self._warming or self._closed) and self.outbox.parts:
+            self._turn()
+
+    def close(self) -> None:
+        """Forget what is unsent and let go of files. The transport is the connection's to close."""
+        self._closed = True
+        self.outbox.clear()
+
+    def pause(self) -> None:
+        """The transport's own buffer is full."""
+        self.blocked = True
+
+    def resume(self) -> None:
+        self.blocked = False
+        self.flush()
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        if self._closed or self._transport.is_closing():
+            return
+        outbox = self.outbox
+        before = outbox.unsent
+        full = False
+        try:
+            while outbox.parts and not full and before - outbox.unsent < TURN_BYTES:
+                run = outbox.run()
+                full = self._send_run(run) if run else self._send_range(outbox.parts[0])
+        except BlockingIOError:
+            full = True
+        except (OSError, TruncatedFile) as error:
+            self._progress.send_failed(error)
+            return
+        self._arrange(full)
+        if outbox.unsent != before:
+            self._progress.sent(before - outbox.unsent)
+
+    def _arrange(self, full: bool) -> None:
+        """See to the next turn."""
+        if self.outbox.parts and not full:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
+
+    async def _warm(self, part: Range) -> None:
+        """A cold page would stop the whole broker: have a thread read it first."""
+        part.file.pin()  # the connection may be gone before the thread is done
+        try:
+            await self._offload(part.warm)
+        except (OSError, TruncatedFile) as error:
+            if not self._closed:
+                self._progress.send_failed(error)
+        finally:
+            part.file.unpin()
+            self._warming = None
+        self.flush()
+
+    @abstractmethod
+    def _send_run(self, run: list[Bytes]) -> bool:
+        """Send parts in memory; True if this must wait before it goes on."""
+
+    def _send_range(self, part: Bytes | Range) -> bool:
+        """What the outbox could not put into a run is a cold range; True as above."""
+        assert isinstance(part, Range)
+        self._warming = self._loop.create_task(self._warm(part))
+        return True
+
+
+class TransportSender(Sender):
+    __slots__ = ()
+
+    def _send_run(self, run: list[Bytes]) -> bool:
+        data = run[0] if len(run) == 1 else b"".join(run)
+        self.outbox.sent(len(data))
+        self._transport.write(data)  # calls `pause` when it has enough
+        return self.blocked
+
+
+class SocketSender(Sender):
+    __slots__ = ("_descriptor", "_socket")
+
+    def __init__(
+        self, outbox: Outbox, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, offload: Offload,
+        progress: Progress,
+    ) -> None:  # fmt: skip
+        super().__init__(outbox, transport, loop, offload, progress)
+        self._descriptor: int = transport.get_extra_info("socket").fileno()
+        self._socket: socket.socket | None = None  # the duplicate, made when it is first needed
+
+    def close(self) -> None:
+        super().close()
+        self._stop_watching()
+        if self._socket is not None:
+            self._socket.close()  # while it is open the peer does not see the transport's close
+            self._socket = None
+
+    def _send_run(self, run: list[Bytes]) -> bool:
+        outbox = self.outbox
+        size = sum(map(len, run))
+        if outbox.file_follows(run) and (duplicate := self._duplicate()) is not None:
+            sent = duplicate.sendmsg(run, (), socket.MSG_MORE | socket.MSG_DONTWAIT)  # one packet with the file's bytes
+        else:
+            sent = os.writev(self._descriptor, run)
+        outbox.sent(sent)
+        return sent < size
+
+    def _send_range(self, part: Bytes | Range) -> bool:
+        assert isinstance(part, Range) and part.descriptor is not None
+        wanted = min(part.length, TURN_BYTES)
+        if not part.cached(wanted):
+            return super()._send_range(part)
+        sent = os.sendfile(self._descriptor, part.descriptor, part.position, wanted)
+        if sent == 0:
+            raise TruncatedFile(part.file.path)
+        self.outbox.sent_range(part, sent)
+        return sent < wanted
+
+    def _arrange(self, full: bool) -> None:
+        if not self.outbox.parts or self._warming:
+            self._stop_watching()
+        elif full and not self.blocked:
+            self._watch()
+        elif not self.blocked:  # a watched writer calls again by itself
+            super()._arrange(full)
+
+    def _watch(self) -> None:
+        duplicate = self._duplicate()
+        if duplicate is None:
+            self._scheduled = True
+            self._loop.call_later(ROOM_RETRY_S, self._turn)
+        else:
+            self.blocked = True
+            self._loop.add_writer(duplicate.fileno(), self._turn)
+
+    def _stop_watching(self) -> None:
+        if self.blocked and self._socket is not None:
+            self._loop.remove_writer(self._socket.fileno())
+        self.blocked = False
+
+    def _duplicate(self) -> socket.socket | None:
+        """The socket under a descriptor of our own; None if there is none to be had."""
+        if self._socket is None:
+            try:
+                self._socket = socket.socket(fileno=os.dup(self._descriptor))
+            except OSError:
+                return None
+        return self._socket

@@ -1,0 +1,183 @@
+"""What all connections of a server share: the limits, the counters, the receive buffers.
+
+Two sums are limited. Frames that are arriving or being answered hold memory (`queued`): above the limit reading is
+paused on every connection. Frames that have begun to arrive must be able to finish, though, or nobody would ever move
+again: while no request is in progress, the connection whose frame began first is read on. So the sum exceeds the limit
+by one frame at most. Answers that clients do not read hold memory too (`unsent`): above that limit a connection that
+has unsent answers handles no further frame.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ottla.receiving import AREA_BYTES, BufferPool
+
+COMPLAINT_INTERVAL_S = 1.0
+SWEEP_INTERVAL_S_MAX = 10.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """Limits, by Kafka's name where it has one. -1 switches off those that may be."""
+
+    socket_request_max_bytes: int = 104_857_600
+    queued_max_request_bytes: int = 268_435_456  # of all connections; may be -1
+    max_connections: int = 2_147_483_647
+    max_connections_per_ip: int = 2_147_483_647
+    connections_max_idle_ms: int = 600_000  # no byte either way and no answer being computed; may be -1
+    frame_timeout_ms: int = 120_000  # for a frame to arrive; may be -1
+    frame_bytes_per_second_min: int = 16_384  # a frame that keeps this pace may take longer than that
+    in_flight_requests_max: int = 100  # answers that one connection may wait for
+    unsent_bytes_max: int = 4_194_304  # output above which a connection handles no further frame
+    unsent_memory_bytes_max: int = 268_435_456  # of all connections, not counting what lies in files
+    frames_per_turn_max: int = 64  # handled on one connection before the others have their turn
+    linger_ms: int = 500  # for a client to take the last answers before its connection is closed
+
+
+class Flow(Protocol):
+    """What the shared limits need to know of a connection."""
+
+    address: str
+
+    def frame_began_at(self) -> float | None:
+        """When the frame that is arriving began; None if there is none."""
+
+    def reconsider_reading(self) -> None:
+        """Whether reading is allowed has changed."""
+
+    def sweep(self, now: float) -> None:
+        """Close if nothing has happened for too long."""
+
+
+class Traffic:
+    def __init__(self, settings: ServerSettings) -> None:
+        self.settings = settings
+        self.loop = asyncio.get_running_loop()
+        self.area = memoryview(bytearray(AREA_BYTES))
+        self.pool = BufferPool()
+        self.flows: dict[Flow, None] = {}
+        self.tasks: dict[asyncio.Future[Any], None] = {}
+        self.requests = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.accepted = 0
+        self.refused = 0
+        self.unsent_memory = 0
+        self.emptied: asyncio.Future[None] | None = None  # done when the last connection has left
+        self._arriving = 0
+        self._answering = 0
+        self._crowded = False
+        self._favoured: Flow | None = None
+        self._per_address: dict[str, int] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._complained_at = float("-inf")
+        self._unsaid = 0
+
+    # Connections
+
+    def admit(self, flow: Flow) -> bool:
+        """Count a connection in, unless there are too many already."""
+        here = self._per_address.get(flow.address, 0)
+        if len(self.flows) >= self.settings.max_connections:
+            self.refused += 1
+            self.complain(f"refused a connection of {flow.address}: {len(self.flows)} are open (max.connections)")
+            return False
+        if here >= self.settings.max_connections_per_ip:
+            self.refused += 1
+            self.complain(f"refused a connection of {flow.address}: it has {here} (max.connections.per.ip)")
+            return False
+        self._per_address[flow.address] = here + 1
+        self.flows[flow] = None
+        self.accepted += 1
+        if self._timer is None:
+            self._schedule_sweep()
+        return True
+
+    def release(self, flow: Flow) -> None:
+        if flow not in self.flows:
+            return
+        del self.flows[flow]
+        left = self._per_address[flow.address] - 1
+        if left:
+            self._per_address[flow.address] = left
+        else:
+            del self._per_address[flow.address]
+        if self._favoured is flow:
+            self._favoured = None
+            self._reconsider()
+        if not self.flows:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            if self.emptied is not None and not self.emptied.done():
+                self.emptied.set_result(None)
+
+    def _schedule_sweep(self) -> None:
+        limits = [self.settings.connections_max_idle_ms, self.settings.frame_timeout_ms]
+        shortest = min((limit for limit in limits if limit >= 0), default=-1)
+        if shortest >= 0:
+            interval = min(max(shortest / 4000, 0.01), SWEEP_INTERVAL_S_MAX)
+            self._timer = self.loop.call_later(interval, self._sweep)
+
+    def _sweep(self) -> None:
+        now = self.loop.time()
+        for flow in list(self.flows):
+            flow.sweep(now)
+        if self.flows:
+            self._schedule_sweep()
+
+    # Memory of frames
+
+    @property
+    def queued(self) -> int:
+        return self._arriving + self._answering
+
+    def arriving(self, change: int) -> None:
+        self._arriving += change
+        self._reconsider()
+
+    def answering(self, change: int) -> None:
+        self._answering += change
+        self._reconsider()
+
+    def may_read(self, flow: Flow) -> bool:
+        return not self._crowded or flow is self._favoured
+
+    def _reconsider(self) -> None:
+        """Pause or resume everybody when the limit is crossed; while it is exceeded, see that one frame can finish."""
+        limit = self.settings.queued_max_request_bytes
+        if limit < 0:
+            return
+        if not self._crowded and self.queued > limit:
+            self._crowded = True
+            for flow in list(self.flows):
+                flow.reconsider_reading()
+        elif self._crowded and self.queued <= limit * 3 // 4:
+            self._crowded = False
+            self._favoured = None
+            for flow in list(self.flows):
+                flow.reconsider_reading()
+        if self._crowded and not self._answering and (
+            self._favoured is None or self._favoured.frame_began_at() is None
+        ):  # fmt: skip
+            waiting = [(began, flow) for flow in self.flows if (began := flow.frame_began_at()) is not None]
+            self._favoured = min(waiting, key=lambda pair: pair[0])[1] if waiting else None
+            if self._favoured is not None:
+                self._favoured.reconsider_reading()
+
+    # Complaints
+
+    def complain(self, message: str) -> None:
+        """A warning that a stranger can cause: one a second at most, the others are counted."""
+        now = self.loop.time()
+        if now - self._complained_at < COMPLAINT_INTERVAL_S:
+            self._unsaid += 1
+            return
+        suffix = f" (and {self._unsaid} more warnings of this kind)" if self._unsaid else ""
+        log.warning("%s%s", message, suffix)
+        self._complained_at = now
+        self._unsaid = 0
