@@ -110,9 +110,9 @@ def _create_topic(address: str) -> None:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
-    created = AdminClient({"bootstrap.servers": address}).create_topics(
-        [NewTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=1)], operation_timeout=ADMIN_S
-    )
+    client = AdminClient({"bootstrap.servers": address})  # its answers die with it
+    topic = NewTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=1)
+    created = client.create_topics([topic], operation_timeout=ADMIN_S)
     try:
         created[TOPIC].result(ADMIN_S)
     except KafkaException as error:

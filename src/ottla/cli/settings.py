@@ -31,23 +31,21 @@ def broker_config(options: Options, environment: Mapping[str, str]) -> BrokerCon
         given["listeners"] = _listeners(given, options.host, options.port)
         if options.data is not None:
             given.pop("log.dir", None)
-            given["log.dirs"] = os.path.abspath(options.data)
+            given["log.dirs"] = options.data
         chosen = _pairs(options.settings)
         if "log.dir" in chosen:  # the old name of log.dirs, which would win over it
             given.pop("log.dirs", None)
         given.update(chosen)
         if not given.get("log.dirs") and not given.get("log.dir"):
             given["log.dirs"] = default_directory(environment)
-        return BrokerConfig.of(given)
+        return _with_absolute_paths(BrokerConfig.of(given))
     except ConfigError as error:
         raise Refusal(str(error), BAD_REQUEST) from None
 
 
-def data_directory(config: BrokerConfig) -> str:
-    directories = config.log_dirs or ()
-    if len(directories) != 1:
-        raise Refusal(f"log.dirs: a broker has one data directory, not {len(directories)}", BAD_REQUEST)
-    return os.path.abspath(directories[0])
+def data_directories(config: BrokerConfig) -> tuple[str, ...]:
+    """Never empty in what `broker_config` returns."""
+    return config.log_dirs or ()
 
 
 def default_directory(environment: Mapping[str, str]) -> str:
@@ -61,6 +59,11 @@ def address_of(listener: Listener, port: int) -> str:
     everywhere = listener.host in ("", "0.0.0.0", "::")
     host = DEFAULT_HOST if everywhere else listener.host
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _with_absolute_paths(config: BrokerConfig) -> BrokerConfig:
+    paths = [os.path.abspath(os.path.expanduser(path)) for path in data_directories(config)]
+    return config.with_changes({"log.dir": None, "log.dirs": ",".join(paths)})
 
 
 def _file_settings(path: str | None) -> dict[str, str]:

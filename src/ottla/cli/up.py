@@ -14,17 +14,20 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from types import FrameType
+from typing import NoReturn
 
 from ottla import __version__
 from ottla.broker import Broker
 from ottla.cli import STARTED_S
 from ottla.cli.refusal import OBSTACLE, Refusal
-from ottla.cli.settings import address_of, broker_config, data_directory
+from ottla.cli.settings import address_of, broker_config, data_directories
 from ottla.config import BrokerConfig
 from ottla.storage.directories import DirectoryError
 
 STOP_DEADLINE_S = 8.0  # below the ten seconds that container runtimes wait before they kill
 STOP_GRACE_S = 1.5
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 GARBAGE_THRESHOLD = 20_000  # requests make many short-lived objects and no cycles: look for garbage rarely
 
 logger = logging.getLogger("ottla")
@@ -37,30 +40,26 @@ def run(options: argparse.Namespace) -> int:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     config = broker_config(options, os.environ)
-    directory = data_directory(config)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(_serve(config, directory))
-    except Refusal:
-        raise
+            return runner.run(_serve(config))
     except Exception as error:
         logger.debug("the broker failed", exc_info=True)
-        raise Refusal(_explanation(error, config, directory), OBSTACLE) from None
+        raise Refusal(_explanation(error, config), OBSTACLE) from None
 
 
-async def _serve(config: BrokerConfig, directory: str) -> int:
-    broker = Broker(config, directory)
-    stopping = _stop_signal(broker)
+async def _serve(config: BrokerConfig) -> int:
+    stopping = _stop_signal()
+    broker = Broker(config, data_directories(config)[0])
     starting = asyncio.ensure_future(broker.start())
     await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
         starting.cancel()
         await asyncio.wait((starting,))
-        broker.abort()
         return 0
     starting.result()
     _calm_garbage_collector()
-    _announce(config, broker, directory)
+    _announce(config, broker)
     await stopping
     return await _stop(broker)
 
@@ -71,34 +70,42 @@ async def _stop(broker: Broker) -> int:
         async with asyncio.timeout(STOP_DEADLINE_S + STOP_GRACE_S):
             await broker.stop(STOP_DEADLINE_S)
     except TimeoutError:
-        broker.abort()
-        raise Refusal(f"could not stop cleanly within {STOP_DEADLINE_S:.0f} s; the next start will recover") from None
+        print(f"ottla: it did not stop within {STOP_DEADLINE_S:.0f} s; the next start will recover", file=sys.stderr)
+        _leave(OBSTACLE)
     return 0
 
 
-def _stop_signal(broker: Broker) -> asyncio.Future[None]:
-    """Done at the first signal to stop. The second leaves no time even for Python to tidy up."""
+def _stop_signal() -> asyncio.Future[None]:
+    """Done at the first signal to stop. The second ends the process even if the loop is stuck by then."""
     loop = asyncio.get_running_loop()
     asked: asyncio.Future[None] = loop.create_future()
 
-    def on_signal(number: int) -> None:
-        if not asked.done():
-            asked.set_result(None)
-            return
-        broker.abort()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(128 + number)
+    def first() -> None:
+        asked.set_result(None)
+        for number in STOP_SIGNALS:
+            loop.remove_signal_handler(number)
+            signal.signal(number, second)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, on_signal, number)
+    def second(number: int, frame: FrameType | None) -> None:
+        _leave(128 + number)
+
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, first)
     return asked
 
 
-def _announce(config: BrokerConfig, broker: Broker, directory: str) -> None:
+def _leave(status: int) -> NoReturn:
+    """End now. To tidy up would mean to wait for threads, and one of them may be what is stuck."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _announce(config: BrokerConfig, broker: Broker) -> None:
     addresses = [address_of(listener, broker.ports[listener.name]) for listener in config.endpoints.bound]
     seconds = time.perf_counter() - STARTED_S
-    line = f"ottla {__version__} ready on {', '.join(addresses)} (data {directory}, {seconds:.2f} s)"
+    data = ", ".join(data_directories(config))
+    line = f"ottla {__version__} ready on {', '.join(addresses)} (data {data}, {seconds:.2f} s)"
     print(line, flush=True)
 
 
@@ -118,7 +125,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def _explanation(error: Exception, config: BrokerConfig, directory: str) -> str:
+def _explanation(error: Exception, config: BrokerConfig) -> str:
     """One line that says what to do about an error that kept the broker from running."""
     listeners = ", ".join(f"{listener.host or '*'}:{listener.port}" for listener in config.endpoints.bound)
     if isinstance(error, DirectoryError):
@@ -132,5 +139,5 @@ def _explanation(error: Exception, config: BrokerConfig, directory: str) -> str:
     if isinstance(error, PermissionError):
         return f"no permission for {error.filename or listeners}"
     if isinstance(error, OSError):
-        return f"{error.filename or directory}: {error.strerror or error}"
+        return f"{error.filename or ', '.join(data_directories(config))}: {error.strerror or error}"
     return f"{type(error).__name__}: {error} (--log-level debug shows where)"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.cli.refusal import BAD_REQUEST, Refusal
-from ottla.cli.settings import address_of, broker_config, data_directory
+from ottla.cli.settings import address_of, broker_config, data_directories
 from ottla.config import BrokerConfig, Listener
 
 
@@ -15,6 +15,11 @@ def up(environment: dict[str, str] | None = None, **given: Any) -> BrokerConfig:
     options = Namespace(config=None, data=None, host=None, port=None, settings=[])
     options.__dict__.update(given)
     return broker_config(options, environment or {"XDG_DATA_HOME": "/data"})
+
+
+def data_directory(config: BrokerConfig) -> str:
+    (directory,) = data_directories(config)
+    return directory
 
 
 def listener(config: BrokerConfig) -> tuple[str, int]:
@@ -113,9 +118,8 @@ def test_several_listeners_cannot_be_moved_with_one_port(tmp_path: Path) -> None
     assert len(up(config=file).endpoints.bound) == 2
 
 
-def test_a_broker_has_one_data_directory() -> None:
-    with pytest.raises(Refusal, match=r"log\.dirs"):
-        data_directory(up(settings=["log.dirs=/a,/b"]))
+def test_a_broker_may_have_several_data_directories() -> None:
+    assert up(settings=["log.dirs=/a,/b"]).log_dirs == ("/a", "/b")
 
 
 @pytest.mark.parametrize(
