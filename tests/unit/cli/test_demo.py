@@ -1,0 +1,47 @@
+"""`ottla demo`, whole: with a terminal it waits for Ctrl-C, without one it ends by itself; it leaves nothing behind."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "src")}
+COMMAND = [sys.executable, "-m", "ottla", "demo", "--seconds", "0.2"]
+END_S = 40
+
+
+def test_without_a_terminal_it_ends_by_itself() -> None:
+    # Every record came back, and neither the broker nor its directory is left.
+    ended = subprocess.run(COMMAND, env=ENVIRONMENT, capture_output=True, text=True, timeout=END_S)
+    assert ended.returncode == 0, ended.stderr
+    assert "Every record came back, once and in order." in ended.stdout
+    assert "\r" not in ended.stdout
+    directory = re.search(r"\(data (\S+),", ended.stdout)
+    assert directory is not None
+    assert not Path(directory[1]).exists()
+
+
+def test_on_a_terminal_the_broker_stays_until_it_is_interrupted() -> None:
+    # It says what to type next with the broker's address, waits, and takes the broker with it when it ends.
+    terminal, its_end = os.openpty()
+    child = subprocess.Popen(COMMAND, env=ENVIRONMENT, stdin=its_end, stdout=its_end, stderr=its_end)
+    os.close(its_end)
+    with child, os.fdopen(terminal, "rb", buffering=0) as screen:
+        try:
+            shown = b""
+            while b"Ctrl-C stops the demo" not in shown:
+                shown += screen.read(4096)
+            (broker,) = psutil.Process(child.pid).children()
+            child.send_signal(signal.SIGINT)
+            assert child.wait(END_S) == 0
+        finally:
+            child.kill()
+    address = re.search(rb"ready on (\S+) \(data (\S+),", shown)
+    assert address is not None
+    assert b"kcat -b " + address[1] in shown
+    assert not broker.is_running()
+    assert not Path(os.fsdecode(address[2])).exists()
