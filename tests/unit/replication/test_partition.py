@@ -1,0 +1,200 @@
+"""One partition: what the high watermark waits for, who may read how far, and what a failing disk does to it."""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla import batch
+from ottla.cluster.image import PartitionImage
+from ottla.config import BrokerConfig, TopicConfig
+from ottla.errors import ErrorCode, KafkaError
+from ottla.replication.partition import Partition
+from ottla.storage.log import Appended, Log, LogSettings
+from tests.simulation.disk import SimulatedDisk
+from tests.simulation.loop import simulate
+
+ME, FOLLOWER = 1, 2
+NOW = 1_700_000_000_000
+
+
+class Threads:
+    """An offload whose work runs when the test says so."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[asyncio.Future[Any], Callable[..., Any]]] = []
+
+    def __call__(self, function: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.waiting.append((future, lambda: function(*args)))
+        return future
+
+    async def run(self, error: Exception | None = None) -> None:
+        waiting, self.waiting = self.waiting, []
+        for future, work in waiting:
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(work())
+        await asyncio.sleep(0)
+
+
+def leading(threads: Threads, isr: tuple[int, ...] = (ME,), replicas: tuple[int, ...] = (), **config: str) -> Partition:
+    disk = SimulatedDisk(Random(1))
+    disk.make_directory("/data")
+    log = Log.create(disk, "/data/t-0", b"t" * 16, LogSettings(), NOW)
+    settings = TopicConfig.of({name.replace("_", "."): value for name, value in config.items()}, BrokerConfig.of({}))
+    partition = Partition("t", b"t" * 16, 0, log, settings, ME, threads, 0)
+    partition.become(PartitionImage(replicas or isr, isr, ME, leader_epoch=4))
+    return partition
+
+
+def produce(partition: Partition, *values: bytes, acks: int = -1) -> Appended:
+    data = memoryview(batch.encode([(None, value, (), NOW) for value in values]))
+    return partition.append(data, batch.check_client_batch(data), NOW, acks)
+
+
+def test_alone_the_high_watermark_follows_the_end_of_the_log() -> None:
+    async def scenario() -> None:
+        partition = leading(Threads())
+        appended = produce(partition, b"a", b"b")
+        assert partition.high_watermark.value == 2
+        assert partition.acknowledged(appended, -1) is None
+
+    simulate(scenario())
+
+
+def test_with_followers_it_is_the_smallest_end_in_sync() -> None:
+    async def scenario() -> None:
+        partition = leading(Threads(), isr=(ME, FOLLOWER))
+        appended = produce(partition, b"a", b"b", b"c")
+        acknowledged = partition.acknowledged(appended, -1)
+        assert acknowledged is not None and partition.acknowledged(appended, 1) is None
+        partition.follower_fetched(FOLLOWER, 2)
+        assert partition.high_watermark.value == 2 and not acknowledged.done()
+        partition.follower_fetched(FOLLOWER, 3)
+        assert acknowledged.done()
+
+    simulate(scenario())
+
+
+def test_too_few_in_sync_refuses_acks_all_and_holds_the_high_watermark() -> None:
+    async def scenario() -> None:
+        partition = leading(Threads(), replicas=(ME, FOLLOWER), min_insync_replicas="2")
+        with pytest.raises(KafkaError) as refusal:
+            produce(partition, b"a")
+        assert refusal.value.code == ErrorCode.NOT_ENOUGH_REPLICAS
+        produce(partition, b"a", acks=1)
+        assert partition.high_watermark.value == 0
+
+    simulate(scenario())
+
+
+def test_group_commit_one_fsync_in_flight_and_the_next_is_shared() -> None:
+    # With flush.messages=1 nobody is answered, and nobody can read, before the fsync; appends meanwhile share one.
+    async def scenario() -> None:
+        threads = Threads()
+        partition = leading(threads, flush_messages="1")
+        await threads.run()
+        first = partition.acknowledged(produce(partition, b"a"), -1)
+        later = [partition.acknowledged(produce(partition, b"b", acks=acks), acks) for acks in (-1, 1, -1)]
+        assert len(threads.waiting) == 1 and partition.high_watermark.value == 0
+        await threads.run()
+        assert first is not None and first.done() and partition.high_watermark.value == 1
+        assert len(threads.waiting) == 1 and not any(waiter is None or waiter.done() for waiter in later)
+        await threads.run()
+        assert all(waiter is not None and waiter.done() for waiter in later) and partition.high_watermark.value == 4
+        assert not threads.waiting
+
+    simulate(scenario())
+
+
+def test_a_failed_fsync_acknowledges_nothing_and_ends_the_log() -> None:
+    # Hard case 8: after EIO nobody knows what is on the disk; it is not tried again and taken for success.
+    async def scenario() -> None:
+        threads = Threads()
+        partition = leading(threads, flush_messages="1")
+        await threads.run()
+        waiter = partition.acknowledged(produce(partition, b"a"), -1)
+        assert waiter is not None
+        await threads.run(OSError(5, "Input/output error"))
+        with pytest.raises(KafkaError) as refusal:
+            await waiter
+        assert refusal.value.code == ErrorCode.KAFKA_STORAGE_ERROR and partition.high_watermark.value == 0
+        with pytest.raises(KafkaError) as refusal:
+            produce(partition, b"b")
+        assert refusal.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+
+    simulate(scenario())
+
+
+def test_consumers_read_to_the_high_watermark_and_followers_to_the_end() -> None:
+    async def scenario() -> None:
+        partition = leading(Threads(), isr=(ME, FOLLOWER))
+        produce(partition, b"a")
+        consumer = partition.read(0, 1000, read_committed=False, follower=False, at_least_one=True)
+        follower = partition.read(0, 1000, read_committed=False, follower=True, at_least_one=True)
+        assert consumer.records is None and follower.records is not None
+        for offset in (-1, 2):
+            with pytest.raises(KafkaError) as refusal:
+                partition.read(offset, 1000, read_committed=False, follower=False, at_least_one=True)
+            assert refusal.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+    simulate(scenario())
+
+
+def test_lost_leadership_fails_those_who_wait_and_refuses_appends() -> None:
+    async def scenario() -> None:
+        partition = leading(Threads(), isr=(ME, FOLLOWER))
+        waiter = partition.acknowledged(produce(partition, b"a"), -1)
+        assert waiter is not None
+        partition.become(PartitionImage((ME, FOLLOWER), (FOLLOWER,), FOLLOWER, leader_epoch=5))
+        with pytest.raises(KafkaError) as refusal:
+            await waiter
+        assert refusal.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        with pytest.raises(KafkaError):
+            produce(partition, b"b")
+
+    simulate(scenario())
+
+
+def test_leader_epochs_are_checked_both_ways() -> None:
+    async def scenario() -> None:
+        partition = leading(Threads())
+        partition.require_leader(-1)
+        partition.require_leader(4)
+        for epoch, code in ((3, ErrorCode.FENCED_LEADER_EPOCH), (5, ErrorCode.UNKNOWN_LEADER_EPOCH)):
+            with pytest.raises(KafkaError) as refusal:
+                partition.require_leader(epoch)
+            assert refusal.value.code == code
+
+    simulate(scenario())
+
+
+def test_log_append_time_is_the_brokers_and_the_batch_stays_sound() -> None:
+    async def scenario() -> None:
+        partition = leading(Threads(), message_timestamp_type="LogAppendTime")
+        appended = produce(partition, b"a")
+        found = partition.read(0, 1000, read_committed=False, follower=False, at_least_one=True).records
+        assert appended.log_append_time == NOW and found is not None
+        assert batch.check(found.read()).log_append_time
+
+    simulate(scenario())
+
+
+def test_flush_ms_flushes_what_has_waited_long_enough() -> None:
+    async def scenario() -> None:
+        threads = Threads()
+        partition = leading(threads, flush_ms="5000")
+        partition.flush_if_old(0.0)
+        produce(partition, b"a")
+        for second in (1.0, 5.9):
+            partition.flush_if_old(second)
+            assert not threads.waiting
+        partition.flush_if_old(6.0)
+        await threads.run()
+        assert partition.log.recovery_point == 1
+
+    simulate(scenario())
