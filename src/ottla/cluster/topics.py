@@ -86,7 +86,7 @@ def create_topic(image: Image, topic: NewTopic, config: BrokerConfig, random: Ra
     _check_free(image, topic.name)
     configs = topic_configs(topic.configs, config)
     assignments = _assignments(image, topic, config, random)
-    topic_id = new_topic_id(random)
+    topic_id = new_topic_id(image, random)
     changes: list[Change] = [CreateTopic(topic_id, topic.name)]
     for number, replicas in enumerate(assignments):
         changes.append(_partition(image, topic_id, number, replicas))
@@ -118,11 +118,12 @@ def replicas_within(image: Image, wanted: int) -> int:
     return max(1, min(wanted, len(image.alive_brokers())))
 
 
-def new_topic_id(random: Random) -> bytes:
-    """Random, but none that Kafka has a meaning for, nor one whose base64 looks like an option (-x)."""
+def new_topic_id(image: Image, random: Random) -> bytes:
+    """Random and free; none that Kafka has a meaning for, nor one whose base64 looks like an option (-x)."""
     while True:
         topic_id = random.randbytes(16)
-        if topic_id not in (ZERO_ID, _METADATA_TOPIC_ID) and topic_id[0] >> 2 != 0b111110:
+        reserved = topic_id in (ZERO_ID, _METADATA_TOPIC_ID) or topic_id[0] >> 2 == 0b111110
+        if not reserved and topic_id not in image.topic_names:
             return topic_id
 
 

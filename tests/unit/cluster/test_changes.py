@@ -92,6 +92,7 @@ def test_what_is_not_understood_is_refused(text: str, message: str) -> None:
         decode(text.encode())
 
 
+@settings(max_examples=50)
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner)
        | st.dictionaries(st.sampled_from(["kind", "name", "level", "topic_id"]) | st.text(), inner)))  # fmt: skip
 def test_any_json_is_read_or_refused(value: object) -> None:

@@ -14,7 +14,7 @@ from ottla.cluster.changes import Change, SetClusterId, SetFeature
 from ottla.cluster.embedded import DIRECTORY, EmbeddedLog
 from ottla.cluster.image import EMPTY, Image
 from ottla.cluster.metadata import Decision, Metadata
-from ottla.cluster.metadata_files import DamagedMetadata
+from ottla.cluster.metadata_files import DamagedMetadata, forget
 from ottla.cluster.metadata_log import Conflict
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.files import Disk
@@ -160,6 +160,8 @@ def test_a_crash_at_any_operation_loses_nothing_acknowledged(lose_unsynced: bool
             [number + 1 for number in acknowledged],
             [number + 1 for number in range(len(acknowledged) + 1)],
         )
+        disk.crash(lose_unsynced=True)  # what a start has found and acted on must outlive a power cut after it
+        assert run(loaded(opened(disk))).features == features
 
 
 def test_snapshots_replace_the_log_and_two_are_kept() -> None:
@@ -181,6 +183,18 @@ def test_snapshots_replace_the_log_and_two_are_kept() -> None:
             opened(disk)
 
     run(main())
+
+
+def test_only_what_two_snapshots_cover_is_forgotten() -> None:
+    """Segments that hold anything after the older snapshot stay."""
+    disk = fresh()
+    disk.make_directory(f"data/{DIRECTORY}")
+    for name in ("1.log", "8.log", "11.log", "15.log", "4.checkpoint", "10.checkpoint", "20.checkpoint"):
+        number, _, suffix = name.partition(".")
+        disk.replace(f"data/{DIRECTORY}/{int(number):020d}.{suffix}", b"")
+    forget(disk, f"data/{DIRECTORY}")
+    left = [name.lstrip("0") for name in disk.list(f"data/{DIRECTORY}")]
+    assert left == ["10.checkpoint", "11.log", "15.log", "20.checkpoint"]
 
 
 def test_a_stale_expectation_is_a_conflict() -> None:

@@ -1,0 +1,161 @@
+"""Creating and deleting topics: Kafka's checks, Kafka's error codes, and changes that fit the image."""
+
+from random import Random
+
+import pytest
+
+from ottla.cluster import changes as change
+from ottla.cluster.changes import ConfigResource, Endpoint
+from ottla.cluster.image import EMPTY, Image
+from ottla.cluster.topics import (
+    NewTopic,
+    check_name,
+    create_topic,
+    delete_topic,
+    is_internal,
+    new_topic_id,
+    replicas_within,
+)
+from ottla.config import BrokerConfig
+from ottla.errors import ErrorCode, KafkaError
+
+CONFIG = BrokerConfig.of({"num.partitions": "3"})
+
+
+def cluster(brokers: int, fenced: tuple[int, ...] = ()) -> Image:
+    image = EMPTY
+    for broker_id in range(1, brokers + 1):
+        endpoint = Endpoint("PLAINTEXT", "localhost", 9091 + broker_id, "PLAINTEXT")
+        register = change.RegisterBroker(broker_id, bytes([broker_id]) * 16, (endpoint,))
+        image = image.replay(image.version + 1, [register])
+        if broker_id not in fenced:
+            image = image.replay(image.version + 1, [change.UnfenceBroker(broker_id, image.version)])
+    return image
+
+
+def created(image: Image, topic: NewTopic, config: BrokerConfig = CONFIG) -> Image:
+    return image.replay(image.version + 1, create_topic(image, topic, config, Random(1)).changes)
+
+
+def refusal(image: Image, topic: NewTopic) -> KafkaError:
+    with pytest.raises(KafkaError) as refused:
+        create_topic(image, topic, CONFIG, Random(1))
+    return refused.value
+
+
+def test_a_topic_with_defaults() -> None:
+    """-1 takes num.partitions and default.replication.factor of the broker; every partition has a leader in sync."""
+    image = created(cluster(1), NewTopic("orders"))
+    topic = image.topic("orders")
+    assert topic is not None
+    assert len(topic.partitions) == 3
+    assert all((p.replicas, p.isr, p.leader, p.leader_epoch) == ((1,), (1,), 1, 0) for p in topic.partitions)
+    assert image.topic_by_id(topic.id) is topic
+
+
+def test_what_was_created_is_told() -> None:
+    """The answer of CreateTopics has id, numbers and settings; a setting of None is left out."""
+    topic = NewTopic("a", 2, 1, configs={"retention.ms": "5", "flush.ms": None})
+    decision = create_topic(cluster(1), topic, CONFIG, Random(1))
+    result = decision.result
+    assert (result.name, result.partitions, result.replication_factor) == ("a", 2, 1)
+    assert result.configs == {"retention.ms": "5"}
+    image = cluster(1).replay(3, decision.changes)
+    assert dict(image.config(ConfigResource.TOPIC, "a")) == {"retention.ms": "5"}
+
+
+def test_an_assignment_is_kept_as_given() -> None:
+    """The first alive replica leads; a fenced one is not in sync."""
+    image = created(cluster(3, fenced=(2,)), NewTopic("a", assignments={1: [3, 1], 0: [2, 3]}))
+    first, second = image.topics_by_name["a"].partitions
+    assert (first.replicas, first.isr, first.leader) == ((2, 3), (3,), 3)
+    assert (second.replicas, second.isr, second.leader) == ((3, 1), (3, 1), 3)
+
+
+@pytest.mark.parametrize("name", ["a", "A.b_c-9", "...", "x" * 249])
+def test_good_names(name: str) -> None:
+    """What Kafka takes."""
+    check_name(name)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "a b", "a/b", "ü", "a\n", "a:b", "a\x00"])
+def test_bad_names(name: str) -> None:
+    """What Kafka refuses, with INVALID_TOPIC_EXCEPTION and a reason."""
+    error = refusal(cluster(1), NewTopic(name))
+    assert error.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert "cannot be the name of a topic: " in error.message
+
+
+@pytest.mark.parametrize(
+    ("topic", "code", "message"),
+    [
+        (NewTopic("there"), ErrorCode.TOPIC_ALREADY_EXISTS, "topic 'there' already exists"),
+        (NewTopic("a_b"), ErrorCode.INVALID_TOPIC_EXCEPTION,
+         "topic 'a_b' is too much like topic 'a.b': '.' and '_' count as the same"),
+        (NewTopic("__cluster_metadata"), ErrorCode.INVALID_TOPIC_EXCEPTION,
+         "'__cluster_metadata' is the broker's own log of metadata"),
+        (NewTopic("n", 0), ErrorCode.INVALID_PARTITIONS, "a topic needs at least 1 partition, not 0"),
+        (NewTopic("n", -2), ErrorCode.INVALID_PARTITIONS, "a topic needs at least 1 partition, not -2"),
+        (NewTopic("n", 10_001), ErrorCode.INVALID_PARTITIONS, "10001 partitions; 10000 are the limit"),
+        (NewTopic("n", 9_000), ErrorCode.INVALID_PARTITIONS,
+         "topic 'n' with 9000 partitions is too large to create at once; add partitions later"),
+        (NewTopic("n", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR, "a topic needs at least 1 replica, not 0"),
+        (NewTopic("n", 1, 3), ErrorCode.INVALID_REPLICATION_FACTOR, "3 replicas need 3 brokers; 2 are alive"),
+        (NewTopic("n", 1, -1, {0: (1,)}), ErrorCode.INVALID_REQUEST,
+         "give either an assignment of replicas, or numbers of partitions and replicas, not both"),
+        (NewTopic("n", assignments={1: (1,)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+         "partitions must be numbered from 0 without a gap"),
+        (NewTopic("n", assignments={0: ()}), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partition 0 has no replica"),
+        (NewTopic("n", assignments={0: (1, 1)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+         "partition 0 names a broker twice: [1, 1]"),
+        (NewTopic("n", assignments={0: (1,), 1: (1, 2)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+         "every partition must have the same number of replicas"),
+        (NewTopic("n", assignments={0: (9,)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+         "partition 0: there is no broker 9"),
+        (NewTopic("n", assignments={0: (3,)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+         "partition 0: none of the brokers [3] is alive"),
+        (NewTopic("n", configs={"segment.byte": "1"}), ErrorCode.INVALID_CONFIG,
+         "unknown topic setting 'segment.byte'; did you mean 'segment.bytes'?"),
+        (NewTopic("n", configs={"segment.bytes": "9"}), ErrorCode.INVALID_CONFIG,
+         "segment.bytes: 9 is below the minimum 1048576"),
+    ],
+    ids=lambda value: value.name if isinstance(value, ErrorCode) else "",
+)  # fmt: skip
+def test_what_is_refused(topic: NewTopic, code: ErrorCode, message: str) -> None:
+    """Kafka's codes, and a reason that a person can use."""
+    image = created(created(cluster(3, fenced=(3,)), NewTopic("there")), NewTopic("a.b"))
+    error = refusal(image, topic)
+    assert (error.code, error.message) == (code, message)
+
+
+def test_delete() -> None:
+    """By id; an id that is not there is UNKNOWN_TOPIC_ID."""
+    image = created(cluster(1), NewTopic("a"))
+    topic = image.topics_by_name["a"]
+    decision = delete_topic(image, topic.id)
+    assert decision.result is topic
+    gone = image.replay(image.version + 1, decision.changes)
+    assert gone.topic("a") is None
+    with pytest.raises(KafkaError) as refused:
+        delete_topic(gone, topic.id)
+    assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_internal_topics() -> None:
+    """Known by name; their replicas are no more than there are brokers."""
+    assert is_internal("__consumer_offsets")
+    assert not is_internal("__mine")
+    assert [replicas_within(cluster(brokers), 3) for brokers in (0, 1, 2, 4)] == [1, 1, 2, 3]
+
+
+def test_topic_ids_are_usable_everywhere() -> None:
+    """Never one that is taken or that Kafka reserves, nor one that a command line takes for an option."""
+
+    class Scripted(Random):
+        script = [bytes(16), bytes(15) + b"\x01", b"\xf8" + bytes(15), b"\x06" * 16, b"\x07" * 16]  # noqa: RUF012
+
+        def randbytes(self, n: int) -> bytes:
+            return self.script.pop(0)
+
+    taken = EMPTY.replay(1, [change.CreateTopic(b"\x06" * 16, "a")])
+    assert new_topic_id(taken, Scripted()) == b"\x07" * 16
