@@ -28,7 +28,12 @@ def begin(cache: FetchSessions, *indexes: int, now: float = 0.0) -> FetchSession
 
 
 def go_on(
-    cache: FetchSessions, session: FetchSession, epoch: int, *indexes: int, now: float = 0.0, forget: tuple[int, ...] = ()
+    cache: FetchSessions,
+    session: FetchSession,
+    epoch: int,
+    *indexes: int,
+    now: float = 0.0,
+    forget: tuple[int, ...] = (),
 ) -> dict[PartitionKey, FetchPartition]:
     forgotten = [ForgottenTopic("", ID, list(forget))]
     request = FetchRequest(session_id=session.id, session_epoch=epoch, forgotten=forgotten)
