@@ -4,8 +4,8 @@ import io
 import struct
 
 import pytest
-from kio.schema.metadata.v4.request import MetadataRequest
-from kio.schema.request_header.v1.header import RequestHeader
+from kio.schema.metadata.v12.request import MetadataRequest
+from kio.schema.request_header.v2.header import RequestHeader
 from kio.serial import entity_reader
 
 from benchmarks.small_requests import CORRELATION_AT, WrongAnswer, metadata_request, topic_error
@@ -20,7 +20,7 @@ def test_the_request_is_what_the_schema_says() -> None:
     data = stream.read()
     header, used = entity_reader(RequestHeader)(data, 0)
     body, more = entity_reader(MetadataRequest)(data, used)
-    assert (header.request_api_version, header.correlation_id, header.client_id) == (4, 77, "benchmark")
+    assert (header.request_api_version, header.correlation_id, header.client_id) == (12, 77, "benchmark")
     assert body.topics is not None
     assert [topic.name for topic in body.topics] == ["orders"]
     assert body.allow_auto_topic_creation is False
@@ -29,7 +29,7 @@ def test_the_request_is_what_the_schema_says() -> None:
 
 def test_the_error_of_a_topic_stands_before_its_name() -> None:
     # A broker that answers quickly with an error must not look fast.
-    name = struct.pack(">h6s", 6, b"orders")
+    name = b"\x07orders"
     assert topic_error(b"\0\0\0\0" + struct.pack(">h", 3) + name, "orders") == 3
     with pytest.raises(WrongAnswer):
         topic_error(b"\0" * 40, "orders")
