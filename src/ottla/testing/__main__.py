@@ -1,0 +1,67 @@
+"""The child of process.py: a broker that does what the lines of its standard input say, and ends with them."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from typing import IO, Any
+
+from ottla.testing.launch import FaultOrder, Launch
+from ottla.testing.thread import BrokerThread
+
+
+def main() -> None:
+    requests, replies = _channels()
+    launch = _launch(json.loads(requests.readline()))
+    try:
+        host = BrokerThread(launch)
+    except Exception as error:
+        _send(replies, {"error": _text(error)})
+        return
+    _send(replies, {"result": host.ports})
+    commands: dict[str, Callable[..., None]] = {
+        "stop": host.stop,
+        "add_fault": lambda order: host.add_fault(FaultOrder(*order)),
+        "clear_faults": host.clear_faults,
+        "advance": host.advance,
+        "copy_data": host.copy_data,
+    }
+    for line in requests:
+        command, *arguments = json.loads(line)
+        _send(replies, _outcome(commands[command], arguments))
+        if command == "stop":
+            return
+    host.kill()
+    shutil.rmtree(launch.directory, ignore_errors=True)  # the test has died and will not do it
+
+
+def _channels() -> tuple[IO[str], IO[str]]:
+    """The pipes to the test. Whatever else is printed goes where errors go, or it would be taken for a reply."""
+    requests, replies = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return requests, replies
+
+
+def _launch(given: dict[str, Any]) -> Launch:
+    return Launch(**{**given, "faults": [FaultOrder(*order) for order in given["faults"]]})
+
+
+def _outcome(command: Callable[..., None], arguments: list[Any]) -> dict[str, Any]:
+    try:
+        command(*arguments)
+    except Exception as error:
+        return {"error": _text(error)}
+    return {"result": None}
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _send(replies: IO[str], reply: dict[str, Any]) -> None:
+    replies.write(json.dumps(reply) + "\n")
+    replies.flush()
+
+
+if __name__ == "__main__":
+    main()

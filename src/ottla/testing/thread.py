@@ -1,0 +1,120 @@
+"""A broker in a thread of this process, on an event loop of its own."""
+
+import asyncio
+import shutil
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from threading import Thread
+from typing import TypeVar
+
+from ottla.broker import Broker
+from ottla.config import BrokerConfig
+from ottla.errors import ErrorCode
+from ottla.faults import Fault, Faults
+from ottla.storage.files import RealDisk
+from ottla.testing.clock import MovableClock, MovableLoop, WatchedThreads
+from ottla.testing.launch import PATIENCE_S, FaultOrder, Launch
+
+T = TypeVar("T")
+
+STOP_DEADLINE_S = 5.0
+
+
+class BrokerThread:
+    """Started by its constructor, which returns when the broker accepts connections."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._directory = launch.directory
+        self._config = BrokerConfig.of(launch.settings)
+        self._faults = Faults()
+        for order in launch.faults:
+            self.add_fault(order)
+        self._clock = MovableClock(launch.offset_ms)
+        self._threads = WatchedThreads()
+        self._disk = RealDisk()
+        self._loop = MovableLoop(self._clock, self._threads)
+        self._started: Future[Mapping[str, int]] = Future()
+        self._ended: Future[None] = Future()
+        self._asked_to_end: asyncio.Future[bool]
+        self._thread = Thread(target=self._run, name="ottla-testing", daemon=True)
+        self._thread.start()
+        try:
+            self.ports: Mapping[str, int] = self._started.result()
+        except BaseException:
+            self._thread.join()
+            raise
+
+    def stop(self) -> None:
+        self._end(clean=True)
+
+    def kill(self) -> None:
+        self._end(clean=False)
+
+    def add_fault(self, order: FaultOrder) -> None:
+        error = None if order.error is None else ErrorCode(order.error)
+        self._faults.add(order.api, Fault(error, order.delay_s, order.drop, order.times))
+
+    def clear_faults(self) -> None:
+        self._faults.clear()
+
+    def advance(self, ms: int) -> None:
+        def jump() -> None:
+            self._clock.offset_ms += ms
+
+        self._at_rest(jump)
+        self._at_rest(lambda: None)  # the next rest comes when all that is due now is done
+
+    def copy_data(self, target: str) -> None:
+        # At rest no file is half written, and what was acknowledged is there: the copy is what kill -9 would leave.
+        self._at_rest(lambda: shutil.copytree(self._directory, target))
+
+    def _at_rest(self, function: Callable[[], T]) -> T:
+        """The result of `function`, called by the broker's thread when it has nothing else to do."""
+        done: Future[T] = Future()
+
+        def call() -> None:
+            try:
+                done.set_result(function())
+            except Exception as error:
+                done.set_exception(error)
+
+        self._loop.when_resting(call)
+        return done.result(PATIENCE_S)
+
+    def _end(self, *, clean: bool) -> None:
+        if not self._ended.done():
+            self._loop.call_soon_threadsafe(self._asked_to_end.set_result, clean)
+        self._thread.join()
+        self._ended.result()
+
+    def _run(self) -> None:
+        try:
+            try:
+                with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                    runner.run(self._serve())
+            finally:
+                self._threads.close()
+                self._disk.close()
+            self._ended.set_result(None)
+        except BaseException as error:
+            outcome = self._ended if self._started.done() else self._started
+            outcome.set_exception(error)
+
+    async def _serve(self) -> None:
+        broker = Broker(
+            self._config,
+            self._directory,
+            disk=self._disk,
+            clock=self._clock,
+            offload=self._threads,
+            faults=self._faults,
+        )
+        self._asked_to_end = self._loop.create_future()
+        try:
+            await broker.start()
+            self._started.set_result(dict(broker.ports))
+            if await self._asked_to_end:
+                await broker.stop(STOP_DEADLINE_S)
+        finally:
+            broker.abort()
+            await asyncio.sleep(0)  # for closed connections to say goodbye
