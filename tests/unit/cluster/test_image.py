@@ -177,7 +177,7 @@ def test_one_topic_among_many_costs_microseconds() -> None:
             topic_id = (number + 1).to_bytes(16, "big")
             batch.append(change.CreateTopic(topic_id, f"topic-{number}"))
         image = step(image, *batch)
-    started_at = time.perf_counter()
+    started_at = time.process_time()
     for number in range(100):
         image = step(image, change.CreateTopic(b"\xff" * 15 + bytes([number]), f"new-{number}"))
-    assert (time.perf_counter() - started_at) / 100 < 0.001
+    assert (time.process_time() - started_at) / 100 < 0.001

@@ -83,10 +83,10 @@ def test_restarting_with_many_partitions_is_one_small_entry() -> None:
         topic_id = bytes([number + 1]) * 16
         partitions = [change.CreatePartition(topic_id, index, (1,), (1,), 1) for index in range(1000)]
         image = image.replay(image.version + 1, [change.CreateTopic(topic_id, f"t{number}"), *partitions])
-    started = time.perf_counter()
+    started = time.process_time()
     decision = register_broker(image, replace(BROKER, stopped_at_epoch=1), "cluster")
     assert len(encode(decision.changes)) < 400
     image, _ = serving(image, replace(BROKER, stopped_at_epoch=1))
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 2
     leaders = {(p.leader, p.leader_epoch, p.unclean) for topic in image.topics() for p in topic.partitions}
     assert leaders == {(1, 2, False)}
