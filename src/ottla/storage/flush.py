@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 
-from ottla.storage import names
 from ottla.storage.files import Disk, File
 
 
 class Flush:
-    """The fsyncs that make everything before `end_offset` survive a power cut. `run` touches nothing of the log."""
+    """The fsyncs that make everything before `end_offset` survive a power cut. `run` touches nothing of the log.
+
+    The files stay open until it has run, so it has to be run, once.
+    """
 
     __slots__ = (
         "_directory", "_disk", "_epochs", "_epochs_path", "_files", "_paths", "created", "end_offset", "truncations",
@@ -29,6 +31,8 @@ class Flush:
         self._disk = disk
         self._directory = directory
         self._files = files
+        for file in files:
+            file.pin()  # a segment may be dropped, renamed or closed while it is synced
         self._paths = paths
         self._epochs_path = epochs_path
         self._epochs = epochs
@@ -40,12 +44,12 @@ class Flush:
 
     def run(self) -> None:
         """OSError if the disk fails; then nothing may be taken for durable."""
-        for file in self._files:
-            try:
+        try:
+            for file in self._files:
                 file.fsync()
-            except FileNotFoundError:
-                if not file.path.endswith(names.DELETED):
-                    raise
+        finally:
+            for file in self._files:
+                file.unpin()
         for path in self._paths:
             try:
                 file = self._disk.open(path)

@@ -14,6 +14,7 @@ import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
+from operator import lt
 from struct import Struct
 from typing import Protocol
 
@@ -35,6 +36,10 @@ def _swap_bytes(entries: "array[int]") -> None:
         entries.byteswap()
 
 
+def _grows(column: "array[int]") -> bool:
+    return all(map(lt, column, column[1:]))
+
+
 class OffsetIndex:
     __slots__ = ("offsets", "positions")
 
@@ -52,6 +57,11 @@ class OffsetIndex:
     def position_before(self, relative_offset: int) -> int:
         """A position at or before the batch that contains the offset."""
         entry = bisect_right(self.offsets, relative_offset) - 1
+        return self.positions[entry] if entry >= 0 else 0
+
+    def entry_before(self, position: int) -> int:
+        """A position at or before this one where a batch begins."""
+        entry = bisect_right(self.positions, position) - 1
         return self.positions[entry] if entry >= 0 else 0
 
     def offset_after(self, position: int) -> int | None:
@@ -121,7 +131,7 @@ class TimeIndex:
         for timestamp, relative_offset in _TIME_ENTRY.iter_unpack(data):
             index.timestamps.append(timestamp)
             index.offsets.append(relative_offset)
-        if sorted(index.timestamps) != index.timestamps.tolist() or sorted(index.offsets) != index.offsets.tolist():
+        if not (_grows(index.timestamps) and _grows(index.offsets)):
             raise CorruptIndex("the time index goes backwards")
         return index
 

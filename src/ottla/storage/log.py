@@ -5,7 +5,6 @@ is told by the module that owns it: `segment`, `index`, `transaction_index`, `pr
 `partition_metadata`.
 """
 
-import logging
 import zlib
 from typing import NamedTuple
 
@@ -14,10 +13,11 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.storage import log_read, names, timestamps
 from ottla.storage.files import Bytes, Disk
 from ottla.storage.flush import Flush as Flush
-from ottla.storage.index import RELATIVE_OFFSET_MAX, CorruptIndex, IndexCache
+from ottla.storage.index import RELATIVE_OFFSET_MAX, IndexCache
 from ottla.storage.log_read import LogRead as LogRead
 from ottla.storage.partition_metadata import read_topic_id, write_topic_id
-from ottla.storage.producer_restore import replay_segment, restore
+from ottla.storage.producer_restore import recall, restore
+from ottla.storage.producer_state import AppendedBatch
 from ottla.storage.recovery import Progress, Recovery
 from ottla.storage.scan import sound_batches
 from ottla.storage.segment import Segment
@@ -25,8 +25,6 @@ from ottla.storage.segments import Segments
 from ottla.storage.settings import LogSettings as LogSettings
 from ottla.storage.timestamps import TimestampOffset as TimestampOffset
 from ottla.storage.transaction_index import AbortedTransaction as AbortedTransaction
-
-logger = logging.getLogger(__name__)
 
 _PREFIX_SIZE = 12
 
@@ -161,7 +159,7 @@ class Log:
             if header.attributes & CONTROL:
                 marker = self._checked_marker(batch, header)
             else:
-                known = self.producers.check(header)
+                known = self._check_producer(header)
                 if known is not None:
                     append_time = known.timestamp if header.log_append_time else -1
                     return Appended(known.base_offset, known.last_offset, append_time, True)
@@ -230,6 +228,16 @@ class Log:
                     self._index_abort_or_fail(segment, header, marker)
                 self.producers.replay(header, header.base_offset, marker)
             self.end_offset = header.next_offset
+
+    def _check_producer(self, header: BatchHeader) -> AppendedBatch | None:
+        try:
+            return self.producers.check(header)
+        except KafkaError:
+            producer = self.producers.producers[header.producer_id]
+            if not producer.partial:
+                raise
+        recall(producer, self.segments)
+        return self.producers.check(header)
 
     def _checked_marker(self, batch: Bytes, header: BatchHeader) -> ControlMarker:
         try:
@@ -336,28 +344,7 @@ class Log:
 
     def aborted_transactions(self, from_offset: int, up_to: int) -> list[AbortedTransaction]:
         """The aborted transactions that have records in [from_offset, up_to)."""
-        found: list[AbortedTransaction] = []
-        for index in range(self._files.index_of(from_offset), len(self.segments)):
-            segment = self.segments[index]
-            try:
-                if segment.suspect:
-                    raise CorruptIndex("index files are missing")
-                entries, complete = segment.transactions.collect(from_offset, up_to)
-            except CorruptIndex as error:
-                logger.warning("%s: the transaction index is built again: %s", segment, error)
-                self._rebuild_transaction_index(index)
-                entries, complete = segment.transactions.collect(from_offset, up_to)
-            found += entries
-            if complete:
-                break
-        return found
-
-    def _rebuild_transaction_index(self, index: int) -> None:
-        segment = self.segments[index]
-        producers = restore(self._disk, self.segments, self._files.snapshots, segment.base_offset)
-        entries = replay_segment(segment, segment.base_offset, self.end_offset, producers)
-        segment.transactions.replace(entries)
-        segment.suspect = False
+        return self._files.aborted_transactions(from_offset, up_to)
 
     def expire_producers(self, now_ms: int) -> int:
         return self.producers.expire(now_ms, self._settings.producer_id_expiration_ms)

@@ -1,5 +1,6 @@
 """Producers' state as of an offset: from the newest snapshot before it and the records in between."""
 
+import contextlib
 import logging
 from collections.abc import Sequence
 
@@ -8,7 +9,7 @@ from ottla.errors import KafkaError
 from ottla.storage import names
 from ottla.storage.files import Disk, File
 from ottla.storage.producer_snapshot import CorruptSnapshot, decode, encode
-from ottla.storage.producer_state import ProducerStates
+from ottla.storage.producer_state import BATCHES_KEPT, AppendedBatch, Producer, ProducerStates
 from ottla.storage.scan import read_batch, scan
 from ottla.storage.segment import Segment
 from ottla.storage.transaction_index import AbortedTransaction
@@ -17,6 +18,9 @@ logger = logging.getLogger(__name__)
 
 NEVER = 2**63
 """An expiration time that no producer reaches."""
+
+RECALL_BYTES = 8 * 1024 * 1024
+"""How far back a retry is looked for: more than five of the largest batches that a producer sends by default."""
 
 
 def write_snapshot(disk: Disk, directory: str, offset: int, producers: ProducerStates) -> None:
@@ -55,6 +59,28 @@ def restore(
             replay_segment(segment, start, up_to, producers)
     producers.expire(now_ms, expiration_ms)
     return producers
+
+
+def recall(producer: Producer, segments: Sequence[Segment]) -> None:
+    """Find the batches before the one that a snapshot had, so that a retry of any of the last five is recognised.
+
+    A client may have had five requests in flight when the broker was restarted. Only the end of the log is searched,
+    and only when a producer retries what is not known.
+    """
+    producer.partial = False
+    for segment in reversed(segments[-2:]):
+        known = producer.batches[0].base_offset if producer.batches else segments[-1].base_offset
+        begin = segment.offset_index.entry_before(segment.size - RECALL_BYTES)
+        earlier: list[AppendedBatch] = []
+        with contextlib.suppress(CorruptBatch):
+            for _, header in scan(segment.file, begin, segment.size):
+                if header.base_offset >= known:
+                    break
+                if (header.producer_id, header.producer_epoch) == (producer.producer_id, producer.epoch):
+                    earlier.append(AppendedBatch.of(header, header.base_offset))
+        for batch in reversed(earlier):
+            if len(producer.batches) < BATCHES_KEPT and batch.first_sequence >= 0:
+                producer.batches.appendleft(batch)
 
 
 def replay_segment(segment: Segment, start: int, up_to: int, producers: ProducerStates) -> list[AbortedTransaction]:

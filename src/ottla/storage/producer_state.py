@@ -14,6 +14,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.transaction_index import AbortedTransaction
 
 BATCHES_KEPT = 5
+SEQUENCE_MAX = 2**31 - 1
 NO_TRANSACTION = -1
 
 
@@ -24,9 +25,15 @@ class AppendedBatch(NamedTuple):
     last_offset: int
     timestamp: int
 
+    @classmethod
+    def of(cls, header: BatchHeader, base_offset: int) -> "AppendedBatch":
+        first, delta = header.base_sequence, header.last_offset_delta
+        last = (first + delta) & SEQUENCE_MAX if first >= 0 else first
+        return cls(first, last, base_offset, base_offset + delta, header.max_timestamp)
+
 
 class Producer:
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "producer_id", "timestamp", "transaction_start")
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "partial", "producer_id", "timestamp", "transaction_start")
 
     def __init__(self, producer_id: int, epoch: int) -> None:
         self.producer_id = producer_id
@@ -34,6 +41,8 @@ class Producer:
         self.coordinator_epoch = -1
         self.timestamp = -1
         self.transaction_start = NO_TRANSACTION
+        self.partial = False
+        """It comes from a snapshot, which has the last batch only; the log may have up to four more."""
         self.batches: deque[AppendedBatch] = deque(maxlen=BATCHES_KEPT)
 
     @property
@@ -72,7 +81,7 @@ class ProducerStates:
         if header.producer_epoch == producer.epoch and header.base_sequence >= 0:
             batches = producer.batches
             last = batches[-1].last_sequence if batches else -1
-            if header.base_sequence != (last + 1) & 0x7FFFFFFF:
+            if header.base_sequence != (last + 1) & SEQUENCE_MAX:
                 return _duplicate_or_gap(producer, header)
         elif header.producer_epoch < producer.epoch:
             message = f"epoch {header.producer_epoch} of producer {header.producer_id}, which is at {producer.epoch}"
@@ -116,12 +125,7 @@ class ProducerStates:
             if marker.type in (ABORT, COMMIT):
                 self._end_transaction(producer, base_offset, marker)
             return
-        sequence = header.base_sequence
-        delta = header.last_offset_delta
-        last_sequence = (sequence + delta) & 0x7FFFFFFF if sequence >= 0 else sequence
-        producer.batches.append(
-            AppendedBatch(sequence, last_sequence, base_offset, base_offset + delta, header.max_timestamp)
-        )
+        producer.batches.append(AppendedBatch.of(header, base_offset))
         if header.attributes & TRANSACTIONAL and producer.transaction_start == NO_TRANSACTION:
             producer.transaction_start = base_offset
             self._open[base_offset] = producer.producer_id

@@ -155,15 +155,34 @@ class Segment:
     def max_timestamp_entry(self) -> tuple[int, int]:
         """The largest timestamp, and the last offset of the first batch that has it."""
         if self._max_timestamp == UNKNOWN:
-            entry = self._last_entry(names.TIME_INDEX, TIME_ENTRY_SIZE)
-            if entry is None and self.size:
+            self._read_max_timestamp()
+            if not self.active and not self._max_timestamp_holds():
+                logger.warning("%s: the time index is wrong, it is built again", self)
                 self.rebuild_indexes()
-            elif entry is not None:
-                timestamp, relative_offset = last_time_entry(entry)
-                self._max_timestamp, self._max_timestamp_offset = timestamp, self.base_offset + relative_offset
-            else:
-                self._max_timestamp = -1
         return self._max_timestamp, self._max_timestamp_offset
+
+    def _read_max_timestamp(self) -> None:
+        entry = self._last_entry(names.TIME_INDEX, TIME_ENTRY_SIZE)
+        if entry is not None:
+            timestamp, relative_offset = last_time_entry(entry)
+            self._max_timestamp, self._max_timestamp_offset = timestamp, self.base_offset + relative_offset
+        elif self.size:
+            self.rebuild_indexes()
+        else:
+            self._max_timestamp = -1
+
+    def _max_timestamp_holds(self) -> bool:
+        """Whether the batch that the time index names last does have that timestamp."""
+        if self._max_timestamp < 0:
+            return True
+        try:
+            place = self.locate(self._max_timestamp_offset)
+        except KafkaError:
+            return False
+        if place is None:
+            return False
+        header = next(scan(self.file, place.position, self.size))[1]
+        return (header.max_timestamp, header.last_offset) == (self._max_timestamp, self._max_timestamp_offset)
 
     @property
     def first_timestamp(self) -> int:
@@ -376,7 +395,8 @@ class Segment:
             raise CorruptIndex(f"{self} has no indexes")
         relative_offset, position = last_offset_entry(entry) if entry is not None else (None, 0)
         end = self.base_offset
-        max_timestamp = self.max_timestamp
+        self._read_max_timestamp()
+        max_timestamp = self._max_timestamp
         if not 0 <= position < self.size or (not position and self.size > _UNINDEXED_MAX):
             raise CorruptIndex(f"the last entry of {self}'s offset index points to byte {position}")
         file = self._disk.open_read(self.path(names.LOG))

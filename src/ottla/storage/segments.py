@@ -5,14 +5,20 @@ by `remove_deleted` some time later.
 """
 
 import contextlib
+import logging
 from bisect import bisect_right
 
 from ottla.storage import leftovers, names
 from ottla.storage.files import Disk, File
-from ottla.storage.index import IndexCache
-from ottla.storage.producer_restore import write_snapshot
+from ottla.storage.index import CorruptIndex, IndexCache
+from ottla.storage.producer_restore import replay_segment, restore, write_snapshot
 from ottla.storage.producer_state import ProducerStates
 from ottla.storage.segment import Segment
+from ottla.storage.transaction_index import AbortedTransaction
+
+logger = logging.getLogger(__name__)
+
+OFFSET_MAX = 2**63 - 1
 
 
 class Segments:
@@ -58,6 +64,30 @@ class Segments:
         self.items.append(segment)
         self._bases.append(segment.base_offset)
         self.created += 1
+
+    # Aborted transactions
+
+    def aborted_transactions(self, from_offset: int, up_to: int) -> list[AbortedTransaction]:
+        """Those that have records in [from_offset, up_to). An index that is missing or damaged is built again."""
+        found: list[AbortedTransaction] = []
+        for segment in self.items[self.index_of(from_offset) :]:
+            try:
+                if segment.suspect:
+                    raise CorruptIndex("index files are missing")
+                entries, complete = segment.transactions.collect(from_offset, up_to)
+            except CorruptIndex as error:
+                logger.warning("%s: the transaction index is built again: %s", segment, error)
+                self._rebuild_transaction_index(segment)
+                entries, complete = segment.transactions.collect(from_offset, up_to)
+            found += entries
+            if complete:
+                break
+        return found
+
+    def _rebuild_transaction_index(self, segment: Segment) -> None:
+        producers = restore(self._disk, self.items, self.snapshots, segment.base_offset)
+        segment.transactions.replace(replay_segment(segment, segment.base_offset, OFFSET_MAX, producers))
+        segment.suspect = False
 
     # Snapshots
 

@@ -23,6 +23,7 @@ from tests.unit.storage.logs import (
     values,
 )
 
+
 class CountingDisk(SimulatedDisk):
     """Counts every operation, reads included."""
 

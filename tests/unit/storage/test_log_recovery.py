@@ -1,0 +1,329 @@
+"""What a log is after a crash, a power cut or damage: hard cases 1-5, 7, 10, 13 and 15."""
+
+import logging
+
+import pytest
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.storage.log import Log, LogSettings
+from tests.simulation.disk import SimulatedDisk
+from tests.unit.storage.logs import (
+    DIRECTORY,
+    NOW,
+    append,
+    batch_of,
+    fill,
+    new_disk,
+    new_log,
+    open_log,
+    overwrite,
+    path,
+    records,
+    values,
+)
+
+SMALL = LogSettings(segment_bytes=400, index_interval_bytes=100)
+
+
+def crashed(*expected: bytes, settings: LogSettings | None = None, flush_first: int = 0) -> SimulatedDisk:
+    """A disk with a log of these values that was not closed; so many of them were flushed."""
+    disk = new_disk()
+    log = new_log(disk, settings)
+    fill(log, expected[:flush_first])
+    log.flush()
+    fill(log, expected[flush_first:])
+    disk.crash(lose_unsynced=False)
+    return disk
+
+
+def test_a_tail_torn_at_any_byte_is_cut_off() -> None:
+    # Hard case 1: the log ends after the last whole batch, takes new records there, and is the same a second time.
+    whole = crashed(b"first", b"second").read(path(0, ".log"))
+    keep = len(batch_of(b"first"))
+    for length in range(len(whole)):
+        disk = crashed(b"first", b"second")
+        overwrite(disk, path(0, ".log"), whole[:length])
+        log = open_log(disk)
+        expected = [b"first"] if length >= keep else []
+        assert values(log) == expected
+        assert disk.size(path(0, ".log")) == (keep if expected else 0)
+        fill(log, [b"third"])
+        assert values(log) == [*expected, b"third"]
+        disk.crash(lose_unsynced=False)
+        assert values(open_log(disk)) == [*expected, b"third"]
+
+
+def test_a_flip_in_any_byte_of_the_unflushed_tail_ends_the_log_there() -> None:
+    # Only the base offset and the leader epoch are not under the checksum; a wrong offset shows in the order.
+    whole = crashed(b"first", b"second", b"third").read(path(0, ".log"))
+    begin, size = len(batch_of(b"first")), len(batch_of(b"second"))
+    for position in range(begin, begin + size):
+        disk = crashed(b"first", b"second", b"third")
+        damaged = bytearray(whole)
+        damaged[position] ^= 0x80
+        overwrite(disk, path(0, ".log"), bytes(damaged))
+        found = [record.value for record in records(open_log(disk))]
+        in_epoch = begin + 12 <= position < begin + 16
+        in_offset_but_after = begin <= position < begin + 8 and len(found) == 2
+        assert found == [b"first"] or in_epoch or in_offset_but_after
+
+
+def test_of_two_torn_batches_the_later_goes_too() -> None:
+    # Hard case 2: the second block reached the disk and the first did not. What follows a hole is not in order.
+    disk = crashed(b"first", b"second", b"third")
+    data = bytearray(disk.read(path(0, ".log")))
+    begin, size = len(batch_of(b"first")), len(batch_of(b"second"))
+    data[begin : begin + size] = bytes(size)
+    overwrite(disk, path(0, ".log"), bytes(data))
+    log = open_log(disk)
+    assert values(log) == [b"first"] and log.end_offset == 1
+    assert disk.size(path(0, ".log")) == begin
+
+
+def test_segments_after_a_torn_one_go_too() -> None:
+    expected = [b"%03d" % number for number in range(30)]
+    disk = crashed(*expected, settings=SMALL, flush_first=3)
+    bases = [segment.base_offset for segment in open_log(disk, SMALL, recovery_point=3).segments]
+    torn = path(bases[2], ".log")
+    overwrite(disk, torn, disk.read(torn)[:-1])
+    log = open_log(disk, SMALL, recovery_point=3)
+    assert values(log) == expected[: bases[3] - 1]
+    assert max(int(name[:20]) for name in disk.list(DIRECTORY) if name.endswith(".log")) == bases[2]
+
+
+def test_a_lost_tail_of_a_segment_takes_the_next_segments_along() -> None:
+    # The power cut took the end of one segment, at a batch's border, and left the next: a prefix is kept, no hole.
+    expected = [b"%03d" % number for number in range(30)]
+    disk = crashed(*expected, settings=SMALL, flush_first=3)
+    bases = [segment.base_offset for segment in open_log(disk, SMALL, recovery_point=3).segments]
+    short = path(bases[1], ".log")
+    overwrite(disk, short, disk.read(short)[: len(batch_of(b"000"))])
+    assert values(open_log(disk, SMALL, recovery_point=3)) == expected[: bases[1] + 1]
+
+
+def test_a_tail_of_zeros_is_the_end() -> None:
+    # Hard case 4: the file's size reached the disk, its blocks did not.
+    for zeros in (1, 7, 11, 12, 60, 61, 100, 5000):
+        disk = crashed(b"first", b"second")
+        overwrite(disk, path(0, ".log"), disk.read(path(0, ".log")) + bytes(zeros))
+        assert values(open_log(disk)) == [b"first", b"second"]
+        assert disk.size(path(0, ".log")) == len(batch_of(b"first")) + len(batch_of(b"second"))
+
+
+def test_damage_below_the_recovery_point_is_kept_and_never_served(caplog: pytest.LogCaptureFixture) -> None:
+    # Hard case 3: acknowledged and flushed, then flipped. What follows stays readable; the damage is an error.
+    expected = [b"%03d" % number for number in range(9)]
+    size = len(batch_of(b"000"))
+    for damaged_byte in (9, 10, 11, 16, 17, 30, size - 1):
+        disk = crashed(*expected, flush_first=8)
+        data = bytearray(disk.read(path(0, ".log")))
+        data[4 * size + damaged_byte] ^= 0x11
+        overwrite(disk, path(0, ".log"), bytes(data))
+        with caplog.at_level(logging.ERROR):
+            log = open_log(disk, recovery_point=8)
+        assert "damaged" in caplog.text
+        assert log.end_offset == 9 and disk.size(path(0, ".log")) == 9 * size
+        before = log.read(1, 10_000, up_to=9, at_least_one=True)
+        assert before is not None and before.slice.length == 3 * size
+        with pytest.raises(KafkaError) as refused:
+            log.read(4, 10_000, up_to=9, at_least_one=True)
+        assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+        after = log.read(5, 10_000, up_to=9, at_least_one=True)
+        assert after is not None and after.slice.length == 4 * size
+        assert append(log, batch_of(b"new")).base_offset == 9
+
+
+def test_damage_in_a_sealed_segment_costs_no_other_segment() -> None:
+    # Even when nothing in the rest of that segment is sound.
+    expected = [b"%03d" % number for number in range(30)]
+    disk = crashed(*expected, settings=SMALL, flush_first=30)
+    bases = [segment.base_offset for segment in open_log(disk, SMALL, recovery_point=30).segments]
+    size = len(batch_of(b"000"))
+    damaged = path(bases[1], ".log")
+    overwrite(disk, damaged, disk.read(damaged)[:size] + bytes(disk.size(damaged) - size))
+    log = open_log(disk, SMALL, recovery_point=bases[1] + 3)
+    assert log.end_offset == 30
+    with pytest.raises(KafkaError) as refused:
+        log.read(bases[1] + 1, 1000, up_to=30, at_least_one=True)
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    for offset in [*range(bases[1] + 1), *range(bases[2], 30)]:
+        read = log.read(offset, 1, up_to=30, at_least_one=True)
+        assert read is not None and read.base_offset == offset
+
+
+def test_a_recovery_point_ahead_of_the_data_is_ignored() -> None:
+    # Hard case 10: whatever the checkpoint says, what is there is read, and nothing is taken for flushed.
+    expected = [b"%03d" % number for number in range(30)]
+    disk = crashed(*expected, settings=SMALL, flush_first=30)
+    log = open_log(disk, SMALL, recovery_point=1000)
+    assert values(log) == expected and log.recovery_point == 0
+    fill(log, [b"new"])
+    log.flush()
+    assert log.recovery_point == 31
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex", ".snapshot"])
+@pytest.mark.parametrize("damage", ["missing", "empty", "truncated", "stale", "junk", "zeros"])
+@pytest.mark.parametrize("clean", [True, False])
+def test_derived_files_are_never_needed(suffix: str, damage: str, clean: bool) -> None:
+    # Hard case 5: lookups by offset and time, and producers, are right whatever happened to these files.
+    disk = new_disk()
+    log = new_log(disk, SMALL)
+    stale: dict[str, bytes] = {}
+    for number in range(30):
+        data = batch_of(b"%03d" % number, timestamp=NOW + number * 10, producer_id=1, sequence=number)
+        append(log, data)
+        if number == 20:
+            log.close()
+            stale = {name: disk.read(f"{DIRECTORY}/{name}") for name in disk.list(DIRECTORY)}
+            log = open_log(disk, SMALL, clean=True)
+    if clean:
+        log.close()
+    disk.crash(lose_unsynced=False)
+    for name in disk.list(DIRECTORY):
+        if name.endswith(suffix):
+            _harm(disk, f"{DIRECTORY}/{name}", damage, stale.get(name))
+    log = open_log(disk, SMALL, clean=clean)
+    assert values(log) == [b"%03d" % number for number in range(30)]
+    for number in range(30):
+        read = log.read(number, 1, up_to=30, at_least_one=True)
+        assert read is not None and read.base_offset == number
+    if not (clean and suffix == ".timeindex" and damage == "stale"):  # a file of another day looks right
+        found = log.offset_for_timestamp(NOW + 155, 30)
+        assert found is not None and found.offset == 16
+    assert append(log, batch_of(b"029", producer_id=1, sequence=29)).duplicate
+    assert append(log, batch_of(b"030", producer_id=1, sequence=30)).base_offset == 30
+
+
+def _harm(disk: SimulatedDisk, file_path: str, damage: str, stale: bytes | None) -> None:
+    data = disk.read(file_path)
+    if damage == "missing" or (damage == "stale" and stale is None):
+        disk.unlink(file_path)
+    else:
+        harmed = {
+            "empty": b"",
+            "truncated": data[:-3],
+            "stale": stale or b"",
+            "junk": bytes(reversed(data)) or b"\x01junk",
+            "zeros": bytes(len(data) + 24),
+        }
+        overwrite(disk, file_path, harmed[damage])
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"0\n", b"0\n2\n0 0\n", b"1\n0\n", b"0\n1\nx y\n", b"0\n2\n5 0\n3 9\n", b"\xff"]
+)
+@pytest.mark.parametrize("clean", [True, False])
+def test_half_written_epochs_are_read_from_the_log(content: bytes, clean: bool) -> None:
+    # Hard case 10, for this checkpoint: the batches carry the epochs.
+    disk = new_disk()
+    log = new_log(disk, SMALL)
+    for number in range(20):
+        append(log, batch_of(b"%03d" % number), leader_epoch=number // 7)
+    log.close() if clean else log.flush()
+    disk.crash(lose_unsynced=False)
+    overwrite(disk, f"{DIRECTORY}/leader-epoch-checkpoint", content)
+    log = open_log(disk, SMALL, clean=clean, recovery_point=20)
+    assert log.epochs.entries == [(0, 0), (1, 7), (2, 14)]
+
+
+def test_epochs_beyond_the_end_are_forgotten() -> None:
+    disk = crashed(b"a", b"b")
+    overwrite(disk, f"{DIRECTORY}/leader-epoch-checkpoint", b"0\n2\n0 0\n7 1000\n")
+    assert open_log(disk).epochs.entries == [(0, 0)]
+
+
+def test_a_snapshot_older_than_the_log_is_brought_up_to_date() -> None:
+    # Hard case 13: no duplicate is taken, no false gap is seen, although the snapshot is from the last roll.
+    disk = new_disk()
+    log = new_log(disk, SMALL)
+    for sequence in range(25):
+        append(log, batch_of(b"v", producer_id=7, sequence=sequence))
+    disk.crash(lose_unsynced=False)
+    log = open_log(disk, SMALL)
+    for sequence in range(20, 25):
+        again = append(log, batch_of(b"v", producer_id=7, sequence=sequence))
+        assert again.duplicate and again.base_offset == sequence
+    assert append(log, batch_of(b"v", producer_id=7, sequence=25)).base_offset == 25
+
+
+def test_a_snapshot_of_a_future_that_was_lost_is_not_believed() -> None:
+    # The snapshot of a roll survived a power cut that took the records it knows of.
+    disk = new_disk()
+    log = new_log(disk, SMALL)
+    for sequence in range(20):
+        append(log, batch_of(b"v", producer_id=7, sequence=sequence))
+    last = log.segments[-1].base_offset
+    disk.crash(lose_unsynced=False)
+    overwrite(disk, path(0, ".log"), disk.read(path(0, ".log"))[: 2 * len(batch_of(b"v"))])
+    for segment in log.segments[1:]:
+        disk.unlink(segment.path(".log"))
+    log = open_log(disk, SMALL)
+    assert log.end_offset == 2 and not disk.exists(path(last, ".snapshot"))
+    assert append(log, batch_of(b"v", producer_id=7, sequence=2)).base_offset == 2
+
+
+def test_a_clean_mark_on_dirty_data_is_seen_through() -> None:
+    # Hard case 14: the marker says closed, the file says otherwise.
+    for cut, added in ((1, b""), (0, bytes(30)), (1, b"\xff")):
+        disk = new_disk()
+        log = new_log(disk)
+        fill(log, [b"first", b"second"])
+        log.close()
+        data = disk.read(path(0, ".log"))
+        overwrite(disk, path(0, ".log"), data[: len(data) - cut] + added)
+        found = values(open_log(disk, clean=True, recovery_point=0))
+        assert found == ([b"first"] if cut else [b"first", b"second"])
+
+
+def test_a_log_whose_files_are_all_gone_begins_at_its_start() -> None:
+    # Hard case 7, seen from the other side: without the directory's fsync this is what is left.
+    disk = new_disk()
+    new_log(disk)
+    disk.unlink(path(0, ".log"))
+    log = open_log(disk, log_start_offset=17, recovery_point=20)
+    assert (log.log_start_offset, log.end_offset, log.recovery_point) == (17, 17, 17)
+    assert append(log, batch_of(b"v")).base_offset == 17
+
+
+def test_a_log_that_ends_before_its_start_begins_again() -> None:
+    # DeleteRecords was checkpointed, the records it deleted were lost: offsets must not be given out twice.
+    disk = crashed(b"a", b"b", b"c")
+    log = open_log(disk, log_start_offset=10)
+    assert (log.log_start_offset, log.end_offset, values(log)) == (10, 10, [])
+    assert append(log, batch_of(b"v")).base_offset == 10
+
+
+def test_leftovers_of_compaction_and_deletion_are_settled_again_and_again() -> None:
+    # Hard case 6: .deleted and .cleaned go, a .swap takes its segments' place, whatever step was interrupted.
+    expected = [b"%03d" % number for number in range(30)]
+    for crash_at in range(1, 60):
+        disk = crashed(*expected, settings=SMALL, flush_first=30)
+        log = open_log(disk, SMALL, recovery_point=30)
+        bases = [segment.base_offset for segment in log.segments]
+        merged = disk.read(path(bases[1], ".log")) + disk.read(path(bases[2], ".log"))
+        overwrite(disk, path(bases[1], ".log.swap"), merged)
+        overwrite(disk, path(bases[1], ".index.swap"), b"")
+        overwrite(disk, path(bases[0], ".log.deleted"), b"old")
+        overwrite(disk, path(bases[4], ".timeindex.cleaned"), b"old")
+        overwrite(disk, f"{DIRECTORY}/leader-epoch-checkpoint.tmp", b"0")
+        disk.crash_at(disk.operations + crash_at)
+        try:
+            log = open_log(disk, SMALL, recovery_point=30)
+        except BaseException:
+            disk.crash(lose_unsynced=False)
+            log = open_log(disk, SMALL, recovery_point=30)
+        disk.heal()
+        assert values(log) == expected
+        assert [segment.base_offset for segment in log.segments] == [bases[0], bases[1], *bases[3:]]
+        assert not [name for name in disk.list(DIRECTORY) if name.endswith((".deleted", ".cleaned", ".swap", ".tmp"))]
+
+
+def test_progress_is_told() -> None:
+    disk = crashed(*[b"x" * 100] * 50)
+    told: list[tuple[int, int]] = []
+    Log.open(
+        disk, DIRECTORY, LogSettings(), clean=False, recovery_point=0, log_start_offset=0, now_ms=NOW,
+        progress=lambda done, total: told.append((done, total)),
+    )  # fmt: skip
+    assert told[-1] == (disk.size(path(0, ".log")), disk.size(path(0, ".log"))) and len(told) == 50
