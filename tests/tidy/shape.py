@@ -29,7 +29,7 @@ def length_findings(module: Module) -> Iterator[Finding]:
     lines = module.text.count("\n")
     if lines > FILE_LINES_MAX:
         yield Finding(module.name, 1, f"{lines} lines, more than {FILE_LINES_MAX}")
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
             length = node.end_lineno - node.lineno + 1
             if length > FUNCTION_LINES_MAX:
@@ -42,7 +42,7 @@ def name_findings(module: Module) -> Iterator[Finding]:
     last = module.name.split(".")[-1]
     if last in EMPTY_MODULES:
         yield Finding(module.name, 1, f"{last!r} is not a heading")
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.ClassDef) and node.name.endswith(EMPTY_NAMES):
             yield Finding(module.name, node.lineno, f"class {node.name} is named for nothing")
 

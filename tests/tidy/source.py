@@ -23,6 +23,11 @@ class Module:
     def tree(self) -> ast.Module:
         return _parsed(self.text)
 
+    @property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """The tree laid out flat, outer nodes before inner ones."""
+        return _walked(self.text)
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -39,6 +44,11 @@ class Finding:
 @cache
 def _parsed(text: str) -> ast.Module:
     return ast.parse(text)
+
+
+@cache
+def _walked(text: str) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(_parsed(text)))
 
 
 @cache
@@ -72,7 +82,7 @@ def within(name: str, prefix: str) -> bool:
 
 def imports(module: Module) -> Iterator[tuple[int, str]]:
     """(line, dotted name) of everything a module imports, wherever in it the import stands."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
@@ -100,7 +110,7 @@ def _uses(module: Module) -> Iterator[tuple[int, str]]:
     yield from imports(module)
     origins = _origins(module)
     inner: set[int] = set()
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Call):
             name = _dotted(node.func, origins)
             if name:
@@ -141,7 +151,7 @@ def _import_base(module: Module, node: ast.ImportFrom) -> str:
 def _origins(module: Module) -> dict[str, str]:
     """Local name -> the dotted name it was imported from."""
     origins: dict[str, str] = {}
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.asname:
