@@ -11,6 +11,13 @@ from benchmarks.child import HOST, BrokerChild, free_port
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 
 
+def child_environment() -> dict[str, str]:
+    """This source, with its byte code kept as an installation would have it."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(SOURCE), environment.get("PYTHONPATH"))))
+    return environment
+
+
 class OttlaBroker(BrokerChild):
     """`ottla up` on a free port of the loopback address, in a directory that goes when the broker stops.
 
@@ -27,8 +34,7 @@ class OttlaBroker(BrokerChild):
         ]
         for name, value in (settings or {}).items():
             command += ["--set", f"{name}={value}"]
-        path = os.pathsep.join(filter(None, (str(SOURCE), os.environ.get("PYTHONPATH"))))
-        super().__init__("Ottla", command, port, self.directory / "output.txt", {**os.environ, "PYTHONPATH": path})
+        super().__init__("Ottla", command, port, self.directory / "output.txt", child_environment())
 
     def stop(self, timeout_seconds: float = 30) -> None:
         super().stop(timeout_seconds)
