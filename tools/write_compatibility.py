@@ -1,0 +1,41 @@
+"""Writes docs/compatibility.md from the handlers: which APIs and versions this broker answers.
+
+    python tools/write_compatibility.py          # writes the page; a test compares it with what this would write
+"""
+
+from pathlib import Path
+
+from ottla import handlers
+from ottla.wire import frames
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "compatibility.md"
+
+# Keys that Apache Kafka's brokers answer among themselves or on the controller's listener only.
+CONTROLLER_ONLY = frozenset((52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82))
+
+
+def page() -> str:
+    table = handlers.load()
+    lines = [
+        "# Compatibility",
+        "",
+        "Which APIs of Apache Kafka 4.3 this broker answers, and in which versions. Written by",
+        "`tools/write_compatibility.py` from the handlers; ApiVersions answers from the same table.",
+        "",
+        "| key | API | Kafka 4.3 | Ottla |",
+        "|--:|---|---|---|",
+    ]
+    for api in frames.apis():
+        if api.key in CONTROLLER_ONLY:
+            continue
+        here = table.get(api.key)
+        lines.append(f"| {api.key} | {api.name} | {shown(api.versions)} | {shown(here.versions) if here else 'not yet'} |")
+    return "\n".join([*lines, ""])
+
+
+def shown(versions: range) -> str:
+    return str(versions[0]) if len(versions) == 1 else f"{versions[0]}-{versions[-1]}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
