@@ -151,7 +151,7 @@ class Broker:
 
     def _jobs(self) -> list[Job]:
         config = self._config
-        replicas = self.node.replicas
+        replicas, metadata = self.node.replicas, self.node.metadata
         return [
             Job("high watermark checkpoint", config.replica_high_watermark_checkpoint_interval_ms / 1000,
                 replicas.write_high_watermarks),
@@ -160,6 +160,9 @@ class Broker:
             Job("log start checkpoint", config.log_flush_start_offset_checkpoint_interval_ms / 1000,
                 replicas.write_log_starts),
             Job("flush by time", 1.0, replicas.flush_old),
+            Job("catching up with the metadata", 1.0, metadata.refresh),
+            Job("creating replicas that the disk had no room for", 5.0,
+                lambda: replicas.place_missing(metadata.image)),
             Job("removal of deleted files", config.log_segment_delete_delay_ms / 1000, replicas.remove_deleted),
             Job("expiry of producers", config.producer_id_expiration_check_interval_ms / 1000,
                 replicas.expire_producers),

@@ -86,6 +86,7 @@ class Replicas:
         self._by_id: dict[bytes, Partitions] = {}
         self._homes: dict[Partition, DataDirectory] = {}
         self._deleted: list[str] = []
+        self._missing: dict[bytes, None] = {}
         self._indexes = IndexCache()
 
     # Finding a partition
@@ -190,12 +191,27 @@ class Replicas:
         partitions = self._by_name.get(topic.name, {})
         for index, state in enumerate(topic.partitions):
             if self._broker_id in state.replicas:
-                partition = partitions.get(index)
-                if partition is None:
-                    partition = self._create(topic, index, image)
-                partition.become(state)
+                partition = partitions.get(index) or self._create(topic, index, image)
+                if partition is not None:
+                    partition.become(state)
 
-    def _create(self, topic: TopicImage, index: int, image: Image) -> Partition:
+    def _create(self, topic: TopicImage, index: int, image: Image) -> Partition | None:
+        """A new, empty replica; None if the disk refuses, and then `place_missing` tries again."""
+        try:
+            return self._create_log(topic, index, image)
+        except OSError as error:
+            logger.error("%s-%d cannot be created: %s", topic.name, index, error)
+            self._missing[topic.id] = None
+            return None
+
+    async def place_missing(self, image: Image) -> None:
+        """Replicas that the disk had no room for, once more."""
+        missing, self._missing = self._missing, {}
+        for topic in map(image.topic_by_id, missing):
+            if topic is not None:
+                self._place(topic, image)
+
+    def _create_log(self, topic: TopicImage, index: int, image: Image) -> Partition:
         directory = min(self._directories, key=lambda directory: directory.partition_count)
         path = directory.partition_path(topic.name, index)
         config = self._topic_config(image, topic.name)
