@@ -101,7 +101,6 @@ class Sender(ABC):
 
     async def _warm(self, part: Range) -> None:
         """A cold page would stop the whole broker: have a thread read it first."""
-        part.file.pin()  # the connection may be gone before the thread is done
         try:
             await self._offload(part.warm)
         except (OSError, TruncatedFile) as error:
@@ -119,6 +118,7 @@ class Sender(ABC):
     def _send_range(self, part: Bytes | Range) -> bool:
         """What the outbox could not put into a run is a cold range; True as above."""
         assert isinstance(part, Range)
+        part.file.pin()  # the connection may be gone before the thread is done
         self._warming = self._loop.create_task(self._warm(part))
         return True
 
