@@ -63,6 +63,7 @@ def test_request_headers_agree_with_kio(api: frames.Api, data: st.DataObject, cl
         b"",
         bytes(7),
         b"\0\x03\0\x0c\0\0\0\1\0\x05abc",  # client id longer than the frame
+        b"\0\x03\0\x08\0\0\0\1\0\x05abc",  # the same, with nothing to follow
         b"\0\x03\0\x0c\0\0\0\1\xff\xfe",  # negative length
         b"\0\x03\0\x0c\0\0\0\1\0\x01\xff\0",  # no UTF-8
         b"\0\x03\0\x0c\0\0\0\1\0\x01a",  # no tagged fields
