@@ -68,31 +68,31 @@ class DescriptorFile:
         self.path = str(path)
         self.pins = 0
         self._closed = False
-        self._descriptor = os.open(path, os.O_RDWR)
+        self.descriptor = os.open(path, os.O_RDWR)
 
     @property
     def size(self) -> int:
-        return os.fstat(self._descriptor).st_size
+        return os.fstat(self.descriptor).st_size
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
-        os.pwrite(self._descriptor, data, self.size)
+        os.pwrite(self.descriptor, data, self.size)
 
     def write_at(self, position: int, data: bytes | bytearray | memoryview) -> None:
-        os.pwrite(self._descriptor, data, position)
+        os.pwrite(self.descriptor, data, position)
 
     def read_at(self, position: int, length: int) -> bytes:
-        return os.pread(self._descriptor, length, position)
+        return os.pread(self.descriptor, length, position)
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._descriptor, size)
+        os.ftruncate(self.descriptor, size)
 
     def fsync(self) -> None:
-        os.fsync(self._descriptor)
+        os.fsync(self.descriptor)
 
     def pin(self) -> int | None:
         assert not self._closed, "pinned after it was closed"
         self.pins += 1
-        return self._descriptor
+        return self.descriptor
 
     def unpin(self) -> None:
         self.pins -= 1
@@ -100,12 +100,13 @@ class DescriptorFile:
         self._close_if_free()
 
     def close(self) -> None:
-        self._closed = True
-        self._close_if_free()
+        if not self._closed:
+            self._closed = True
+            self._close_if_free()
 
     def _close_if_free(self) -> None:
         if self._closed and not self.pins:
-            os.close(self._descriptor)
+            os.close(self.descriptor)
 
 
 class MemoryFile(DescriptorFile):

@@ -69,7 +69,7 @@ def test_connections_above_the_limits_are_refused_and_places_are_given_again(
 
 
 EXHAUSTED = """
-import asyncio, resource, sys
+import asyncio, resource, socket, sys
 import uvloop
 from tests.unit.serving import connected, open_descriptors, serving, until
 from tests.unit.test_server import echo
@@ -78,19 +78,17 @@ async def main() -> None:
     async with serving(echo) as (server, port):
         first = await connected(port)
         await until(lambda: server.connections == 1)
-        limit = open_descriptors() + 20
+        crowd = [socket.socket() for _ in range(30)]
+        limit = open_descriptors() + 10
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-        crowd = []
-        try:
-            while True:
-                crowd.append(await connected(port))
-        except OSError:
-            pass  # both ends live in this process: the clients are the first that get no descriptor
-        assert len(crowd) > 8, len(crowd)
+        for client in crowd:
+            client.connect(("127.0.0.1", port))
+        await until(lambda: server.connections > 8)
         first.write_frame(b"alive")
         assert await first.read_frame() == b"alive"
+        assert server.connections < 15
         for client in crowd:
-            client.transport.abort()
+            client.close()
         await until(lambda: server.connections == 1)
         again = await connected(port)
         again.write_frame(b"again")
