@@ -245,7 +245,7 @@ def writer(out: bytearray, compact: bool) -> Writer:
     return CompactWriter(out) if compact else Writer(out)
 
 
-def read_unsigned_varint(view: memoryview, position: int) -> tuple[int, int]:
+def read_unsigned_varint(view: Bytes, position: int) -> tuple[int, int]:
     """The value at `position`, and the position after it: up to five bytes, seven bits in each, lowest first."""
     value = view[position]
     if value < 0x80:

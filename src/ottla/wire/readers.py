@@ -33,11 +33,11 @@ _HANDLERS = """\
 
 def skip_tags(buffer: Bytes, position: int, end: int, title: str) -> int:
     """Walk over the tagged fields of a structure that knows none; `position` is that of their number."""
-    count, position = read_unsigned_varint(buffer, position)  # type: ignore[arg-type]
+    count, position = read_unsigned_varint(buffer, position)
     last = -1
     for _ in range(count):
-        tag, position = read_unsigned_varint(buffer, position)  # type: ignore[arg-type]
-        size, position = read_unsigned_varint(buffer, position)  # type: ignore[arg-type]
+        tag, position = read_unsigned_varint(buffer, position)
+        size, position = read_unsigned_varint(buffer, position)
         position += size
         if tag <= last or position > end:
             raise Malformed(f"{title}: tagged field {tag} of {size} bytes after {last}, {end - position} bytes left")
