@@ -213,7 +213,7 @@ class SimulatedDisk:
         self.step("size", path)
         return len(self._inode(self.node(path), path).cached)
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str, *, durable: bool = True) -> None:
         node = self.node(path)
         if isinstance(node, Directory):
             return
@@ -223,7 +223,8 @@ class SimulatedDisk:
         self.make_directory(parent)
         self.step("mkdir", path)
         self._names.change(self._entry(path, Directory()))
-        self.fsync_directory(parent)
+        if durable:
+            self.fsync_directory(parent)
 
     def rename(self, source: str, target: str) -> None:
         self.step("rename", source)

@@ -77,8 +77,8 @@ class Disk(Protocol):
 
     def size(self, path: str) -> int: ...
 
-    def make_directory(self, path: str) -> None:
-        """Like mkdir -p, with fsync of each parent that got a new entry."""
+    def make_directory(self, path: str, *, durable: bool = True) -> None:
+        """Like mkdir -p, with fsync of each parent that got a new entry; unless `durable`, the last one is left out."""
 
     def rename(self, source: str, target: str) -> None: ...
 
@@ -378,7 +378,7 @@ class RealDisk:
     def size(self, path: str) -> int:
         return os.stat(path).st_size
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str, *, durable: bool = True) -> None:
         if os.path.isdir(path):
             return
         parent = os.path.dirname(os.path.abspath(path))
@@ -388,7 +388,8 @@ class RealDisk:
         except FileExistsError:
             if not os.path.isdir(path):
                 raise
-        self.fsync_directory(parent)
+        if durable:
+            self.fsync_directory(parent)
 
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)

@@ -12,13 +12,13 @@ class Flush:
     """
 
     __slots__ = (
-        "_directory", "_disk", "_epochs", "_epochs_path", "_files", "_paths", "created", "end_offset", "truncations",
+        "_directories", "_disk", "_epochs", "_epochs_path", "_files", "_paths", "created", "end_offset", "truncations",
     )  # fmt: skip
 
     def __init__(
         self,
         disk: Disk,
-        directory: str | None,
+        directories: Sequence[str],
         files: Sequence[File],
         paths: Sequence[str],
         epochs_path: str,
@@ -29,7 +29,7 @@ class Flush:
         truncations: int,
     ) -> None:
         self._disk = disk
-        self._directory = directory
+        self._directories = directories
         self._files = files
         for file in files:
             file.pin()  # a segment may be dropped, renamed or closed while it is synced
@@ -59,7 +59,7 @@ class Flush:
                 file.fsync()
             finally:
                 file.close()
-        if self._directory is not None:
-            self._disk.fsync_directory(self._directory)
+        for directory in self._directories:
+            self._disk.fsync_directory(directory)
         if self._epochs is not None:
             self._disk.replace(self._epochs_path, self._epochs)

@@ -42,6 +42,7 @@ class Log:
         "_active",
         "_clean_end",
         "_created_durable",
+        "_directory_durable",
         "_disk",
         "_failure",
         "_files",
@@ -74,6 +75,7 @@ class Log:
         self._active = self.segments[-1]
         self._clean_end = recovered.end_offset if recovered.clean else None
         self._created_durable = 0
+        self._directory_durable = recovered.clean
         self._truncations = 0
         self._failure: str | None = None
         self.settings = recovered.settings
@@ -89,11 +91,14 @@ class Log:
         *,
         cache: IndexCache | None = None,
     ) -> "Log":
-        disk.make_directory(directory)
+        """A new log. Costs no fsync: a power cut before the first flush takes all of it, and there is nothing in it."""
+        disk.make_directory(directory, durable=False)
         write_topic_id(disk, directory, topic_id)
-        return cls.open(
+        log = cls.open(
             disk, directory, settings, clean=True, recovery_point=0, log_start_offset=0, now_ms=now_ms, cache=cache
         )
+        log._directory_durable = False
+        return log
 
     @classmethod
     def open(
@@ -371,11 +376,15 @@ class Log:
         ]
         snapshots = [offset for offset in self._files.snapshots if offset >= self.recovery_point]
         paths += [names.path(self.directory, offset, names.SNAPSHOT) for offset in snapshots]
+        directories = [self.directory] if self._files.created != self._created_durable or closing else []
+        if not self._directory_durable:
+            paths.append(f"{self.directory}/{names.METADATA}")
+            directories = [self.directory, self.directory.rpartition("/")[0]]
         epochs = self.epochs.encode() if self.epochs.dirty else None
         self.epochs.dirty = False
         return Flush(
             self._disk,
-            self.directory if self._files.created != self._created_durable or closing else None,
+            directories,
             [segment.file for segment in unflushed],
             paths,
             f"{self.directory}/{names.EPOCHS}",
@@ -391,6 +400,7 @@ class Log:
             # The flush may have written epochs that are no longer true.
             self.epochs.dirty = True
             return
+        self._directory_durable = True
         self.recovery_point = max(self.recovery_point, flush.end_offset)
         self._created_durable = max(self._created_durable, flush.created)
 

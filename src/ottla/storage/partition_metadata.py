@@ -15,8 +15,13 @@ _PREFIX = "topic_id: "
 
 
 def write_topic_id(disk: Disk, directory: str, topic_id: bytes) -> None:
+    """Not synced: the log's first flush does that, before anything in the directory counts as durable."""
     text = base64.urlsafe_b64encode(topic_id).decode("ascii").rstrip("=")
-    disk.replace(f"{directory}/{names.METADATA}", f"version: 0\n{_PREFIX}{text}".encode("ascii"))
+    file = disk.open(f"{directory}/{names.METADATA}", create=True)
+    try:
+        file.append(f"version: 0\n{_PREFIX}{text}".encode("ascii"))
+    finally:
+        file.close()
 
 
 def read_topic_id(disk: Disk, directory: str) -> bytes:
