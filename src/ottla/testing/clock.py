@@ -16,6 +16,7 @@ from ottla.clock import WallClock
 T = TypeVar("T")
 
 WORKERS = 4
+PUT_OFF_MAX = 100
 
 
 class MovableClock(WallClock):
@@ -51,12 +52,16 @@ class WatchedThreads:
 
 
 class RestingSelector(DefaultSelector):
-    """Knows when the loop rests: it waits, so no callback is ready and no timer is due, and no thread works for it."""
+    """Knows when the loop rests: it is about to wait, no thread works for it, and nothing has come for it to read.
+
+    A loop waits when no callback is ready and no timer is due. Clients that never pause put off a rest only so often.
+    """
 
     def __init__(self, threads: WatchedThreads) -> None:
         super().__init__()
         self._threads = threads
         self._wanted: deque[Callable[[], None]] = deque()
+        self._put_off = 0
 
     def when_resting(self, function: Callable[[], None]) -> None:
         """Run `function` on the loop's thread at its next rest. To be called on that thread."""
@@ -64,8 +69,13 @@ class RestingSelector(DefaultSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
         if self._wanted and (timeout is None or timeout > 0) and not self._threads.busy:
+            arrived = super().select(0)
+            if arrived and self._put_off < PUT_OFF_MAX:
+                self._put_off += 1
+                return arrived
+            self._put_off = 0
             self._wanted.popleft()()
-            timeout = 0
+            return arrived
         return super().select(timeout)
 
 

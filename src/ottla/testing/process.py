@@ -14,6 +14,7 @@ import select
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from ottla.testing.launch import PATIENCE_S, FaultOrder, Launch
@@ -54,7 +55,8 @@ class BrokerProcess:
         self._child.wait()
         for pipe in (self._child.stdin, self._child.stdout):
             assert pipe is not None
-            pipe.close()
+            with suppress(BrokenPipeError):  # a message that the child did not live to read
+                pipe.close()
 
     def add_fault(self, order: FaultOrder) -> None:
         self._tell("add_fault", order)

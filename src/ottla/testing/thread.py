@@ -4,6 +4,7 @@ import asyncio
 import shutil
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from threading import Thread
 from typing import TypeVar
 
@@ -35,13 +36,14 @@ class BrokerThread:
         self._loop = MovableLoop(self._clock, self._threads)
         self._started: Future[Mapping[str, int]] = Future()
         self._ended: Future[None] = Future()
-        self._asked_to_end: asyncio.Future[bool]
+        self._asked_to_end: asyncio.Future[bool] = self._loop.create_future()
+        """Whether cleanly."""
         self._thread = Thread(target=self._run, name="ottla-testing", daemon=True)
         self._thread.start()
         try:
             self.ports: Mapping[str, int] = self._started.result()
         except BaseException:
-            self._thread.join()
+            self.kill()
             raise
 
     def stop(self) -> None:
@@ -82,10 +84,14 @@ class BrokerThread:
         return done.result(PATIENCE_S)
 
     def _end(self, *, clean: bool) -> None:
-        if not self._ended.done():
-            self._loop.call_soon_threadsafe(self._asked_to_end.set_result, clean)
+        def ask() -> None:
+            if not self._asked_to_end.done():
+                self._asked_to_end.set_result(clean)
+
+        with suppress(RuntimeError):  # its loop has ended already
+            self._loop.call_soon_threadsafe(ask)
+        self._ended.result(PATIENCE_S)
         self._thread.join()
-        self._ended.result()
 
     def _run(self) -> None:
         try:
@@ -95,10 +101,11 @@ class BrokerThread:
             finally:
                 self._threads.close()
                 self._disk.close()
-            self._ended.set_result(None)
         except BaseException as error:
             outcome = self._ended if self._started.done() else self._started
             outcome.set_exception(error)
+        if not self._ended.done():
+            self._ended.set_result(None)
 
     async def _serve(self) -> None:
         broker = Broker(
@@ -109,7 +116,6 @@ class BrokerThread:
             offload=self._threads,
             faults=self._faults,
         )
-        self._asked_to_end = self._loop.create_future()
         try:
             await broker.start()
             self._started.set_result(dict(broker.ports))
