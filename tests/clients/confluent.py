@@ -1,0 +1,94 @@
+"""confluent-kafka (librdkafka)."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
+
+from tests.clients.messages import Delivery, Sent
+
+PATIENCE_S = 20.0
+NULL_HEADERS = True
+
+
+def send(bootstrap: str, topic: str, messages: Sequence[Sent], delivery: Delivery) -> None:
+    failures: list[KafkaError] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "compression.type": delivery.codec,
+            "enable.idempotence": delivery.idempotent,
+            "acks": delivery.acks,
+            "linger.ms": 5,
+            "batch.num.messages": 50,
+            "message.max.bytes": 20_000_000,
+        }
+    )
+
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            failures.append(error)
+
+    for message in messages:
+        producer.produce(
+            topic,
+            message.value,
+            message.key,
+            message.partition,
+            timestamp=message.timestamp,
+            headers=list(message.headers),
+            on_delivery=delivered,
+        )
+        producer.poll(0)
+    left = producer.flush(PATIENCE_S)
+    assert (left, failures) == (0, [])
+
+
+@contextmanager
+def consumer(bootstrap: str, **settings: Any) -> Iterator[Consumer]:
+    """Without a group; librdkafka wants the name of one all the same."""
+    opened = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 50,
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }
+    )
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def take(opened: Consumer, count: int) -> list[Message]:
+    """`count` messages of what is assigned, within the patience; an error among them is raised."""
+    found: list[Message] = []
+    while len(found) < count:
+        came = opened.consume(count - len(found), PATIENCE_S)
+        assert came, f"{len(found)} of {count} messages came"
+        for message in came:
+            assert message.error() is None, message.error()
+        found.extend(came)
+    return found
+
+
+def receive(bootstrap: str, topic: str, partitions: int, count: int) -> list[Sent]:
+    with consumer(bootstrap) as opened:
+        opened.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(partitions)])
+        return [as_sent(message) for message in take(opened, count)]
+
+
+def as_sent(message: Message) -> Sent:
+    partition = message.partition()
+    assert partition is not None
+    headers: Any = message.headers() or ()
+    return Sent(partition, _bytes(message.key()), _bytes(message.value()), tuple(headers), message.timestamp()[1])
+
+
+def _bytes(part: str | bytes | None) -> bytes | None:
+    assert not isinstance(part, str)
+    return part
