@@ -28,8 +28,8 @@ def page() -> str:
     for api in frames.apis():
         if api.key in CONTROLLER_ONLY:
             continue
-        here = table.get(api.key)
-        lines.append(f"| {api.key} | {api.name} | {shown(api.versions)} | {shown(here.versions) if here else 'not yet'} |")
+        here = shown(table[api.key].versions) if api.key in table else "not yet"
+        lines.append(f"| {api.key} | {api.name} | {shown(api.versions)} | {here} |")
     return "\n".join([*lines, ""])
 
 

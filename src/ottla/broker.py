@@ -69,6 +69,7 @@ class Broker:
         self._background: Background | None = None
         self._server: Server | None = None
         self._node: Node | None = None
+        self._metadata_log: EmbeddedLog | None = None
         self._broker_epoch = -1
 
     @property
@@ -91,7 +92,8 @@ class Broker:
         for path in self._paths:
             self._directories.append(DataDirectory.open(self._disk, path))
         identity = self._claim_directories()
-        metadata = Metadata(EmbeddedLog(self._disk, self._paths[0], self._offload, self._clock), self._random)
+        self._metadata_log = EmbeddedLog(self._disk, self._paths[0], self._offload, self._clock)
+        metadata = Metadata(self._metadata_log, self._random)
         await metadata.load()
         replicas = Replicas(
             config.node_id, config, self._disk, self._directories, self._clock, self._random, self._offload
@@ -177,6 +179,8 @@ class Broker:
         if self._background is not None:
             await self._background.stop()
         clean = self._node is not None and await self._node.replicas.close()
+        if self._metadata_log is not None:
+            self._metadata_log.close()
         for directory in self._directories:
             directory.close(clean=clean, broker_epoch=self._broker_epoch)
         self._end_threads()
@@ -187,6 +191,10 @@ class Broker:
             self._server.abort()
         if self._background is not None:
             self._background.cancel()
+        if self._node is not None:
+            self._node.replicas.abandon()
+        if self._metadata_log is not None:
+            self._metadata_log.close()
         for directory in self._directories:
             # A start that failed before anything was appended leaves the directory as clean as it found it.
             untouched = self._node is None and directory.was_clean

@@ -75,7 +75,9 @@ def answer(reading: "Reading", session: FetchSession | None, call: Call[FetchReq
     with_records = []
     for key, result in reading.results.items():
         has_records = result.records is not None
-        news = session is None or session.partitions[key].must_answer(result, has_records)
+        # Whoever knows the session's id may have changed it while this fetch waited: then the partition is news.
+        known = session.partitions.get(key) if session is not None else None
+        news = known is None or known.must_answer(result, has_records)
         if not (news or first):
             continue
         if has_records:
@@ -95,6 +97,7 @@ class Reading:
         self._request = request
         self._wanted = wanted
         self._follower = request.replica_id >= 0
+        self._max_bytes = min(request.max_bytes, node.config.fetch_max_bytes)
         self._partitions: dict[PartitionKey, Partition] = {}
         self._sizes: dict[PartitionKey, int] = {}
         self._watchers: list[tuple[Partition, Any]] = []
@@ -140,7 +143,7 @@ class Reading:
             )
         found = partition.read(
             asked.fetch_offset,
-            max(min(asked.max_bytes, self._request.max_bytes - self.size), 0),
+            max(min(asked.max_bytes, self._max_bytes - self.size), 0),
             read_committed=self._request.isolation_level == READ_COMMITTED,
             follower=self._follower,
             at_least_one=self.size == 0,

@@ -34,7 +34,7 @@ async def handle(node: Node, call: Call[MetadataRequest]) -> MetadataResponse:
         topics = [describe(node.image, topic) for topic in node.image.topics()]
     else:
         await create_missing(node, call, request.topics)
-        topics = [find(node.image, asked) for asked in request.topics]
+        topics = [find(node.image, asked, call.version) for asked in request.topics]
     image = node.image
     return MetadataResponse(
         brokers=[describe_broker(broker, call.client) for broker in image.alive_brokers()],
@@ -60,14 +60,18 @@ async def create_missing(node: Node, call: Call[MetadataRequest], asked: list[Me
             await node.metadata.change(decide)
 
 
-def find(image: Image, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+def find(image: Image, asked: MetadataRequestTopic, version: int) -> MetadataResponseTopic:
+    by_id_only = asked.name is None
+    if asked.topic_id != ZERO_UUID and (version < 12 or not by_id_only):
+        # The field came in version 10, its meaning in version 12; and one of name and id must do.
+        return MetadataResponseTopic(
+            error_code=ErrorCode.INVALID_REQUEST, name=asked.name or "", topic_id=asked.topic_id
+        )
     if asked.name is None:
         by_id = image.topic_by_id(asked.topic_id)
         if by_id is None:
             return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, topic_id=asked.topic_id)
         return describe(image, by_id)
-    if asked.topic_id != ZERO_UUID and asked.name:
-        return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=asked.name, topic_id=asked.topic_id)
     topic = image.topic(asked.name)
     if topic is not None:
         return describe(image, topic)
