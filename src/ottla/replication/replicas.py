@@ -54,7 +54,7 @@ class Found(NamedTuple):
 
 def log_settings(config: TopicConfig, broker: BrokerConfig) -> LogSettings:
     return LogSettings(
-        segment_bytes=config.segment_bytes,
+        segment_bytes=config.internal_segment_bytes or config.segment_bytes,
         segment_ms=config.segment_ms,
         segment_jitter_ms=config.segment_jitter_ms,
         segment_index_bytes=config.segment_index_bytes,
@@ -315,6 +315,11 @@ class Replicas:
         await self.write_log_starts()
         await self.write_high_watermarks()
         return closed
+
+    def abandon(self) -> None:
+        """Let go of every log as it is; those who wait are told."""
+        for partition in self._homes:
+            partition.retire(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker has stopped"))
 
     def _close_logs(self) -> bool:
         clean = True
