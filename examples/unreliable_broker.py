@@ -28,6 +28,8 @@ def send_through_trouble(broker: ottla.testing.LocalBroker) -> None:
             broker.fail("Produce", error="NOT_LEADER_OR_FOLLOWER", times=3)
         if number == 40:
             broker.drop("Produce")
+        if number == 50:
+            broker.drop("Produce", answer_only=True)  # appended, but the producer cannot know: it sends it again
         if number == 60:
             broker.kill()
             broker.restart()

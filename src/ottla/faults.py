@@ -10,6 +10,7 @@ class Fault:
     error: ErrorCode | None = None
     delay_s: float = 0.0
     drop: bool = False
+    answer_only: bool = False  # the request is handled all the same; only its answer is lost or wrong
     times: int | None = 1  # None: until it is cleared
 
 

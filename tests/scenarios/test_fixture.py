@@ -272,6 +272,16 @@ def test_a_connection_is_dropped_and_the_next_is_served(broker: LocalBroker) -> 
     assert "orders" in topics(broker)
 
 
+def test_a_request_can_be_handled_and_only_its_answer_be_lost(broker: LocalBroker) -> None:
+    # What makes duplicates: the record is there, and the client does not know.
+    broker.drop("Produce", answer_only=True)
+    broker.fail("Produce", error="REQUEST_TIMED_OUT", answer_only=True)
+    with pytest.raises(ConnectionError):
+        produce(broker, b"dropped")
+    assert produce(broker, b"failed") == 7
+    assert values(broker) == [b"dropped", b"failed"]
+
+
 def test_an_answer_is_delayed_on_the_clock_of_the_broker(broker: LocalBroker) -> None:
     # An hour's delay lasts until the hour has been made to pass, not a minute less.
     broker.delay("Metadata", seconds=3600)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from ottla.call import Answer, Call, Client, CloseConnection, Result
 from ottla.errors import ErrorCode, KafkaError
+from ottla.faults import Fault
 from ottla.node import Node
 from ottla.wire import frames, refusals
 from ottla.wire.malformed import Malformed
@@ -81,7 +82,7 @@ class Dispatch:
             raise CloseConnection(f"malformed request: {error}") from None
         call = Call(api_key, version, header.correlation_id, header.client_id, body, client)
         if self._node.faults is not None and (fault := self._node.faults.take(handler.api.name)) is not None:
-            return self._faulty(handler, call, fault.delay_s, fault.error, fault.drop)
+            return self._faulty(handler, call, fault)
         return self._run(handler, call)
 
     def _run(self, handler: Handler, call: Call[Any]) -> Result:
@@ -144,14 +145,15 @@ class Dispatch:
         call = Call(api_key, 0, correlation_id, None, None, client)
         return self._encode(handler, call, handler.handle(self._node, call))
 
-    async def _faulty(
-        self, handler: Handler, call: Call[Any], delay_s: float, error: ErrorCode | None, drop: bool
-    ) -> Answer:
+    async def _faulty(self, handler: Handler, call: Call[Any], fault: Fault) -> Answer:
         """A test asked for this API to misbehave (ottla.testing)."""
-        await asyncio.sleep(delay_s)
-        if drop:
+        await asyncio.sleep(fault.delay_s)
+        answer: Answer = None
+        if fault.answer_only or not (fault.drop or fault.error is not None):
+            result = self._run(handler, call)
+            answer = await result if isinstance(result, asyncio.Future) or asyncio.iscoroutine(result) else result
+        if fault.drop:
             raise CloseConnection("a test asked for it")
-        if error is not None:
-            return self._encode(handler, call, handler.refuse(call, error, "a test asked for it"))
-        result = self._run(handler, call)
-        return await result if isinstance(result, asyncio.Future) or asyncio.iscoroutine(result) else result
+        if fault.error is not None:
+            return self._encode(handler, call, handler.refuse(call, fault.error, "a test asked for it"))
+        return answer

@@ -13,6 +13,7 @@ class FaultOrder(NamedTuple):
     error: int | None = None
     delay_s: float = 0.0
     drop: bool = False
+    answer_only: bool = False
     times: int | None = 1
 
 

@@ -128,18 +128,21 @@ class LocalBroker:
 
     # Trouble
 
-    def fail(self, api: str, error: str | ErrorCode, times: int | None = 1) -> None:
-        """Answer the next `times` requests of `api` with `error`; None: all of them, until `clear_faults`."""
+    def fail(self, api: str, error: str | ErrorCode, times: int | None = 1, *, answer_only: bool = False) -> None:
+        """Answer the next `times` requests of `api` with `error`; None: all of them, until `clear_faults`.
+
+        With `answer_only` the request is handled as ever, and only its answer is wrong.
+        """
         code = error_code(error)
-        self._add_fault(FaultOrder(api, error=int(code), times=times))
+        self._add_fault(FaultOrder(api, error=int(code), answer_only=answer_only, times=times))
 
     def delay(self, api: str, seconds: float, times: int | None = 1) -> None:
         """Handle the next requests of `api` only after this long, by the broker's clock: `advance` shortens it."""
         self._add_fault(FaultOrder(api, delay_s=seconds, times=times))
 
-    def drop(self, api: str, times: int | None = 1) -> None:
-        """Close the connection instead of handling the next requests of `api`."""
-        self._add_fault(FaultOrder(api, drop=True, times=times))
+    def drop(self, api: str, times: int | None = 1, *, answer_only: bool = False) -> None:
+        """Close the connection instead of handling the next requests of `api`; or, `answer_only`, after it."""
+        self._add_fault(FaultOrder(api, drop=True, answer_only=answer_only, times=times))
 
     def clear_faults(self) -> None:
         self._faults.clear()

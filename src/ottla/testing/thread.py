@@ -54,7 +54,7 @@ class BrokerThread:
 
     def add_fault(self, order: FaultOrder) -> None:
         error = None if order.error is None else ErrorCode(order.error)
-        self._faults.add(order.api, Fault(error, order.delay_s, order.drop, order.times))
+        self._faults.add(order.api, Fault(error, order.delay_s, order.drop, order.answer_only, order.times))
 
     def clear_faults(self) -> None:
         self._faults.clear()
