@@ -19,6 +19,7 @@ from ottla.cli.refusal import BAD_REQUEST, Refusal
 
 REFRESH_S = 0.1
 STOP_S = 15.0
+GLANCE_S = 0.5
 
 
 def run(options: argparse.Namespace) -> int:
@@ -33,11 +34,17 @@ def run(options: argparse.Namespace) -> int:
             status = _exchange_records(address, options.seconds, options.record_bytes)
             if interactive:
                 print(_suggestions(address), flush=True)
-                child.wait()
-                raise Refusal("demo: the broker ended by itself")
+                _wait_for_interrupt(child)
     except KeyboardInterrupt:
         print("\nStopped; the demo's data is gone.")
     return status
+
+
+def _wait_for_interrupt(child: subprocess.Popen[str]) -> None:
+    """Never in one long system call: a signal that comes just before it would be seen only when it is over."""
+    while child.poll() is None:
+        time.sleep(GLANCE_S)
+    raise Refusal("demo: the broker ended by itself")
 
 
 @contextmanager

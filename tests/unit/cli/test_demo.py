@@ -39,7 +39,10 @@ def test_on_a_terminal_the_broker_stays_until_it_is_interrupted() -> None:
             child.send_signal(signal.SIGINT)
             assert child.wait(END_S) == 0
         finally:
-            child.kill()
+            if child.poll() is None:
+                for process in psutil.Process(child.pid).children():
+                    process.kill()
+                child.kill()
     address = re.search(rb"ready on (\S+) \(data (\S+),", shown)
     assert address is not None
     assert b"kcat -b " + address[1] in shown
