@@ -14,7 +14,7 @@ from ottla.storage.files import Bytes, File, FileSlice
 RUN_BYTES = 256 * 1024  # what leaves in one call
 RUN_PARTS = 512  # parts of one call; the kernel takes 1,024
 COLD_BYTES = 1024 * 1024  # how much of a cold range is brought into the page cache at once
-PROBE_STRIDE = 64 * 1024  # a range counts as cached if one byte in each stride is; readahead comes in such clusters
+PROBE_STRIDE = 128 * 1024  # a range counts as cached if one byte in each stride is; readahead comes in such clusters
 
 _SIZE = Struct(">i")
 

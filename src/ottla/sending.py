@@ -20,7 +20,7 @@ from ottla.storage.files import Bytes
 
 Offload = Callable[..., Awaitable[Any]]
 
-TURN_BYTES = 256 * 1024  # what one connection may send before the others have their turn
+TURN_BYTES = 512 * 1024  # what one connection may send before the others have their turn
 COPIED_BYTES = 32 * 1024  # up to this size a file range is cheaper to copy than to sendfile
 ROOM_RETRY_S = 0.01  # how soon to try again when no descriptor is left to wait with
 
