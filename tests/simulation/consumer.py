@@ -1,0 +1,145 @@
+"""A consumer in a simulation: reads partitions from their beginning, with a fetch session, and records what it saw."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from random import Random
+
+from ottla import batch as batches
+from ottla.errors import ErrorCode
+from ottla.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionResult
+from tests.simulation.channel import Channel
+from tests.simulation.history import Fetched, OutOfRange, Place
+from tests.simulation.world import Machine
+
+BY_NAME, BY_ID = 12, 17
+NO_SESSION = -1
+FETCHES_MAX = 10_000
+
+
+class Consumer:
+    def __init__(
+        self, name: str, machine: Machine, topic_ids: Mapping[str, bytes], places: Sequence[Place], random: Random
+    ) -> None:
+        self._name = name
+        self._machine = machine
+        self._world = machine.world
+        self._names = {topic_id: topic for topic, topic_id in topic_ids.items()}
+        self._topic_ids = topic_ids
+        self._random = random
+        self._version = random.choice((BY_NAME, BY_ID))
+        self._isolation_level = random.randrange(2)
+        self._uses_sessions = random.random() < 0.7
+        self._positions = dict.fromkeys(places, 0)
+        self._session_id = 0
+        self._session_epoch = 0
+        self._told: dict[Place, int] = {}  # the positions that the broker's session has
+        self.stopped = False
+
+    async def run(self) -> None:
+        """Until `stopped`."""
+        while not self.stopped:
+            try:
+                channel = await Channel.open(self._name, self._machine)
+            except OSError:
+                await asyncio.sleep(self._random.uniform(0.01, 0.5))
+                continue
+            self._forget_session()
+            while not self.stopped and await self._fetch(channel):
+                if self._random.random() < 0.2:
+                    await asyncio.sleep(self._random.uniform(0, 0.5))
+            channel.close()
+            await asyncio.sleep(self._random.uniform(0, 0.2))
+
+    def _forget_session(self) -> None:
+        self._session_id = 0
+        self._session_epoch = 0 if self._uses_sessions else NO_SESSION
+        self._told = {}
+
+    def _request(self) -> FetchRequest:
+        topics: dict[str, FetchTopic] = {}
+        for place, position in self._positions.items():
+            if self._session_epoch <= 0 or self._told.get(place) != position:
+                topic_id = self._topic_ids[place.topic]
+                topic = topics.setdefault(place.topic, FetchTopic(place.topic, topic_id))
+                max_bytes = self._random.choice((1, 1000, 10_000, 1 << 20))
+                topic.partitions.append(FetchPartition(place.partition, fetch_offset=position, max_bytes=max_bytes))
+                self._told[place] = position
+        return FetchRequest(
+            max_wait_ms=self._random.choice((0, 100, 1000)),
+            min_bytes=1,
+            max_bytes=1 << 20,
+            isolation_level=self._isolation_level,
+            session_id=self._session_id,
+            session_epoch=self._session_epoch,
+            topics=list(topics.values()),
+        )
+
+    async def _fetch(self, channel: Channel) -> bool:
+        response = await channel.fetch(self._request(), self._version)
+        if response is None:
+            return False
+        if response.error_code:
+            self._world.note(self._name, f"fetch: {ErrorCode(response.error_code).name}")
+            self._forget_session()
+            return True
+        if self._uses_sessions:
+            self._session_id = response.session_id
+            self._session_epoch = self._session_epoch + 1 if response.session_id else 0
+        good = True
+        for topic in response.topics:
+            for result in topic.partitions:
+                place = Place(topic.name or self._names[topic.topic_id], result.index)
+                good = self._take(channel, place, result) and good
+        return good
+
+    def _take(self, channel: Channel, place: Place, result: PartitionResult) -> bool:
+        """Whether there was no error that would only come again."""
+        position = self._positions[place]
+        if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._world.record(self._name, OutOfRange(self._name, place, channel.life, position))
+            self._positions[place] = 0
+            return True
+        if result.error_code:
+            self._world.note(self._name, f"{place}: {ErrorCode(result.error_code).name}")
+            return False
+        records = read_records(result, position)
+        if records:
+            self._positions[place] = records[-1][0] + 1
+        self._world.record(
+            self._name, Fetched(self._name, place, channel.life, position, records, result.high_watermark)
+        )
+        return True
+
+
+def read_records(result: PartitionResult, position: int) -> tuple[tuple[int, bytes], ...]:
+    """Offsets and values from `position` on, every checksum checked."""
+    data = result.records
+    assert data is None or isinstance(data, bytes | bytearray | memoryview)
+    if not data:
+        return ()
+    found = []
+    for at, _ in batches.headers(data):
+        batches.check(data, at)
+        found += [(record.offset, record.value or b"") for record in batches.decode(data, at)]
+    return tuple(pair for pair in found if pair[0] >= position)
+
+
+async def read_log(machine: Machine, place: Place) -> tuple[tuple[int, bytes], ...]:
+    """All of a partition, from a broker that nothing happens to any more."""
+    channel = await Channel.open("reader", machine)
+    found: list[tuple[int, bytes]] = []
+    for _ in range(FETCHES_MAX):
+        position = found[-1][0] + 1 if found else 0
+        wanted = FetchPartition(place.partition, fetch_offset=position, max_bytes=1 << 20)
+        topic = FetchTopic(place.topic, partitions=[wanted])
+        response = await channel.fetch(FetchRequest(max_wait_ms=3000, min_bytes=1, topics=[topic]), BY_NAME)
+        assert response is not None, f"no answer while reading {place}"
+        result = response.topics[0].partitions[0]
+        if result.error_code:
+            raise AssertionError(f"{place} cannot be read: {ErrorCode(result.error_code).name}")
+        records = read_records(result, position)
+        if not records:
+            channel.close()
+            return tuple(found)
+        found += records
+    raise AssertionError(f"{place} has no end")

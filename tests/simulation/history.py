@@ -1,0 +1,105 @@
+"""What clients did and saw, and how brokers ended, as plain data in the order it happened. `checker` judges it.
+
+Time is told in lives: a broker's first life ends with its first crash or shutdown. A client knows from which life an
+answer came, so nothing depends on when an answer that was still on its way reached it.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+
+class Place(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Ending(Enum):
+    KILL = "kill -9"
+    POWER_CUT = "power cut"
+    SHUTDOWN = "clean shutdown"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records that a producer sends together. Values are unique in the whole history.
+
+    `identity` changes whenever the producer starts anew (a new producer id; without idempotence, a new connection):
+    within one the `number`s count up, and the log must keep their order.
+    """
+
+    producer: str
+    identity: int
+    number: int
+    place: Place
+    values: tuple[bytes, ...]
+    idempotent: bool
+
+    def __str__(self) -> str:
+        return f"{self.producer}/{self.identity}/{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """The broker says that the batch is in the log; the offset is None if it does not know where."""
+
+    batch: Batch
+    life: int
+    base_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The broker will never take this batch: its sequence number does not fit what the broker remembers."""
+
+    batch: Batch
+    life: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    consumer: str
+    place: Place
+    life: int
+    position: int
+    records: tuple[tuple[int, bytes], ...]
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfRange:
+    """A consumer was told that the offset it has reached does not exist."""
+
+    consumer: str
+    place: Place
+    life: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A life of the broker is over."""
+
+    life: int
+    ending: Ending
+
+
+Event = Sent | Acknowledged | Refused | Fetched | OutOfRange | Ended
+
+
+@dataclass(slots=True)
+class History:
+    durable_topics: frozenset[str]
+    """Topics with flush.messages=1: what was acknowledged or seen there survives a power cut."""
+    events: list[Event] = field(default_factory=list)
+    final: dict[Place, tuple[tuple[int, bytes], ...]] = field(default_factory=dict)
+    """The whole log of each partition, read when everything is over."""

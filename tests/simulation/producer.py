@@ -1,0 +1,181 @@
+"""A producer in a simulation: several batches in flight, and a record of what became of each.
+
+With idempotence it behaves as Kafka's own: up to five in flight, and after a lost connection, a time-out or an error
+that may pass, everything without an answer is sent again, in order, with the same sequence numbers. If the broker says
+that its sequence does not fit, it starts anew under a new producer id and gives up what had no answer. Its first batch
+goes alone: a broker that does not know a producer takes any sequence number, as Kafka does, so the second batch must
+not arrive if the first one failed. Without idempotence nothing is sent twice.
+"""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from random import Random
+
+from ottla import batch as batches
+from ottla.errors import ErrorCode
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.produce import PartitionData, ProduceRequest, TopicData
+from tests.simulation.channel import Channel
+from tests.simulation.history import Acknowledged, Batch, Place, Refused, Sent
+from tests.simulation.world import Machine
+
+IN_FLIGHT_MAX = 5
+RECORDS_MAX = 6
+VALUE_BYTES_MAX = 700
+CODECS = (0, 0, 0, 1, 2, 3, 4)
+
+FATAL = (
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How a producer sends."""
+
+    idempotent: bool
+    acks: int
+    pause_s: float
+    by_id: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A batch and its bytes."""
+
+    batch: Batch
+    data: bytes
+
+
+class Producer:
+    def __init__(
+        self, name: str, machine: Machine, place: Place, topic_id: bytes, style: Style, random: Random
+    ) -> None:
+        self._name = name
+        self._machine = machine
+        self._world = machine.world
+        self._place = place
+        self._topic_id = topic_id
+        self._style = style
+        self._random = random
+        self._unanswered: deque[Letter] = deque()
+        self._identity = 0
+        self._producer_id = -1
+        self._known = False  # the broker has a batch of this producer id
+        self._sequence = 0
+        self._batches = 0
+        self._records = 0
+
+    async def run(self, count: int) -> None:
+        """Send so many batches, and return when each has an answer or was given up."""
+        while self._batches < count or self._unanswered:
+            try:
+                channel = await Channel.open(self._name, self._machine)
+            except OSError:
+                await asyncio.sleep(self._random.uniform(0.01, 0.5))
+                continue
+            if not self._style.idempotent:
+                self._identity += 1
+            if await self._introduce(channel):
+                await self._send_over(channel, count)
+            channel.close()
+            await asyncio.sleep(self._random.uniform(0, 0.1))
+
+    async def _introduce(self, channel: Channel) -> bool:
+        if not self._style.idempotent or self._producer_id >= 0:
+            return True
+        response = await channel.call(InitProducerIdRequest(), 4)
+        if response is None or response.error_code:
+            return False
+        self._producer_id = response.producer_id
+        self._identity += 1
+        self._sequence = 0
+        return True
+
+    async def _send_over(self, channel: Channel, count: int) -> None:
+        """As long as the connection lasts and nothing goes wrong."""
+        flying: deque[asyncio.Future[bytes | None]] = deque()
+        again = deque(self._unanswered)
+        while again or flying or self._batches < count:
+            while len(flying) < self._in_flight_max and (again or self._batches < count):
+                if not again and self._random.random() < 0.3:
+                    await asyncio.sleep(self._random.uniform(0, self._style.pause_s))
+                letter = again.popleft() if again else self._write_letter()
+                answer = channel.produce(self._request(letter), self._version)
+                if answer is not None:
+                    flying.append(answer)
+                elif channel.lost:
+                    return
+            if flying and not await self._settle(channel, flying.popleft()):
+                return
+
+    @property
+    def _in_flight_max(self) -> int:
+        return IN_FLIGHT_MAX if self._known or not self._style.idempotent else 1
+
+    @property
+    def _version(self) -> int:
+        return 13 if self._style.by_id else 12
+
+    def _request(self, letter: Letter) -> ProduceRequest:
+        partition = PartitionData(self._place.partition, memoryview(letter.data))
+        topic = TopicData("" if self._style.by_id else self._place.topic, self._topic_id, [partition])
+        return ProduceRequest(None, self._style.acks, 10_000, [topic])
+
+    def _write_letter(self) -> Letter:
+        random = self._random
+        values = []
+        for _ in range(random.randint(1, RECORDS_MAX)):
+            self._records += 1
+            text = f"{self._name}.{self._records}."
+            values.append(text.encode() + b"x" * random.randint(0, random.choice((10, VALUE_BYTES_MAX))))
+        batch = Batch(self._name, self._identity, self._batches, self._place, tuple(values), self._style.idempotent)
+        self._batches += 1
+        now_ms = self._machine.clock.now_ms()
+        data = batches.encode(
+            [(None, value, (), now_ms) for value in values],
+            codec=random.choice(CODECS),
+            producer_id=self._producer_id,
+            producer_epoch=0 if self._style.idempotent else -1,
+            base_sequence=self._sequence if self._style.idempotent else -1,
+        )
+        self._sequence += len(values)
+        letter = Letter(batch, bytes(data))
+        self._world.record(self._name, Sent(batch))
+        if self._style.acks:
+            self._unanswered.append(letter)
+        return letter
+
+    async def _settle(self, channel: Channel, answer: "asyncio.Future[bytes | None]") -> bool:
+        """Take the answer to the oldest batch in flight; whether this connection is still good."""
+        frame = await channel.answer(answer)
+        if frame is None:
+            self._give_up_unless_idempotent()
+            return False
+        result = channel.read_produced(frame, self._version).topics[0].partitions[0]
+        code = ErrorCode(result.error_code)
+        batch = self._unanswered[0].batch
+        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            offset = None if code else result.base_offset
+            self._known = True
+            self._unanswered.popleft()
+            self._world.record(self._name, Acknowledged(batch, channel.life, offset))
+            return True
+        self._world.note(self._name, f"{batch}: {code.name}")
+        if code in FATAL:
+            self._world.record(self._name, Refused(batch, channel.life, code.name))
+            self._unanswered.clear()
+            self._producer_id = -1
+            self._known = False
+        else:
+            self._give_up_unless_idempotent()
+            await asyncio.sleep(self._random.uniform(0.01, 0.3))
+        return False
+
+    def _give_up_unless_idempotent(self) -> None:
+        """What becomes of these batches stays unknown."""
+        if not self._style.idempotent:
+            self._unanswered.clear()

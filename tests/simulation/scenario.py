@@ -1,0 +1,195 @@
+"""One seed, from beginning to verdict: topics, clients and trouble, then peace, a last restart, and the whole log."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+
+from ottla.errors import ErrorCode
+from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from tests.simulation.channel import Channel
+from tests.simulation.checker import check
+from tests.simulation.consumer import Consumer, read_log
+from tests.simulation.history import Ending, History, Place
+from tests.simulation.loop import simulate
+from tests.simulation.producer import Producer, Style
+from tests.simulation.trouble import Trouble
+from tests.simulation.world import World
+
+PRODUCERS_MAX = 4
+CONSUMERS_MAX = 2
+BATCHES_MAX = 60
+PATIENCE_S = 3600.0
+"""Virtual seconds after the trouble is over in which everybody must be done."""
+
+Settings = Mapping[str, str]
+
+
+@dataclass(slots=True)
+class Verdict:
+    seed: int
+    digest: str
+    problems: list[str]
+    records: int = 0
+    lives: int = 0
+    lines: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        outcome = "; ".join(self.problems[:5]) or "kept every promise"
+        return f"seed {self.seed}: {self.records} records, {self.lives} lives, trace {self.digest}: {outcome}"
+
+
+def run(seed: int, *, trace_lines: int | None = 200) -> Verdict:
+    return simulate(_run(seed, trace_lines))
+
+
+async def _run(seed: int, trace_lines: int | None) -> Verdict:
+    world = World(seed, trace_lines=trace_lines)
+    try:
+        scenario = Scenario(world)
+        problems = []
+        try:
+            await scenario.play()
+            problems = [str(violation) for violation in check(scenario.history)]
+        except AssertionError as error:
+            problems.append(f"STUCK: {error}")
+        problems += [f"SURPRISE {surprise}" for surprise in world.surprises]
+        records = sum(map(len, scenario.history.final.values()))
+        machine = scenario.machine
+        return Verdict(seed, world.trace.digest, problems, records, machine.life, list(world.trace.lines))
+    finally:
+        world.close()
+
+
+class Scenario:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._random = world.random("scenario")
+        self.machine = world.add_machine("broker-1", broker_settings(self._random))
+        self.topics = {
+            f"topic-{number}": topic_settings(self._random) for number in range(self._random.randint(1, 3))
+        }
+        self._partitions = {topic: self._random.randint(1, 2) for topic in self.topics}
+        durable = frozenset(name for name, settings in self.topics.items() if settings.get("flush.messages") == "1")
+        self.history = History(durable, world.events)
+
+    async def play(self) -> None:
+        assert await self.machine.start(), "the first start failed"
+        topic_ids = {topic: await self._create(topic) for topic in self.topics}
+        places = [Place(topic, index) for topic, count in self._partitions.items() for index in range(count)]
+        producers = [
+            Producer(
+                f"producer-{number}", self.machine, place, topic_ids[place.topic], self._style(),
+                self.world.random(f"producer {number}"),
+            )
+            for number in range(self._random.randint(1, PRODUCERS_MAX))
+            for place in (self._random.choice(places),)
+        ]  # fmt: skip
+        consumers = [
+            Consumer(f"consumer-{number}", self.machine, topic_ids, places, self.world.random(f"consumer {number}"))
+            for number in range(self._random.randint(0, CONSUMERS_MAX))
+        ]
+        await self._live(producers, consumers)
+        await self._restart()
+        for place in places:
+            self.history.final[place] = await read_log(self.machine, place)
+
+    async def _live(self, producers: list[Producer], consumers: list[Consumer]) -> None:
+        """Everybody works and trouble strikes; then trouble ends, and everybody has to come to an end."""
+        loop = asyncio.get_running_loop()
+        clients = [f"producer-{number}" for number in range(len(producers))]
+        clients += [f"consumer-{number}" for number in range(len(consumers))]
+        trouble = Trouble(self.machine, clients, self.world.random("trouble"))
+        reviving = loop.create_task(trouble.revive(), name="reviving")
+        striking = loop.create_task(trouble.strike(), name="striking")
+        working = [
+            loop.create_task(producer.run(self._random.randint(1, BATCHES_MAX)), name=f"producer {number}")
+            for number, producer in enumerate(producers)
+        ]
+        reading = [
+            loop.create_task(consumer.run(), name=f"consumer {number}") for number, consumer in enumerate(consumers)
+        ]
+        await asyncio.wait(working, timeout=self._random.choice((5, 20, 60)))
+        trouble.stop()
+        self.world.note("trouble", "is over")
+        self._revive_failed_partitions()
+        _, stuck = await asyncio.wait([*working, striking], timeout=PATIENCE_S)
+        assert not stuck, ", ".join(sorted(task.get_name() for task in stuck)) + " cannot finish"
+        for consumer in consumers:
+            consumer.stopped = True
+        _, stuck = await asyncio.wait(reading, timeout=PATIENCE_S) if reading else (set(), set())
+        assert not stuck, ", ".join(sorted(task.get_name() for task in stuck)) + " cannot finish"
+        for task in [*working, *reading]:
+            task.result()
+        reviving.cancel()
+        await asyncio.wait([reviving])
+
+    def _revive_failed_partitions(self) -> None:
+        """A log that a broken disk has taken offline comes back with a restart only."""
+        self.machine.crash(Ending.KILL)
+
+    async def _restart(self) -> None:
+        machine = self.machine
+        how = self._random.choice((None, *Ending))
+        if machine.process is not None and how is Ending.SHUTDOWN:
+            await machine.stop()
+        elif how is not None:
+            machine.crash(how)
+        if machine.process is None:
+            assert await machine.start(), "the last start failed"
+
+    async def _create(self, topic: str) -> bytes:
+        configs = [CreatableTopicConfig(name=name, value=value) for name, value in self.topics[topic].items()]
+        request = CreateTopicsRequest(
+            topics=[
+                CreatableTopic(
+                    name=topic, num_partitions=self._partitions[topic], replication_factor=1, configs=configs
+                )
+            ]
+        )
+        channel = await Channel.open("admin", self.machine)
+        response = await channel.call(request, 7)
+        channel.close()
+        (created,) = response.topics
+        assert not created.error_code, f"{topic} cannot be created: {ErrorCode(created.error_code).name}"
+        return bytes(created.topic_id)
+
+    def _style(self) -> Style:
+        random = self._random
+        idempotent = random.random() < 0.6
+        return Style(
+            idempotent=idempotent,
+            acks=-1 if idempotent else random.choice((-1, 1, 1, 0)),
+            pause_s=random.choice((0.001, 0.1, 2.0)),
+            by_id=random.random() < 0.5,
+        )
+
+
+def broker_settings(random: Random) -> Settings:
+    """Background work often enough to be in the way."""
+    return {
+        "node.id": "1",
+        "log.flush.offset.checkpoint.interval.ms": random.choice(("500", "5000", "60000")),
+        "log.flush.start.offset.checkpoint.interval.ms": "7000",
+        "replica.high.watermark.checkpoint.interval.ms": random.choice(("300", "5000")),
+    }
+
+
+def topic_settings(random: Random) -> Settings:
+    settings = {}
+    policy = random.choice(("each", "each", "some", "time", "none"))
+    if policy == "each":
+        settings["flush.messages"] = "1"
+    elif policy == "some":
+        settings["flush.messages"] = str(random.randint(2, 20))
+    elif policy == "time":
+        settings["flush.ms"] = "2000"
+    if random.random() < 0.6:
+        settings["internal.segment.bytes"] = str(random.choice((1500, 5000, 40_000)))
+    if random.random() < 0.3:
+        settings["segment.ms"] = str(random.choice((100, 5000)))
+    if random.random() < 0.3:
+        settings["index.interval.bytes"] = "100"
+    if random.random() < 0.2:
+        settings["message.timestamp.type"] = "LogAppendTime"
+    return settings

@@ -1,0 +1,194 @@
+"""A world from a seed: machines with disks, clocks and brokers, a network between them, and a trace of it all.
+
+    async def main() -> None:
+        world = World(seed=7)
+        machine = world.add_machine("broker-1", {"node.id": "1"})
+        await machine.start()
+        machine.crash(Ending.POWER_CUT)
+        await machine.start()
+
+    simulate(main())
+
+Each concern has a `Random` of its own, so a draw more in one changes nothing in the others.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+from ottla.config import BrokerConfig
+from ottla.errors import KafkaError
+from ottla.storage.directories import DirectoryError
+from tests.simulation.disk import CHANGES, Crashed, SimulatedDisk
+from tests.simulation.history import Ended, Ending, Event
+from tests.simulation.network import SimulatedNetwork
+from tests.simulation.process import MachineClock, Process
+from tests.simulation.trace import Trace
+
+PORT = 9092
+
+
+class MachineDisk(SimulatedDisk):
+    """A disk that tells what is done to it, and when the process died in an operation."""
+
+    def __init__(self, random: Random, note: Callable[[str], None], died: Callable[[], None]) -> None:
+        super().__init__(random)
+        self._note = note
+        self._died = died
+
+    def step(self, operation: str, path: str) -> None:
+        if operation in CHANGES:
+            self._note(f"{operation} {path}")
+        try:
+            super().step(operation, path)
+        except Crashed:
+            self._died()
+            raise
+
+
+class Machine:
+    """A host with a disk and a clock, and at most one broker at a time."""
+
+    def __init__(self, world: "World", name: str, settings: Mapping[str, str]) -> None:
+        self.name = name
+        self.world = world
+        self.clock = MachineClock(world.loop)
+        self.disk = MachineDisk(world.random(f"disk of {name}"), self._note, self._died_in_operation)
+        self.process: Process | None = None
+        self.life = 0
+        self.ending_next = Ending.KILL
+        """How the machine ends if the process dies in a disk operation (`disk.crash_at`)."""
+        self.down = asyncio.Event()
+        """Set while no broker runs here."""
+        self.down.set()
+        self._config = BrokerConfig.of({"listeners": f"PLAINTEXT://{name}:{PORT}", **settings})
+
+    def _note(self, event: str) -> None:
+        self.world.note(self.name, event)
+
+    async def start(self) -> bool:
+        """Whether a broker runs now. It may die while starting, or give up because of a fault of its disk."""
+        assert self.process is None, f"{self.name} is up"
+        self.life += 1
+        life = self.life
+        process = self.process = Process(
+            self.name,
+            life,
+            self._config,
+            self.disk,
+            self.clock,
+            self.world.network,
+            lambda concern: self.world.random(f"{concern} of {self.name} in life {life}"),
+        )
+        self.down.clear()
+        self._note(f"life {life} begins")
+        error = await process.start()
+        if error is None:
+            self._note(f"life {life} accepts connections")
+            return True
+        if process.alive:
+            if not isinstance(error, OSError | KafkaError | DirectoryError):
+                self.world.surprises.append(f"{self.name} cannot start: {error!r}")
+            self._note(f"cannot start: {error}")
+            self.crash(Ending.KILL)
+        return False
+
+    async def stop(self) -> bool:
+        """Shut down cleanly; whether it was clean."""
+        process = self.process
+        assert process is not None, f"{self.name} is down"
+        self._note("stops")
+        error = await process.stop()
+        if not process.alive:
+            return False
+        if error is not None and not isinstance(error, OSError | KafkaError):
+            self.world.surprises.append(f"{self.name} cannot stop: {error!r}")
+        clean = error is None and self.disk.exists("/data/.kafka_cleanshutdown")
+        self.crash(Ending.SHUTDOWN if clean else Ending.KILL)
+        return clean
+
+    def crash(self, ending: Ending, *, silent: bool = False) -> None:
+        """The process, or with a power cut the whole machine, is gone at this instant."""
+        if self.process is not None:
+            self._end(ending, silent=silent)
+            self._settle(ending)
+
+    def _died_in_operation(self) -> None:
+        """The disk lets nobody in any more; what it kept is decided when the operation has left its torn write."""
+        if self.process is not None:
+            self._end(self.ending_next, silent=False)
+            self.world.loop.call_soon(self._settle, self.ending_next)
+
+    def _end(self, ending: Ending, *, silent: bool) -> None:
+        process, self.process = self.process, None
+        assert process is not None
+        self._note(f"life {process.life} ends: {ending.value}")
+        self.world.record(self.name, Ended(process.life, ending))
+        process.die(silent=silent)
+
+    def _settle(self, ending: Ending) -> None:
+        self.disk.crash(lose_unsynced=ending is Ending.POWER_CUT)
+        self.down.set()
+
+
+class World:
+    """Made inside a running `SimulatedLoop`."""
+
+    def __init__(self, seed: int, *, trace_lines: int | None = 2000) -> None:
+        self.seed = seed
+        self.loop = asyncio.get_running_loop()
+        self.trace = Trace(trace_lines)
+        self.network = SimulatedNetwork(self.random("network"))
+        self.machines: dict[str, Machine] = {}
+        self.events: list[Event] = []
+        self.surprises: list[str] = []
+        """What must never happen: exceptions that nobody expected, in callbacks or in the broker's log."""
+        self.loop.set_exception_handler(self._surprise)
+        self._listener = _Listener(self)
+
+    def random(self, concern: str) -> Random:
+        return Random(f"{self.seed} {concern}")
+
+    def add_machine(self, name: str, settings: Mapping[str, str]) -> Machine:
+        machine = self.machines[name] = Machine(self, name, settings)
+        return machine
+
+    def note(self, host: str, event: str) -> None:
+        self.trace.note(self.loop.time(), host, event)
+
+    def record(self, host: str, event: Event) -> None:
+        """For the checker."""
+        self.events.append(event)
+        self.note(host, repr(event))
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _surprise(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not isinstance(error, Crashed):
+            self.surprises.append(f"{context.get('message')}: {error!r}")
+
+
+class _Listener(logging.Handler):
+    """Hears what brokers log, instead of the screen: an exception that is no fault of the disk is a bug."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.WARNING)
+        self._world = world
+        self._logger = logging.getLogger("ottla")
+        self._logger.addHandler(self)
+        self._logger.propagate = False
+
+    def close(self) -> None:
+        self._logger.removeHandler(self)
+        self._logger.propagate = True
+        super().close()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._world.note("log", record.getMessage())
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, OSError | KafkaError | Crashed):
+            self._world.surprises.append(f"{record.getMessage()}: {error!r}")
