@@ -6,7 +6,7 @@ RUN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench simulate clean
+.PHONY: help setup demo test check format bench chaos simulate clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ format: setup ## Sort imports and repair what the linter can repair
 
 bench: setup ## Measure the broker beside Apache Kafka: make bench ARGS=--quick
 	$(RUN)/python -m benchmarks.broker $(ARGS)
+
+chaos: setup ## Kill brokers with kill -9 more often than the suite does: make chaos KILLS=100
+	OTTLA_BUDGET_FACTOR=100 OTTLA_KILLS=$(or $(KILLS),100) $(RUN)/python -m pytest -p no:cacheprovider tests/clients/test_kill.py $(ARGS)
 
 simulate: setup ## Simulate more seeds than the suite does: make simulate SEEDS=1000
 	OTTLA_SEEDS=$(or $(SEEDS),1000) $(RUN)/python -m pytest -p no:cacheprovider tests/simulation --timeout 0 $(ARGS)

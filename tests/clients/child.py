@@ -1,0 +1,87 @@
+"""`ottla up` as a process that can be killed, frozen and ended, and started again on the same port and directory."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+HOST = "127.0.0.1"
+END_S = 20
+SOURCE = Path(__file__).parents[2] / "src"
+
+
+class OttlaUp:
+    def __init__(self, data: Path, *settings: str) -> None:
+        self.data = data
+        self.log = data.with_name(data.name + ".stderr")
+        # Bound and never listening: no client that is looking for the broker gets its port, and so talks to itself.
+        self._reserved = socket.socket()
+        self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._reserved.bind((HOST, 0))
+        self.port: int = self._reserved.getsockname()[1]
+        self._settings = [argument for setting in settings for argument in ("--set", setting)]
+        self.process = self.spawn()
+        self.await_ready()
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    def spawn(self) -> subprocess.Popen[str]:
+        """Started, and not waited for."""
+        command = [sys.executable, "-m", "ottla", "up", "--host", HOST, "--port", str(self.port)]
+        with self.log.open("a") as log:
+            self.process = subprocess.Popen(
+                [*command, "--data", str(self.data), *self._settings],
+                env={**os.environ, "PYTHONPATH": str(SOURCE)},
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        return self.process
+
+    def await_ready(self) -> None:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert re.match(r"ottla \S+ ready on ", line), (line, self.log.read_text()[-3000:])
+
+    def start(self) -> None:
+        self.spawn()
+        self.await_ready()
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        self.wait()
+
+    def terminate(self) -> int:
+        """SIGTERM; the exit status."""
+        self.signal(signal.SIGTERM)
+        return self.wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def wait(self) -> int:
+        status = self.process.wait(END_S)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return status
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.kill()
+        self._reserved.close()
+
+
+@contextmanager
+def ottla_up(data: Path, *settings: str) -> Iterator[OttlaUp]:
+    broker = OttlaUp(data, *settings)
+    try:
+        yield broker
+    finally:
+        broker.close()

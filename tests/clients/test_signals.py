@@ -1,0 +1,50 @@
+"""What `ottla up` does with SIGTERM, SIGSTOP and SIGCONT while clients are at work."""
+
+import signal
+from pathlib import Path
+from time import monotonic
+
+from tests.clients.child import ottla_up
+from tests.clients.sender import Sender, numbers
+
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+
+
+def test_hard_case_66_a_stop_under_load_loses_nothing_and_needs_no_recovery(tmp_path: Path) -> None:
+    # Ends with status 0 within its deadline; what was acknowledged is there once; the mark of a clean shutdown is
+    # left and believed (no index is written again).
+    with ottla_up(tmp_path / "data") as broker:
+        once = Sender(broker.bootstrap, "once", idempotent=True)
+        at_least_once = Sender(broker.bootstrap, "at-least-once", idempotent=False)
+        for _ in range(2):
+            at_least_once.send(100)
+            once.work(500)
+            began = monotonic()
+            assert broker.terminate() == 0
+            assert monotonic() - began < 9
+            assert (broker.data / CLEAN_SHUTDOWN).exists()
+            indexes = {path: path.stat().st_mtime_ns for path in broker.data.glob("*/*.index")}
+            broker.start()
+            assert not (broker.data / CLEAN_SHUTDOWN).exists()
+            assert {path: path.stat().st_mtime_ns for path in indexes} == indexes
+        once.finish()
+        at_least_once.finish()
+        assert numbers(broker.bootstrap, "once") == sorted(once.acknowledged.items())
+        found = numbers(broker.bootstrap, "at-least-once")
+        assert list(dict.fromkeys(number for number, _ in found)) == list(range(at_least_once.sent))
+        assert broker.log.read_text().count("WARNING") == 0, broker.log.read_text()
+
+
+def test_hard_case_66_a_frozen_broker_goes_on_with_its_clients(tmp_path: Path) -> None:
+    # SIGSTOP for longer than the client waits for an answer, then SIGCONT: it retries what it has given up on,
+    # and the broker, which finds both copies in its sockets, keeps one.
+    with ottla_up(tmp_path / "data") as broker:
+        sender = Sender(broker.bootstrap, "frozen", idempotent=True, request_timeout_ms=1000)
+        sender.work(500)
+        broker.signal(signal.SIGSTOP)
+        sender.troubles.clear()
+        sender.work_until(lambda: bool(sender.troubles))
+        broker.signal(signal.SIGCONT)
+        sender.finish()
+        assert numbers(broker.bootstrap, "frozen") == sorted(sender.acknowledged.items())
+        assert [number for number, _ in numbers(broker.bootstrap, "frozen")] == list(range(sender.sent))
