@@ -64,6 +64,8 @@ class SimulatedNetwork:
         self._next_port += 1
         server.attach(self._listeners[host, port]())
         await asyncio.sleep(self.latency())
+        if client.is_closing():
+            raise ConnectionResetError(f"the connection to {host}:{port} was reset before it was there")
         protocol = protocol_factory()
         client.attach(protocol)
         return client, protocol

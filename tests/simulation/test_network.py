@@ -192,6 +192,22 @@ def test_connecting_across_a_partition_waits_and_then_times_out() -> None:
     simulate(main())
 
 
+def test_a_connection_that_is_reset_while_it_is_made_is_an_error() -> None:
+    # Whoever connects learns of it instead of holding a dead connection.
+    async def main() -> None:
+        network = SimulatedNetwork(Random(5))
+
+        def resetting() -> Recorder:
+            asyncio.get_running_loop().call_soon(network.reset_connections, "client")
+            return Recorder()
+
+        network.listen("server", 1, resetting)
+        with pytest.raises(ConnectionResetError):
+            await network.connect("client", "server", 1, Recorder)
+
+    simulate(main())
+
+
 @pytest.mark.parametrize("silent", [False, True])
 def test_a_crashed_host_hears_nothing_and_the_others_see_a_reset_or_nothing(silent: bool) -> None:
     # The dead program gets no callback; its port refuses; its peer learns of it unless the machine lost its power.
