@@ -52,13 +52,18 @@ def handle(node: Node, call: Call[FetchRequest]) -> FetchResponse | Coroutine[An
 
 async def wait(reading: "Reading", session: FetchSession | None, call: Call[FetchRequest]) -> FetchResponse:
     """The long poll: look again whenever a partition has something new, until there is enough or time is up."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + call.body.max_wait_ms / 1000
     wake = asyncio.Event()
-    timer = loop.call_at(deadline, wake.set)
+    over = False
+
+    def end() -> None:
+        nonlocal over
+        over = True  # not read off the clock: a timer of uvloop may fire a little before its time
+        wake.set()
+
+    timer = asyncio.get_running_loop().call_later(call.body.max_wait_ms / 1000, end)
     reading.watch(wake)
     try:
-        while not reading.is_enough() and loop.time() < deadline:
+        while not (reading.is_enough() or over):
             await wake.wait()
             wake.clear()
             reading.read_moved()
