@@ -1,0 +1,32 @@
+"""One broker in a thread for all scenarios that leave it as they found it; each has a topic of its own."""
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from ottla.testing import LocalBroker
+from ottla.testing import broker as local_broker
+from tests.raw_client import RawClient
+
+_numbers = count()
+
+
+@pytest.fixture(scope="session")
+def shared_broker() -> Iterator[LocalBroker]:
+    with local_broker() as running:
+        yield running
+
+
+@pytest.fixture
+def client(shared_broker: LocalBroker) -> Iterator[RawClient]:
+    with RawClient(shared_broker.host, shared_broker.port) as connected:
+        yield connected
+
+
+@pytest.fixture
+def topic(shared_broker: LocalBroker) -> str:
+    """One partition, no settings of its own."""
+    name = f"topic-{next(_numbers)}"
+    shared_broker.create_topic(name)
+    return name

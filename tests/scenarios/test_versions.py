@@ -1,0 +1,163 @@
+"""Every version of every API that the broker says it speaks, and those that it does not."""
+
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from ottla import handlers
+from ottla.errors import ErrorCode
+from ottla.testing import LocalBroker
+from ottla.wire import fetch, frames, produce
+from ottla.wire.message import Message
+from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from tests.raw_client import RawClient
+from tests.scenarios.asking import append, batch_of, connect, topic_id, values_of
+
+PRODUCE, FETCH, METADATA, API_VERSIONS = 0, 1, 3, 18
+
+
+def delete_topics(version: int, topic: str) -> Message:
+    if version < 6:
+        return DeleteTopicsRequest(topic_names=[topic])
+    return DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)])
+
+
+def find_coordinator(version: int, topic: str) -> Message:
+    return FindCoordinatorRequest(key="group") if version < 4 else FindCoordinatorRequest(coordinator_keys=["group"])
+
+
+def create_topics(version: int, topic: str) -> Message:
+    name = f"created-by-{version}"
+    return CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)])
+
+
+def list_offsets(version: int, topic: str) -> Message:
+    asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(timestamp=-1)])
+    return ListOffsetsRequest(replica_id=-1, topics=[asked])
+
+
+def offset_for_leader_epoch(version: int, topic: str) -> Message:
+    return OffsetForLeaderEpochRequest(
+        topics=[OffsetForLeaderTopic(topic=topic, partitions=[OffsetForLeaderPartition(leader_epoch=0)])]
+    )
+
+
+REQUESTS: dict[str, Callable[[int, str], Message]] = {
+    "ApiVersions": lambda version, topic: ApiVersionsRequest(
+        client_software_name="raw", client_software_version="1.0"
+    ),
+    "CreateTopics": create_topics,
+    "DeleteTopics": delete_topics,
+    "FindCoordinator": find_coordinator,
+    "InitProducerId": lambda version, topic: InitProducerIdRequest(transactional_id=None),
+    "ListOffsets": list_offsets,
+    "Metadata": lambda version, topic: MetadataRequest(topics=[MetadataRequestTopic(name=topic)]),
+    "OffsetForLeaderEpoch": offset_for_leader_epoch,
+}
+
+WITH_A_CODEC_OF_THEIR_OWN = {"Produce", "Fetch"}
+
+SPOKEN = {handler.api.name: handler.versions for handler in handlers.load().values()}
+
+
+def errors_in(value: object) -> list[int]:
+    """Every error code that a response has anywhere."""
+    if isinstance(value, list):
+        return [code for each in value for code in errors_in(each)]
+    if not isinstance(value, Message):
+        return []
+    found = [getattr(value, "error_code", 0)]
+    for name, *_ in value.FIELDS:
+        found += errors_in(getattr(value, name))
+    return [code for code in found if code]
+
+
+@pytest.mark.parametrize(
+    ("api", "version"),
+    [(name, version) for name, versions in SPOKEN.items() if name not in WITH_A_CODEC_OF_THEIR_OWN
+     for version in versions],
+)  # fmt: skip
+def test_every_version_is_answered_in_its_own_form(api: str, version: int, client: RawClient, topic: str) -> None:
+    # The answer is read to its last byte by the same version, carries no error, and the next request is answered too.
+    append(client, topic, b"one")
+    assert errors_in(client.request(REQUESTS[api](version, topic), version)) == []
+    assert client.request(ApiVersionsRequest(), 0).error_code == 0
+
+
+@pytest.mark.parametrize("version", produce.VERSIONS)
+@pytest.mark.parametrize("acks", (-1, 1, 0))
+def test_every_version_of_produce(version: int, acks: int, client: RawClient, topic: str) -> None:
+    # Accepted, answered unless acks is 0, and there afterwards.
+    target = topic_id(client, topic) if version >= produce.TOPIC_ID_FROM else topic
+    result = client.produce(target, 0, batch_of(b"one", b"two"), acks, version)
+    if acks:
+        assert result is not None
+        assert (result.error_code, result.base_offset) == (0, 0)
+        assert result.log_start_offset == (0 if version >= 5 else -1)
+    else:
+        assert result is None
+    assert values_of(client.fetch(topic, 0, 0)) == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("version", fetch.VERSIONS)
+def test_every_version_of_fetch(version: int, client: RawClient, topic: str) -> None:
+    # Records and the three offsets of a partition; the topic by name below version 13, by id from there.
+    append(client, topic, b"one", b"two")
+    target = topic_id(client, topic) if version >= fetch.TOPIC_ID_FROM else topic
+    fetched = client.fetch(target, 0, 0, version)
+    assert values_of(fetched) == [b"one", b"two"]
+    assert (fetched.high_watermark, fetched.last_stable_offset) == (2, 2)
+    assert fetched.log_start_offset == (0 if version >= 5 else -1)
+
+
+def test_what_is_advertised_is_what_is_spoken(client: RawClient) -> None:
+    # Every handler with its versions; Produce from 0 although 0-2 are refused (KAFKA-18659).
+    answer = client.request(ApiVersionsRequest(), 0)
+    advertised = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+    spoken = {handler.api.key: (handler.versions[0], handler.versions[-1]) for handler in handlers.load().values()}
+    assert advertised == spoken | {PRODUCE: (0, produce.VERSIONS[-1])}
+
+
+@pytest.mark.parametrize("version", (5, 6, 99, 32767, -1))
+def test_hard_case_57_a_future_api_versions_is_answered_in_version_0(version: int, client: RawClient) -> None:
+    # UNSUPPORTED_VERSION with our ranges, so that the client can ask again on the same connection.
+    client.send_frame(struct.pack(">hhih", API_VERSIONS, version, 7, -1) + b"\x00 whatever the future holds")
+    correlation_id, answer = frames.decode_response(ApiVersionsResponse, 0, client.read_frame())
+    assert (correlation_id, answer.error_code) == (7, ErrorCode.UNSUPPORTED_VERSION)
+    (own,) = [each for each in answer.api_keys if each.api_key == API_VERSIONS]
+    assert (own.min_version, own.max_version) == (0, 4)
+    assert client.request(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4).error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version"),
+    [(METADATA, 14), (METADATA, -1), (PRODUCE, 2), (PRODUCE, 14), (FETCH, 3), (FETCH, 19), (4, 0), (999, 0), (-1, 0)],
+)  # fmt: skip
+def test_hard_case_57_an_unknown_api_or_version_closes_the_connection(
+    api_key: int, version: int, shared_broker: LocalBroker, client: RawClient
+) -> None:
+    # As Kafka does it: there is no form in which an answer could be given. Others are not disturbed.
+    with connect(shared_broker) as other:
+        other.send_frame(struct.pack(">hhih", api_key, version, 1, -1) + bytes(20))
+        assert other.closed_by_peer()
+    assert client.request(ApiVersionsRequest(), 0).error_code == 0
+
+
+@pytest.mark.parametrize(("name", "version"), [("", "1"), ("a", ""), ("-a", "1"), ("a b", "1"), ("a", "1\n")])
+def test_a_client_that_cannot_say_its_name_is_refused(name: str, version: str, client: RawClient) -> None:
+    # KIP-511: INVALID_REQUEST, and the connection stays.
+    answer = client.request(ApiVersionsRequest(client_software_name=name, client_software_version=version), 3)
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert client.request(ApiVersionsRequest(), 2).error_code == 0
