@@ -172,8 +172,8 @@ class Partition:
 
     def _flushed(self, future: asyncio.Future[Any]) -> None:
         flush, self._flushing = self._flushing, None
-        if future.cancelled() or flush is None:
-            return
+        if future.cancelled() or flush is None or self.state is None:
+            return  # the replica was retired meanwhile, its files with it
         error = future.exception()
         if error is not None:
             self.fail(f"flush failed: {error}")
