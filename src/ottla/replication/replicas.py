@@ -137,10 +137,11 @@ class Replicas:
         progress: Progress,
     ) -> Found:
         key = (partition.topic, partition.index)
+        config = self._topic_config(image, topic.name)
         log = Log.open(
             self._disk,
             partition.path,
-            log_settings(self._topic_config(image, topic.name), self._config),
+            log_settings(config, self._config),
             clean=directory.was_clean,
             recovery_point=directory.recovery_points.get(key, 0),
             log_start_offset=directory.log_starts.get(key, 0),
@@ -148,6 +149,10 @@ class Replicas:
             progress=lambda done, total: progress(partition.path, done, total),
             cache=self._indexes,
         )
+        if config.flush_messages == 1 and log.recovery_point < log.end_offset:
+            # Found after a crash, and maybe in the page cache only. Consumers have seen it: they must never be told of
+            # a high watermark below it, so it is made durable before the first of them can ask.
+            log.flush()
         return Found(topic, partition.index, log, directory, directory.high_watermarks.get(key, 0))
 
     def _set_aside(self, directory: DataDirectory, partition: PartitionDirectory) -> None:
