@@ -19,6 +19,8 @@ def write_topic_id(disk: Disk, directory: str, topic_id: bytes) -> None:
     text = base64.urlsafe_b64encode(topic_id).decode("ascii").rstrip("=")
     file = disk.open(f"{directory}/{names.METADATA}", create=True)
     try:
+        if file.size:
+            file.truncate(0)
         file.append(f"version: 0\n{_PREFIX}{text}".encode("ascii"))
     finally:
         file.close()

@@ -43,7 +43,8 @@ def restore(
     producers = ProducerStates()
     directory = segments[0].directory
     start = segments[0].base_offset
-    for offset in sorted((offset for offset in snapshots if offset <= up_to), reverse=True):
+    # A snapshot from before the first segment does not know what the segments in between had.
+    for offset in sorted((offset for offset in snapshots if start <= offset <= up_to), reverse=True):
         path = names.path(directory, offset, names.SNAPSHOT)
         try:
             producers.load(decode(disk.read(path)), now_ms, expiration_ms)

@@ -55,10 +55,13 @@ class Recovery:
         """Whether directory entries may be in memory only."""
         self._progress: Progress | None = None
         self._done = self._total = 0
+        self._has_gaps = False
 
     def run(self, *, clean: bool, recovery_point: int, log_start_offset: int, progress: Progress | None) -> "Recovery":
         self._progress = progress
         self.recovery_point = recovery_point
+        self.log_start_offset = log_start_offset
+        self._drop_before(log_start_offset)
         if not self.segments:
             self.end_offset = self.recovery_point = max(log_start_offset, 0)
             self._begin(self.end_offset)
@@ -137,6 +140,7 @@ class Recovery:
                 lost = segment.file.size - cut
                 logger.warning("%s ends at offset %d, %d bytes are cut off", segment, self.end_offset, lost)
                 segment.file.truncate(cut)
+                segment.file.fsync()  # or a power cut could bring what was cut off back, behind new batches
                 break
             if index + 1 < len(self.segments):
                 segment.write_indexes()
@@ -144,9 +148,14 @@ class Recovery:
         self.segments[-1].active = True
 
     def _lost_between(self, segment: Segment, recovery_point: int) -> bool:
-        """Whether an unflushed tail of the segment before is missing: the power went before it reached the disk."""
-        trusted = 0 < recovery_point <= self.end_offset and not self.settings.compacted
-        return trusted and segment.base_offset != self.end_offset
+        """Whether unflushed records before this segment are missing: the power went before they reached the disk.
+
+        Compaction and damage leave gaps, too. Compaction leaves them inside of segments as well, so a log that has any
+        of those, perhaps from a time when its topic was compacted, is never cut at a gap between segments.
+        """
+        if self.settings.compacted or self._has_gaps or segment.base_offset == self.end_offset:
+            return False
+        return segment.base_offset > max(recovery_point, self.log_start_offset)
 
     def _scan_segment(self, index: int, recovery_point: int) -> int | None:
         """Read a segment with its checksums. Where it has to be cut; None if it stays as long as it is."""
@@ -170,6 +179,7 @@ class Recovery:
             end = size if further is None else further
             logger.error("%s is damaged in bytes %d to %d, which had been flushed: %s", segment, position, end, reason)
             damages.append(self._damage(segment, index, position, end, further))
+            self._has_gaps = True
             position = end
             segment.skip_to(end)
         segment.damage = tuple(damages)
@@ -186,6 +196,8 @@ class Recovery:
             for position, header in scan(segment.file, begin, size, checked=True):
                 if header.base_offset < self.end_offset or header.last_offset_delta < 0:
                     return position, f"offset {header.base_offset} after {self.end_offset - 1}"
+                if header.base_offset != self.end_offset or header.record_count != header.last_offset_delta + 1:
+                    self._has_gaps = True
                 segment.count_header(header)
                 self._replay(segment.file, position, header, aborted)
                 self.end_offset = header.next_offset
@@ -249,12 +261,20 @@ class Recovery:
     def _drop_from(self, index: int) -> None:
         """Delete this segment and all later ones, the last first: interrupted, it must not leave a hole."""
         for segment in reversed(self.segments[index:]):
-            segment.close()
-            for suffix in names.SEGMENT_SUFFIXES:
-                if self.disk.exists(segment.path(suffix)):
-                    self.disk.unlink(segment.path(suffix))
+            self._unlink(segment)
             self.disk.fsync_directory(self.directory)
         del self.segments[index:]
+
+    def _drop_before(self, log_start_offset: int) -> None:
+        """Finish what was begun: of the segments below the log's start some may be gone already, in no order."""
+        while len(self.segments) > 1 and self.segments[1].base_offset <= log_start_offset:
+            self._unlink(self.segments.pop(0))
+
+    def _unlink(self, segment: Segment) -> None:
+        segment.close()
+        for suffix in names.SEGMENT_SUFFIXES:
+            if self.disk.exists(segment.path(suffix)):
+                self.disk.unlink(segment.path(suffix))
 
     # Epochs
 

@@ -126,6 +126,8 @@ def find_batch(file: File, start: int, end: int, offset: int, damages: Sequence[
     A batch has to begin at `start`, and unless that is the file's beginning it must not be past the offset already.
     CorruptBatch if that is not so, if no sound header is found on the way, or if the offset is among damaged ones.
     """
+    if start >= end and start:
+        raise CorruptBatch(f"byte {start} is past the end {end}")
     chunk, chunk_start, position, expected = b"", start, start, 0
     while position < end:
         for damage in damages:

@@ -338,6 +338,7 @@ class Segment:
             return offset
         relative_offset = place.base_offset - self.base_offset
         self.file.truncate(place.position)
+        self.file.fsync()  # or a power cut could bring back what was cut off, behind batches of another leader
         self.offset_index.truncate(relative_offset)
         self.time_index.truncate(relative_offset)
         self._truncate_transactions(place.base_offset)

@@ -112,9 +112,10 @@ class Segments:
     # Dropping
 
     def drop_before(self, offset: int) -> int:
-        """Drop the segments that have no record at or after `offset`, but never the last. How many."""
+        """Drop the segments that have no record at or after `offset`, the first one first, never the last. How many."""
         count = self.index_of(offset)
-        self.drop(0, count)
+        for _ in range(count):
+            self.drop(0, 1)
         for snapshot in [snapshot for snapshot in self.snapshots if snapshot < self._bases[0]]:
             self.snapshots.remove(snapshot)
             self._doom(names.path(self.directory, snapshot, names.SNAPSHOT), None)

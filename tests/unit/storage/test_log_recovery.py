@@ -4,6 +4,7 @@ import logging
 
 import pytest
 
+from ottla import batch
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.log import Log, LogSettings
 from tests.simulation.disk import SimulatedDisk
@@ -99,6 +100,19 @@ def test_a_lost_tail_of_a_segment_takes_the_next_segments_along() -> None:
     short = path(bases[1], ".log")
     overwrite(disk, short, disk.read(short)[: len(batch_of(b"000"))])
     assert values(open_log(disk, SMALL, recovery_point=3)) == expected[: bases[1] + 1]
+
+
+def test_gaps_that_compaction_left_are_no_loss() -> None:
+    # A topic that was compacted once, its checkpoint lost: nothing is cut off at a gap between segments.
+    disk = new_disk()
+    log = new_log(disk, LogSettings(segment_bytes=200))
+    for base in (0, 3, 10, 11, 30, 31):
+        data = batch_of(b"%d" % base)
+        batch.stamp(data, base, 0)
+        log.append_as_follower(data, NOW)
+    assert len(log.segments) > 2
+    disk.crash(lose_unsynced=False)
+    assert [record.offset for record in records(open_log(disk))] == [0, 3, 10, 11, 30, 31]
 
 
 def test_a_tail_of_zeros_is_the_end() -> None:
