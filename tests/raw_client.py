@@ -146,9 +146,16 @@ class RawClient:
 
     def fetch_whole(self, request: FetchRequest, version: int) -> FetchResponse:
         """Any Fetch request, and all of its response."""
+        self.send_fetch(request, version)
+        return self.read_fetch(version)
+
+    def send_fetch(self, request: FetchRequest, version: int) -> None:
+        """Only send: the broker may wait for records, which the test then makes. `read_fetch` reads the answer."""
         compact = version >= fetch.COMPACT_FROM
         self.send_frame(fetch.write_request(version, request, self._header(1, version, compact)))
-        return self._answer(fetch.read_response, version, compact)
+
+    def read_fetch(self, version: int) -> FetchResponse:
+        return self._answer(fetch.read_response, version, version >= fetch.COMPACT_FROM)
 
     def _header(self, api_key: int, version: int, compact: bool) -> bytes:
         self._sent += 1

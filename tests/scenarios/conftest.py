@@ -25,6 +25,13 @@ def client(shared_broker: LocalBroker) -> Iterator[RawClient]:
 
 
 @pytest.fixture
+def other(shared_broker: LocalBroker) -> Iterator[RawClient]:
+    """A second connection, while the first waits."""
+    with RawClient(shared_broker.host, shared_broker.port, "other") as connected:
+        yield connected
+
+
+@pytest.fixture
 def topic(shared_broker: LocalBroker) -> str:
     """One partition, no settings of its own."""
     name = f"topic-{next(_numbers)}"

@@ -1,0 +1,194 @@
+"""Fetch as consumers rely on it: whole batches, limits, long polls, errors per partition."""
+
+from random import Random
+from time import monotonic
+
+import pytest
+
+from ottla.batch import HEADER_SIZE
+from ottla.errors import ErrorCode
+from ottla.testing import LocalBroker
+from ottla.testing import broker as local_broker
+from ottla.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionResult
+from tests.raw_client import RawClient
+from tests.scenarios.asking import append, connect, delete, records_of, topic_id, values_of
+
+LONG_MS = 10_000
+"""A wait that a test never sees the end of."""
+WAITING = 18
+"""The version of the fetch that waits."""
+
+
+def size_of(records: object) -> int:
+    return len(records) if isinstance(records, memoryview | bytes | bytearray) else 0
+
+
+def park(client: RawClient, other: RawClient, found_id: bytes, min_bytes: int = 1) -> None:
+    """A fetch that finds nothing, and is known to wait: the broker has answered others since."""
+    wanted = FetchTopic("", found_id, [FetchPartition(0, max_bytes=2**20)])
+    client.send_fetch(FetchRequest(max_wait_ms=LONG_MS, min_bytes=min_bytes, topics=[wanted]), WAITING)
+    for _ in range(3):
+        other.fetch("nobody", 0, 0)
+
+
+def woken(client: RawClient) -> PartitionResult:
+    """The answer to what was parked, before its time was over."""
+    began = monotonic()
+    answer = client.read_fetch(WAITING).topics[0].partitions[0]
+    assert monotonic() - began < LONG_MS / 2000
+    return answer
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_hard_case_40_an_offset_within_a_batch_returns_the_whole_batch(
+    codec: int, client: RawClient, topic: str
+) -> None:
+    # The client skips what it did not ask for; what comes before the batch does not come.
+    append(client, topic, b"0")
+    append(client, topic, b"1", b"2", b"3", codec=codec)
+    append(client, topic, b"4")
+    for offset in (1, 2, 3):
+        assert [record.offset for record in records_of(client.fetch(topic, 0, offset))] == [1, 2, 3, 4]
+    assert values_of(client.fetch(topic, 0, 4)) == [b"4"]
+    assert values_of(client.fetch(topic, 0, 5)) == []
+
+
+def test_hard_case_62_the_first_batch_comes_whole_whatever_the_limits_are(client: RawClient, topic: str) -> None:
+    # Or a consumer with small limits would never get past a large batch.
+    append(client, topic, bytes(100_000))
+    append(client, topic, b"small")
+    for limit in (0, 1, HEADER_SIZE, 50_000):
+        fetched = client.fetch(topic, 0, 0, max_bytes=limit)
+        assert [len(value or b"") for value in values_of(fetched)] == [100_000]
+
+
+def test_hard_case_62_only_the_first_partition_may_exceed_the_limit(shared_broker: LocalBroker) -> None:
+    # The whole answer's limit is used up by the first; the others are answered without records, not left out.
+    shared_broker.create_topic("five", 5)
+    with connect(shared_broker) as client:
+        for index in range(5):
+            append(client, "five", bytes(10_000), partition=index)
+        wanted = [FetchPartition(index, max_bytes=100_000) for index in (3, 1, 0, 2, 4)]
+        request = FetchRequest(max_bytes=5_000, min_bytes=1, topics=[FetchTopic("five", partitions=wanted)])
+        answer = client.fetch_whole(request, 12)
+        sizes = {each.index: size_of(each.records) for each in answer.topics[0].partitions}
+        assert list(sizes) == [3, 1, 0, 2, 4]
+        assert sizes[3] > 10_000
+        assert [sizes[index] for index in (1, 0, 2, 4)] == [0, 0, 0, 0]
+
+
+def test_hard_case_62_a_thousand_partitions_in_one_fetch(shared_broker: LocalBroker, seed: int) -> None:
+    # All answered, together within the limit plus at most one batch; asked again from where each stands, all
+    # records come.
+    shared_broker.create_topic("thousand", 1000)
+    random = Random(seed)
+    sent = {index: random.randbytes(1000) for index in range(1000)}
+    with connect(shared_broker) as client:
+        for index, value in sent.items():
+            append(client, "thousand", value, partition=index)
+        found: dict[int, bytes | None] = {}
+        rounds = 0
+        while len(found) < 1000:
+            left = [FetchPartition(index, max_bytes=2**20) for index in sent if index not in found]
+            request = FetchRequest(max_bytes=200_000, min_bytes=1, topics=[FetchTopic("thousand", partitions=left)])
+            (answered,) = client.fetch_whole(request, 12).topics
+            assert [each.index for each in answered.partitions] == [each.index for each in left]
+            assert sum(size_of(each.records) for each in answered.partitions) <= 200_000
+            for each in answered.partitions:
+                if values := values_of(each):
+                    (found[each.index],) = values
+            rounds += 1
+        assert found == sent
+        assert rounds < 10
+
+
+def test_a_long_poll_ends_with_the_next_record(client: RawClient, other: RawClient, topic: str) -> None:
+    park(client, other, topic_id(other, topic))
+    append(other, topic, b"news")
+    assert values_of(woken(client)) == [b"news"]
+
+
+def test_a_long_poll_waits_for_min_bytes(client: RawClient, other: RawClient, topic: str) -> None:
+    # One record is not enough, the second is; both come.
+    park(client, other, topic_id(other, topic), min_bytes=1000)
+    append(other, topic, bytes(500))
+    append(other, topic, bytes(600))
+    assert len(values_of(woken(client))) == 2
+
+
+def test_a_client_that_leaves_in_the_middle_of_a_wait_is_forgotten(shared_broker: LocalBroker, topic: str) -> None:
+    # The record that would have woken it comes to nobody, and the broker goes on.
+    with connect(shared_broker) as other:
+        with connect(shared_broker) as client:
+            park(client, other, topic_id(other, topic))
+        append(other, topic, b"news")
+        assert values_of(other.fetch(topic, 0, 0)) == [b"news"]
+
+
+def test_a_long_poll_ends_when_its_time_is_over(client: RawClient, topic: str) -> None:
+    # With what there is, which may be nothing.
+    append(client, topic, b"little")
+    began = monotonic()
+    assert values_of(client.fetch(topic, 0, 0, max_wait_ms=150, min_bytes=10_000)) == [b"little"]
+    assert values_of(client.fetch(topic, 0, 1, max_wait_ms=150)) == []
+    assert 0.3 <= monotonic() - began < LONG_MS / 1000
+
+
+def test_a_long_poll_ends_when_its_topic_is_deleted(client: RawClient, other: RawClient, topic: str) -> None:
+    # With an error that makes the client ask for new metadata.
+    park(client, other, topic_id(other, topic))
+    assert delete(other, topic) == 0
+    assert woken(client).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_an_error_ends_the_wait_for_all_partitions(client: RawClient, topic: str) -> None:
+    # And only the partition that has it is answered with it.
+    wanted = [FetchPartition(0, max_bytes=1000), FetchPartition(7, max_bytes=1000)]
+    request = FetchRequest(max_wait_ms=LONG_MS, min_bytes=1, topics=[FetchTopic(topic, partitions=wanted)])
+    began = monotonic()
+    (answered,) = client.fetch_whole(request, 12).topics
+    assert [each.error_code for each in answered.partitions] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert monotonic() - began < LONG_MS / 1000
+
+
+def test_offsets_outside_of_the_log_are_refused(client: RawClient, topic: str) -> None:
+    # The end itself is a wait, not an error.
+    append(client, topic, b"0", b"1")
+    assert client.fetch(topic, 0, 2).error_code == 0
+    for offset in (3, 2**63 - 1, -1, -2):
+        assert client.fetch(topic, 0, offset).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize(
+    ("target", "code"),
+    [("no-such-topic", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (b"0123456789abcdef", ErrorCode.UNKNOWN_TOPIC_ID)],
+)
+def test_unknown_topics(target: str | bytes, code: ErrorCode, client: RawClient) -> None:
+    assert client.fetch(target, 0, 0).error_code == code
+
+
+def test_a_consumer_with_an_old_or_a_future_leader_epoch_is_told_so() -> None:
+    # Each start of the broker is a new epoch. Older: FENCED_LEADER_EPOCH, newer: UNKNOWN_LEADER_EPOCH (KIP-320).
+    with local_broker() as broker:
+        broker.create_topic("fenced")
+        broker.restart()
+        with connect(broker) as client:
+            append(client, "fenced", b"one")
+            data = client.fetch("fenced", 0, 0).records
+            assert isinstance(data, memoryview | bytes | bytearray)
+            epoch = int.from_bytes(data[12:16])
+            assert epoch > 0
+            for given, code in ((epoch, 0), (-1, 0), (epoch - 1, ErrorCode.FENCED_LEADER_EPOCH),
+                                (epoch + 1, ErrorCode.UNKNOWN_LEADER_EPOCH)):  # fmt: skip
+                wanted = [FetchPartition(0, given, max_bytes=1000)]
+                request = FetchRequest(topics=[FetchTopic("fenced", partitions=wanted)])
+                assert client.fetch_whole(request, 12).topics[0].partitions[0].error_code == code
+
+
+def test_read_committed_without_transactions_reads_everything(client: RawClient, topic: str) -> None:
+    # And says so: an empty list of aborted transactions, not null.
+    append(client, topic, b"one")
+    fetched = client.fetch(topic, 0, 0, isolation_level=1)
+    assert values_of(fetched) == [b"one"]
+    assert fetched.aborted_transactions == []
+    assert client.fetch(topic, 0, 0, isolation_level=0).aborted_transactions is None
