@@ -42,6 +42,14 @@ def broker(request: pytest.FixtureRequest) -> Iterator[LocalBroker]:
         yield local
 
 
+@pytest.fixture
+def thread_broker() -> Iterator[LocalBroker]:
+    """For what does not depend on the kind of process."""
+    with ottla.testing.broker() as local:
+        local.create_topic("orders")
+        yield local
+
+
 def connect(broker: LocalBroker) -> RawClient:
     return RawClient(broker.host, broker.port)
 
@@ -203,12 +211,12 @@ def test_a_broker_that_was_killed_recovers_what_it_acknowledged(broker: LocalBro
     assert values(broker) == [b"%d" % number for number in range(10)]
 
 
-def test_stopping_and_killing_what_is_down_does_nothing(broker: LocalBroker) -> None:
-    broker.kill()
-    broker.kill()
-    broker.stop()
-    broker.restart()
-    assert values(broker) == []
+def test_stopping_and_killing_what_is_down_does_nothing(thread_broker: LocalBroker) -> None:
+    thread_broker.kill()
+    thread_broker.kill()
+    thread_broker.stop()
+    thread_broker.restart()
+    assert values(thread_broker) == []
 
 
 # Settings and topics
@@ -234,14 +242,14 @@ def test_a_setting_that_is_not_known_is_refused() -> None:
         pytest.fail("it started")
 
 
-def test_a_topic_is_made_as_asked_or_the_refusal_is_raised(broker: LocalBroker) -> None:
-    broker.create_topic("made", partitions=4, message_timestamp_type="LogAppendTime")
-    assert len(topics(broker)["made"].partitions) == 4
+def test_a_topic_is_made_as_asked_or_the_refusal_is_raised(thread_broker: LocalBroker) -> None:
+    thread_broker.create_topic("made", partitions=4, message_timestamp_type="LogAppendTime")
+    assert len(topics(thread_broker)["made"].partitions) == 4
     with pytest.raises(KafkaError) as refused:
-        broker.create_topic("made")
+        thread_broker.create_topic("made")
     assert refused.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
     with pytest.raises(KafkaError) as refused:
-        broker.create_topic("other", retention_milliseconds=1)
+        thread_broker.create_topic("other", retention_milliseconds=1)
     assert refused.value.code is ErrorCode.INVALID_CONFIG
 
 
@@ -303,13 +311,13 @@ def test_a_fault_ordered_while_the_broker_is_down_meets_its_first_request(broker
     assert [produce(broker, b"x") for _ in range(2)] == [6, 0]
 
 
-def test_faults_that_could_never_happen_are_refused(broker: LocalBroker) -> None:
+def test_faults_that_could_never_happen_are_refused(thread_broker: LocalBroker) -> None:
     with pytest.raises(ValueError, match="did you mean Produce"):
-        broker.fail("produce", error="REQUEST_TIMED_OUT")
+        thread_broker.fail("produce", error="REQUEST_TIMED_OUT")
     with pytest.raises(ValueError, match="did you mean REQUEST_TIMED_OUT"):
-        broker.fail("Produce", error="REQUEST_TIMEOUT")
+        thread_broker.fail("Produce", error="REQUEST_TIMEOUT")
     with pytest.raises(ValueError, match="times"):
-        broker.drop("Produce", times=0)
+        thread_broker.drop("Produce", times=0)
 
 
 # Time
@@ -381,11 +389,11 @@ def test_a_snapshot_goes_when_nobody_holds_it() -> None:
     assert not directory.parent.exists()
 
 
-def test_a_snapshot_in_a_named_directory_stays(broker: LocalBroker, tmp_path: Path) -> None:
+def test_a_snapshot_in_a_named_directory_stays(thread_broker: LocalBroker, tmp_path: Path) -> None:
     # Taken from a broker that is down, it is as clean as that one left it.
-    produce(broker, b"kept")
-    broker.stop()
-    assert isinstance(broker.snapshot(tmp_path / "kept"), Snapshot)
+    produce(thread_broker, b"kept")
+    thread_broker.stop()
+    assert isinstance(thread_broker.snapshot(tmp_path / "kept"), Snapshot)
     gc.collect()
     assert (tmp_path / "kept" / ".kafka_cleanshutdown").exists()
     with ottla.testing.broker(snapshot=tmp_path / "kept") as other:

@@ -19,7 +19,7 @@ import resource
 from collections import OrderedDict
 from collections.abc import Sequence
 from threading import Lock
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 Bytes = bytes | bytearray | memoryview
 
@@ -55,6 +55,13 @@ class File(Protocol):
         """No further use, but for the pins there are: their descriptor stays until the last `unpin`."""
 
 
+class Space(NamedTuple):
+    """Bytes of the volume that a directory lies on: all of them, and those that this process can still fill."""
+
+    total: int
+    usable: int
+
+
 class FileLock(Protocol):
     def close(self) -> None: ...
 
@@ -76,6 +83,8 @@ class Disk(Protocol):
         """Names in a directory, sorted. FileNotFoundError if there is none."""
 
     def size(self, path: str) -> int: ...
+
+    def space(self, path: str) -> Space: ...
 
     def make_directory(self, path: str, *, durable: bool = True) -> None:
         """Like mkdir -p, with fsync of each parent that got a new entry; unless `durable`, the last one is left out."""
@@ -298,12 +307,6 @@ class _Descriptors:
         with self._lock:
             del self._files[file]
 
-    def close(self) -> None:
-        with self._lock:
-            files = list(self._files)
-        for file in files:
-            file.close()
-
     def _close_one(self) -> bool:
         for _ in range(2 * len(self._files)):
             file, _ = self._files.popitem(last=False)
@@ -344,10 +347,6 @@ class RealDisk:
         """How many files have a descriptor now."""
         return len(self._descriptors)
 
-    def close(self) -> None:
-        """Let go of the files that a broker left open when it ended without closing them (a test that kills it)."""
-        self._descriptors.close()
-
     def open(self, path: str, *, create: bool = False) -> RealFile:
         return RealFile(self._descriptors, path, os.O_RDWR | (os.O_CREAT if create else 0))
 
@@ -377,6 +376,10 @@ class RealDisk:
 
     def size(self, path: str) -> int:
         return os.stat(path).st_size
+
+    def space(self, path: str) -> Space:
+        volume = os.statvfs(path)
+        return Space(volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize)
 
     def make_directory(self, path: str, *, durable: bool = True) -> None:
         if os.path.isdir(path):

@@ -12,7 +12,6 @@ from ottla.broker import Broker
 from ottla.config import BrokerConfig
 from ottla.errors import ErrorCode
 from ottla.faults import Fault, Faults
-from ottla.storage.files import RealDisk
 from ottla.testing.clock import MovableClock, MovableLoop, WatchedThreads
 from ottla.testing.launch import PATIENCE_S, FaultOrder, Launch
 
@@ -32,7 +31,6 @@ class BrokerThread:
             self.add_fault(order)
         self._clock = MovableClock(launch.offset_ms)
         self._threads = WatchedThreads()
-        self._disk = RealDisk()
         self._loop = MovableLoop(self._clock, self._threads)
         self._started: Future[Mapping[str, int]] = Future()
         self._ended: Future[None] = Future()
@@ -100,7 +98,6 @@ class BrokerThread:
                     runner.run(self._serve())
             finally:
                 self._threads.close()
-                self._disk.close()
         except BaseException as error:
             outcome = self._ended if self._started.done() else self._started
             outcome.set_exception(error)
@@ -109,13 +106,8 @@ class BrokerThread:
 
     async def _serve(self) -> None:
         broker = Broker(
-            self._config,
-            self._directory,
-            disk=self._disk,
-            clock=self._clock,
-            offload=self._threads,
-            faults=self._faults,
-        )
+            self._config, self._directory, clock=self._clock, offload=self._threads, faults=self._faults
+        )  # fmt: skip
         try:
             await broker.start()
             self._started.set_result(dict(broker.ports))
