@@ -89,7 +89,7 @@ def create_topic(image: Image, topic: NewTopic, config: BrokerConfig, random: Ra
     topic_id = new_topic_id(image, random)
     changes: list[Change] = [CreateTopic(topic_id, topic.name)]
     for number, replicas in enumerate(assignments):
-        changes.append(_partition(image, topic_id, number, replicas))
+        changes.append(new_partition(image, topic_id, number, replicas))
     changes.extend(SetConfig(ConfigResource.TOPIC, topic.name, key, configs[key]) for key in sorted(configs))
     _check_size(topic.name, len(assignments), changes)
     return Decision(changes, CreatedTopic(topic_id, topic.name, len(assignments), len(assignments[0]), configs))
@@ -164,25 +164,31 @@ def _given_assignments(image: Image, topic: NewTopic) -> list[tuple[int, ...]]:
         raise _wrong_assignment("partitions must be numbered from 0 without a gap")
     assignments = [tuple(topic.assignments[number]) for number in range(len(topic.assignments))]
     for number, replicas in enumerate(assignments):
-        if not replicas:
-            raise _wrong_assignment(f"partition {number} has no replica")
-        if len(set(replicas)) != len(replicas):
-            raise _wrong_assignment(f"partition {number} names a broker twice: {list(replicas)}")
+        check_replicas(image, number, replicas)
         if len(replicas) != len(assignments[0]):
             raise _wrong_assignment("every partition must have the same number of replicas")
-        for broker_id in replicas:
-            if image.broker(broker_id) is None:
-                raise _wrong_assignment(f"partition {number}: there is no broker {broker_id}")
-        if all(image.brokers[broker_id].fenced for broker_id in replicas):
-            raise _wrong_assignment(f"partition {number}: none of the brokers {list(replicas)} is alive")
     return assignments
+
+
+def check_replicas(image: Image, number: int, replicas: Sequence[int]) -> None:
+    """These brokers can keep a new partition."""
+    if not replicas:
+        raise _wrong_assignment(f"partition {number} has no replica")
+    if len(set(replicas)) != len(replicas):
+        raise _wrong_assignment(f"partition {number} names a broker twice: {list(replicas)}")
+    for broker_id in replicas:
+        if image.broker(broker_id) is None:
+            raise _wrong_assignment(f"partition {number}: there is no broker {broker_id}")
+    if all(image.brokers[broker_id].fenced for broker_id in replicas):
+        raise _wrong_assignment(f"partition {number}: none of the brokers {list(replicas)} is alive")
 
 
 def _wrong_assignment(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
 
-def _partition(image: Image, topic_id: bytes, number: int, replicas: tuple[int, ...]) -> CreatePartition:
+def new_partition(image: Image, topic_id: bytes, number: int, replicas: tuple[int, ...]) -> CreatePartition:
+    """In sync is who is alive, and the first of them leads."""
     isr = tuple(broker_id for broker_id in replicas if not image.brokers[broker_id].fenced)
     return CreatePartition(topic_id, number, replicas, isr, isr[0] if isr else NO_LEADER)
 

@@ -1,0 +1,63 @@
+"""A topic gets more partitions: a decider on an image, with Kafka's checks and error codes, without a side effect."""
+
+from collections.abc import Sequence
+from random import Random
+
+from ottla.cluster.changes import ENTRY_BYTES_MAX, encode
+from ottla.cluster.image import Image, TopicImage
+from ottla.cluster.metadata import Decision
+from ottla.cluster.placement import place
+from ottla.cluster.topics import PARTITIONS_MAX, check_replicas, new_partition
+from ottla.errors import ErrorCode, KafkaError
+
+
+def create_partitions(
+    image: Image, name: str, count: int, assignments: Sequence[Sequence[int]] | None, random: Random
+) -> Decision[int]:
+    """The topic has `count` partitions then; `assignments` are the replicas of the new ones. How many are new."""
+    topic = image.topic(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
+    first = len(topic.partitions)
+    added = count - first
+    if added < 1:
+        message = f"topic '{name}' has {first} partition(s); a topic never gets fewer, and {count} are not more"
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, message)
+    if added > PARTITIONS_MAX:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"{added} new partitions; {PARTITIONS_MAX} are the limit")
+    changes = [
+        new_partition(image, topic.id, first + number, replicas)
+        for number, replicas in enumerate(_replicas(image, topic, added, assignments, random))
+    ]
+    if len(encode(changes)) > ENTRY_BYTES_MAX:
+        message = f"{added} partitions are too many to create at once; add them in several steps"
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, message)
+    return Decision(changes, added)
+
+
+def _replicas(
+    image: Image, topic: TopicImage, added: int, assignments: Sequence[Sequence[int]] | None, random: Random
+) -> list[tuple[int, ...]]:
+    factor = len(topic.partitions[0].replicas)
+    if assignments is not None:
+        return _given(image, len(topic.partitions), factor, added, assignments)
+    alive = image.alive_brokers()
+    if factor > len(alive):
+        message = f"{factor} replicas need {factor} brokers; {len(alive)} {'is' if len(alive) == 1 else 'are'} alive"
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+    return place(alive, added, factor, random)
+
+
+def _given(
+    image: Image, first: int, factor: int, added: int, assignments: Sequence[Sequence[int]]
+) -> list[tuple[int, ...]]:
+    if len(assignments) != added:
+        message = f"{added} partition(s) are new, and replicas are given for {len(assignments)}"
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    given = [tuple(replicas) for replicas in assignments]
+    for number, replicas in enumerate(given, first):
+        check_replicas(image, number, replicas)
+        if len(replicas) != factor:
+            message = f"partition {number} gets {len(replicas)} replica(s), the others of this topic have {factor}"
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    return given

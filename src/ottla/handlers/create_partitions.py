@@ -1,0 +1,49 @@
+"""CreatePartitions: topics grow; each stands or falls alone. New partitions are in Metadata before the answer leaves.
+
+Versions: 2 flexible; 3 a quota may be exceeded (KIP-599), which never happens here.
+"""
+
+from collections import Counter
+from functools import partial
+
+from ottla.call import Call
+from ottla.cluster.partitions import create_partitions
+from ottla.errors import ErrorCode, KafkaError
+from ottla.node import Node
+from ottla.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+VERSIONS = range(0, 4)
+
+
+async def handle(node: Node, call: Call[CreatePartitionsRequest]) -> CreatePartitionsResponse:
+    request = call.body
+    named = Counter(topic.name for topic in request.topics)
+    results = {}
+    for topic in request.topics:
+        result = results[topic.name] = CreatePartitionsTopicResult(name=topic.name)
+        try:
+            if named[topic.name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this topic more than once")
+            await create(node, topic, request.validate_only)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message or None
+    return CreatePartitionsResponse(results=list(results.values()))
+
+
+async def create(node: Node, asked: CreatePartitionsTopic, validate_only: bool) -> None:
+    decide = partial(
+        create_partitions,
+        name=asked.name,
+        count=asked.count,
+        assignments=None if asked.assignments is None else [each.broker_ids for each in asked.assignments],
+        random=node.random,
+    )
+    if validate_only:
+        decide(node.image)
+    else:
+        await node.metadata.change(decide)

@@ -1,0 +1,44 @@
+"""DescribeCluster: the brokers, the controller and the cluster's id.
+
+Versions: 1 endpoint type (KIP-919): brokers answer for brokers only; 2 fenced brokers too, if asked for (KIP-1073).
+"""
+
+from ottla.addresses import advertised
+from ottla.call import Call, Client
+from ottla.cluster.image import BrokerImage
+from ottla.errors import ErrorCode, KafkaError
+from ottla.node import Node
+from ottla.security import operations
+from ottla.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+VERSIONS = range(0, 3)
+
+BROKERS, CONTROLLERS = 1, 2
+
+
+def handle(node: Node, call: Call[DescribeClusterRequest]) -> DescribeClusterResponse:
+    request, image = call.body, node.image
+    if request.endpoint_type == CONTROLLERS:
+        raise KafkaError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker's listener, not a controller's")
+    if request.endpoint_type != BROKERS:
+        raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there is no endpoint type {request.endpoint_type}")
+    brokers = image.all_brokers() if request.include_fenced_brokers else image.alive_brokers()
+    response = DescribeClusterResponse(
+        cluster_id=image.cluster_id or "",
+        controller_id=image.controller.broker_id if image.controller is not None else -1,
+        brokers=[describe(broker, call.client) for broker in brokers],
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = operations.ON_CLUSTER
+    return response
+
+
+def describe(broker: BrokerImage, client: Client) -> DescribeClusterBroker:
+    endpoint = advertised(broker, client)
+    return DescribeClusterBroker(
+        broker_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack, is_fenced=broker.fenced
+    )

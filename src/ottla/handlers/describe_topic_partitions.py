@@ -1,0 +1,101 @@
+"""DescribeTopicPartitions: the partitions of topics, by name, page by page (KIP-966).
+
+Versions: 0. A page ends after `response_partition_limit` partitions, and after max.request.partition.size.limit at the
+latest; its cursor says with which partition the next page begins. No topics asked for means all of them.
+"""
+
+from collections.abc import Iterator
+
+from ottla.call import Call
+from ottla.cluster.changes import NO_LEADER
+from ottla.cluster.image import Image, TopicImage
+from ottla.cluster.topics import check_name, is_internal
+from ottla.errors import ErrorCode, KafkaError
+from ottla.node import Node
+from ottla.security import operations
+from ottla.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseCursor,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+VERSIONS = range(0, 1)
+
+
+def handle(node: Node, call: Call[DescribeTopicPartitionsRequest]) -> DescribeTopicPartitionsResponse:
+    request, image = call.body, node.image
+    left = max(1, min(request.response_partition_limit, node.config.max_request_partition_size_limit))
+    response = DescribeTopicPartitionsResponse()
+    for name, start in wanted(image, request):
+        if left == 0:
+            response.next_cursor = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=start)
+            break
+        topic = image.topic(name)
+        if topic is None:
+            response.topics.append(missing(name))
+            continue
+        end = min(start + left, len(topic.partitions))
+        response.topics.append(describe(image, topic, range(start, end)))
+        left -= max(0, end - start)
+        if end < len(topic.partitions):
+            response.next_cursor = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=end)
+            break
+    return response
+
+
+def wanted(image: Image, request: DescribeTopicPartitionsRequest) -> Iterator[tuple[str, int]]:
+    """The topics to describe, in order, each with the partition to begin with."""
+    names = sorted({topic.name for topic in request.topics} or image.topics_by_name)
+    cursor = request.cursor
+    if cursor is None:
+        return ((name, 0) for name in names)
+    if cursor.partition_index < 0:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a cursor names a partition from 0 on")
+    if request.topics and cursor.topic_name not in names:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the cursor must name one of the topics asked for")
+    return (
+        (name, cursor.partition_index if name == cursor.topic_name else 0)
+        for name in names
+        if name >= cursor.topic_name
+    )
+
+
+def missing(name: str) -> DescribeTopicPartitionsResponseTopic:
+    try:
+        check_name(name)
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    except KafkaError as error:
+        code = error.code
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code,
+        name=name,
+        is_internal=is_internal(name),
+        topic_authorized_operations=operations.ON_TOPIC,
+    )
+
+
+def describe(image: Image, topic: TopicImage, indexes: range) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=is_internal(topic.name),
+        partitions=[partition(image, topic, index) for index in indexes],
+        topic_authorized_operations=operations.ON_TOPIC,
+    )
+
+
+def partition(image: Image, topic: TopicImage, index: int) -> DescribeTopicPartitionsResponsePartition:
+    state = topic.partitions[index]
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE if state.leader == NO_LEADER else ErrorCode.NONE,
+        partition_index=index,
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=list(state.replicas),
+        isr_nodes=list(state.isr),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=[broker for broker in state.replicas if image.brokers[broker].fenced],
+    )
