@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from random import Random
 
-from ottla.storage.files import Bytes
+from ottla.storage.files import Bytes, Space
 from tests.simulation.platter import Directory, Entry, Inode, Namespace, Node, Truncation, Write
 
 TRACE_LENGTH = 100_000
+VOLUME_BYTES = 1 << 40
 CHANGES = frozenset(
     (
         "create", "append", "write_at", "truncate", "fsync", "mkdir", "rmdir", "rename", "unlink", "link",
@@ -212,6 +213,11 @@ class SimulatedDisk:
     def size(self, path: str) -> int:
         self.step("size", path)
         return len(self._inode(self.node(path), path).cached)
+
+    def space(self, path: str) -> Space:
+        self.step("space", path)
+        self._directory(path)
+        return Space(VOLUME_BYTES, VOLUME_BYTES // 2)
 
     def make_directory(self, path: str, *, durable: bool = True) -> None:
         node = self.node(path)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from ottla.broker import Broker
 from ottla.config import BrokerConfig, Listener
 from ottla.server import Server
+from ottla.storage.files import Space
 from tests.simulation.disk import Crashed, SimulatedDisk, SimulatedFile, SimulatedLock
 from tests.simulation.network import SimulatedNetwork
 
@@ -69,6 +70,9 @@ class ProcessDisk:
 
     def size(self, path: str) -> int:
         return self._disk.size(path)
+
+    def space(self, path: str) -> Space:
+        return self._disk.space(path)
 
     def make_directory(self, path: str, *, durable: bool = True) -> None:
         self._disk.make_directory(path, durable=durable)

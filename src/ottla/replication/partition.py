@@ -157,6 +157,22 @@ class Partition:
             return self.durable.reach(wanted)
         return None
 
+    def delete_records(self, offset: int | None) -> int:
+        """Records below `offset` (None: below the high watermark) are no more. Where the log then begins."""
+        high_watermark = self.high_watermark.value
+        if offset is None:
+            offset = high_watermark
+        if not 0 <= offset <= high_watermark:
+            message = f"offset {offset} is not between 0 and the high watermark {high_watermark}"
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+        if self.config.cleanup_policy == ("compact",):
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, "records of a topic that is only compacted cannot be deleted")
+        try:
+            self.log.advance_log_start(offset)
+        except OSError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: {error}") from error
+        return self.log.log_start_offset
+
     # Flushing: one fsync in flight for this log; whatever is appended meanwhile shares the next one (group commit).
 
     def request_flush(self) -> None:

@@ -88,6 +88,7 @@ class Replicas:
         self._deleted: list[str] = []
         self._missing: dict[bytes, None] = {}
         self._indexes = IndexCache()
+        self._writing_log_starts = asyncio.Lock()
 
     # Finding a partition
 
@@ -110,6 +111,13 @@ class Replicas:
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._homes)
+
+    def by_directory(self) -> dict[DataDirectory, list[Partition]]:
+        """Every data directory with the partitions in it."""
+        found: dict[DataDirectory, list[Partition]] = {directory: [] for directory in self._directories}
+        for partition, directory in self._homes.items():
+            found[directory].append(partition)
+        return found
 
     # Start
 
@@ -291,8 +299,11 @@ class Replicas:
             await self._offload(directory.write_recovery_points, offsets)
 
     async def write_log_starts(self) -> None:
-        for directory, offsets in self._offsets(lambda partition: partition.log.log_start_offset).items():
-            await self._offload(directory.write_log_starts, {key: offset for key, offset in offsets.items() if offset})
+        """Where every log begins now is on disk when this returns."""
+        async with self._writing_log_starts:
+            for directory, offsets in self._offsets(lambda partition: partition.log.log_start_offset).items():
+                moved = {key: offset for key, offset in offsets.items() if offset}
+                await self._offload(directory.write_log_starts, moved)
 
     async def flush_old(self) -> None:
         """flush.ms: records do not stay unflushed for longer than that."""

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.config.properties import read_properties
-from ottla.storage.files import Disk, FileLock
+from ottla.storage.files import Disk, FileLock, Space
 
 logger = logging.getLogger(__name__)
 
@@ -206,6 +206,9 @@ class DataDirectory:
             if (parsed := parse_name(name)) is not None:
                 found.append(PartitionDirectory(*parsed, _join(self.path, name)))
         return found
+
+    def space(self) -> Space:
+        return self._disk.space(self.path)
 
     def partition_path(self, topic: str, index: int) -> str:
         return _join(self.path, partition_name(topic, index))

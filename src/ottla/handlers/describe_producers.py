@@ -1,0 +1,52 @@
+"""DescribeProducers: whom a partition remembers: idempotent and transactional producers, idle ones too (KIP-664).
+
+Versions: 0.
+"""
+
+from ottla.call import Call
+from ottla.errors import ErrorCode, KafkaError
+from ottla.node import Node
+from ottla.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+VERSIONS = range(0, 1)
+
+
+def handle(node: Node, call: Call[DescribeProducersRequest]) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name, partitions=[describe(node, topic.name, index) for index in topic.partition_indexes]
+            )
+            for topic in call.body.topics
+        ]
+    )
+
+
+def describe(node: Node, topic: str, index: int) -> PartitionResponse:
+    try:
+        partition = node.replicas.get(topic, index)
+        partition.require_leader()
+    except KafkaError as error:
+        unknown = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        message = f"this broker has no partition {topic}-{index}" if unknown else error.message
+        return PartitionResponse(partition_index=index, error_code=error.code, error_message=message or None)
+    return PartitionResponse(
+        partition_index=index,
+        active_producers=[
+            ProducerState(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.timestamp,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.transaction_start,
+            )
+            for producer in partition.log.producers.producers.values()
+        ],
+    )
