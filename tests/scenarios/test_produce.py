@@ -1,0 +1,211 @@
+"""Produce as the broker must answer it: what it refuses and with which code, and what it does to a batch it takes."""
+
+import re
+import struct
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from crc32c import crc32c
+
+from ottla.batch import HEADER_SIZE, check, encode, read_header
+from ottla.compression import compress
+from ottla.errors import ErrorCode
+from ottla.testing import LocalBroker
+from ottla.testing import broker as local_broker
+from ottla.wire.produce import PartitionData, ProduceRequest, TopicData, read_response, write_request
+from tests.clients.child import HOST, ottla_up
+from tests.raw_client import RawClient
+from tests.scenarios.asking import all_values, append, batch_of, connect, create, produced, records_of, values_of
+
+GZIP, SNAPPY, LZ4, ZSTD = range(1, 5)
+
+
+def changed(at: int, form: str, value: int, *, seal: bool = True) -> bytearray:
+    """A sound batch of two records with one header field changed; with the right checksum or the old one."""
+    batch = batch_of(b"one", b"two")
+    struct.pack_into(form, batch, at, value)
+    return sealed(batch) if seal else batch
+
+
+def sealed(batch: bytearray) -> bytearray:
+    struct.pack_into(">I", batch, 17, crc32c(bytes(batch[21:])))
+    return batch
+
+
+def with_attributes(attributes: int) -> bytearray:
+    return changed(21, ">h", attributes)
+
+
+def old_message_set(magic: int) -> bytearray:
+    """A message set as clients before Kafka 0.11 sent it."""
+    return bytearray(struct.pack(">qiIbb", 0, 22, 0, magic, 0) + bytes(24))
+
+
+REFUSED: dict[str, tuple[Callable[[], bytearray], ErrorCode]] = {
+    "wrong checksum": (lambda: changed(60, ">b", 9, seal=False), ErrorCode.CORRUPT_MESSAGE),
+    "magic 0": (lambda: old_message_set(0), ErrorCode.INVALID_RECORD),
+    "magic 1": (lambda: old_message_set(1), ErrorCode.INVALID_RECORD),
+    "magic 3": (lambda: changed(16, ">b", 3), ErrorCode.CORRUPT_MESSAGE),
+    "control batch": (lambda: with_attributes(0x20), ErrorCode.INVALID_RECORD),
+    "codec 7": (lambda: with_attributes(7), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+    "append time": (lambda: with_attributes(8), ErrorCode.INVALID_TIMESTAMP),
+    "count above the last offset": (lambda: changed(57, ">i", 3), ErrorCode.INVALID_RECORD),
+    "count below the last offset": (lambda: changed(57, ">i", 1), ErrorCode.INVALID_RECORD),
+    "count zero": (lambda: changed(57, ">i", 0), ErrorCode.INVALID_RECORD),
+    "count 2^31-1": (lambda: changed(57, ">i", 2**31 - 1), ErrorCode.INVALID_RECORD),
+    "last offset beyond": (lambda: changed(23, ">i", 2**31 - 1), ErrorCode.INVALID_RECORD),
+    "last offset negative": (lambda: changed(23, ">i", -1), ErrorCode.INVALID_RECORD),
+    "length negative": (lambda: changed(8, ">i", -1), ErrorCode.CORRUPT_MESSAGE),
+    "length too long": (lambda: changed(8, ">i", 10_000), ErrorCode.INVALID_RECORD),
+    "two batches": (lambda: batch_of(b"one") + batch_of(b"two"), ErrorCode.INVALID_RECORD),
+    "nothing": (lambda: bytearray(), ErrorCode.INVALID_RECORD),
+    "a few bytes": (lambda: bytearray(b"hello"), ErrorCode.INVALID_RECORD),
+    "producer without sequence": (
+        lambda: batch_of(b"one", producer_id=5, producer_epoch=0, base_sequence=-1), ErrorCode.INVALID_RECORD),
+    "transaction without coordinator": (
+        lambda: batch_of(b"one", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True),
+        ErrorCode.INVALID_TXN_STATE),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_hard_case_58_a_wrong_batch_is_refused_and_leaves_no_trace(name: str, client: RawClient, topic: str) -> None:
+    # With Kafka's code; the connection stays, and the next batch has the offset that it would have had anyway.
+    make, code = REFUSED[name]
+    append(client, topic, b"before")
+    result = produced(client, topic, make())
+    assert (ErrorCode(result.error_code), result.base_offset) == (code, -1)
+    assert append(client, topic, b"after") == 1
+    assert all_values(client, topic) == [b"before", b"after"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak of another process's memory is told by Linux only")
+def test_hard_case_58_bombs_do_not_burst_in_the_broker(tmp_path: Path) -> None:
+    # 200 MB of zeros in one batch, with every codec. The broker keeps a batch as it came and never unfolds it; one
+    # that is too large even so (snappy does not pack that well) is refused.
+    bombs = []
+    for codec in (GZIP, SNAPPY, LZ4, ZSTD):
+        bomb = batch_of(b"", codec=codec)[:HEADER_SIZE] + compress(codec, bytes(200_000_000))
+        struct.pack_into(">i", bomb, 8, len(bomb) - 12)
+        bombs.append(sealed(bomb))
+    with ottla_up(tmp_path / "data") as broker, RawClient(HOST, broker.port) as client:
+        assert create(client, "bombs").error_code == 0
+        before = peak_kilobytes(broker.process.pid)
+        results = [produced(client, "bombs", bomb).error_code for bomb in bombs]
+        assert results == [0, ErrorCode.MESSAGE_TOO_LARGE, 0, 0]
+        assert client.fetch("bombs", 0, 2).error_code == 0
+        assert peak_kilobytes(broker.process.pid) - before < 50_000
+
+
+def peak_kilobytes(pid: int) -> int:
+    """The largest resident memory that a process has ever had."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found is not None
+    return int(found[1])
+
+
+@pytest.mark.parametrize("acks", (2, -2, 32767))
+def test_acks_that_do_not_exist_are_refused(acks: int, client: RawClient, topic: str) -> None:
+    assert produced(client, topic, batch_of(b"one"), acks=acks).error_code == ErrorCode.INVALID_REQUIRED_ACKS
+    assert all_values(client, topic) == []
+
+
+def test_each_partition_of_a_request_stands_alone(shared_broker: LocalBroker, client: RawClient) -> None:
+    # Three partitions, one of them unknown and one batch damaged: the third is written.
+    shared_broker.create_topic("three", 3)
+    parts = [
+        PartitionData(0, memoryview(changed(60, ">b", 9, seal=False))),
+        PartitionData(9, memoryview(batch_of(b"nowhere"))),
+        PartitionData(2, memoryview(batch_of(b"good"))),
+    ]
+    request = ProduceRequest(acks=-1, timeout_ms=1000, topics=[TopicData("three", partitions=parts)])
+    client.send_frame(write_request(9, request, struct.pack(">hhihb", 0, 9, 1, -1, 0)))
+    frame = client.read_frame()
+    (answered,) = read_response(9, frame, 5).topics
+    assert [(each.index, each.error_code) for each in answered.partitions] == [
+        (0, ErrorCode.CORRUPT_MESSAGE),
+        (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (2, 0),
+    ]
+
+
+@pytest.mark.parametrize("why", ("wrong batch", "unknown topic", "unknown partition"))
+def test_an_error_without_acknowledgement_closes_the_connection(
+    why: str, shared_broker: LocalBroker, client: RawClient, topic: str
+) -> None:
+    # With acks=0 there is no answer to put it in: the client is to connect again and ask for metadata.
+    with connect(shared_broker) as careless:
+        careless.produce(topic, 0, batch_of(b"good"), acks=0)
+        if why == "wrong batch":
+            careless.produce(topic, 0, changed(60, ">b", 9, seal=False), acks=0)
+        else:
+            careless.produce("nobody" if why == "unknown topic" else topic, 7, batch_of(b"bad"), acks=0)
+        assert careless.closed_by_peer()
+    assert all_values(client, topic) == [b"good"]
+
+
+def test_unacknowledged_batches_are_in_order_before_what_follows_them(client: RawClient, topic: str) -> None:
+    # Many of them on one connection, then one with acks=all, which is answered after all were written.
+    for number in range(500):
+        client.produce(topic, 0, batch_of(b"%d" % number), acks=0)
+    assert append(client, topic, b"last") == 500
+    assert all_values(client, topic) == [b"%d" % number for number in range(500)] + [b"last"]
+
+
+def test_a_batch_is_kept_as_it_came_but_for_offset_and_epoch(client: RawClient, topic: str) -> None:
+    # Every byte from the attributes on, whatever the codec: the broker does not compress again.
+    for codec in range(5):
+        sent = encode([(b"key", b"value" * 50, (("header", None),), 5)] * 3, codec=codec)
+        offset = produced(client, topic, bytearray(sent)).base_offset
+        stored = client.fetch(topic, 0, offset).records
+        assert isinstance(stored, memoryview | bytes | bytearray)
+        assert bytes(stored[8:12]) + bytes(stored[16:]) == bytes(sent[8:12] + sent[16:])
+        assert read_header(stored).base_offset == offset == codec * 3
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_log_append_time_is_the_brokers(codec: int, shared_broker: LocalBroker, client: RawClient) -> None:
+    # The answer says which; every record has it, also in a compressed batch, and the checksum is right for it.
+    name = f"append-time-{codec}"
+    shared_broker.create_topic(name, message_timestamp_type="LogAppendTime")
+    before = shared_broker.now_ms
+    result = produced(client, name, batch_of(b"one", b"two", timestamp=5, codec=codec))
+    assert before <= result.log_append_time_ms <= shared_broker.now_ms
+    fetched = client.fetch(name, 0, 0)
+    assert {record.timestamp for record in records_of(fetched)} == {result.log_append_time_ms}
+    assert isinstance(fetched.records, memoryview | bytes | bytearray)
+    assert check(fetched.records).max_timestamp == result.log_append_time_ms
+
+
+def test_create_time_is_the_clients(client: RawClient, topic: str) -> None:
+    result = produced(client, topic, batch_of(b"one", timestamp=5))
+    assert result.log_append_time_ms == -1
+    assert records_of(client.fetch(topic, 0, 0))[0].timestamp == 5
+
+
+def test_max_message_bytes_is_the_topics(client: RawClient) -> None:
+    # MESSAGE_TOO_LARGE for one byte more, nothing is written, the connection stays.
+    assert create(client, "small", configs={"max.message.bytes": "1000"}).error_code == 0
+    fits = batch_of(bytes(1000 - len(batch_of(bytes(900))) + 900))
+    assert len(fits) == 1000
+    assert produced(client, "small", fits).error_code == 0
+    too_large = batch_of(bytes(1001 - len(batch_of(bytes(900))) + 900))
+    assert produced(client, "small", too_large).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert len(all_values(client, "small")) == 1
+
+
+def test_message_max_bytes_is_the_brokers() -> None:
+    with local_broker(message_max_bytes=5000) as broker:
+        broker.create_topic("default")
+        with connect(broker) as client:
+            assert produced(client, "default", batch_of(bytes(6000))).error_code == ErrorCode.MESSAGE_TOO_LARGE
+            assert values_of(client.fetch("default", 0, 0)) == []
+
+
+@pytest.mark.parametrize("name", ("__consumer_offsets", "__transaction_state"))
+def test_internal_topics_are_not_for_clients(name: str, client: RawClient) -> None:
+    # Whether they exist or not.
+    code = produced(client, name, batch_of(b"forged")).error_code
+    assert code in (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
