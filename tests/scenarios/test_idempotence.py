@@ -1,0 +1,168 @@
+"""Idempotent producers: duplicates, gaps, the wrap of sequences and new epochs, through every kind of restart."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.clock import WallClock
+from ottla.errors import ErrorCode
+from ottla.testing import LocalBroker
+from ottla.testing import broker as local_broker
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.produce import PartitionResult
+from tests.raw_client import RawClient
+from tests.scenarios.asking import all_values, append, batch_of, connect, produced
+
+SEQUENCES = 2**31
+RESTARTS = pytest.mark.parametrize("restart", ("none", "stop", "kill"))
+
+
+@pytest.fixture
+def broker() -> Iterator[LocalBroker]:
+    with local_broker() as running:
+        running.create_topic("orders")
+        yield running
+
+
+def new_producer(client: RawClient) -> int:
+    answer = client.request(InitProducerIdRequest(transactional_id=None), 5)
+    assert (answer.error_code, answer.producer_epoch) == (0, 0)
+    found: int = answer.producer_id
+    return found
+
+
+def send(client: RawClient, producer: int, sequence: int, count: int = 1, epoch: int = 0) -> PartitionResult:
+    """`count` records from this sequence on, each with its sequence as value.
+
+    Their time is now: a producer whose last record is days old would be forgotten on a clean restart, as in Kafka.
+    """
+    values = [b"%d" % ((sequence + number) % SEQUENCES) for number in range(count)]
+    fields = {"producer_id": producer, "producer_epoch": epoch, "base_sequence": sequence}
+    return produced(client, "orders", batch_of(*values, timestamp=WallClock().now_ms(), **fields))
+
+
+def come_back(broker: LocalBroker, how: str) -> RawClient:
+    if how == "stop":
+        broker.stop()
+    elif how == "kill":
+        broker.kill()
+    if how != "none":
+        broker.restart()
+    return connect(broker)
+
+
+@RESTARTS
+def test_hard_case_30_each_of_the_last_five_batches_is_answered_with_its_own_offset(
+    restart: str, broker: LocalBroker
+) -> None:
+    # Retries after a lost answer, the oldest of five in flight too; the sixth is too old to be told from a gap.
+    with connect(broker) as client:
+        producer = new_producer(client)
+        first = [send(client, producer, number * 2, 2).base_offset for number in range(7)]
+        assert first == [0, 2, 4, 6, 8, 10, 12]
+    with come_back(broker, restart) as client:
+        for number in (6, 2, 4, 3, 5):
+            result = send(client, producer, number * 2, 2)
+            assert (result.error_code, result.base_offset) == (0, number * 2)
+        assert send(client, producer, 2, 2).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert send(client, producer, 14).base_offset == 14
+        assert all_values(client, "orders") == [b"%d" % number for number in range(15)]
+
+
+@RESTARTS
+def test_hard_case_31_a_gap_an_overlap_and_a_step_back_are_refused(restart: str, broker: LocalBroker) -> None:
+    # And the right next batch is taken after them.
+    with connect(broker) as client:
+        producer = new_producer(client)
+        send(client, producer, 0, 3)
+    with come_back(broker, restart) as client:
+        for sequence, count in ((4, 1), (100, 1), (2, 2), (0, 2), (1, 2)):
+            result = send(client, producer, sequence, count)
+            assert (result.error_code, result.base_offset) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+        assert send(client, producer, 3).base_offset == 3
+
+
+@RESTARTS
+def test_hard_case_31_sequences_wrap_within_a_batch_and_between_batches(restart: str, broker: LocalBroker) -> None:
+    # From 2^31 - 1 to 0; a retry of the batch that wraps is recognised.
+    with connect(broker) as client:
+        producer = new_producer(client)
+        assert send(client, producer, SEQUENCES - 3, 2).base_offset == 0
+        assert send(client, producer, SEQUENCES - 1, 3).base_offset == 2
+    with come_back(broker, restart) as client:
+        assert send(client, producer, SEQUENCES - 1, 3).base_offset == 2
+        assert send(client, producer, 3).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert send(client, producer, 2).base_offset == 5
+
+
+@RESTARTS
+def test_hard_case_31_a_new_epoch_begins_at_zero_and_fences_the_old_one(restart: str, broker: LocalBroker) -> None:
+    with connect(broker) as client:
+        producer = new_producer(client)
+        send(client, producer, 0, 5)
+        assert send(client, producer, 5, epoch=1).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert send(client, producer, 0, epoch=1).base_offset == 5
+    with come_back(broker, restart) as client:
+        assert send(client, producer, 5, epoch=0).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert send(client, producer, 0, epoch=1).base_offset == 5
+        assert send(client, producer, 1, epoch=1).base_offset == 6
+
+
+@RESTARTS
+def test_producer_ids_are_given_once(restart: str, broker: LocalBroker) -> None:
+    # Never again, whatever happened to the broker that gave them.
+    with connect(broker) as client:
+        before = [new_producer(client) for _ in range(5)]
+    with come_back(broker, restart) as client:
+        after = [new_producer(client) for _ in range(5)]
+    assert len(set(before + after)) == 10
+
+
+def test_hard_case_13_a_snapshot_that_is_older_than_the_log_is_brought_up_to_date(broker: LocalBroker) -> None:
+    # A clean stop leaves a snapshot; more batches, then a kill: a duplicate of them is known, the next one taken.
+    with connect(broker) as client:
+        producer = new_producer(client)
+        send(client, producer, 0, 3)
+    broker.restart()
+    with connect(broker) as client:
+        send(client, producer, 3, 3)
+        send(client, producer, 6, 3)
+    with come_back(broker, "kill") as client:
+        assert send(client, producer, 3, 3).base_offset == 3
+        assert send(client, producer, 6, 3).base_offset == 6
+        assert send(client, producer, 9, 1).base_offset == 9
+        assert all_values(client, "orders") == [b"%d" % number for number in range(10)]
+
+
+def test_hard_case_31_a_producer_that_was_silent_for_days_is_forgotten_and_taken_again(broker: LocalBroker) -> None:
+    # Its state has expired: whatever it goes on with is taken; what it sent before is still there.
+    with connect(broker) as client:
+        producer = new_producer(client)
+        assert send(client, producer, 0).base_offset == 0
+        assert send(client, producer, 7).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        broker.advance(days=2)
+        assert send(client, producer, 7).error_code == 0
+        assert all_values(client, "orders") == [b"0", b"7"]
+
+
+def test_partitions_and_producers_do_not_know_of_each_other(broker: LocalBroker) -> None:
+    # Sequences are counted per producer and partition.
+    broker.create_topic("two", 2)
+    with connect(broker) as client:
+        first, second = new_producer(client), new_producer(client)
+        for producer in (first, second):
+            for partition in (0, 1):
+                append(client, "two", b"x", partition=partition, producer_id=producer, producer_epoch=0,
+                       base_sequence=0)  # fmt: skip
+        assert len(all_values(client, "two", 0)) == len(all_values(client, "two", 1)) == 2
+
+
+def test_five_requests_in_flight_on_one_connection_stay_in_order(broker: LocalBroker) -> None:
+    # Sent without waiting; all answered, in order, with the offsets they had to get.
+    with connect(broker) as client, connect(broker) as reader:
+        producer = new_producer(client)
+        for sequence in range(50):
+            batch = batch_of(b"%d" % sequence, producer_id=producer, producer_epoch=0, base_sequence=sequence)
+            client.produce("orders", 0, batch, acks=0)
+        assert send(client, producer, 50).base_offset == 50
+        assert all_values(reader, "orders") == [b"%d" % number for number in range(51)]
