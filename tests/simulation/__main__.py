@@ -13,6 +13,9 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=100, help="how many seeds to run")
     parser.add_argument("--base", type=int, help="the first of them; drawn if it is not given")
     parser.add_argument("--trace", type=int, default=0, metavar="LINES", help="show the last lines of the trace")
+    parser.add_argument(
+        "--keep-page-cache", action="store_true", help="no reboot between a failed fsync and the next start"
+    )
     options = parser.parse_args()
     if options.seed is not None:
         seeds = range(options.seed, options.seed + 1)
@@ -21,7 +24,7 @@ def main() -> int:
         seeds = range(base, base + options.seeds)
     failed = 0
     for seed in seeds:
-        verdict = run(seed, trace_lines=options.trace or 1)
+        verdict = run(seed, trace_lines=options.trace or 1, keep_page_cache=options.keep_page_cache)
         if verdict.problems or len(seeds) == 1:
             print("\n".join(verdict.lines[-options.trace :] if options.trace else []))
             print(verdict, flush=True)

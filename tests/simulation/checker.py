@@ -4,7 +4,8 @@ The promises, for each partition:
 
 - LOST: what was acknowledged, or seen by a consumer, is in the final log. Only a power cut may take it, only in a topic
   that does not flush each message, and not if a clean shutdown came before the cut.
-- HOLE: what a power cut takes is the end of the log: if a record is gone, so is everything that stood behind it.
+- HOLE: what a power cut takes is the end of the log: if a record is gone, so is everything that stood behind it. It may
+  also take the beginning, if the names of the first segments were never synced; then that is where the log begins.
 - DUPLICATED: no value is in the log twice.
 - REORDERED: batches that one producer sent in order are in the log in that order, and each in one piece.
 - SKIPPED: an idempotent producer's batch is not in the log if the one before it is missing.
@@ -82,6 +83,7 @@ class _PartitionCheck:
         self._place = place
         self._durable = place.topic in history.durable_topics
         self._final: Log = history.final.get(place, ())
+        self._start = self._final[0][0] if self._final else 0
         self._endings = {event.life: event.ending for event in history.events if isinstance(event, Ended)}
         self._last_life = max(self._endings, default=0) + 1
         self._sent = [
@@ -147,7 +149,7 @@ class _PartitionCheck:
                 yield self._violation(Promise.LOST, f"{_short(seen.value)} at {seen.offset}, {seen.witness}")
                 continue
             behind = max((offset for life, offset in survivors.items() if life <= cut), default=-1)
-            if behind > seen.offset:
+            if behind > seen.offset >= self._start:
                 message = f"{_short(seen.value)} at {seen.offset} is gone, what was behind it at {behind} is there"
                 yield self._violation(Promise.HOLE, message)
 
@@ -210,7 +212,9 @@ class _PartitionCheck:
                     yield self._violation(Promise.CHANGED, message)
 
     def _gaps(self) -> Iterator[Violation]:
-        for (offset, _), expected in zip(self._final, range(len(self._final)), strict=True):
+        if self._start and not self._cut_before(self._last_life):
+            yield self._violation(Promise.GAP, f"the final log begins at {self._start}")
+        for expected, (offset, _) in enumerate(self._final, self._start):
             if offset != expected:
                 yield self._violation(Promise.GAP, f"the final log goes on at {offset} instead of {expected}")
                 break

@@ -7,12 +7,14 @@ from random import Random
 from ottla import batch as batches
 from ottla.errors import ErrorCode
 from ottla.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionResult
+from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.simulation.channel import Channel
 from tests.simulation.history import Fetched, OutOfRange, Place
 from tests.simulation.world import Machine
 
 BY_NAME, BY_ID = 12, 17
 NO_SESSION = -1
+EARLIEST = -2
 FETCHES_MAX = 10_000
 
 
@@ -127,9 +129,10 @@ def read_records(result: PartitionResult, position: int) -> tuple[tuple[int, byt
 async def read_log(machine: Machine, place: Place) -> tuple[tuple[int, bytes], ...]:
     """All of a partition, from a broker that nothing happens to any more."""
     channel = await Channel.open("reader", machine)
+    start = await _log_start(channel, place)
     found: list[tuple[int, bytes]] = []
     for _ in range(FETCHES_MAX):
-        position = found[-1][0] + 1 if found else 0
+        position = found[-1][0] + 1 if found else start
         wanted = FetchPartition(place.partition, fetch_offset=position, max_bytes=1 << 20)
         topic = FetchTopic(place.topic, partitions=[wanted])
         response = await channel.fetch(FetchRequest(max_wait_ms=3000, min_bytes=1, topics=[topic]), BY_NAME)
@@ -143,3 +146,13 @@ async def read_log(machine: Machine, place: Place) -> tuple[tuple[int, bytes], .
             return tuple(found)
         found += records
     raise AssertionError(f"{place} has no end")
+
+
+async def _log_start(channel: Channel, place: Place) -> int:
+    asked = ListOffsetsPartition(partition_index=place.partition, timestamp=EARLIEST)
+    topic = ListOffsetsTopic(name=place.topic, partitions=[asked])
+    response = await channel.call(ListOffsetsRequest(replica_id=-1, topics=[topic]), 7)
+    assert response is not None, f"no answer to where {place} begins"
+    (answer,) = response.topics[0].partitions
+    assert not answer.error_code, f"{place} has no beginning: {ErrorCode(answer.error_code).name}"
+    return int(answer.offset)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 from ottla.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -39,20 +40,22 @@ class Verdict:
         return f"seed {self.seed}: {self.records} records, {self.lives} lives, trace {self.digest}: {outcome}"
 
 
-def run(seed: int, *, trace_lines: int | None = 200) -> Verdict:
-    return simulate(_run(seed, trace_lines))
+def run(seed: int, *, trace_lines: int | None = 200, keep_page_cache: bool = False) -> Verdict:
+    """With `keep_page_cache` a broker may be started again after a failed fsync without a reboot of its machine."""
+    return simulate(_run(seed, trace_lines, keep_page_cache))
 
 
-async def _run(seed: int, trace_lines: int | None) -> Verdict:
+async def _run(seed: int, trace_lines: int | None, keep_page_cache: bool) -> Verdict:
     world = World(seed, trace_lines=trace_lines)
+    world.reboots_after_failed_fsync = not keep_page_cache
     try:
         scenario = Scenario(world)
         problems = []
         try:
             await scenario.play()
             problems = [str(violation) for violation in check(scenario.history)]
-        except AssertionError as error:
-            problems.append(f"STUCK: {error}")
+        except Exception as error:
+            problems.append(f"STUCK: {error!r}")
         problems += [f"SURPRISE {surprise}" for surprise in world.surprises]
         records = sum(map(len, scenario.history.final.values()))
         machine = scenario.machine
@@ -113,14 +116,10 @@ class Scenario:
         trouble.stop()
         self.world.note("trouble", "is over")
         self._revive_failed_partitions()
-        _, stuck = await asyncio.wait([*working, striking], timeout=PATIENCE_S)
-        assert not stuck, ", ".join(sorted(task.get_name() for task in stuck)) + " cannot finish"
+        await _finish([*working, striking, loop.create_task(self.machine.up.wait(), name="the last start")])
         for consumer in consumers:
             consumer.stopped = True
-        _, stuck = await asyncio.wait(reading, timeout=PATIENCE_S) if reading else (set(), set())
-        assert not stuck, ", ".join(sorted(task.get_name() for task in stuck)) + " cannot finish"
-        for task in [*working, *reading]:
-            task.result()
+        await _finish(reading)
         reviving.cancel()
         await asyncio.wait([reviving])
 
@@ -163,6 +162,15 @@ class Scenario:
             pause_s=random.choice((0.001, 0.1, 2.0)),
             by_id=random.random() < 0.5,
         )
+
+
+async def _finish(tasks: list[asyncio.Task[Any]]) -> None:
+    """Everybody must come to an end, and not by an exception."""
+    if tasks:
+        _, stuck = await asyncio.wait(tasks, timeout=PATIENCE_S)
+        assert not stuck, ", ".join(sorted(task.get_name() for task in stuck)) + " cannot finish"
+        for task in tasks:
+            task.result()
 
 
 def broker_settings(random: Random) -> Settings:

@@ -86,6 +86,8 @@ def test_a_power_cut_takes_the_end_and_nothing_from_the_middle() -> None:
     events: list[Event] = [Acknowledged(A, 1, 0), Acknowledged(B, 1, 2), CUT]
     assert Promise.HOLE in broken(events, "c", None, "b")
     assert broken(events, "a1", "a2") == []
+    assert broken(events, None, None, "b") == []  # the first segment's name was lost: the log begins later
+    assert Promise.LOST in broken(events, None, None, "b", durable=True)
     assert broken([Acknowledged(A, 1, 0), CUT, Acknowledged(C, 2, 0)], "c") == []
 
 
@@ -124,6 +126,7 @@ def test_values_that_nobody_sent_or_offsets_with_two_values_are_changed() -> Non
 
 def test_offsets_that_are_left_out_are_a_gap() -> None:
     assert broken([], "a1", "a2", None, "b") == [Promise.GAP]
+    assert broken([], None, "a1", "a2") == [Promise.GAP]
     assert broken([fetched(1, "a2")], "a1", "a2") == []
     missing = Fetched("c", PLACE, 1, 0, ((1, b"a2"),), 2)
     assert broken([missing], "a1", "a2") == [Promise.GAP]

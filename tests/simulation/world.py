@@ -35,6 +35,7 @@ class MachineDisk(SimulatedDisk):
 
     def __init__(self, random: Random, note: Callable[[str], None], died: Callable[[], None]) -> None:
         super().__init__(random)
+        self.fsync_failed = False
         self._note = note
         self._died = died
 
@@ -45,6 +46,9 @@ class MachineDisk(SimulatedDisk):
             super().step(operation, path)
         except Crashed:
             self._died()
+            raise
+        except OSError:
+            self.fsync_failed |= operation == "fsync"
             raise
 
 
@@ -63,6 +67,8 @@ class Machine:
         self.down = asyncio.Event()
         """Set while no broker runs here."""
         self.down.set()
+        self.up = asyncio.Event()
+        """Set while a broker accepts connections here."""
         self._config = BrokerConfig.of({"listeners": f"PLAINTEXT://{name}:{PORT}", **settings})
 
     def _note(self, event: str) -> None:
@@ -87,6 +93,7 @@ class Machine:
         error = await process.start()
         if error is None:
             self._note(f"life {life} accepts connections")
+            self.up.set()
             return True
         if process.alive:
             if not isinstance(error, OSError | KafkaError | DirectoryError):
@@ -112,21 +119,26 @@ class Machine:
     def crash(self, ending: Ending, *, silent: bool = False) -> None:
         """The process, or with a power cut the whole machine, is gone at this instant."""
         if self.process is not None:
-            self._end(ending, silent=silent)
-            self._settle(ending)
+            self._settle(self._end(ending, silent=silent))
 
     def _died_in_operation(self) -> None:
         """The disk lets nobody in any more; what it kept is decided when the operation has left its torn write."""
         if self.process is not None:
-            self._end(self.ending_next, silent=False)
-            self.world.loop.call_soon(self._settle, self.ending_next)
+            ending = self._end(self.ending_next, silent=False)
+            self.world.loop.call_soon(self._settle, ending)
 
-    def _end(self, ending: Ending, *, silent: bool) -> None:
+    def _end(self, ending: Ending, *, silent: bool) -> Ending:
+        """How it ended indeed."""
+        if self.disk.fsync_failed and self.world.reboots_after_failed_fsync:
+            ending = Ending.POWER_CUT
+        self.disk.fsync_failed = False
         process, self.process = self.process, None
+        self.up.clear()
         assert process is not None
         self._note(f"life {process.life} ends: {ending.value}")
         self.world.record(self.name, Ended(process.life, ending))
         process.die(silent=silent)
+        return ending
 
     def _settle(self, ending: Ending) -> None:
         self.disk.crash(lose_unsynced=ending is Ending.POWER_CUT)
@@ -143,6 +155,8 @@ class World:
         self.network = SimulatedNetwork(self.random("network"))
         self.machines: dict[str, Machine] = {}
         self.events: list[Event] = []
+        self.reboots_after_failed_fsync = True
+        """Pages that could not be written look as if they had been, until the machine has forgotten them."""
         self.surprises: list[str] = []
         """What must never happen: exceptions that nobody expected, in callbacks or in the broker's log."""
         self.loop.set_exception_handler(self._surprise)
