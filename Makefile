@@ -6,10 +6,10 @@ RUN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench chaos simulate clean
+.PHONY: help setup demo test check format bench chaos simulate crash-points clean
 
 help: ## List these commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Create .venv with ottla in it (does nothing when nothing changed)
 
@@ -40,7 +40,10 @@ chaos: setup ## Kill brokers with kill -9 more often than the suite does: make c
 	OTTLA_BUDGET_FACTOR=100 OTTLA_KILLS=$(or $(KILLS),100) $(RUN)/python -m pytest -p no:cacheprovider tests/clients/test_kill.py $(ARGS)
 
 simulate: setup ## Simulate more seeds than the suite does: make simulate SEEDS=1000
-	OTTLA_SEEDS=$(or $(SEEDS),1000) $(RUN)/python -m pytest -p no:cacheprovider tests/simulation --timeout 0 $(ARGS)
+	$(RUN)/python -m tests.simulation --seeds $(or $(SEEDS),1000) $(ARGS)
+
+crash-points: setup ## Crash the broker in every disk operation, where the suite takes a sample
+	$(RUN)/python -m tests.simulation --crash-points $(ARGS)
 
 clean: ## Remove .venv and every cache
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,14 +1,19 @@
-"""More seeds than the suite has time for: `python -m tests.simulation --seeds 1000`, or one again: `--seed 7`."""
+"""More than the suite has time for: many seeds, one seed again, or a crash in every disk operation.
+
+    python -m tests.simulation --seeds 1000
+    python -m tests.simulation --seed 7 --trace 100
+    python -m tests.simulation --crash-points
+"""
 
 import argparse
 import sys
 from random import SystemRandom
 
-from tests.simulation.scenario import run
+from tests.simulation import crash_points, scenario
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="Simulate a broker under trouble.")
     parser.add_argument("--seed", type=int, help="run this seed only")
     parser.add_argument("--seeds", type=int, default=100, help="how many seeds to run")
     parser.add_argument("--base", type=int, help="the first of them; drawn if it is not given")
@@ -16,23 +21,49 @@ def main() -> int:
     parser.add_argument(
         "--keep-page-cache", action="store_true", help="no reboot between a failed fsync and the next start"
     )
+    parser.add_argument("--crash-points", action="store_true", help="crash in every operation of one piece of work")
     options = parser.parse_args()
+    if options.crash_points:
+        return crash_everywhere(options)
     if options.seed is not None:
         seeds = range(options.seed, options.seed + 1)
     else:
         base = SystemRandom().randrange(1 << 32) if options.base is None else options.base
         seeds = range(base, base + options.seeds)
+    return simulate_seeds(seeds, options)
+
+
+def simulate_seeds(seeds: range, options: argparse.Namespace) -> int:
     failed = 0
     for seed in seeds:
-        verdict = run(seed, trace_lines=options.trace or 1, keep_page_cache=options.keep_page_cache)
+        verdict = scenario.run(seed, trace_lines=options.trace or 1, keep_page_cache=options.keep_page_cache)
         if verdict.problems or len(seeds) == 1:
-            print("\n".join(verdict.lines[-options.trace :] if options.trace else []))
+            show_trace(verdict.lines, options)
             print(verdict, flush=True)
         if verdict.problems:
             failed += 1
             print(f"  to run it again: make simulate ARGS='--seed {seed} --trace 100'", flush=True)
     print(f"{len(seeds)} seeds from {seeds[0]}: {failed} broke a promise")
     return 1 if failed else 0
+
+
+def crash_everywhere(options: argparse.Namespace) -> int:
+    """With a seed, another choice of what each power cut leaves."""
+    operations = crash_points.count_operations()
+    failed = 0
+    for point in crash_points.every_point(operations, options.seed or 0):
+        outcome = crash_points.run(point)
+        if outcome.problems:
+            failed += 1
+            show_trace(outcome.trace, options)
+            print(f"{point}: {'; '.join(outcome.problems[:5])}", flush=True)
+    print(f"{operations} operations, each with kill -9 and with a power cut: {failed} broke a promise")
+    return 1 if failed else 0
+
+
+def show_trace(lines: list[str], options: argparse.Namespace) -> None:
+    if options.trace:
+        print("\n".join(lines[-options.trace :]))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ class Consumer:
     def __init__(
         self, name: str, machine: Machine, topic_ids: Mapping[str, bytes], places: Sequence[Place], random: Random
     ) -> None:
-        self._name = name
+        self.name = name
         self._machine = machine
         self._world = machine.world
         self._names = {topic_id: topic for topic, topic_id in topic_ids.items()}
@@ -41,7 +41,7 @@ class Consumer:
         """Until `stopped`."""
         while not self.stopped:
             try:
-                channel = await Channel.open(self._name, self._machine)
+                channel = await Channel.open(self.name, self._machine)
             except OSError:
                 await asyncio.sleep(self._random.uniform(0.01, 0.5))
                 continue
@@ -81,7 +81,7 @@ class Consumer:
         if response is None:
             return False
         if response.error_code:
-            self._world.note(self._name, f"fetch: {ErrorCode(response.error_code).name}")
+            self._world.note(self.name, f"fetch: {ErrorCode(response.error_code).name}")
             self._forget_session()
             return True
         if self._uses_sessions:
@@ -98,17 +98,17 @@ class Consumer:
         """Whether there was no error that would only come again."""
         position = self._positions[place]
         if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._world.record(self._name, OutOfRange(self._name, place, channel.life, position))
+            self._world.record(self.name, OutOfRange(self.name, place, channel.life, position))
             self._positions[place] = 0
             return True
         if result.error_code:
-            self._world.note(self._name, f"{place}: {ErrorCode(result.error_code).name}")
+            self._world.note(self.name, f"{place}: {ErrorCode(result.error_code).name}")
             return False
         records = read_records(result, position)
         if records:
             self._positions[place] = records[-1][0] + 1
         self._world.record(
-            self._name, Fetched(self._name, place, channel.life, position, records, result.high_watermark)
+            self.name, Fetched(self.name, place, channel.life, position, records, result.high_watermark)
         )
         return True
 

@@ -54,7 +54,7 @@ class Producer:
     def __init__(
         self, name: str, machine: Machine, place: Place, topic_id: bytes, style: Style, random: Random
     ) -> None:
-        self._name = name
+        self.name = name
         self._machine = machine
         self._world = machine.world
         self._place = place
@@ -73,7 +73,7 @@ class Producer:
         """Send so many batches, and return when each has an answer or was given up."""
         while self._batches < count or self._unanswered:
             try:
-                channel = await Channel.open(self._name, self._machine)
+                channel = await Channel.open(self.name, self._machine)
             except OSError:
                 await asyncio.sleep(self._random.uniform(0.01, 0.5))
                 continue
@@ -130,9 +130,9 @@ class Producer:
         values = []
         for _ in range(random.randint(1, RECORDS_MAX)):
             self._records += 1
-            text = f"{self._name}.{self._records}."
+            text = f"{self.name}.{self._records}."
             values.append(text.encode() + b"x" * random.randint(0, random.choice((10, VALUE_BYTES_MAX))))
-        batch = Batch(self._name, self._identity, self._batches, self._place, tuple(values), self._style.idempotent)
+        batch = Batch(self.name, self._identity, self._batches, self._place, tuple(values), self._style.idempotent)
         self._batches += 1
         now_ms = self._machine.clock.now_ms()
         data = batches.encode(
@@ -144,7 +144,7 @@ class Producer:
         )
         self._sequence += len(values)
         letter = Letter(batch, bytes(data))
-        self._world.record(self._name, Sent(batch))
+        self._world.record(self.name, Sent(batch))
         if self._style.acks:
             self._unanswered.append(letter)
         return letter
@@ -162,11 +162,11 @@ class Producer:
             offset = None if code else result.base_offset
             self._known = True
             self._unanswered.popleft()
-            self._world.record(self._name, Acknowledged(batch, channel.life, offset))
+            self._world.record(self.name, Acknowledged(batch, channel.life, offset))
             return True
-        self._world.note(self._name, f"{batch}: {code.name}")
+        self._world.note(self.name, f"{batch}: {code.name}")
         if code in FATAL:
-            self._world.record(self._name, Refused(batch, channel.life, code.name))
+            self._world.record(self.name, Refused(batch, channel.life, code.name))
             self._unanswered.clear()
             self._producer_id = -1
             self._known = False

@@ -6,9 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from ottla.errors import ErrorCode
-from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from tests.simulation.channel import Channel
+from tests.simulation import admin
 from tests.simulation.checker import check
 from tests.simulation.consumer import Consumer, read_log
 from tests.simulation.history import Ending, History, Place
@@ -77,55 +75,41 @@ class Scenario:
         self.history = History(durable, world.events)
 
     async def play(self) -> None:
-        assert await self.machine.start(), "the first start failed"
-        topic_ids = {topic: await self._create(topic) for topic in self.topics}
-        places = [Place(topic, index) for topic, count in self._partitions.items() for index in range(count)]
-        producers = [
-            Producer(
-                f"producer-{number}", self.machine, place, topic_ids[place.topic], self._style(),
-                self.world.random(f"producer {number}"),
-            )
-            for number in range(self._random.randint(1, PRODUCERS_MAX))
-            for place in (self._random.choice(places),)
-        ]  # fmt: skip
-        consumers = [
-            Consumer(f"consumer-{number}", self.machine, topic_ids, places, self.world.random(f"consumer {number}"))
-            for number in range(self._random.randint(0, CONSUMERS_MAX))
-        ]
-        await self._live(producers, consumers)
-        await self._restart()
-        for place in places:
-            self.history.final[place] = await read_log(self.machine, place)
-
-    async def _live(self, producers: list[Producer], consumers: list[Consumer]) -> None:
-        """Everybody works and trouble strikes; then trouble ends, and everybody has to come to an end."""
         loop = asyncio.get_running_loop()
-        clients = [f"producer-{number}" for number in range(len(producers))]
-        clients += [f"consumer-{number}" for number in range(len(consumers))]
-        trouble = Trouble(self.machine, clients, self.world.random("trouble"))
+        places = [Place(topic, index) for topic, count in self._partitions.items() for index in range(count)]
+        trouble = Trouble(self.machine, [admin.HOST], self.world.random("trouble"))
         reviving = loop.create_task(trouble.revive(), name="reviving")
         striking = loop.create_task(trouble.strike(), name="striking")
+        ending = loop.call_later(self._random.choice((5, 20, 60)), self._end, trouble)
+        topic_ids = {topic: await self._create(topic) for topic in self.topics}
+        producers = self._producers(places, topic_ids)
+        consumers = self._consumers(places, topic_ids)
+        trouble.clients += [*(producer.name for producer in producers), *(consumer.name for consumer in consumers)]
         working = [
-            loop.create_task(producer.run(self._random.randint(1, BATCHES_MAX)), name=f"producer {number}")
-            for number, producer in enumerate(producers)
+            loop.create_task(producer.run(self._random.randint(1, BATCHES_MAX)), name=producer.name)
+            for producer in producers
         ]
-        reading = [
-            loop.create_task(consumer.run(), name=f"consumer {number}") for number, consumer in enumerate(consumers)
-        ]
-        await asyncio.wait(working, timeout=self._random.choice((5, 20, 60)))
-        trouble.stop()
-        self.world.note("trouble", "is over")
-        self._revive_failed_partitions()
+        reading = [loop.create_task(consumer.run(), name=consumer.name) for consumer in consumers]
+        await asyncio.wait(working, timeout=max(ending.when() - loop.time(), 0))
+        ending.cancel()
+        self._end(trouble)
         await _finish([*working, striking, loop.create_task(self.machine.up.wait(), name="the last start")])
         for consumer in consumers:
             consumer.stopped = True
         await _finish(reading)
         reviving.cancel()
         await asyncio.wait([reviving])
+        await self._restart()
+        for place in places:
+            self.history.final[place] = await read_log(self.machine, place)
 
-    def _revive_failed_partitions(self) -> None:
-        """A log that a broken disk has taken offline comes back with a restart only."""
-        self.machine.crash(Ending.KILL)
+    def _end(self, trouble: Trouble) -> None:
+        """From here on everybody has to come to an end. A log that a broken disk has taken offline comes back with a
+        restart only."""
+        if not trouble.stopped:
+            trouble.stop()
+            self.world.note("trouble", "is over")
+            self.machine.crash(Ending.KILL)
 
     async def _restart(self) -> None:
         machine = self.machine
@@ -138,20 +122,20 @@ class Scenario:
             assert await machine.start(), "the last start failed"
 
     async def _create(self, topic: str) -> bytes:
-        configs = [CreatableTopicConfig(name=name, value=value) for name, value in self.topics[topic].items()]
-        request = CreateTopicsRequest(
-            topics=[
-                CreatableTopic(
-                    name=topic, num_partitions=self._partitions[topic], replication_factor=1, configs=configs
-                )
-            ]
-        )
-        channel = await Channel.open("admin", self.machine)
-        response = await channel.call(request, 7)
-        channel.close()
-        (created,) = response.topics
-        assert not created.error_code, f"{topic} cannot be created: {ErrorCode(created.error_code).name}"
-        return bytes(created.topic_id)
+        random = self.world.random(f"creation of {topic}")
+        return await admin.create_topic(self.machine, topic, self._partitions[topic], self.topics[topic], random)
+
+    def _producers(self, places: list[Place], topic_ids: Mapping[str, bytes]) -> list[Producer]:
+        producers = []
+        for number in range(self._random.randint(1, PRODUCERS_MAX)):
+            name, place = f"producer-{number}", self._random.choice(places)
+            random = self.world.random(name)
+            producers.append(Producer(name, self.machine, place, topic_ids[place.topic], self._style(), random))
+        return producers
+
+    def _consumers(self, places: list[Place], topic_ids: Mapping[str, bytes]) -> list[Consumer]:
+        names = [f"consumer-{number}" for number in range(self._random.randint(0, CONSUMERS_MAX))]
+        return [Consumer(name, self.machine, topic_ids, places, self.world.random(name)) for name in names]
 
     def _style(self) -> Style:
         random = self._random

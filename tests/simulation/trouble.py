@@ -18,10 +18,10 @@ class Trouble:
     def __init__(self, machine: Machine, clients: list[str], random: Random) -> None:
         self._machine = machine
         self._world = machine.world
-        self._clients = clients
+        self.clients = clients
         self._random = random
         self._interval_s = random.choice((0.3, 1.0, 3.0))
-        self._stopped = False
+        self.stopped = False
         actions: list[Callable[[], None]] = [
             self._reset,
             self._partition,
@@ -38,9 +38,9 @@ class Trouble:
 
     async def strike(self) -> None:
         """Something happens now and then."""
-        while not self._stopped:
+        while not self.stopped:
             await asyncio.sleep(self._random.expovariate(1 / self._interval_s))
-            if self._stopped or self._machine.process is None:
+            if self.stopped or self._machine.process is None:
                 continue
             if self._stops and self._random.random() < 0.1:
                 await self._machine.stop()
@@ -58,7 +58,7 @@ class Trouble:
                 await machine.start()
 
     def stop(self) -> None:
-        self._stopped = True
+        self.stopped = True
         self._machine.disk.heal()
         self._world.network.heal_all()
 
@@ -66,12 +66,12 @@ class Trouble:
         self._world.note("trouble", event)
 
     def _reset(self) -> None:
-        host = self._random.choice([self._machine.name, *self._clients])
+        host = self._random.choice([self._machine.name, *self.clients])
         self._note(f"connections of {host} are reset")
         self._world.network.reset_connections(host)
 
     def _partition(self) -> None:
-        client = self._random.choice(self._clients)
+        client = self._random.choice(self.clients)
         self._note(f"{client} is cut off")
         self._world.network.partition(client, self._machine.name)
         seconds = self._random.expovariate(1 / self._random.choice((0.1, 2.0, 20.0)))

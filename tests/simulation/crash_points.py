@@ -1,0 +1,133 @@
+"""One fixed piece of work, with a crash in every one of its disk operations in turn.
+
+The work: a new broker, a topic that flushes every message and one that flushes none, batches until both have rolled
+several times, a clean restart, more batches. It runs once to count its operations; up to operation n every run is the
+same, so a crash there is always a crash in the same step. A crash may be followed by another one during recovery.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tests.simulation import admin
+from tests.simulation.checker import check
+from tests.simulation.consumer import read_log
+from tests.simulation.history import Ending, History, Place
+from tests.simulation.loop import simulate
+from tests.simulation.producer import Producer, Style
+from tests.simulation.world import Machine, World
+
+BATCHES = 12
+TOPICS = {
+    "flushed": {"flush.messages": "1", "internal.segment.bytes": "3000", "index.interval.bytes": "100"},
+    "cached": {"internal.segment.bytes": "3000"},
+}
+BROKER = {
+    "node.id": "1",
+    "log.flush.offset.checkpoint.interval.ms": "50",
+    "replica.high.watermark.checkpoint.interval.ms": "50",
+}
+PATIENCE_S = 600.0
+SECOND_CRASH_WITHIN = 40
+"""How many operations after the first crash the second one comes at the latest."""
+
+
+class CrashPoint(NamedTuple):
+    operation: int
+    ending: Ending
+    seed: int = 0
+    """What a power cut leaves, and whether and when there is a second crash."""
+
+    def __str__(self) -> str:
+        return f"{self.ending.value} in operation {self.operation} (seed {self.seed})"
+
+
+class Outcome(NamedTuple):
+    operations: int
+    problems: list[str]
+    trace: list[str]
+
+
+def count_operations() -> int:
+    """How many there are to crash in."""
+    outcome = run(None)
+    assert not outcome.problems, outcome.problems
+    return outcome.operations
+
+
+def every_point(operations: int, seed: int = 0) -> Iterator[CrashPoint]:
+    for operation in range(1, operations + 1):
+        for ending in (Ending.KILL, Ending.POWER_CUT):
+            yield CrashPoint(operation, ending, seed)
+
+
+def run(point: CrashPoint | None) -> Outcome:
+    return simulate(_run(point))
+
+
+async def _run(point: CrashPoint | None) -> Outcome:
+    world = World(0)
+    try:
+        machine = world.add_machine("broker-1", BROKER)
+        if point is not None:
+            machine.disk.crash_at(point.operation)
+            machine.ending_next = point.ending
+        history = History(frozenset({"flushed"}), world.events)
+        try:
+            operations = await _work(machine, history, point)
+            problems = [str(violation) for violation in check(history)]
+        except Exception as error:
+            operations, problems = 0, [f"STUCK: {error!r}"]
+        problems += [f"SURPRISE {surprise}" for surprise in world.surprises]
+        return Outcome(operations, problems, list(world.trace.lines))
+    finally:
+        world.close()
+
+
+async def _work(machine: Machine, history: History, point: CrashPoint | None) -> int:
+    """Do the work; how many operations it took."""
+    loop = asyncio.get_running_loop()
+    reviving = loop.create_task(_revive(machine, point), name="reviving")
+    random = machine.world.random("work")
+    places = [Place(topic, 0) for topic in TOPICS]
+    for topic, settings in TOPICS.items():
+        await admin.create_topic(machine, topic, 1, settings, random)
+    await _produce(machine, places, "early")
+    if machine.process is not None and machine.up.is_set():
+        await machine.stop()
+    await _produce(machine, places, "late")
+    await machine.up.wait()
+    operations = machine.disk.operations
+    machine.disk.heal()  # a second crash that did not come
+    reviving.cancel()
+    await asyncio.wait([reviving])
+    machine.crash(point.ending if point else Ending.KILL)
+    assert await machine.start(), "the last start failed"
+    for place in places:
+        history.final[place] = await read_log(machine, place)
+    return operations
+
+
+async def _produce(machine: Machine, places: list[Place], when: str) -> None:
+    style = Style(idempotent=True, acks=-1, pause_s=0.01, by_id=False)
+    working = []
+    for place in places:
+        name = f"{when}-{place.topic}"
+        producer = Producer(name, machine, place, bytes(16), style, machine.world.random(name))
+        working.append(asyncio.get_running_loop().create_task(producer.run(BATCHES), name=name))
+    _, stuck = await asyncio.wait(working, timeout=PATIENCE_S)
+    assert not stuck, ", ".join(sorted(task.get_name() for task in stuck)) + " cannot finish"
+    for task in working:
+        task.result()
+
+
+async def _revive(machine: Machine, point: CrashPoint | None) -> None:
+    """Start the machine whenever it is down; after the first crash some runs see another one while it recovers."""
+    if point is not None:
+        machine.disk.random.seed(f"{point}")
+        random = machine.world.random(f"second crash after {point}")
+    while True:
+        await machine.down.wait()
+        if point is not None and machine.life == 1 and random.random() < 0.5:
+            machine.disk.crash_at(machine.disk.operations + random.randint(1, SECOND_CRASH_WITHIN))
+        await machine.start()
