@@ -35,7 +35,7 @@ class Client:
         self._callbacks: list[Callable[[], None]] = []
 
     def when_closed(self, callback: Callable[[], None]) -> None:
-        """Call back once the connection is gone."""
+        """Call back when nobody waits for answers: the client has ended its side, or the connection is gone."""
         self._callbacks.append(callback)
 
     def closed(self) -> None:

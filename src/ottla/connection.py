@@ -156,6 +156,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         self._ended_by_peer = True
+        self.client.closed()
         if self._linger is not None:
             self._close()
         else:
@@ -293,9 +294,10 @@ class Connection(asyncio.BufferedProtocol):
         self._active_at = self._loop.time()
         if future is self._task:
             self._task = None
-        error = None if future.cancelled() else future.exception()
+        error = CloseConnection("its request was cancelled") if future.cancelled() else future.exception()
         if error is not None:
             self._report(error)
+            self._end()
         self._collect()
         self._advance()
 

@@ -246,7 +246,7 @@ class Simulation:
         self.network.listen("broker", 1, self.server.protocol_factory("PLAINTEXT"))
 
     def dispatch(self, client: Client, frame: memoryview) -> Answer | Coroutine[Any, Any, Answer]:
-        return self.slowly() if bytes(frame) == b"slow" else [bytes(frame)]
+        return self.slowly() if bytes(frame[:4]) == b"slow" else [bytes(frame)]
 
     async def slowly(self) -> Answer:
         await self.gate.wait()
@@ -318,7 +318,59 @@ def test_a_client_that_takes_no_answers_is_closed_after_a_while() -> None:
     simulate(main())
 
 
+def test_waiting_for_the_others_does_not_count_against_a_frame() -> None:
+    # Reading was paused for minutes, in the middle of a frame, because the queue was full: afterwards it has its time.
+    async def main() -> None:
+        simulation = Simulation(ServerSettings(frame_timeout_ms=30_000, queued_max_request_bytes=70_000))
+        client, other = await simulation.client(), await simulation.client()
+        client.write(struct.pack(">i", 80_000) + bytes(40_000))
+        await asyncio.sleep(1)
+        other.write_frame(b"slow" + bytes(10_000))
+        await asyncio.sleep(300)
+        assert simulation.server.traffic.requests == 1
+        simulation.gate.set()
+        assert await other.read_frame() == b"at last"
+        await asyncio.sleep(25)
+        client.write(bytes(40_000))
+        assert len(await client.read_frame()) == 80_000
+        await simulation.server.stop(1)
+
+    simulate(main())
+
+
 # Ending
+
+
+def test_stopping_does_not_wait_for_clients_that_have_nothing_to_come() -> None:
+    # An idle client that does not even notice the end costs no time.
+    async def main() -> None:
+        simulation = Simulation(ServerSettings(linger_ms=5000))
+        client = await simulation.client()
+        client.transport.pause_reading()
+        started = asyncio.get_running_loop().time()
+        await simulation.server.stop(10)
+        assert asyncio.get_running_loop().time() - started < 1
+
+    simulate(main())
+
+
+def test_a_client_that_does_not_take_its_last_answer_is_waited_for_a_while() -> None:
+    # The end is sent behind the answer; the connection is closed when the time to linger is over.
+    async def main() -> None:
+        simulation = Simulation(ServerSettings(linger_ms=5000))
+        client = await simulation.client()
+        client.write_frame(b"slow")
+        await asyncio.sleep(1)
+        client.transport.pause_reading()
+        started = asyncio.get_running_loop().time()
+        stopping = asyncio.create_task(simulation.server.stop(60))
+        simulation.gate.set()
+        await stopping
+        assert 4 < asyncio.get_running_loop().time() - started < 6
+        client.transport.resume_reading()
+        assert await client.read_frame() == b"at last"
+
+    simulate(main())
 
 
 @on_both_loops

@@ -167,9 +167,6 @@ def test_a_file_system_that_cannot_tell_cold_pages_is_taken_as_it_is(
     loop: str, file: DescriptorFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # RWF_NOWAIT is refused: files are sent all the same.
-    def refuse(*arguments: object) -> int:
-        raise OSError(errno.EOPNOTSUPP, "not supported")
-
     async def main() -> None:
         async with serving(lambda client, frame: [FileSlice(file, 0, SIZE), FileSlice(file, 5, 100)]) as (_, port):
             client = await connected(port)
@@ -180,12 +177,25 @@ def test_a_file_system_that_cannot_tell_cold_pages_is_taken_as_it_is(
     run(loop, main())
 
 
+def refuse(*arguments: object) -> int:
+    raise OSError(errno.EOPNOTSUPP, "not supported")
+
+
 @on_both_loops
 @pytest.mark.parametrize("length", [1000, 2_000_000])
+@pytest.mark.parametrize("probed", [True, False])
 def test_a_file_that_is_shorter_than_promised_ends_the_connection(
-    loop: str, length: int, file: DescriptorFile, caplog: pytest.LogCaptureFixture
+    loop: str,
+    length: int,
+    probed: bool,
+    file: DescriptorFile,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # The size has left already, so there is no other way; one warning says which file.
+    if not probed:
+        monkeypatch.setattr(os, "preadv", refuse)
+
     async def main() -> None:
         async with serving(lambda client, frame: [b"head", FileSlice(file, SIZE - 500, length)]) as (_, port):
             client = await connected(port)
