@@ -1,56 +1,66 @@
 """`ottla`: the command line. Each command is a module that is imported only when it is run, so starting stays quick.
 
-A command ends with 0 when it did what was asked, 2 when it was asked wrongly, 1 when something stood in its way,
-and says why in one line on stderr.
+A command's module has `add_arguments(parser)` and `run(options)`, which returns the exit status. A command ends with
+0 when it did what was asked, 2 when it was asked wrongly, 1 when something stood in its way, and says why in one line
+on stderr. Ctrl-C ends it quietly with 130; a reader that has seen enough (`| head`) is no trouble at all.
 """
 
 import argparse
+import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import import_module
+from signal import SIGINT
+from typing import NoReturn
 
 from ottla import __version__
-from ottla.cli.refusal import Refusal
+from ottla.cli.refusal import BAD_REQUEST, Refusal
 
 STARTED_S = time.perf_counter()
+INTERRUPTED = 128 + SIGINT
+
+COMMANDS = {
+    "up": "start a broker",
+    "demo": "watch a broker at work, then try it yourself",
+    "topic": "create, list, describe, alter and delete topics",
+    "config": "read and change settings of topics and brokers",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    command = next((word for word in given if not word.startswith("-")), "")
+    options = command_parser({command}).parse_args(given)
     try:
         status: int = import_module(f"ottla.cli.{options.command}").run(options)
+        sys.stdout.flush()
     except Refusal as refusal:
         print(f"ottla: {refusal}", file=sys.stderr)
         return refusal.status
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # What is left in the buffer has no reader; Python would complain about it when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="ottla", description="An event streaming platform that speaks Kafka.")
+class CommandParser(argparse.ArgumentParser):
+    """Says in one line what is wrong with the arguments, as everything else here does."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(BAD_REQUEST, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def command_parser(wanted: Collection[str]) -> CommandParser:
+    """The whole tree of commands, but only the wanted ones with their arguments: those have to be imported."""
+    parser = CommandParser(prog="ottla", description="An event streaming platform that speaks Kafka.")
     parser.add_argument("--version", action="version", version=f"ottla {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _add_up(commands.add_parser("up", help="start a broker", description="Start a broker and serve until stopped."))
-    _add_demo(commands.add_parser("demo", help="watch a broker at work, then try it yourself"))
+    for name, purpose in COMMANDS.items():
+        command = commands.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
+        if name in wanted:
+            import_module(f"ottla.cli.{name}").add_arguments(command)
     return parser
-
-
-def _add_up(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", metavar="DIR", help="where topics are kept (default: ~/.local/share/ottla)")
-    parser.add_argument("--port", type=int, help="port to listen on; 0 takes a free one (default: 9092)")
-    parser.add_argument("--host", help="address to listen on; 0.0.0.0 lets other machines in (default: localhost)")
-    parser.add_argument("--config", metavar="FILE", help="settings in Kafka's server.properties format")
-    parser.add_argument(
-        "--set", action="append", default=[], dest="settings", metavar="KEY=VALUE",
-        help="one setting by Kafka's name; stronger than everything else, and may be repeated",
-    )
-    parser.add_argument(
-        "--log-level", default="info", choices=("debug", "info", "warning", "error"),
-        help="how much is told on stderr (default: info)",
-    )
-
-
-def _add_demo(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Start a broker in a temporary directory, send records through it, check them, leave it up."
-    parser.add_argument("--seconds", type=float, default=5.0, help="how long records are produced (default: 5)")
-    parser.add_argument("--record-bytes", type=int, default=200, help="size of a record's value (default: 200)")

@@ -22,6 +22,12 @@ STOP_S = 15.0
 GLANCE_S = 0.5
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Start a broker in a temporary directory, send records through it, check them, leave it up."
+    parser.add_argument("--seconds", type=float, default=5.0, help="how long records are produced (default: 5)")
+    parser.add_argument("--record-bytes", type=int, default=200, help="size of a record's value (default: 200)")
+
+
 def run(options: argparse.Namespace) -> int:
     if options.seconds <= 0 or options.record_bytes < Exchange.VALUE_BYTES_MIN:
         raise Refusal(f"demo: --seconds above 0, --record-bytes of {Exchange.VALUE_BYTES_MIN} or more", BAD_REQUEST)

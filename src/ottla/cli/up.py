@@ -33,6 +33,22 @@ GARBAGE_THRESHOLD = 20_000  # requests make many short-lived objects and no cycl
 logger = logging.getLogger("ottla")
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Start a broker and serve until stopped."
+    parser.add_argument("--data", metavar="DIR", help="where topics are kept (default: ~/.local/share/ottla)")
+    parser.add_argument("--port", type=int, help="port to listen on; 0 takes a free one (default: 9092)")
+    parser.add_argument("--host", help="address to listen on; 0.0.0.0 lets other machines in (default: localhost)")
+    parser.add_argument("--config", metavar="FILE", help="settings in Kafka's server.properties format")
+    parser.add_argument(
+        "--set", action="append", default=[], dest="settings", metavar="KEY=VALUE",
+        help="one setting by Kafka's name; stronger than everything else, and may be repeated",
+    )
+    parser.add_argument(
+        "--log-level", default="info", choices=("debug", "info", "warning", "error"),
+        help="how much is told on stderr (default: info)",
+    )
+
+
 def run(options: argparse.Namespace) -> int:
     logging.basicConfig(
         stream=sys.stderr,

@@ -1,0 +1,207 @@
+"""What every command that talks to a broker shares: its options, its client, and words for what goes wrong.
+
+Questions are asked through the client library's asynchronous administration calls. So a broker that is away is noticed
+within seconds, and Ctrl-C at once; nothing is logged by the library, the one line on stderr is ours.
+"""
+
+import argparse
+import math
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from ottla.cli.refusal import BAD_REQUEST, Refusal
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+    from confluent_kafka.admin import ClusterMetadata, OffsetSpec, TopicDescription
+
+T = TypeVar("T")
+K = TypeVar("K")
+T_co = TypeVar("T_co", covariant=True)
+
+DEFAULT_BOOTSTRAP = "localhost:9092"
+BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
+CONNECT_S = 5.0
+REFUSED_S = 1.5  # a few attempts: another address of the same name may answer, or the broker is about to be there
+OPERATION_S = 30.0
+GLANCE_S = 0.05
+
+_ADDRESS = re.compile(r"^\S+/\S+: ")
+_STATE = re.compile(r" \(after .*\)$", re.DOTALL)
+
+
+def add_client_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-b", "--bootstrap", metavar="HOST:PORT", default=os.environ.get(BOOTSTRAP_VARIABLE) or DEFAULT_BOOTSTRAP,
+        help=f"where to find the cluster (default: ${BOOTSTRAP_VARIABLE} or {DEFAULT_BOOTSTRAP})",
+    )
+    parser.add_argument(
+        "-X", action="append", default=[], dest="client_settings", metavar="KEY=VALUE",
+        help="a setting of librdkafka, for example security.protocol=SSL; may be repeated",
+    )
+
+
+def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
+    """`key=value` arguments as a table."""
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise Refusal(f"{option}: {text!r} is not key=value", BAD_REQUEST)
+        found[key.strip()] = value
+    return found
+
+
+def explanation(error: "KafkaError") -> str:
+    """What a client library's error says, in one line, without the library's own particulars."""
+    text = _STATE.sub("", _ADDRESS.sub("", " ".join(error.str().split())))
+    return text.removeprefix("Broker: ").removeprefix("Local: ").removesuffix(".")
+
+
+def refusal(error: "KafkaException", what: str) -> Refusal:
+    return Refusal(f"{what}: {explanation(error.args[0])}")
+
+
+class Troubles:
+    """The errors that a client reported by itself: the way to the brokers, not the answer to a question."""
+
+    def __init__(self) -> None:
+        self.latest = ""
+        self.hopeless_s = math.inf
+        """When to give up: a while after it was first said that no broker can be reached."""
+
+    def __call__(self, error: "KafkaError") -> None:
+        from confluent_kafka import KafkaError
+
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self.hopeless_s = min(self.hopeless_s, time.monotonic() + REFUSED_S)
+        else:
+            self.latest = explanation(error).rpartition(" failed: ")[2]
+
+
+class Answer(Protocol[T_co]):
+    """A future of the client library."""
+
+    def result(self, timeout: float | None = None) -> T_co: ...
+
+
+class Cluster:
+    """A cluster that has answered once. Made from a command's options; every method waits for its answer."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        self._given = {"bootstrap.servers": options.bootstrap} | pairs(options.client_settings, "-X")
+        self.address = self._given["bootstrap.servers"]
+        self.troubles = Troubles()
+        self.admin = self._made(AdminClient, {})
+        self._reach()
+
+    def producer(self, settings: Mapping[str, object]) -> "Producer":
+        """A producer with these settings; what was given with -X is stronger."""
+        from confluent_kafka import Producer
+
+        return self._made(Producer, settings)
+
+    def consumer(self, settings: Mapping[str, object]) -> "Consumer":
+        """A consumer that is in no group, though the library insists on a name for one."""
+        from confluent_kafka import Consumer
+
+        return self._made(Consumer, {"group.id": "ottla", "enable.auto.commit": False, **settings})
+
+    def asked(self, question: Callable[..., dict[K, Any]], *arguments: object, **options: object) -> dict[K, Any]:
+        """The futures of a question to many; a question that the library itself finds wrong is refused."""
+        from confluent_kafka import KafkaException
+
+        try:
+            return question(*arguments, request_timeout=OPERATION_S, **options)
+        except KafkaException as error:
+            raise Refusal(explanation(error.args[0]), BAD_REQUEST) from None
+        except (ValueError, TypeError) as error:
+            raise Refusal(str(error), BAD_REQUEST) from None
+
+    def answer(self, future: Answer[T], what: str) -> T:
+        """The answer to a question; `what` stands before the reason if it is an error."""
+        from confluent_kafka import KafkaException
+
+        try:
+            return future.result(OPERATION_S)
+        except KafkaException as error:
+            raise refusal(error, what) from None
+        except TimeoutError:
+            raise Refusal(f"{what}: no answer within {OPERATION_S:.0f} s") from None
+
+    def metadata(self) -> "ClusterMetadata":
+        """All topics and brokers."""
+        from confluent_kafka import KafkaException
+
+        try:
+            return self.admin.list_topics(timeout=OPERATION_S)
+        except KafkaException as error:
+            raise refusal(error, "the list of topics") from None
+
+    def describe(self, topics: list[str]) -> "dict[str, TopicDescription | None]":
+        """What the cluster knows of these topics; None for one that does not exist. None of them is created by this."""
+        from confluent_kafka import KafkaError, KafkaException, TopicCollection
+
+        asked = self.asked(self.admin.describe_topics, TopicCollection(topics))
+        found: dict[str, TopicDescription | None] = {}
+        for topic, future in asked.items():
+            try:
+                found[topic] = future.result(OPERATION_S)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise refusal(error, f"topic {topic!r}") from None
+                found[topic] = None
+        return found
+
+    def topic(self, name: str) -> "TopicDescription":
+        description = self.describe([name])[name]
+        if description is None:
+            raise Refusal(f"there is no topic {name!r} at {self.address}")
+        return description
+
+    def offsets(self, topic: str, partitions: Iterable[int], spec: "OffsetSpec") -> dict[int, int]:
+        """By partition; -1 where no record is as new as the time that the spec names. Only what is committed counts."""
+        from confluent_kafka import IsolationLevel, TopicPartition
+
+        wanted = {TopicPartition(topic, partition): spec for partition in partitions}
+        if not wanted:
+            return {}
+        asked = self.asked(self.admin.list_offsets, wanted, isolation_level=IsolationLevel.READ_COMMITTED)
+        return {
+            place.partition: self.answer(future, f"offsets of partition {place.partition}").offset
+            for place, future in asked.items()
+        }
+
+    def _made(self, kind: "type[T]", settings: Mapping[str, object]) -> T:
+        from confluent_kafka import KafkaException
+
+        quiet = {"log_level": 0, "error_cb": self.troubles}
+        try:
+            return kind({**quiet, **settings, **self._given})  # type: ignore[call-arg]
+        except KafkaException as error:
+            raise Refusal(f"-X: {explanation(error.args[0])}", BAD_REQUEST) from None
+
+    def _reach(self) -> None:
+        from confluent_kafka import KafkaException
+
+        asked: Answer[object] = self.admin.describe_cluster(request_timeout=CONNECT_S)
+        deadline_s = time.monotonic() + CONNECT_S
+        while True:
+            try:
+                asked.result(GLANCE_S)
+                return
+            except TimeoutError:
+                self.admin.poll(0)
+                if time.monotonic() >= min(deadline_s, self.troubles.hopeless_s):
+                    reason = self.troubles.latest or f"no answer within {CONNECT_S:.0f} s"
+                    raise self._unreachable(reason) from None
+            except KafkaException as error:
+                raise self._unreachable(self.troubles.latest or explanation(error.args[0])) from None
+
+    def _unreachable(self, reason: str) -> Refusal:
+        return Refusal(f"no Kafka broker answers at {self.address}: {reason}")

@@ -1,0 +1,77 @@
+"""`ottla config get|set`: the settings that a cluster keeps, one by one."""
+
+import argparse
+
+from ottla.cli.client import Cluster, add_client_arguments
+from ottla.cli.output import JSON, add_format_argument, show_json, show_table
+from ottla.cli.refusal import BAD_REQUEST, Refusal
+from ottla.cli.resource_settings import KINDS, Setting, apply_changes, changes_of, settings_of
+
+SECRET = "(secret)"
+ALL_BROKERS = "default"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    get = actions.add_parser("get", help="show settings", description="Show settings and where they come from.")
+    _add_resource_arguments(get)
+    get.add_argument("keys", nargs="*", metavar="KEY", help="only these (default: all)")
+    get.add_argument("--changed", action="store_true", help="only what somebody has set")
+    add_format_argument(get)
+    change = actions.add_parser("set", help="change settings", description="Change settings; the others stay.")
+    _add_resource_arguments(change)
+    change.add_argument(
+        "assignments", nargs="*", metavar="KEY=VALUE", help="KEY+=VALUE and KEY-=VALUE add to a list and take from it"
+    )
+    change.add_argument(
+        "--unset", action="append", default=[], metavar="KEY", help="back to the default; may be repeated"
+    )
+    change.add_argument("--dry-run", action="store_true", help="only ask whether it could be done")
+
+
+def _add_resource_arguments(parser: argparse.ArgumentParser) -> None:
+    add_client_arguments(parser)
+    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("name", metavar="NAME", help=f"of the topic or group; a broker's id, {ALL_BROKERS!r} for all")
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.kind == "broker" and options.name == ALL_BROKERS:
+        options.name = ""
+    if options.kind == "broker" and options.name and not options.name.isdecimal():
+        raise Refusal(f"config: {options.name!r} is not a broker's id, nor {ALL_BROKERS!r}", BAD_REQUEST)
+    if options.action == "get":
+        _get(options)
+    else:
+        _set(options)
+    return 0
+
+
+def _get(options: argparse.Namespace) -> None:
+    settings = settings_of(Cluster(options), options.kind, options.name)
+    known = {setting.name for setting in settings}
+    unknown = [key for key in options.keys if key not in known]
+    if unknown:
+        raise Refusal(f"{options.kind} {options.name!r} has no setting {', '.join(map(repr, unknown))}")
+    wanted = [
+        setting for setting in settings
+        if (not options.keys or setting.name in options.keys) and (setting.changed or not options.changed)
+    ]
+    if options.format == JSON:
+        show_json([setting._asdict() for setting in wanted])
+    else:
+        show_table(("setting", "value", "source"), [(item.name, _shown(item), item.source) for item in wanted])
+
+
+def _shown(setting: Setting) -> str | None:
+    return SECRET if setting.sensitive else setting.value
+
+
+def _set(options: argparse.Namespace) -> None:
+    changes = changes_of(options.assignments, options.unset)
+    if not changes:
+        raise Refusal("config set: nothing to change; name KEY=VALUE or --unset KEY", BAD_REQUEST)
+    cluster = Cluster(options)
+    if options.kind == "topic":
+        cluster.topic(options.name)
+    apply_changes(cluster, options.kind, options.name, changes, dry_run=options.dry_run)

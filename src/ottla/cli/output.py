@@ -1,0 +1,37 @@
+"""Answers for people and for programs: a table with aligned columns, or one JSON document."""
+
+import argparse
+import json
+from collections.abc import Sequence
+
+TABLE = "table"
+JSON = "json"
+
+
+def add_format_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--format", choices=(TABLE, JSON), default=TABLE, help="how the answer is written (default: table)"
+    )
+
+
+def show_json(document: object) -> None:
+    print(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """One line for each row; numbers are aligned to the right."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    numeric = [bool(rows) and all(isinstance(row[index], int) for row in rows) for index in range(len(columns))]
+    for line in ([name.upper() for name in columns], *cells):
+        aligned = (
+            text.rjust(width) if is_number else text.ljust(width)
+            for text, width, is_number in zip(line, widths, numeric, strict=True)
+        )
+        print("  ".join(aligned).rstrip())
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

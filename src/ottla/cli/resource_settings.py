@@ -1,0 +1,74 @@
+"""The settings that a cluster keeps for its topics, brokers and groups: read, and changed one by one."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.cli.client import Cluster
+from ottla.cli.refusal import BAD_REQUEST, Refusal
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import ConfigEntry
+
+KINDS = ("topic", "broker", "group")
+
+_CHANGE = re.compile(r"([^=+\s]+?)\s*(\+=|-=|=)(.*)", re.DOTALL)
+_OPERATIONS = {"=": "SET", "+=": "APPEND", "-=": "SUBTRACT"}
+
+
+class Setting(NamedTuple):
+    name: str
+    value: str | None
+    """None if it has none, or if it is a secret."""
+    source: str
+    changed: bool
+    """Somebody set it, for this one or for all of its kind."""
+    read_only: bool
+    sensitive: bool
+
+
+class Change(NamedTuple):
+    name: str
+    operation: str
+    value: str | None = None
+
+
+def changes_of(assignments: Iterable[str], unset: Iterable[str]) -> list[Change]:
+    """What `KEY=VALUE`, `KEY+=VALUE` and `KEY-=VALUE` (to and from a list) and keys to unset ask for."""
+    changes = []
+    for text in assignments:
+        match = _CHANGE.fullmatch(text)
+        if match is None:
+            raise Refusal(f"{text!r} is not KEY=VALUE", BAD_REQUEST)
+        name, sign, value = match.groups()
+        changes.append(Change(name, _OPERATIONS[sign], value))
+    return changes + [Change(name, "DELETE") for name in unset]
+
+
+def settings_of(cluster: Cluster, kind: str, name: str) -> list[Setting]:
+    from confluent_kafka.admin import ConfigResource, ConfigSource
+
+    resource = ConfigResource(kind, name)
+    asked = cluster.asked(cluster.admin.describe_configs, [resource])
+    entries: dict[str, ConfigEntry] = cluster.answer(asked[resource], f"{kind} {name!r}")
+    found = []
+    for entry in sorted(entries.values(), key=lambda entry: entry.name):
+        source = ConfigSource(entry.source).name.removesuffix("_CONFIG").lower().replace("_", "-")
+        changed = source.startswith("dynamic")
+        found.append(Setting(entry.name, entry.value, source, changed, entry.is_read_only, entry.is_sensitive))
+    return found
+
+
+def apply_changes(cluster: Cluster, kind: str, name: str, changes: Sequence[Change], *, dry_run: bool) -> None:
+    """All of them or none; says what was done."""
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+
+    entries = [
+        ConfigEntry(change.name, change.value, incremental_operation=AlterConfigOpType[change.operation])
+        for change in changes
+    ]
+    resource = ConfigResource(kind, name, incremental_configs=entries)
+    asked = cluster.asked(cluster.admin.incremental_alter_configs, [resource], validate_only=dry_run)
+    cluster.answer(asked[resource], f"{kind} {name!r}")
+    names = ", ".join(change.name for change in changes)
+    print(f"{kind} {name!r}: {names} {'can be changed' if dry_run else 'changed'}")

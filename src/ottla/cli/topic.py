@@ -1,0 +1,156 @@
+"""`ottla topic create|list|describe|alter|delete`."""
+
+import argparse
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ottla.cli.client import Answer, Cluster, add_client_arguments, explanation, pairs
+from ottla.cli.output import JSON, add_format_argument, show_json, show_table
+from ottla.cli.refusal import BAD_REQUEST, Refusal
+from ottla.cli.resource_settings import apply_changes, changes_of
+from ottla.cli.topic_description import described, show_described
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import PartitionMetadata
+
+BROKER_DEFAULT = -1
+INTERNAL_PREFIX = "__"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+
+    def action(name: str, purpose: str) -> argparse.ArgumentParser:
+        subparser = actions.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
+        add_client_arguments(subparser)
+        return subparser
+
+    _add_create_arguments(action("create", "create topics"))
+    listing = action("list", "list topics")
+    listing.add_argument("--internal", action="store_true", help="also those that Kafka keeps for itself")
+    add_format_argument(listing)
+    describe = action("describe", "show partitions, offsets and settings of topics")
+    describe.add_argument("names", nargs="+", metavar="TOPIC")
+    add_format_argument(describe)
+    _add_alter_arguments(action("alter", "add partitions to a topic, change its settings"))
+    delete = action("delete", "delete topics and all their records")
+    delete.add_argument("names", nargs="+", metavar="TOPIC")
+    delete.add_argument("--if-exists", action="store_true", help="a topic that is not there is no error")
+
+
+def _add_create_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="+", metavar="TOPIC")
+    parser.add_argument(
+        "-p", "--partitions", type=int, default=BROKER_DEFAULT, help="how many (default: the broker's num.partitions)"
+    )
+    parser.add_argument(
+        "-r", "--replicas", type=int, default=BROKER_DEFAULT,
+        help="how many brokers keep each partition (default: the broker's default.replication.factor)",
+    )
+    _add_set_argument(parser)
+    parser.add_argument("--if-not-exists", action="store_true", help="a topic that is there already is no error")
+    parser.add_argument("--dry-run", action="store_true", help="only ask whether it could be done")
+
+
+def _add_alter_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="TOPIC")
+    parser.add_argument("-p", "--partitions", type=int, help="how many there shall be; never fewer than there are")
+    _add_set_argument(parser)
+    parser.add_argument(
+        "--unset", action="append", default=[], metavar="KEY", help="back to the broker's value; may be repeated"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only ask whether it could be done")
+
+
+def _add_set_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--set", action="append", default=[], dest="settings", metavar="KEY=VALUE",
+        help="a setting of the topic, by Kafka's name; may be repeated",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    actions = {"create": _create, "list": _list, "describe": _describe, "alter": _alter, "delete": _delete}
+    actions[options.action](options)
+    return 0
+
+
+def _create(options: argparse.Namespace) -> None:
+    from confluent_kafka import KafkaError
+    from confluent_kafka.cimpl import NewTopic
+
+    settings = pairs(options.settings, "--set")
+    cluster = Cluster(options)
+    topics = [
+        NewTopic(name, num_partitions=options.partitions, replication_factor=options.replicas, config=settings)
+        for name in options.names
+    ]
+    asked = cluster.asked(cluster.admin.create_topics, topics, validate_only=options.dry_run)
+    forgiven = (KafkaError.TOPIC_ALREADY_EXISTS,) if options.if_not_exists else ()
+    _finish(asked, "would be created" if options.dry_run else "created", forgiven)
+
+
+def _delete(options: argparse.Namespace) -> None:
+    from confluent_kafka import KafkaError
+
+    cluster = Cluster(options)
+    asked = cluster.asked(cluster.admin.delete_topics, options.names)
+    _finish(asked, "deleted", (KafkaError.UNKNOWN_TOPIC_OR_PART,) if options.if_exists else ())
+
+
+def _finish(asked: dict[str, Answer[None]], done: str, forgiven: Iterable[int]) -> None:
+    """Say what was done, topic by topic, and then what was not."""
+    from confluent_kafka import KafkaException
+
+    failures = []
+    for name, future in asked.items():
+        try:
+            future.result()
+            print(f"topic {name!r} {done}")
+        except KafkaException as error:
+            if error.args[0].code() not in forgiven:
+                failures.append(f"topic {name!r}: {explanation(error.args[0])}")
+    if failures:
+        raise Refusal("; ".join(failures))
+
+
+def _list(options: argparse.Namespace) -> None:
+    cluster = Cluster(options)
+    rows = []
+    for name, topic in sorted(cluster.metadata().topics.items()):
+        if options.internal or not name.startswith(INTERNAL_PREFIX):
+            rows.append((name, len(topic.partitions), max(map(_replicas, topic.partitions.values()), default=0)))
+    columns = ("topic", "partitions", "replicas")
+    if options.format == JSON:
+        show_json([dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        show_table(columns, rows)
+
+
+def _replicas(partition: "PartitionMetadata") -> int:
+    return len(partition.replicas)
+
+
+def _alter(options: argparse.Namespace) -> None:
+    from confluent_kafka.cimpl import NewPartitions
+
+    changes = changes_of(options.settings, options.unset)
+    if options.partitions is None and not changes:
+        raise Refusal("topic alter: nothing to change; name --partitions, --set or --unset", BAD_REQUEST)
+    cluster = Cluster(options)
+    cluster.topic(options.name)
+    if options.partitions is not None:
+        wanted = [NewPartitions(options.name, options.partitions)]
+        asked = cluster.asked(cluster.admin.create_partitions, wanted, validate_only=options.dry_run)
+        cluster.answer(asked[options.name], f"topic {options.name!r}")
+        print(f"topic {options.name!r} {'can have' if options.dry_run else 'has'} {options.partitions} partitions")
+    if changes:
+        apply_changes(cluster, "topic", options.name, changes, dry_run=options.dry_run)
+
+
+def _describe(options: argparse.Namespace) -> None:
+    topics = described(Cluster(options), options.names)
+    if options.format == JSON:
+        show_json([topic.document() for topic in topics])
+    else:
+        show_described(topics)
