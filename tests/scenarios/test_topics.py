@@ -1,0 +1,184 @@
+"""Topics: names, creation and deletion, and what happens to those who still ask for one that is gone."""
+
+from pathlib import Path
+
+import pytest
+
+from ottla.errors import ErrorCode
+from ottla.testing import LocalBroker
+from ottla.testing import broker as local_broker
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.raw_client import RawClient
+from tests.scenarios.asking import (
+    LATEST,
+    all_values,
+    append,
+    batch_of,
+    connect,
+    create,
+    delete,
+    described,
+    offset_at,
+    produced,
+    topic_id,
+)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", ".", "..", "../x", "a/b", "/etc/passwd", "a" * 250, "a b", "a\0b", "größe", "a\nb", "a:b", "💥", "%2e%2e"],
+)
+def test_hard_case_65_a_name_that_cannot_be_one_is_refused(
+    name: str, shared_broker: LocalBroker, client: RawClient
+) -> None:
+    # INVALID_TOPIC_EXCEPTION, from CreateTopics as from Metadata that would create it; nothing appears on the disk.
+    directory = Path(shared_broker.directory)
+    before = sorted(directory.iterdir())
+    assert create(client, name).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert described(client, name, create=True).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    code = produced(client, name, batch_of(b"x")).error_code
+    assert code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    assert sorted(directory.iterdir()) == before
+    assert not (directory.parent / "x-0").exists()
+
+
+@pytest.mark.parametrize("name", ["a" * 249, "A.b_c-9", "...", "-", "_"])
+def test_hard_case_65_a_strange_but_legal_name_works(name: str, client: RawClient) -> None:
+    assert create(client, name).error_code == 0
+    append(client, name, b"x")
+    assert all_values(client, name) == [b"x"]
+    assert delete(client, name) == 0
+
+
+def test_hard_case_65_names_that_differ_in_dot_and_underscore_collide(client: RawClient) -> None:
+    # Metrics could not tell them apart, so Kafka does not let them be.
+    assert create(client, "metrics.of_one").error_code == 0
+    assert create(client, "metrics_of.one").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert described(client, "metrics_of_one", create=True).error_code != 0
+    assert delete(client, "metrics.of_one") == 0
+    assert create(client, "metrics_of.one").error_code == 0
+
+
+def test_a_created_topic_is_there_before_the_answer_is(client: RawClient, other: RawClient) -> None:
+    # For everybody at once, in Metadata and in the log; deleted, it is gone as soon.
+    for number in range(10):
+        name = f"at-once-{number}"
+        assert create(client, name).error_code == 0
+        assert described(other, name).error_code == 0
+        assert append(other, name, b"x") == 0
+        assert delete(client, name) == 0
+        assert described(other, name).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert produced(other, name, batch_of(b"x")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("restart", ("none", "stop", "kill"))
+def test_hard_case_12_a_new_topic_of_an_old_name_has_nothing_of_the_old_one(restart: str) -> None:
+    # Another id, offsets from 0, no old record; whoever asks by the old id is told that it is unknown.
+    with local_broker() as broker:
+        broker.create_topic("again")
+        with connect(broker) as client:
+            append(client, "again", b"old", b"old")
+            old = topic_id(client, "again")
+            assert delete(client, "again") == 0
+            assert create(client, "again").error_code == 0
+            if restart == "none":
+                append(client, "again", b"new")
+        if restart != "none":
+            getattr(broker, restart)()
+            broker.restart()
+            with connect(broker) as client:
+                append(client, "again", b"new")
+        with connect(broker) as client:
+            new = topic_id(client, "again")
+            assert new != old
+            assert all_values(client, "again") == all_values(client, new) == [b"new"]
+            assert offset_at(client, "again", LATEST).offset == 1
+            assert client.fetch(old, 0, 0).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+            assert produced(client, old, batch_of(b"x")).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+            request = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=old)])
+            assert client.request(request, 12).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+@pytest.mark.parametrize("moment", ("stop", "kill"))
+def test_hard_case_12_a_deleted_topic_does_not_come_back(moment: str) -> None:
+    # Killed before its files were removed: they are gone or set aside, and no later topic of the name finds them.
+    with local_broker() as broker:
+        broker.create_topic("gone")
+        with connect(broker) as client:
+            append(client, "gone", b"old")
+            assert delete(client, "gone") == 0
+        getattr(broker, moment)()
+        broker.restart()
+        with connect(broker) as client:
+            assert described(client, "gone").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert create(client, "gone").error_code == 0
+            assert all_values(client, "gone") == []
+        broker.advance(minutes=5)
+        assert not list(Path(broker.directory).glob("gone-0.*-delete"))
+
+
+def test_deletion_by_id(client: RawClient, topic: str) -> None:
+    # The name comes back in the answer; unknown ids and both at once are refused.
+    found_id = topic_id(client, topic)
+    states = [
+        DeleteTopicState(name=None, topic_id=found_id),
+        DeleteTopicState(name=None, topic_id=b"0123456789abcdef"),
+        DeleteTopicState(name="both", topic_id=b"fedcba9876543210"),
+    ]
+    answer = client.request(DeleteTopicsRequest(topics=states, timeout_ms=1000), 6)
+    assert [(each.name, each.error_code) for each in answer.responses] == [
+        (topic, 0),
+        (None, ErrorCode.UNKNOWN_TOPIC_ID),
+        ("both", ErrorCode.INVALID_REQUEST),
+    ]
+
+
+def test_creation_is_checked_topic_by_topic(client: RawClient, topic: str) -> None:
+    # One request: each topic has its own answer, and those that can be created are.
+    wrong = [
+        (CreatableTopic(name=topic, num_partitions=1, replication_factor=1), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (CreatableTopic(name="no-parts", num_partitions=0, replication_factor=1), ErrorCode.INVALID_PARTITIONS),
+        (CreatableTopic(name="copies", num_partitions=1, replication_factor=3), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (CreatableTopic(name="fine", num_partitions=2, replication_factor=-1), ErrorCode.NONE),
+    ]
+    request = CreateTopicsRequest(topics=[asked for asked, _ in wrong], timeout_ms=1000)
+    codes = {each.name: each.error_code for each in client.request(request, 7).topics}
+    assert codes == {asked.name: code for asked, code in wrong}
+    assert len(described(client, "fine").partitions) == 2
+    assert create(client, "odd", configs={"no.such.setting": "1"}).error_code == ErrorCode.INVALID_CONFIG
+    assert create(client, "odd", configs={"retention.ms": "soon"}).error_code == ErrorCode.INVALID_CONFIG
+
+
+def test_a_topic_named_twice_in_a_request_is_created_by_neither(client: RawClient) -> None:
+    twice = CreatableTopic(name="twice", num_partitions=1, replication_factor=1)
+    (result,) = client.request(CreateTopicsRequest(topics=[twice, twice], timeout_ms=1000), 7).topics
+    assert result.error_code == ErrorCode.INVALID_REQUEST
+    assert described(client, "twice").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_validation_only_creates_nothing(client: RawClient) -> None:
+    asked = CreatableTopic(name="dry-run", num_partitions=7, replication_factor=1)
+    (result,) = client.request(CreateTopicsRequest(topics=[asked], validate_only=True), 7).topics
+    assert (result.error_code, result.num_partitions) == (0, 7)
+    assert described(client, "dry-run").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_topics_are_created_by_being_asked_for_unless_someone_forbids_it(client: RawClient) -> None:
+    # The client may, in its request (from version 4 on).
+    assert described(client, "unasked", create=False).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert described(client, "asked", create=True).error_code == 0
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="asked-by-old")])
+    assert client.request(request, 3).topics[0].error_code == 0
+
+
+def test_the_broker_may_forbid_auto_creation_and_deletion_and_set_the_defaults() -> None:
+    with (
+        local_broker(auto_create_topics_enable=False, delete_topic_enable=False, num_partitions=5) as broker,
+        connect(broker) as client,
+    ):
+        assert described(client, "unasked", create=True).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert create(client, "default", partitions=-1).num_partitions == 5
+        assert delete(client, "default") == ErrorCode.TOPIC_DELETION_DISABLED
+        assert described(client, "default").error_code == 0
