@@ -11,6 +11,7 @@ Raising `CloseConnection`, in any of these, ends the connection after the answer
 """
 
 import asyncio
+import errno
 import socket
 from collections.abc import Callable
 from ssl import SSLContext
@@ -96,19 +97,35 @@ class Server:
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )  # fmt: skip
         sockets: list[socket.socket] = []
+        missing = OSError(errno.EADDRNOTAVAIL, f"no address of {host!r} can be listened on")
         try:
             for family, kind, protocol, _, address in dict.fromkeys(found):
-                bound = socket.socket(family, kind, protocol)
-                sockets.append(bound)
-                bound.setblocking(False)
-                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # inherited: finds peers that vanished
-                if family == socket.AF_INET6:
-                    bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                same_port = port or (sockets[0].getsockname()[1] if len(sockets) > 1 else 0)
-                bound.bind((address[0], same_port, *address[2:]))
+                same_port = sockets[0].getsockname()[1] if sockets else port
+                try:
+                    sockets.append(_bound(family, kind, protocol, (address[0], same_port, *address[2:])))
+                except OSError as error:
+                    if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                        raise
+                    missing = error  # a name may have an address of a family that this machine does not have
         except OSError:
             for bound in sockets:
                 bound.close()
             raise
+        if not sockets:
+            raise missing
         return sockets
+
+
+def _bound(family: int, kind: int, protocol: int, address: tuple[Any, ...]) -> socket.socket:
+    bound = socket.socket(family, kind, protocol)
+    try:
+        bound.setblocking(False)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # inherited: finds peers that vanished
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind(address)
+    except OSError:
+        bound.close()
+        raise
+    return bound

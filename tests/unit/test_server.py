@@ -1,6 +1,8 @@
 """The server as a whole: its limits, and how it ends. Clients are real; where time matters it is virtual."""
 
 import asyncio
+import errno
+import socket
 import struct
 import subprocess
 import sys
@@ -485,5 +487,41 @@ def test_several_listeners_share_the_server_and_a_taken_port_is_an_error(loop: s
                 client = await connected(wanted)
                 client.write_frame(b"?")
                 assert await client.read_frame() == name
+
+    run(loop, main())
+
+
+@on_both_loops
+@pytest.mark.parametrize("lacking", [None, socket.AF_INET6])
+def test_every_interface_means_each_family_that_the_machine_has(
+    loop: str, lacking: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One port for all families; a family that is missing is no error as long as another is there.
+    plain = socket.socket
+
+    def limited(family: int = -1, *arguments: Any, **options: Any) -> socket.socket:
+        if lacking is not None and family == lacking:
+            raise OSError(errno.EAFNOSUPPORT, "not supported")
+        return plain(family, *arguments, **options)
+
+    async def main() -> None:
+        async with serving(echo) as (server, _):
+            monkeypatch.setattr("ottla.server.socket.socket", limited)
+            port = await server.start("", 0, "EVERYWHERE")
+            monkeypatch.undo()
+            client = await connected(port)
+            client.write_frame(b"hello")
+            assert await client.read_frame() == b"hello"
+
+    run(loop, main())
+
+
+@on_both_loops
+def test_an_address_of_another_machine_is_an_error(loop: str) -> None:
+    # Nothing to listen on is said, not passed over.
+    async def main() -> None:
+        async with serving(echo) as (server, _):
+            with pytest.raises(OSError, match="assign requested address"):
+                await server.start("192.0.2.1", 0, "ELSEWHERE")
 
     run(loop, main())
