@@ -1,0 +1,164 @@
+"""A broker that starts on damaged files: what it keeps, what it cuts off, and what its clients then see.
+
+The storage tests go through every byte and every file; here the same damage is done to the files of a whole broker.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.batch import headers
+from ottla.errors import ErrorCode
+from ottla.testing import LocalBroker
+from ottla.testing import broker as local_broker
+from tests.scenarios.asking import LATEST, all_values, append, batch_of, connect, offset_at, produced, values_of
+
+TOPIC = "orders"
+BATCHES = 10
+SENT = [b"%d" % number * 100 for number in range(BATCHES)]
+CHECKPOINTS = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint")
+ENDS = pytest.mark.parametrize("end", ("stop", "kill"))
+
+
+@pytest.fixture
+def broker() -> Iterator[LocalBroker]:
+    """With ten batches of one record each, of a producer that is known by its id."""
+    with local_broker() as running:
+        running.create_topic(TOPIC)
+        with connect(running) as client:
+            for number, value in enumerate(SENT):
+                append(client, TOPIC, value, timestamp=running.now_ms, producer_id=7, producer_epoch=0,
+                       base_sequence=number)  # fmt: skip
+        yield running
+
+
+def segment_of(broker: LocalBroker, offset: int = 0) -> Path:
+    return Path(broker.directory) / f"{TOPIC}-0" / f"{offset:020}.log"
+
+
+def batches_of(path: Path) -> list[int]:
+    """Where each batch begins, and where the last one ends."""
+    data = path.read_bytes()
+    found = [(position, header.size) for position, header in headers(data)]
+    return [position for position, _ in found] + [sum(found[-1])]
+
+
+def damaged(broker: LocalBroker, end: str, damage: Callable[[Path], object]) -> None:
+    """Ended in that way, its first segment changed, started again."""
+    getattr(broker, end)()
+    damage(segment_of(broker))
+    broker.restart()
+
+
+def check_usable(broker: LocalBroker, values: list[bytes]) -> None:
+    """These records and no others are there, and the log goes on behind them, through another restart too."""
+    count = len(values)
+    with connect(broker) as client:
+        assert all_values(client, TOPIC) == values
+        assert offset_at(client, TOPIC, LATEST).offset == count
+        fields = {"producer_id": 7, "producer_epoch": 0}
+        if values:
+            again = batch_of(values[-1], timestamp=broker.now_ms, base_sequence=count - 1, **fields)
+            assert produced(client, TOPIC, again).base_offset == count - 1
+        assert append(client, TOPIC, b"new", timestamp=broker.now_ms, base_sequence=count, **fields) == count
+    broker.kill()
+    broker.restart()
+    with connect(broker) as client:
+        assert all_values(client, TOPIC) == [*values, b"new"]
+
+
+@pytest.mark.parametrize("cut", (1, 2, 30, 61, 62, 100))
+def test_hard_case_1_a_torn_tail_is_cut_off(cut: int, broker: LocalBroker) -> None:
+    # The last batch has lost bytes: all before it is there, its sequence is free to be sent again.
+    damaged(broker, "kill", lambda path: path.write_bytes(path.read_bytes()[:-cut]))
+    check_usable(broker, SENT[:-1])
+
+
+def test_hard_case_2_of_two_torn_batches_the_later_goes_too(broker: LocalBroker) -> None:
+    # The last but one did not reach the disk, the last one did: nothing is served across the hole.
+    def tear(path: Path) -> None:
+        begins = batches_of(path)
+        data = bytearray(path.read_bytes())
+        data[begins[-3] : begins[-2]] = bytes(begins[-2] - begins[-3])
+        path.write_bytes(data)
+
+    damaged(broker, "kill", tear)
+    check_usable(broker, SENT[:-2])
+
+
+def test_hard_case_3_damage_in_flushed_data_costs_nothing_behind_it(broker: LocalBroker) -> None:
+    # A flipped bit below the recovery point: that batch is refused, what was acknowledged after it stays.
+    def flip(path: Path) -> None:
+        data = bytearray(path.read_bytes())
+        data[batches_of(path)[4] + 80] ^= 1
+        path.write_bytes(data)
+        (Path(broker.directory) / ".kafka_cleanshutdown").unlink()
+
+    damaged(broker, "stop", flip)
+    with connect(broker) as client:
+        assert client.fetch(TOPIC, 0, 4).error_code == ErrorCode.CORRUPT_MESSAGE
+        assert values_of(client.fetch(TOPIC, 0, 0)) == SENT[:4]
+        assert values_of(client.fetch(TOPIC, 0, 5)) == SENT[5:]
+        assert append(client, TOPIC, b"new") == BATCHES
+
+
+@pytest.mark.parametrize("length", (1, 60, 61, 10_000))
+def test_hard_case_4_a_tail_of_zeros_is_the_end(length: int, broker: LocalBroker) -> None:
+    damaged(broker, "kill", lambda path: path.write_bytes(path.read_bytes() + bytes(length)))
+    check_usable(broker, SENT)
+
+
+@ENDS
+@pytest.mark.parametrize("kind", ("missing", "empty", "short", "garbage"))
+@pytest.mark.parametrize("suffix", (".index", ".timeindex", ".snapshot"))
+def test_hard_case_5_derived_files_are_never_needed(suffix: str, kind: str, end: str, broker: LocalBroker) -> None:
+    # Whatever is left of them: the start succeeds, reads by offset and by time are right, the producer is known.
+    def damage(path: Path) -> None:
+        files = list(path.parent.glob(f"*{suffix}")) or [path.with_suffix(suffix)]
+        for file in files:
+            content = file.read_bytes() if file.exists() else b""
+            if kind == "missing":
+                file.unlink(missing_ok=True)
+            else:
+                file.write_bytes({"empty": b"", "short": content[:-1], "garbage": b"\xff" * 120}[kind])
+
+    damaged(broker, end, damage)
+    with connect(broker) as client:
+        assert offset_at(client, TOPIC, 0).offset == 0
+        assert offset_at(client, TOPIC, 2**60).offset == -1
+        assert values_of(client.fetch(TOPIC, 0, 7)) == SENT[7:]
+    check_usable(broker, SENT)
+
+
+@ENDS
+@pytest.mark.parametrize("content", (b"", b"0\n", b"0\n1\norders 0 99999999\n", b"0\n5\norders 0 1\n", b"\xff\x00"))
+def test_hard_case_10_checkpoints_that_are_ahead_or_half_written_are_ignored(
+    content: bytes, end: str, broker: LocalBroker
+) -> None:
+    # All but the start of the log, of which a checkpoint is the only witness.
+    def damage(path: Path) -> None:
+        for name in CHECKPOINTS[:2]:
+            (Path(broker.directory) / name).write_bytes(content)
+
+    damaged(broker, end, damage)
+    check_usable(broker, SENT)
+
+
+def test_hard_case_14_a_clean_mark_on_a_torn_log_is_seen_through(broker: LocalBroker) -> None:
+    # Somebody else has cut the file after the clean shutdown: no half batch is served.
+    damaged(broker, "stop", lambda path: path.write_bytes(path.read_bytes()[:-10]))
+    check_usable(broker, SENT[:-1])
+
+
+def test_everything_derived_gone_at_once(broker: LocalBroker) -> None:
+    # Only the logs themselves are left of the partition: still every record, and the producer's state.
+    def damage(path: Path) -> None:
+        for file in path.parent.iterdir():
+            if file.suffix != ".log" and file.name != "partition.metadata":
+                file.unlink()
+        for name in CHECKPOINTS:
+            (Path(broker.directory) / name).unlink(missing_ok=True)
+
+    damaged(broker, "kill", damage)
+    check_usable(broker, SENT)
