@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import ottla
+
 HOST = "127.0.0.1"
 END_S = 20
-SOURCE = Path(__file__).parents[2] / "src"
+SOURCE = Path(ottla.__file__).parents[1]
 
 
 class OttlaUp:
@@ -26,7 +28,11 @@ class OttlaUp:
         self.port: int = self._reserved.getsockname()[1]
         self._settings = [argument for setting in settings for argument in ("--set", setting)]
         self.process = self.spawn()
-        self.await_ready()
+        try:
+            self.await_ready()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def bootstrap(self) -> str:
@@ -73,8 +79,7 @@ class OttlaUp:
         return status
 
     def close(self) -> None:
-        if self.process.poll() is None:
-            self.kill()
+        self.kill()
         self._reserved.close()
 
 

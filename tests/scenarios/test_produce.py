@@ -1,6 +1,5 @@
 """Produce as the broker must answer it: what it refuses and with which code, and what it does to a batch it takes."""
 
-import re
 import struct
 import sys
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from ottla.wire.produce import PartitionData, ProduceRequest, TopicData, read_re
 from tests.clients.child import HOST, ottla_up
 from tests.raw_client import RawClient
 from tests.scenarios.asking import all_values, append, batch_of, connect, create, produced, records_of, values_of
+from tests.scenarios.memory import peak_kilobytes
 
 GZIP, SNAPPY, LZ4, ZSTD = range(1, 5)
 
@@ -97,13 +97,6 @@ def test_hard_case_58_bombs_do_not_burst_in_the_broker(tmp_path: Path) -> None:
         assert results == [0, ErrorCode.MESSAGE_TOO_LARGE, 0, 0]
         assert client.fetch("bombs", 0, 2).error_code == 0
         assert peak_kilobytes(broker.process.pid) - before < 50_000
-
-
-def peak_kilobytes(pid: int) -> int:
-    """The largest resident memory that a process has ever had."""
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    assert found is not None
-    return int(found[1])
 
 
 @pytest.mark.parametrize("acks", (2, -2, 32767))

@@ -1,0 +1,172 @@
+"""What strangers may send to a real broker, `ottla up` in a process of its own: it stays small, alive and at work.
+
+The server's own tests go through each limit; here it is the whole broker, and its memory as the system sees it.
+"""
+
+import resource
+import socket
+import struct
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from ottla import handlers
+from ottla.wire.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.messages.api_versions import ApiVersionsRequest
+from ottla.wire.messages.metadata import MetadataRequest
+from tests.clients.child import HOST, OttlaUp, ottla_up
+from tests.raw_client import RawClient
+from tests.scenarios.asking import append, create, values_of
+from tests.scenarios.memory import peak_kilobytes
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits and peaks of a process as Linux has them")
+
+TOPIC = "orders"
+INT_MAX = 2**31 - 1
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaUp]:
+    with ottla_up(tmp_path_factory.mktemp("hostile") / "data", "queued.max.request.bytes=50000000") as running:
+        with connect(running) as client:
+            assert create(client, TOPIC).error_code == 0
+            append(client, TOPIC, b"x" * 500_000)
+        yield running
+        assert "Traceback" not in running.log.read_text()
+
+
+def connect(broker: OttlaUp, timeout_s: float = 20) -> RawClient:
+    return RawClient(HOST, broker.port, timeout_s=timeout_s)
+
+
+def check_at_work(broker: OttlaUp, grown_from: int, by: int = 60_000) -> None:
+    """It answers, and has not needed more than so many kilobytes on the way."""
+    assert broker.process.poll() is None
+    with connect(broker) as client:
+        assert append(client, TOPIC, b"still here") > 0
+        assert values_of(client.fetch(TOPIC, 0, 0))
+    assert peak_kilobytes(broker.process.pid) - grown_from < by
+
+
+@pytest.mark.parametrize("size", (-1, -(2**31), INT_MAX, 200_000_000, 0, 1, 7))
+def test_hard_case_56_impossible_sizes_close_the_connection(size: int, broker: OttlaUp) -> None:
+    # Negative, above socket.request.max.bytes, or too short for any request.
+    peak = peak_kilobytes(broker.process.pid)
+    with connect(broker) as stranger:
+        stranger.send(struct.pack(">i", size) + bytes(20))
+        assert stranger.closed_by_peer()
+    check_at_work(broker, peak, 10_000)
+
+
+def test_hard_case_56_sizes_that_are_announced_and_never_sent_cost_nothing(broker: OttlaUp) -> None:
+    # A hundred connections that each announce 100 MB, send a little of it, and are silent.
+    peak = peak_kilobytes(broker.process.pid)
+    strangers = [connect(broker) for _ in range(100)]
+    for stranger in strangers:
+        stranger.send(struct.pack(">ihhih", 100_000_000, 0, 9, 1, -1) + bytes(1000))
+    check_at_work(broker, peak)
+    for stranger in strangers:
+        stranger.close()
+
+
+HOSTILE_BODIES = {
+    "count 2^31-1": struct.pack(">i", INT_MAX) + bytes(20),
+    "count negative": struct.pack(">i", -5) + bytes(20),
+    "compact count 2^32-1": b"\xff\xff\xff\xff\x0f" + bytes(20),
+    "overlong varint": b"\x80" * 10 + b"\x01" + bytes(20),
+    "varint of ten bytes": b"\xff" * 10 + bytes(20),
+    "tags without end": b"\x00" * 3 + b"\xff\xff\xff\xff\x0f" * 10,
+    "nothing": b"",
+    "one byte": b"\x01",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_BODIES)
+def test_hard_case_57_hostile_bodies_of_every_api(name: str, broker: OttlaUp) -> None:
+    # In every version that is spoken: answered or closed, quickly, without memory and without an exception.
+    peak = peak_kilobytes(broker.process.pid)
+    for handler in handlers.load().values():
+        for version in handler.versions:
+            header = struct.pack(">hhih", handler.api.key, version, 1, -1)
+            if version >= handler.api.flexible_from:
+                header += b"\0"
+            with connect(broker) as stranger:
+                stranger.send_frame(header + HOSTILE_BODIES[name])
+                with suppress(ConnectionError):
+                    stranger.send_frame(struct.pack(">hhih", 999, 0, 2, -1))  # closes it if the first one did not
+                assert stranger.closed_by_peer()
+    check_at_work(broker, peak, 20_000)
+
+
+def test_hard_case_57_random_bytes(broker: OttlaUp, seed: int) -> None:
+    # As requests, and as no requests at all.
+    random = Random(seed)
+    peak = peak_kilobytes(broker.process.pid)
+    apis = [(handler.api.key, version) for handler in handlers.load().values() for version in handler.versions]
+    for _ in range(300):
+        key, version = random.choice(apis)
+        with connect(broker) as stranger, suppress(ConnectionError):
+            body = random.randbytes(random.randrange(200))
+            if random.random() < 0.8:
+                stranger.send_frame(struct.pack(">hhih", key, version, 1, -1) + body)
+            else:
+                stranger.send(body)
+    check_at_work(broker, peak, 20_000)
+
+
+def test_hard_case_59_a_thousand_idle_connections(broker: OttlaUp) -> None:
+    # Opened, silent, and gone without a word.
+    peak = peak_kilobytes(broker.process.pid)
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    idle = [socket.create_connection((HOST, broker.port), 10) for _ in range(min(1000, soft - 200))]
+    check_at_work(broker, peak, 40_000)
+    for connection in idle:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+    check_at_work(broker, peak, 40_000)
+
+
+def test_hard_case_60_a_consumer_that_never_reads(broker: OttlaUp) -> None:
+    # Two hundred times half a megabyte is asked for and not taken: no more than a bounded part of it is in memory,
+    # and others are served meanwhile.
+    peak = peak_kilobytes(broker.process.pid)
+    wanted = FetchRequest(topics=[FetchTopic(TOPIC, partitions=[FetchPartition(0, max_bytes=INT_MAX)])])
+    with connect(broker) as stranger:
+        for _ in range(200):
+            stranger.send_fetch(wanted, 12)
+        check_at_work(broker, peak, 40_000)
+        for _ in range(200):
+            assert stranger.read_fetch(12).topics[0].partitions[0].error_code == 0
+
+
+def test_hard_case_61_ten_thousand_pipelined_requests(broker: OttlaUp) -> None:
+    # Sent in one go by a client that reads only afterwards; answered in order.
+    peak = peak_kilobytes(broker.process.pid)
+    kinds = ((ApiVersionsRequest(), 0), (MetadataRequest(topics=[]), 12))
+    with connect(broker) as client:
+        for number in range(10_000):
+            client.send_request(*kinds[number % 2])
+        for number in range(10_000):
+            client.read_response(*kinds[number % 2])
+    check_at_work(broker, peak, 40_000)
+
+
+def test_hard_case_63_running_out_of_descriptors(tmp_path: Path) -> None:
+    # More connections than the process may have: those beyond wait or are closed, and when some go the rest are
+    # served; the log goes on.
+    with ottla_up(tmp_path / "data") as broker:
+        with connect(broker) as client:
+            assert create(client, TOPIC).error_code == 0
+            append(client, TOPIC, b"before")
+            resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE, (100, 100))
+            crowd = [socket.create_connection((HOST, broker.port), 10) for _ in range(150)]
+            assert append(client, TOPIC, b"meanwhile") == 1
+            for connection in crowd:
+                connection.close()
+        with connect(broker) as client:
+            assert append(client, TOPIC, b"after") == 2
+        assert "Traceback" not in broker.log.read_text()
