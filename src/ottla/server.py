@@ -13,6 +13,7 @@ Raising `CloseConnection`, in any of these, ends the connection after the answer
 import asyncio
 import errno
 import socket
+from collections import Counter
 from collections.abc import Callable
 from ssl import SSLContext
 from typing import Any
@@ -22,7 +23,7 @@ from ottla.connection import Connection
 from ottla.sending import Offload
 from ottla.traffic import ServerSettings, Traffic
 
-__all__ = ["Answer", "Client", "CloseConnection", "Dispatch", "Part", "Server", "ServerSettings"]
+__all__ = ["Answer", "Client", "CloseConnection", "Dispatch", "Part", "Server", "ServerSettings", "bound_sockets"]
 
 BACKLOG = 1024
 CANCELLATION_S = 1.0  # for cancelled requests to clean up
@@ -41,10 +42,13 @@ class Server:
     def connections(self) -> int:
         return len(self.traffic.flows)
 
+    def connections_by_listener(self) -> Counter[str]:
+        return Counter(connection.client.listener for connection in self._open_connections())
+
     async def start(self, host: str, port: int, listener: str, ssl: SSLContext | None = None) -> int:
         """Listen on one more address; returns the port, which is chosen if `port` is 0."""
         loop = self.traffic.loop
-        sockets = await self._bind(host, port)
+        sockets = await bound_sockets(loop, host, port)
         bound_port = int(sockets[0].getsockname()[1])
         for bound in sockets:
             server = await loop.create_server(self.protocol_factory(listener), sock=bound, backlog=BACKLOG, ssl=ssl)
@@ -91,29 +95,28 @@ class Server:
             listener.close()
         self._listeners.clear()
 
-    async def _bind(self, host: str, port: int) -> list[socket.socket]:
-        """A bound socket for each address of the host; an empty host means every interface."""
-        found = await self.traffic.loop.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )  # fmt: skip
-        sockets: list[socket.socket] = []
-        missing = OSError(errno.EADDRNOTAVAIL, f"no address of {host!r} can be listened on")
-        try:
-            for family, kind, protocol, _, address in dict.fromkeys(found):
-                same_port = sockets[0].getsockname()[1] if sockets else port
-                try:
-                    sockets.append(_bound(family, kind, protocol, (address[0], same_port, *address[2:])))
-                except OSError as error:
-                    if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
-                        raise
-                    missing = error  # a name may have an address of a family that this machine does not have
-        except OSError:
-            for bound in sockets:
-                bound.close()
-            raise
-        if not sockets:
-            raise missing
-        return sockets
+
+async def bound_sockets(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[socket.socket]:
+    """A bound socket for each address of the host, all on one port; an empty host means every interface."""
+    found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    sockets: list[socket.socket] = []
+    missing = OSError(errno.EADDRNOTAVAIL, f"no address of {host!r} can be listened on")
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            same_port = sockets[0].getsockname()[1] if sockets else port
+            try:
+                sockets.append(_bound(family, kind, protocol, (address[0], same_port, *address[2:])))
+            except OSError as error:
+                if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                    raise
+                missing = error  # a name may have an address of a family that this machine does not have
+    except OSError:
+        for bound in sockets:
+            bound.close()
+        raise
+    if not sockets:
+        raise missing
+    return sockets
 
 
 def _bound(family: int, kind: int, protocol: int, address: tuple[Any, ...]) -> socket.socket:
