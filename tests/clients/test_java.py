@@ -1,0 +1,127 @@
+"""The Java client, through Apache Kafka's own tools; and its reader of segments on the files that we write.
+
+Skipped, with the reason, where there is no Java or where Maven cannot bring Apache Kafka's jars.
+"""
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from benchmarks import apache_kafka
+from benchmarks.apache_kafka import Unavailable, run_tool
+from ottla.testing import LocalBroker
+from ottla.testing import broker as local_broker
+from tests.clients import confluent
+from tests.clients.messages import Delivery, Sent
+
+TOOLS = "org.apache.kafka.tools"
+TOMBSTONE = "null"
+SUFFIXES = (".log", ".index", ".timeindex", ".snapshot")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def java() -> Iterator[None]:
+    """Tools run for a second: a JVM that compiles little and collects simply is done in half the time."""
+    try:
+        apache_kafka.java_command(TOOLS)
+    except Unavailable as missing:
+        pytest.skip(str(missing))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto")
+        yield
+
+
+def console_producer(broker: LocalBroker, topic: str, lines: str, *settings: str) -> None:
+    properties = [part for setting in settings for part in ("--command-property", setting)]
+    parsing = ("--reader-property", "parse.key=true", "--reader-property", "key.separator=:")
+    run_tool(f"{TOOLS}.ConsoleProducer", *at(broker), "--topic", topic, *parsing, *properties, stdin=lines)
+
+
+def console_consumer(broker: LocalBroker, topic: str, offset: str, count: int, *shown: str) -> list[str]:
+    formatting = [part for name in shown for part in ("--formatter-property", f"print.{name}=true")]
+    limits = ("--max-messages", str(count), "--timeout-ms", "20000")
+    where = ("--topic", topic, "--partition", "0", "--offset", offset)
+    return run_tool(f"{TOOLS}.consumer.ConsoleConsumer", *at(broker), *where, *limits, *formatting).splitlines()
+
+
+def at(broker: LocalBroker) -> tuple[str, str]:
+    return "--bootstrap-server", broker.bootstrap
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [("compression.type=zstd", "linger.ms=5"), ("compression.type=lz4", "enable.idempotence=false", "acks=1")],
+    ids=["zstd, idempotent", "lz4, acks=1"],
+)
+def test_the_java_producer(settings: tuple[str, ...], broker: LocalBroker, topic: str) -> None:
+    # A topic that it creates by writing to it; what it sent is read by librdkafka.
+    sent = [(f"key {number}", f"value {number} größe") for number in range(500)]
+    console_producer(broker, topic, "".join(f"{key}:{value}\n" for key, value in sent), *settings)
+    received = confluent.receive(broker.bootstrap, topic, 1, len(sent))
+    assert [(each.key, each.value) for each in received] == [(key.encode(), value.encode()) for key, value in sent]
+
+
+def test_the_java_consumer(broker: LocalBroker, topic: str) -> None:
+    # Keys, headers, times and tombstones as librdkafka sent them, in one batch, from an offset within it.
+    broker.create_topic(topic)
+    sent = [
+        Sent(0, b"first", b"not asked for", (), 1000),
+        Sent(0, b"a", b"one", (("trace", b"7"), ("empty", b"")), 2000),
+        Sent(0, b"b", None, (), 3000),
+    ]
+    confluent.send(broker.bootstrap, topic, sent, Delivery("snappy", idempotent=True))
+    shown = console_consumer(broker, topic, "1", 2, "timestamp", "offset", "headers", "key")
+    assert shown == [
+        "CreateTime:2000\tOffset:1\ttrace:7,empty:\ta\tone",
+        f"CreateTime:3000\tOffset:2\tNO_HEADERS\tb\t{TOMBSTONE}",
+    ]
+
+
+def test_the_java_admin(broker: LocalBroker, topic: str) -> None:
+    # A topic made and removed; the offset of the largest time.
+    command = f"{TOOLS}.TopicCommand"
+    run_tool(command, *at(broker), "--create", "--topic", topic, "--partitions", "2", "--config", "retention.ms=60000")
+    for timestamp in (1000, 3000, 2000):
+        confluent.send(broker.bootstrap, topic, [Sent(1, b"key", b"value", (), timestamp)], Delivery())
+    told = run_tool(f"{TOOLS}.GetOffsetShell", *at(broker), "--topic", topic, "--time", "-3")
+    assert f"{topic}:1:1" in told.split()
+    run_tool(command, *at(broker), "--delete", "--topic", topic)
+    assert topic not in run_tool(command, *at(broker), "--list").split()
+
+
+def written(end: str, sent: list[Sent], target: Path) -> list[Path]:
+    """Every file of a partition with these records, half of them compressed; its broker ended in that way once."""
+    with local_broker(process=True, log_segment_bytes=1 << 20) as broker:
+        broker.create_topic("dumped")
+        half = len(sent) // 2
+        for codec, part in (("none", sent[:half]), ("zstd", sent[half:])):
+            confluent.send(broker.bootstrap, "dumped", part, Delivery(codec, idempotent=True))
+        getattr(broker, end)()
+        broker.restart()
+        broker.stop()
+        shutil.copytree(Path(broker.directory) / "dumped-0", target)
+    files = [path for suffix in SUFFIXES for path in sorted(target.glob(f"*{suffix}"))]
+    segments = [path for path in files if path.suffix == ".log"]
+    assert len(segments) >= 2
+    assert len(files) >= 4 * len(segments) - 1, "the first segment may have no snapshot"
+    return files
+
+
+def test_kafkas_own_tool_reads_our_files(tmp_path: Path, seed: int) -> None:
+    # DumpLogSegments on every segment, index and snapshot, closed cleanly or recovered: all records are there, in
+    # order, with sound checksums; both indexes agree with the log; the producer's state is what it sent.
+    random = Random(seed)
+    sent = [Sent(0, b"%d" % number, random.randbytes(2000), (), 1_750_000_000_000 + number) for number in range(1500)]
+    files = [path for end in ("stop", "kill") for path in written(end, sent, tmp_path / end)]
+    listed = ",".join(map(str, files))
+    told = run_tool(f"{TOOLS}.DumpLogSegments", "--deep-iteration", "--print-data-log", "--files", listed)
+    records = [(str(offset), str(each.timestamp)) for offset, each in enumerate(sent)]
+    assert re.findall(r" offset: (\d+) CreateTime: (\d+)", told) == records * 2
+    assert "isvalid: true" in told
+    for complaint in ("isvalid: false", "Mismatches", "mismatch", "out of order", "Index timestamp", "corrupt"):
+        assert complaint not in told, told[-3000:]
+    assert len(re.findall(r"producerId: \d+ producerEpoch: 0 .*lastSequence: 749", told)) >= 2
