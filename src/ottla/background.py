@@ -10,7 +10,8 @@ logger = logging.getLogger(__name__)
 
 class Job(NamedTuple):
     name: str
-    interval_s: float
+    interval_s: float | Callable[[], float]
+    """A function where the interval may change while the broker runs."""
     run: Callable[[], Awaitable[None]]
 
 
@@ -30,8 +31,9 @@ class Background:
 
 async def _repeat(job: Job) -> None:
     while True:
-        await asyncio.sleep(job.interval_s)
+        interval_s = job.interval_s() if callable(job.interval_s) else job.interval_s
+        await asyncio.sleep(interval_s)
         try:
             await job.run()
         except Exception:
-            logger.exception("%s failed; it is tried again in %.0f s", job.name, job.interval_s)
+            logger.exception("%s failed; it is tried again in %.0f s", job.name, interval_s)

@@ -8,14 +8,16 @@ are the real ones.
 
 import logging
 from base64 import urlsafe_b64encode
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random, SystemRandom
 
 from ottla import handlers
 from ottla.background import Background, Job
 from ottla.clock import Clock, WallClock
-from ottla.cluster.changes import Endpoint
+from ottla.cluster.changes import Change, Endpoint
+from ottla.cluster.configs import broker_config, run_time_settings
 from ottla.cluster.embedded import EmbeddedLog
+from ottla.cluster.image import Image
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.producer_ids import ProducerIds
 from ottla.cluster.registration import Newcomer, become_controller, register_broker, unfence_broker
@@ -88,17 +90,17 @@ class Broker:
             raise
 
     async def _start(self) -> None:
-        config = self._config
         for path in self._paths:
             self._directories.append(DataDirectory.open(self._disk, path))
         identity = self._claim_directories()
         self._metadata_log = EmbeddedLog(self._disk, self._paths[0], self._offload, self._clock)
         metadata = Metadata(self._metadata_log, self._random)
-        await metadata.load()
+        config = broker_config(self._config, await metadata.load())
         replicas = Replicas(
             config.node_id, config, self._disk, self._directories, self._clock, self._random, self._offload
         )
         replicas.adopt(await self._offload(replicas.find, metadata.image, _show_progress), metadata.image)
+        metadata.on_change(self._follow_settings)
         metadata.on_change(replicas.apply)
         table = handlers.load()
         self._node = Node(
@@ -135,7 +137,7 @@ class Broker:
 
     async def _register(self, metadata: Metadata, identity: Identity) -> None:
         """Enter the cluster: leave every ISR, then, all logs being open, lead again what is this broker's to lead."""
-        config = self._config
+        config = self.node.config
         clean = all(directory.was_clean for directory in self._directories)
         newcomer = Newcomer(
             config.node_id,
@@ -149,10 +151,19 @@ class Broker:
         await metadata.change(lambda image: unfence_broker(image, config.node_id, epoch))
         self._broker_epoch = epoch
 
+    def _follow_settings(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
+        """Settings of brokers that were changed in the metadata hold at once, for everyone who looks at them."""
+        if self._node is None or run_time_settings(before, self._config) == run_time_settings(after, self._config):
+            return
+        config = self._node.config = broker_config(self._config, after)
+        self._node.replicas.configure(config, after)
+        if self._server is not None:
+            self._server.traffic.settings = _server_settings(config)
+
     # What runs by itself
 
     def _jobs(self) -> list[Job]:
-        config = self._config
+        config = self.node.config
         replicas, metadata = self.node.replicas, self.node.metadata
         return [
             Job("high watermark checkpoint", config.replica_high_watermark_checkpoint_interval_ms / 1000,
@@ -165,7 +176,8 @@ class Broker:
             Job("catching up with the metadata", 1.0, metadata.refresh),
             Job("creating replicas that the disk had no room for", 5.0,
                 lambda: replicas.place_missing(metadata.image)),
-            Job("removal of deleted files", config.log_segment_delete_delay_ms / 1000, replicas.remove_deleted),
+            Job("removal of deleted files", lambda: self.node.config.log_segment_delete_delay_ms / 1000,
+                replicas.remove_deleted),
             Job("expiry of producers", config.producer_id_expiration_check_interval_ms / 1000,
                 replicas.expire_producers),
         ]  # fmt: skip

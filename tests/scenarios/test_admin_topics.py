@@ -147,8 +147,9 @@ def grow(
         cp.CreatePartitionsTopic(
             name=name,
             count=count,
-            assignments=assignments
-            and [cp.CreatePartitionsAssignment(broker_ids=broker_ids) for broker_ids in assignments],
+            assignments=None
+            if assignments is None
+            else [cp.CreatePartitionsAssignment(broker_ids=broker_ids) for broker_ids in assignments],
         )
         for name, count in topics
     ]

@@ -23,6 +23,7 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from tests.raw_client import RawClient
+from tests.scenarios.admin_requests import ADMIN_REQUESTS
 from tests.scenarios.asking import append, batch_of, connect, topic_id, values_of
 
 PRODUCE, FETCH, METADATA, API_VERSIONS = 0, 1, 3, 18
@@ -65,6 +66,7 @@ REQUESTS: dict[str, Callable[[int, str], Message]] = {
     "ListOffsets": list_offsets,
     "Metadata": lambda version, topic: MetadataRequest(topics=[MetadataRequestTopic(name=topic)]),
     "OffsetForLeaderEpoch": offset_for_leader_epoch,
+    **ADMIN_REQUESTS,
 }
 
 WITH_A_CODEC_OF_THEIR_OWN = {"Produce", "Fetch"}

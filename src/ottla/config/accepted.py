@@ -1,11 +1,11 @@
 """Settings that a server.properties may hold and that change nothing here, so that such a file works as it is.
 
 One per line: name, type, Kafka's default (`-` is none, `""` is empty). They are still checked for their type.
-The first table is Kafka 4.3's; the second was dropped by Kafka, or belongs to its plug-ins.
+The first table is Kafka 4.3's; the second was dropped by Kafka, belongs to its plug-ins, or is not in its files.
 """
 
 from ottla.config import settings
-from ottla.config.settings import Kind
+from ottla.config.settings import Kind, UpdateMode
 
 _KINDS: dict[str, Kind[object]] = {
     kind.name: kind
@@ -307,15 +307,53 @@ zookeeper.sync.time.ms int 2000
 """
 
 
+# Those that Kafka lets one change while a broker runs, but for all that name classes, files, secrets or addresses.
+_CHANGEABLE = frozenset(
+    (
+        "background.threads",
+        "follower.fetch.last.tiered.offset.enable",
+        "follower.replication.throttled.rate",
+        "group.consumer.assignment.interval.ms",
+        "group.coordinator.cached.buffer.max.bytes",
+        "group.share.assignment.interval.ms",
+        "group.streams.assignment.interval.ms",
+        "leader.replication.throttled.rate",
+        "log.cleaner.io.buffer.load.factor",
+        "log.cleaner.io.buffer.size",
+        "log.cleaner.threads",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "remote.fetch.max.wait.ms",
+        "remote.list.offsets.request.timeout.ms",
+        "remote.log.index.file.cache.total.size.bytes",
+        "remote.log.manager.copier.thread.pool.size",
+        "remote.log.manager.copy.max.bytes.per.second",
+        "remote.log.manager.expiration.thread.pool.size",
+        "remote.log.manager.fetch.max.bytes.per.second",
+        "remote.log.manager.follower.thread.pool.size",
+        "remote.log.reader.threads",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        "share.coordinator.cached.buffer.max.bytes",
+    )
+)
+
+
 class Accepted:
     """A setting without effect: enough of it to check a value and to describe it."""
 
-    __slots__ = ("default", "kind", "name")
+    __slots__ = ("default", "former", "kind", "mode", "name")
 
-    def __init__(self, row: str) -> None:
+    def __init__(self, row: str, former: bool) -> None:
         self.name, kind, default = row.split(" ", 2)
         self.kind = _KINDS[kind]
         self.default = None if default == "-" else "" if default == '""' else default
+        self.mode = UpdateMode.CLUSTER_WIDE if self.name in _CHANGEABLE else UpdateMode.READ_ONLY
+        self.former = former
+
+    @property
+    def sensitive(self) -> bool:
+        return self.kind.name == "password"
 
     def read(self, text: str) -> object:
         try:
@@ -324,4 +362,8 @@ class Accepted:
             raise settings.ConfigError(f"{self.name}: {text.strip()!r} is not {self.kind.phrase}") from None
 
 
-ACCEPTED = {entry.name: entry for entry in (Accepted(row) for row in (_KAFKA + _FORMER).splitlines() if row)}
+ACCEPTED = {
+    entry.name: entry
+    for table, former in ((_KAFKA, False), (_FORMER, True))
+    for entry in (Accepted(row, former) for row in table.splitlines() if row)
+}

@@ -14,12 +14,15 @@ from ottla.config.listeners import (
     read_listeners,
     read_protocols,
 )
-from ottla.config.settings import ConfigError, nearest
+from ottla.config.settings import ConfigError, ConfigSource, nearest
 from ottla.config.topic import TopicConfig
 
 
 class BrokerConfig(BrokerSettings):
     """Every setting is an attribute: `config.log_segment_bytes`. `given` holds the text of those that were set."""
+
+    sources: tuple[tuple[ConfigSource, Mapping[str, str]], ...]
+    """Who set what, the strongest first; `given` is all of it together."""
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> "BrokerConfig":
@@ -34,6 +37,7 @@ class BrokerConfig(BrokerSettings):
                 raise ConfigError(f"unknown setting {name!r}{nearest(name, (*cls.table, *ACCEPTED))}")
         _settle_names(values, given)
         config = cls()._fill(values, given)
+        config.__dict__["sources"] = ((ConfigSource.STARTED_WITH, config.given),)
         _check_together(config)
         return config
 
@@ -41,6 +45,17 @@ class BrokerConfig(BrokerSettings):
         """These settings with some set anew, or back to their default (None)."""
         merged = {**self.given, **changes}
         return BrokerConfig.of({name: text for name, text in merged.items() if text is not None})
+
+    def at_run_time(self, all_brokers: Mapping[str, str], this_broker: Mapping[str, str]) -> "BrokerConfig":
+        """What the broker was started with, overruled by what was set since; an earlier such layer is replaced."""
+        _, started_with = self.sources[-1]
+        config = BrokerConfig.of({**started_with, **all_brokers, **this_broker})
+        config.__dict__["sources"] = (
+            (ConfigSource.ONE_BROKER, this_broker),
+            (ConfigSource.ALL_BROKERS, all_brokers),
+            (ConfigSource.STARTED_WITH, started_with),
+        )
+        return config
 
     def value(self, name: str) -> Any:
         """The effective value by Kafka's name, also of a setting without effect."""

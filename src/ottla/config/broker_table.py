@@ -26,7 +26,6 @@ from ottla.config.settings import (
 from ottla.config.topic import COMPRESSION_TYPES, LONG_MAX, TIMESTAMP_TYPES
 
 CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
-PER_BROKER = UpdateMode.PER_BROKER
 INT_MAX = (1 << 31) - 1
 
 
@@ -60,15 +59,15 @@ class BrokerSettings(Settings):
     )
     # Listeners and connections
     listeners = Setting(
-        LIST, ("PLAINTEXT://:9092",), mode=PER_BROKER,
-        doc="Addresses to listen on: NAME://host:port,... An empty host is all interfaces.",
+        LIST, ("PLAINTEXT://:9092",),
+        doc="Addresses to listen on: NAME://host:port,... An empty host is all interfaces. Read at start only.",
     )
     advertised_listeners = Setting(
         LIST, None,
         doc="Addresses that clients are told. Unset: the address that the client connected to.",
     )
     listener_security_protocol_map = Setting(
-        STRING, ",".join(f"{protocol}:{protocol}" for protocol in PROTOCOLS), mode=PER_BROKER,
+        STRING, ",".join(f"{protocol}:{protocol}" for protocol in PROTOCOLS),
         doc="Security protocol of each listener name.",
     )
     inter_broker_listener_name = Setting(STRING, None, doc="The listener that other brokers use.")

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Any, ClassVar, Generic, Never, Self, TypeVar, overload
 
 T = TypeVar("T")
@@ -30,6 +30,21 @@ class UpdateMode(Enum):
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
     CLUSTER_WIDE = "cluster-wide"
+
+
+class ConfigSource(IntEnum):
+    """Who set a value, by the numbers of Kafka's wire."""
+
+    TOPIC = 1
+    ONE_BROKER = 2
+    """This broker, while it runs."""
+    ALL_BROKERS = 3
+    """All brokers, while they run."""
+    STARTED_WITH = 4
+    DEFAULT = 5
+    LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
 
 
 @dataclass(frozen=True, slots=True)

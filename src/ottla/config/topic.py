@@ -1,8 +1,7 @@
 """Topic settings: every one of Kafka 4.3, each with the broker setting that gives its default."""
 
-from collections.abc import Iterator, Mapping
-from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
 
 from ottla.config.settings import (
     BOOLEAN,
@@ -20,7 +19,6 @@ from ottla.config.settings import (
     each_of,
     nearest,
     one_of,
-    render,
     throttled_replicas,
 )
 
@@ -38,27 +36,8 @@ def _from(*names: str) -> tuple[Synonym, ...]:
     return tuple(Synonym(name) for name in names)
 
 
-class ConfigSource(IntEnum):
-    """Who set a value, by the numbers of Kafka's wire."""
-
-    TOPIC = 1
-    BROKER = 4
-    DEFAULT = 5
-
-
-class Described(NamedTuple):
-    """A setting as a client is told of it."""
-
-    name: str
-    value: str | None
-    source: ConfigSource
-
-
 class TopicConfig(Settings):
     """What holds for one topic: its own overrides over the broker's defaults."""
-
-    set_by_broker: frozenset[str]
-    """Settings whose default the broker's own settings changed."""
 
     cleanup_policy = Setting(
         LIST, ("delete",), each_of("compact", "delete"), synonyms=_from("log.cleanup.policy"),
@@ -198,28 +177,14 @@ class TopicConfig(Settings):
     def defaults(cls, broker: Settings) -> Self:
         """What a broker's own settings give to every topic."""
         values: dict[str, Any] = {}
-        set_by_broker = set()
         for name, setting in cls.table.items():
             values[name] = setting.default
             for synonym in setting.synonyms:
                 value = broker.value(synonym.name)
                 if value is not None:
                     values[name] = synonym.convert(value)
-                    if synonym.name in broker.given:
-                        set_by_broker.add(name)
                     break
-        config = cls()._fill(values, {})
-        config.__dict__["set_by_broker"] = frozenset(set_by_broker)
-        return config
-
-    def described(self) -> Iterator[Described]:
-        """What a client is told: every setting but Kafka's internal one, by name, with its value and who set it."""
-        for name, value in self.items():
-            if name in self.given:
-                yield Described(name, render(value), ConfigSource.TOPIC)
-            elif not name.startswith("internal."):
-                source = ConfigSource.BROKER if name in self.set_by_broker else ConfigSource.DEFAULT
-                yield Described(name, render(value), source)
+        return cls()._fill(values, {})
 
     @classmethod
     def read(cls, overrides: Mapping[str, str]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from functools import partial
 from ottla.call import Call
 from ottla.cluster.topics import NewTopic, create_topic
 from ottla.config import TopicConfig
+from ottla.config.description import describe_topic
 from ottla.errors import ErrorCode, KafkaError
 from ottla.node import Node
 from ottla.wire.messages.create_topics import (
@@ -62,7 +63,7 @@ async def create(node: Node, asked: CreatableTopic, validate_only: bool) -> Crea
         replication_factor=created.replication_factor,
         configs=[
             CreatableTopicConfigs(name=setting.name, value=setting.value, config_source=setting.source)
-            for setting in config.described()
+            for setting in describe_topic(config, node.config)
         ],
     )
 

@@ -200,6 +200,12 @@ class Replicas:
             if topic_image is not None:
                 self._place(topic_image, after)
 
+    def configure(self, config: BrokerConfig, image: Image) -> None:
+        """The broker's settings were changed, and with them what topics have from it."""
+        self._config = config
+        for name in self._by_name:
+            self._reconfigure(name, image)
+
     def _place(self, topic: TopicImage, image: Image) -> None:
         partitions = self._by_name.get(topic.name, {})
         for index, state in enumerate(topic.partitions):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.config import BrokerConfig, ConfigError, ConfigSource, TopicConfig
+from ottla.config import BrokerConfig, ConfigError, TopicConfig
 
 REFUSALS = [
     ({"segment.byte": "1"}, "unknown topic setting 'segment.byte'; did you mean 'segment.bytes'?"),
@@ -74,13 +74,3 @@ def test_broker_settings_reach_topics() -> None:
     topic = TopicConfig.of({}, broker)
     assert (topic.min_insync_replicas, topic.max_message_bytes, topic.segment_ms) == (2, 5, 3_600_000)
     assert topic.flush_ms == 9
-
-
-def test_a_client_is_told_who_set_a_value() -> None:
-    """The topic itself, the broker's file, or nobody; Kafka's internal setting is not shown."""
-    broker = BrokerConfig.of({"log.retention.hours": "1", "log.segment.bytes": "1048576"})
-    described = {item.name: item for item in TopicConfig.of({"segment.bytes": "2097152"}, broker).described()}
-    assert described["segment.bytes"] == ("segment.bytes", "2097152", ConfigSource.TOPIC)
-    assert described["retention.ms"] == ("retention.ms", "3600000", ConfigSource.BROKER)
-    assert described["cleanup.policy"] == ("cleanup.policy", "delete", ConfigSource.DEFAULT)
-    assert len(described) == 33

@@ -1,0 +1,177 @@
+"""Settings are changed while brokers run: deciders on an image, with Kafka's checks and error codes.
+
+A topic's settings belong to the topic. A broker's are for one broker, named by its id, or for all of them, under the
+empty name; both overrule what a broker was started with, and only those that can take effect at once may be set.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from ottla.cluster.changes import ConfigResource, SetConfig
+from ottla.cluster.image import Image
+from ottla.cluster.metadata import Decision
+from ottla.cluster.topics import topic_configs
+from ottla.config import BrokerConfig, ConfigError, Setting, TopicConfig, UpdateMode
+from ottla.config.accepted import ACCEPTED, Accepted
+from ottla.config.settings import nearest
+from ottla.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+ALL_BROKERS = ""
+
+BROKER_LOGGER = 8
+"""A resource type of the wire like those of ConfigResource, but no level of a logger is ever in the metadata."""
+
+Table = Mapping[str, Setting[Any] | Accepted]
+
+BROKER_TABLE: Table = {**ACCEPTED, **BrokerConfig.table}
+
+
+class Operation(IntEnum):
+    """What to do with a setting, by the numbers of Kafka's wire."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Alteration(NamedTuple):
+    name: str
+    operation: int
+    value: str | None = None
+
+
+def alter_topic(
+    image: Image, name: str, alterations: Sequence[Alteration], config: BrokerConfig, *, replace: bool = False
+) -> Decision[None]:
+    """A topic's own settings, changed one by one, or (`replace`) all of them replaced by these."""
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "name a topic: there are no settings for all topics")
+    if image.topic(name) is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
+    before = image.topic_configs(name)
+    effective = TopicConfig.of(before, config)
+    after = _altered({} if replace else before, alterations, TopicConfig.table, effective)
+    topic_configs(after, config)
+    return _decision(ConfigResource.TOPIC, name, before, after)
+
+
+def alter_brokers(
+    image: Image, name: str, alterations: Sequence[Alteration], config: BrokerConfig, *, replace: bool = False
+) -> Decision[None]:
+    """Settings of the broker with this `config`, or of all brokers; as for topics."""
+    check_broker(name, config.node_id)
+    before = image.config(ConfigResource.BROKER, name)
+    after = _altered({} if replace else before, alterations, BROKER_TABLE, broker_config(config, image))
+    for key in sorted(after):
+        if before.get(key) != after[key]:
+            _check_changeable(key, name)
+    all_brokers, this_broker = run_time_settings(image, config)
+    try:
+        if name == ALL_BROKERS:
+            config.at_run_time(after, this_broker)
+        else:
+            config.at_run_time(all_brokers, after)
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+    return _decision(ConfigResource.BROKER, name, before, after)
+
+
+def broker_config(config: BrokerConfig, image: Image) -> BrokerConfig:
+    """What holds for a broker: its `config`, overruled by what the metadata says.
+
+    What does not fit any more is left out with a line in the log: a broker that was started with other settings than
+    last time must start all the same.
+    """
+    layers = run_time_settings(image, config)
+    try:
+        return config.at_run_time(*layers)
+    except ConfigError:
+        pass
+    fitting: tuple[dict[str, str], dict[str, str]] = ({}, {})
+    found = config.at_run_time(*fitting)
+    for layer, target in zip(layers, fitting, strict=True):
+        for name in sorted(layer):
+            target[name] = layer[name]
+            try:
+                found = config.at_run_time(*fitting)
+            except ConfigError as error:
+                del target[name]
+                logger.error("a setting made at run time is left out: %s", error)
+    return found
+
+
+def run_time_settings(image: Image, config: BrokerConfig) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """What was set for all brokers, and what for this one."""
+    return (
+        image.config(ConfigResource.BROKER, ALL_BROKERS),
+        image.config(ConfigResource.BROKER, str(config.node_id)),
+    )
+
+
+def check_broker(name: str, broker_id: int) -> None:
+    """The empty name is all brokers; a broker answers for no other one."""
+    if name not in (ALL_BROKERS, str(broker_id)):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {broker_id}; it knows nothing of broker {name!r}")
+
+
+def _altered(
+    before: Mapping[str, str], alterations: Sequence[Alteration], table: Table, effective: BrokerConfig | TopicConfig
+) -> dict[str, str]:
+    if len({alteration.name for alteration in alterations}) != len(alterations):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a setting is named more than once")
+    after = dict(before)
+    for name, operation, value in alterations:
+        if operation == Operation.DELETE:
+            after.pop(name, None)
+        elif operation not in tuple(Operation):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name}: there is no operation {operation}")
+        elif value is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name}: there is no value; to take it away, delete it")
+        elif operation == Operation.SET:
+            after[name] = value
+        else:
+            after[name] = _list_altered(name, operation, value, table, effective)
+    return after
+
+
+def _list_altered(name: str, operation: int, value: str, table: Table, effective: BrokerConfig | TopicConfig) -> str:
+    """The list that holds now, with items that are not in it yet, or without items."""
+    setting = table.get(name)
+    if setting is None or setting.kind.name != "list":
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} is not a list: it can only be set or deleted")
+    items = list(effective.value(name) or ())
+    named = list(dict.fromkeys(item for item in (part.strip() for part in value.split(",")) if item))
+    if operation == Operation.APPEND:
+        return ",".join(items + [item for item in named if item not in items])
+    return ",".join(item for item in items if item not in named)
+
+
+def _check_changeable(key: str, broker: str) -> None:
+    setting = BROKER_TABLE.get(key)
+    if setting is None:
+        problem = f"unknown setting {key!r}{nearest(key, BROKER_TABLE)}"
+    elif setting.mode is UpdateMode.READ_ONLY:
+        problem = f"{key} cannot be changed while the broker runs: set it in the broker's file and restart it"
+    elif setting.mode is UpdateMode.PER_BROKER and broker == ALL_BROKERS:
+        problem = f"{key} cannot be set for all brokers at once: name a broker"
+    else:
+        return
+    raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
+
+
+def _decision(
+    resource: ConfigResource, name: str, before: Mapping[str, str], after: Mapping[str, str]
+) -> Decision[None]:
+    return Decision(
+        [
+            SetConfig(resource, name, key, after.get(key))
+            for key in sorted({**before, **after})
+            if before.get(key) != after.get(key)
+        ],
+        None,
+    )

@@ -1,0 +1,49 @@
+"""ListConfigResources: everything that has settings: topics, brokers, their loggers, groups, client metrics.
+
+Versions: 0 client metrics only (KIP-714), and there are none yet; 1 any type, none named means all (KIP-1142).
+"""
+
+from ottla.call import Call
+from ottla.cluster.changes import ConfigResource as Resource
+from ottla.cluster.configs import BROKER_LOGGER
+from ottla.cluster.image import Image
+from ottla.errors import ErrorCode, KafkaError
+from ottla.node import Node
+from ottla.wire.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+VERSIONS = range(0, 2)
+
+ALL_TYPES: tuple[int, ...] = (
+    Resource.TOPIC,
+    Resource.BROKER,
+    BROKER_LOGGER,
+    Resource.CLIENT_METRICS,
+    Resource.GROUP,
+)
+
+
+def handle(node: Node, call: Call[ListConfigResourcesRequest]) -> ListConfigResourcesResponse:
+    types = [Resource.CLIENT_METRICS] if call.version == 0 else call.body.resource_types or ALL_TYPES
+    unknown = [number for number in types if number not in ALL_TYPES]
+    if unknown:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"there are no settings of resource type {unknown[0]}")
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=number)
+            for number in ALL_TYPES
+            if number in types
+            for name in names(node.image, number)
+        ]
+    )
+
+
+def names(image: Image, resource_type: int) -> list[str]:
+    if resource_type == Resource.TOPIC:
+        return sorted(image.topics_by_name)
+    if resource_type in (Resource.BROKER, BROKER_LOGGER):
+        return [str(broker.id) for broker in image.alive_brokers()]
+    return sorted(name for number, name in image.configs if number == resource_type)

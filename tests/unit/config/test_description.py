@@ -1,0 +1,130 @@
+"""Settings as clients are told of them: who set what, in which order, and what is never told."""
+
+import pytest
+
+from ottla.config import BrokerConfig, ConfigSource, TopicConfig, UpdateMode
+from ottla.config.accepted import ACCEPTED
+from ottla.config.description import (
+    NO_EFFECT,
+    Description,
+    describe_all_brokers,
+    describe_broker,
+    describe_topic,
+)
+
+TOPIC, ONE, ALL = ConfigSource.TOPIC, ConfigSource.ONE_BROKER, ConfigSource.ALL_BROKERS
+FILE, DEFAULT = ConfigSource.STARTED_WITH, ConfigSource.DEFAULT
+
+
+def of_topic(name: str, broker: BrokerConfig, **overrides: str) -> Description:
+    config = TopicConfig.of({key.replace("_", "."): text for key, text in overrides.items()}, broker)
+    (found,) = (each for each in describe_topic(config, broker) if each.name == name)
+    return found
+
+
+def of_broker(name: str, config: BrokerConfig) -> Description:
+    (found,) = (each for each in describe_broker(config) if each.name == name)
+    return found
+
+
+def test_each_layer_overrules_the_ones_below() -> None:
+    """Topic, this broker, all brokers, the file, Kafka's default: the strongest is the value, all are listed."""
+    broker = BrokerConfig.of({"message.max.bytes": "4000"}).at_run_time(
+        {"message.max.bytes": "3000"}, {"message.max.bytes": "2000"}
+    )
+    layers = [
+        ("message.max.bytes", "2000", ONE),
+        ("message.max.bytes", "3000", ALL),
+        ("message.max.bytes", "4000", FILE),
+        ("message.max.bytes", "1048588", DEFAULT),
+    ]
+    own = of_topic("max.message.bytes", broker, max_message_bytes="1000")
+    assert (own.value, own.source) == ("1000", TOPIC)
+    assert list(own.contributions) == [("max.message.bytes", "1000", TOPIC), *layers]
+    inherited = of_topic("max.message.bytes", broker)
+    assert (inherited.value, inherited.source) == ("2000", ONE)
+    assert list(inherited.contributions) == layers
+    assert of_broker("message.max.bytes", broker).contributions == inherited.contributions
+
+
+@pytest.mark.parametrize(
+    ("file", "all_brokers", "this_broker", "value", "source"),
+    [
+        ({}, {}, {}, "604800000", DEFAULT),
+        ({"log.retention.hours": "1"}, {}, {}, "3600000", FILE),
+        ({"log.retention.hours": "1", "log.retention.minutes": "1"}, {}, {}, "60000", FILE),
+        ({"log.retention.hours": "1"}, {"log.retention.ms": "5"}, {}, "5", ALL),
+        ({"log.retention.ms": "7"}, {"log.retention.ms": "5"}, {"log.retention.ms": "3"}, "3", ONE),
+    ],
+)
+def test_names_that_stand_in_for_each_other(
+    file: dict[str, str], all_brokers: dict[str, str], this_broker: dict[str, str], value: str, source: ConfigSource
+) -> None:
+    """retention.ms comes from hours, minutes or ms of the broker, and its source is whoever set the one that counts."""
+    found = of_topic("retention.ms", BrokerConfig.of(file).at_run_time(all_brokers, this_broker))
+    assert (found.value, found.source) == (value, source)
+
+
+def test_stand_ins_of_a_broker_setting() -> None:
+    """log.retention.ms lists what would count without it, in the other's own unit; one that is weaker does not."""
+    config = BrokerConfig.of({"log.retention.hours": "2"}).at_run_time({"log.retention.ms": "5"}, {})
+    assert of_broker("log.retention.ms", config).contributions == (
+        ("log.retention.ms", "5", ALL),
+        ("log.retention.hours", "2", FILE),
+        ("log.retention.hours", "168", DEFAULT),
+    )
+    assert of_broker("log.retention.hours", config).contributions == (
+        ("log.retention.hours", "2", FILE),
+        ("log.retention.hours", "168", DEFAULT),
+    )
+
+
+def test_passwords_are_never_told() -> None:
+    """Neither the value nor where it came from carries it (CVE-2019-12399)."""
+    config = BrokerConfig.of({"ssl.keystore.password": "swordfish"})
+    found = of_broker("ssl.keystore.password", config)
+    assert (found.value, found.sensitive, found.source) == (None, True, FILE)
+    assert found.contributions == (("ssl.keystore.password", None, FILE),)
+    everything = repr([*describe_broker(config), *describe_all_brokers({"ssl.keystore.password": "swordfish"})])
+    assert "swordfish" not in everything
+
+
+def test_every_setting_is_described() -> None:
+    """All that Kafka 4.3 has, each with type and text; read-only unless the table says that it can change."""
+    described = {each.name: each for each in describe_broker(BrokerConfig.of({}))}
+    assert set(BrokerConfig.table) < set(described)
+    assert {name for name, entry in ACCEPTED.items() if not entry.former} < set(described)
+    assert "zookeeper.set.acl" not in described
+    assert all(each.kind and each.documentation for each in described.values())
+    for name, setting in BrokerConfig.table.items():
+        assert described[name].read_only == (setting.mode is UpdateMode.READ_ONLY), name
+    assert described["num.io.threads"].documentation == NO_EFFECT
+    assert not described["num.io.threads"].read_only
+    assert len(list(describe_topic(TopicConfig.of({}, BrokerConfig.of({})), BrokerConfig.of({})))) == 33
+
+
+def test_what_is_hidden_until_it_is_set() -> None:
+    """Kafka's internal topic setting, and broker settings that Kafka itself no longer lists."""
+    broker = BrokerConfig.of({"reserved.broker.max.id": "7"})
+    assert of_broker("reserved.broker.max.id", broker).value == "7"
+    names = [each.name for each in describe_topic(TopicConfig.of({"internal.segment.bytes": "99"}, broker), broker)]
+    assert "internal.segment.bytes" in names
+
+
+def test_all_brokers_show_only_what_was_set() -> None:
+    """By name, each with that one source."""
+    found = list(describe_all_brokers({"message.max.bytes": "5", "log.retention.ms": "6"}))
+    assert [(each.name, each.value, each.source) for each in found] == [
+        ("log.retention.ms", "6", ALL),
+        ("message.max.bytes", "5", ALL),
+    ]
+    assert found[0].contributions == (("log.retention.ms", "6", ALL),)
+
+
+def test_run_time_layers_are_replaced_not_piled_up() -> None:
+    """A second call begins from what the broker was started with."""
+    config = BrokerConfig.of({"num.partitions": "3"}).at_run_time({"message.max.bytes": "5"}, {})
+    again = config.at_run_time({}, {"log.retention.ms": "9"})
+    assert again.message_max_bytes == BrokerConfig.of({}).message_max_bytes
+    assert (again.num_partitions, again.log_retention_ms) == (3, 9)
+    assert again.at_run_time({}, {}) == BrokerConfig.of({"num.partitions": "3"})
