@@ -49,10 +49,17 @@ Dispatch = Callable[[Client, memoryview], Result]
 
 
 class Call(Generic[Body]):
-    __slots__ = ("api_key", "body", "client", "client_id", "correlation_id", "version")
+    __slots__ = ("api_key", "body", "client", "client_id", "correlation_id", "started_s", "version")
 
     def __init__(
-        self, api_key: int, version: int, correlation_id: int, client_id: str | None, body: Body, client: Client
+        self,
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        body: Body,
+        client: Client,
+        started_s: float = 0.0,
     ) -> None:
         self.api_key = api_key
         self.version = version
@@ -60,3 +67,4 @@ class Call(Generic[Body]):
         self.client_id = client_id
         self.body = body
         self.client = client
+        self.started_s = started_s  # by the stopwatch

@@ -1,7 +1,7 @@
 """This broker's parts, typed: what a handler may use. `broker` builds them and takes them down."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 from ottla.clock import Clock
@@ -10,6 +10,7 @@ from ottla.cluster.metadata import Metadata
 from ottla.cluster.producer_ids import ProducerIds
 from ottla.config import BrokerConfig
 from ottla.faults import Faults
+from ottla.metrics import RequestMeters
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.replicas import Replicas
 
@@ -27,6 +28,7 @@ class Node:
     apis: Mapping[int, range]
     """Which versions of which API this broker answers."""
     faults: Faults | None = None
+    request_meters: RequestMeters = field(default_factory=RequestMeters)
 
     @property
     def image(self) -> Image:

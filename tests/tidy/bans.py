@@ -151,6 +151,7 @@ BANS: tuple[Ban, ...] = (
          "*.add_writer", "os.sendfile"),
         allowed={
             "ottla.server": "listens",
+            "ottla.monitoring.endpoint": "listens for those who watch",
             "ottla.sending": "writes answers, and sends files without passing them through Python",
             "ottla.wire.peer": "broker to broker",
             "ottla.security.tls": "TLS contexts",
@@ -172,6 +173,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.storage.files": "the one file layer",
             "ottla.sending": "os.sendfile and os.writev on its own socket",
             "ottla.outbox": "reads and probes for cold pages, on descriptors the file layer pinned",
+            "ottla.monitoring.process": "reads /proc, which is no disk",
             "ottla.cli": COMMAND_LINE,
             "ottla.testing": "fresh directories for a test's broker",
         },

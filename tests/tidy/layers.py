@@ -10,7 +10,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("cli", "testing", "__main__"),),
     (("console",), ("connect",)),
     (("streams", "spark", "pyspark_ottla"),),
-    (("broker", "background"),),
+    (("broker", "background", "monitoring"),),
     (("server", "connection", "receiving", "sending", "outbox", "traffic"), ("handlers",)),
     (("node", "call", "addresses", "topics"),),
     (("coordinators",),),
@@ -18,7 +18,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("cluster",),),
     (("storage",), ("security",), ("wire",)),
     (("batch", "records", "compression"), ("columns",)),
-    (("config",), ("errors", "faults"), ("metrics",), ("clock",), ("threads",)),
+    (("config",), ("errors", "faults"), ("metrics",), ("logs",), ("clock",), ("threads",)),
 )
 
 # Clients of a broker: of its inside they know only these, however low the rest of it lies.

@@ -1,6 +1,6 @@
 """Where a broker's settings come from on the command line, the strongest first:
 
-    --set KEY=VALUE    --data, --port, --host    --config FILE    what a single broker on a laptop needs
+    --set KEY=VALUE    --data, --port, --host, --metrics-port    --config FILE    what a single broker on a laptop needs
 """
 
 import os
@@ -21,6 +21,7 @@ class Options(Protocol):
     data: str | None
     host: str | None
     port: int | None
+    metrics_port: int | None
     settings: list[str]
 
 
@@ -32,6 +33,8 @@ def broker_config(options: Options, environment: Mapping[str, str]) -> BrokerCon
         if options.data is not None:
             given.pop("log.dir", None)
             given["log.dirs"] = options.data
+        if options.metrics_port is not None:
+            given["metrics.port"] = str(options.metrics_port)
         chosen = _pairs(options.settings)
         if "log.dir" in chosen:  # the old name of log.dirs, which would win over it
             given.pop("log.dirs", None)

@@ -17,12 +17,13 @@ from collections.abc import Callable
 from types import FrameType
 from typing import NoReturn
 
-from ottla import __version__
-from ottla.broker import Broker
+from ottla import __version__, logs
+from ottla.broker import METRICS, Broker
 from ottla.cli import STARTED_S
 from ottla.cli.refusal import OBSTACLE, Refusal
 from ottla.cli.settings import address_of, broker_config, data_directories
 from ottla.config import BrokerConfig
+from ottla.monitoring.endpoint import PortTaken
 from ottla.storage.directories import DirectoryError
 
 STOP_DEADLINE_S = 8.0  # below the ten seconds that container runtimes wait before they kill
@@ -38,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", metavar="DIR", help="where topics are kept (default: ~/.local/share/ottla)")
     parser.add_argument("--port", type=int, help="port to listen on; 0 takes a free one (default: 9092)")
     parser.add_argument("--host", help="address to listen on; 0.0.0.0 lets other machines in (default: localhost)")
+    parser.add_argument("--metrics-port", type=int, help="serve metrics for Prometheus on it; 0 takes a free one")
     parser.add_argument("--config", metavar="FILE", help="settings in Kafka's server.properties format")
     parser.add_argument(
         "--set", action="append", default=[], dest="settings", metavar="KEY=VALUE",
@@ -50,11 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=options.log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    logs.configure(sys.stderr, options.log_level)
     config = broker_config(options, os.environ)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -122,6 +120,8 @@ def _announce(config: BrokerConfig, broker: Broker) -> None:
     seconds = time.perf_counter() - STARTED_S
     data = ", ".join(data_directories(config))
     line = f"ottla {__version__} ready on {', '.join(addresses)} (data {data}, {seconds:.2f} s)"
+    if METRICS in broker.ports:
+        line += f", metrics on http://{address_of(config.endpoints.bound[0], broker.ports[METRICS])}/metrics"
     print(line, flush=True)
 
 
@@ -144,7 +144,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 def _explanation(error: Exception, config: BrokerConfig) -> str:
     """One line that says what to do about an error that kept the broker from running."""
     listeners = ", ".join(f"{listener.host or '*'}:{listener.port}" for listener in config.endpoints.bound)
-    if isinstance(error, DirectoryError):
+    if isinstance(error, DirectoryError | PortTaken):
         return str(error)
     if isinstance(error, socket.gaierror):
         return f"cannot find the address of {listeners}: {error.strerror}"

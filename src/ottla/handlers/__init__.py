@@ -9,24 +9,31 @@ A module with a codec of its own (records without copies) names it in `CODEC`.
 import asyncio
 import logging
 import pkgutil
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
 from ottla.call import Answer, Call, Client, CloseConnection, Result
+from ottla.clock import stopwatch
 from ottla.errors import ErrorCode, KafkaError
 from ottla.faults import Fault
+from ottla.logs import fields
+from ottla.metrics import RequestMeter
 from ottla.node import Node
 from ottla.wire import frames, refusals
+from ottla.wire.error_codes import error_codes
 from ottla.wire.malformed import Malformed
 
 logger = logging.getLogger(__name__)
+request_logger = logging.getLogger("ottla.requests")
+"""Every answered request, one line each, at level DEBUG."""
 
 API_VERSIONS = 18
 
 Read = Callable[[int, memoryview, int], Any]
 Write = Callable[[int, Any, bytes], Answer]
 Refuse = Callable[[Call[Any], ErrorCode, str], Any]
+Errors = Callable[[Any], Iterable[int]]
 Codec = tuple[Read, Write, Refuse]
 
 
@@ -37,6 +44,8 @@ class Handler(NamedTuple):
     read: Read
     write: Write
     refuse: Refuse
+    errors: Errors
+    """Every error code that a response tells."""
 
 
 def _generic_codec(api: frames.Api) -> Codec:
@@ -52,14 +61,27 @@ def _generic_codec(api: frames.Api) -> Codec:
     return read, write, refuse
 
 
+def _partition_errors(response: Any) -> list[int]:
+    """The error codes of Produce and Fetch, whose responses have the same shape."""
+    code = getattr(response, "error_code", 0)
+    codes = [code] if code else []
+    for topic in response.topics:
+        for partition in topic.partitions:
+            if partition.error_code:
+                codes.append(partition.error_code)
+    return codes
+
+
 def load() -> Mapping[int, Handler]:
     """Every handler by API key."""
     handlers = {}
     for module_info in pkgutil.iter_modules(__path__):
         module = import_module(f"{__name__}.{module_info.name}")
         api = frames.api_named(module_info.name)
-        codec = getattr(module, "CODEC", None) or _generic_codec(api)
-        handlers[api.key] = Handler(api, module.VERSIONS, module.handle, *codec)
+        own_codec: Codec | None = getattr(module, "CODEC", None)
+        read, write, refuse = own_codec or _generic_codec(api)
+        errors = _partition_errors if own_codec else error_codes
+        handlers[api.key] = Handler(api, module.VERSIONS, module.handle, read, write, refuse, errors)
     return dict(sorted(handlers.items()))
 
 
@@ -69,8 +91,12 @@ class Dispatch:
     def __init__(self, node: Node, handlers: Mapping[int, Handler]) -> None:
         self._node = node
         self._handlers = handlers
+        self._meters = node.request_meters
+        for key, handler in handlers.items():
+            self._meters.by_key[key] = RequestMeter(handler.api.name, handler.versions[-1])
 
     def __call__(self, client: Client, frame: memoryview) -> Result:
+        started_s = stopwatch()
         try:
             api_key, version = frames.api_key_and_version(frame)
             handler = self._handlers.get(api_key)
@@ -79,8 +105,9 @@ class Dispatch:
             header = frames.read_request_header(frame, handler.api)
             body = handler.read(version, frame, header.end)
         except Malformed as error:
+            self._meters.malformed += 1
             raise CloseConnection(f"malformed request: {error}") from None
-        call = Call(api_key, version, header.correlation_id, header.client_id, body, client)
+        call = Call(api_key, version, header.correlation_id, header.client_id, body, client, started_s)
         if self._node.faults is not None and (fault := self._node.faults.take(handler.api.name)) is not None:
             return self._faulty(handler, call, fault)
         return self._run(handler, call)
@@ -120,13 +147,24 @@ class Dispatch:
         return answer
 
     def _encode(self, handler: Handler, call: Call[Any], response: Any) -> Answer:
+        self._count(handler, call, response)
         if response is None:
             return None
         header = frames.response_header(handler.api, call.version, call.correlation_id)
         return handler.write(call.version, response, header)
 
+    def _count(self, handler: Handler, call: Call[Any], response: Any) -> None:
+        duration_ms = (stopwatch() - call.started_s) * 1000
+        meter = self._meters.by_key[call.api_key]
+        meter.answered(call.version, duration_ms)
+        if response is not None and (codes := handler.errors(response)):
+            meter.told(codes)
+        if request_logger.isEnabledFor(logging.DEBUG):
+            _log_request(handler, call, duration_ms)
+
     def _refusal(self, handler: Handler, call: Call[Any], error: Exception) -> Any:
         if isinstance(error, CloseConnection):
+            self._count(handler, call, None)
             raise error
         if isinstance(error, KafkaError):
             code, message = error.code, error.message
@@ -136,13 +174,14 @@ class Dispatch:
         return handler.refuse(call, code, message)
 
     def _unsupported(self, client: Client, frame: memoryview, api_key: int, version: int) -> Result:
+        self._meters.unsupported += 1
         if api_key != API_VERSIONS:
             raise CloseConnection(f"API {api_key} version {version} is not supported")
         # A client newer than us asks for our versions: it cannot know yet which form of the answer we speak, so
         # the error goes out in version 0, with our own range of ApiVersions inside for it to try again.
         handler = self._handlers[API_VERSIONS]
         correlation_id = frames.correlation_id(frame)
-        call = Call(api_key, 0, correlation_id, None, None, client)
+        call = Call(api_key, 0, correlation_id, None, None, client, stopwatch())
         return self._encode(handler, call, handler.handle(self._node, call))
 
     async def _faulty(self, handler: Handler, call: Call[Any], fault: Fault) -> Answer:
@@ -157,3 +196,17 @@ class Dispatch:
         if fault.error is not None:
             return self._encode(handler, call, handler.refuse(call, fault.error, "a test asked for it"))
         return answer
+
+
+def _log_request(handler: Handler, call: Call[Any], duration_ms: float) -> None:
+    request_logger.debug(
+        "%s v%d",
+        handler.api.name,
+        call.version,
+        extra=fields(
+            client=call.client_id,
+            address=f"{call.client.address}:{call.client.port}",
+            correlation=call.correlation_id,
+            ms=round(duration_ms, 3),
+        ),
+    )

@@ -87,6 +87,7 @@ def answer(reading: "Reading", session: FetchSession | None, call: Call[FetchReq
             continue
         if has_records:
             with_records.append(key)
+            reading.count_sent(key)
         topic_id, name, _ = key
         topics.setdefault((topic_id, name), TopicResult(name, topic_id)).partitions.append(result)
     if session is not None:
@@ -135,6 +136,9 @@ class Reading:
         except KafkaError as error:
             result = PartitionResult(asked.index, error.code)
             self._failed = True
+            found = self._partitions.get(key)
+            meter = found.meter if found is not None else self._replicas.meters.elsewhere
+            meter.failed_fetches += 1
         self.results[key] = result
 
     def _read_partition(self, key: PartitionKey, asked: FetchPartition) -> PartitionResult:
@@ -171,7 +175,13 @@ class Reading:
         topic_id, name, index = key
         partition = self._replicas.get(name, index) if name else self._replicas.get_by_id(topic_id, index)
         self._partitions[key] = partition
+        partition.meter.fetches += 1
         return partition
+
+    def count_sent(self, key: PartitionKey) -> None:
+        """The records of this partition go to the client: a follower's copy is not what a topic gave out."""
+        if not self._follower:
+            self._partitions[key].meter.bytes_out += self._sizes[key]
 
     def _diverging(self, partition: Partition, asked: FetchPartition) -> EpochEndOffset | None:
         """Where the client's log leaves ours, if the last epoch it fetched ended earlier here (KIP-595)."""

@@ -7,12 +7,14 @@ never in doubt. What comes back is the answer, or a future if acknowledging has 
 """
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from ottla import batch
 from ottla.call import Answer, Call, CloseConnection
 from ottla.cluster.topics import is_internal
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metrics import TopicMeter
 from ottla.node import Node
 from ottla.replication.partition import Partition
 from ottla.storage.log import Appended
@@ -21,7 +23,7 @@ from ottla.wire.produce import PartitionData, PartitionResult, ProduceRequest, P
 
 VERSIONS = produce.VERSIONS
 
-Waiting = tuple[PartitionResult, asyncio.Future[None]]
+Waiting = tuple[PartitionResult, asyncio.Future[None], TopicMeter]
 
 
 def handle(node: Node, call: Call[ProduceRequest]) -> ProduceResponse | asyncio.Future[ProduceResponse | None] | None:
@@ -39,10 +41,14 @@ def append_topic(node: Node, call: Call[ProduceRequest], topic: TopicData, waiti
     acks = call.body.acks
     result = TopicResult(topic.name, topic.topic_id)
     for data in topic.partitions:
+        meter = node.replicas.meters.elsewhere
         try:
             partition = find(node, call, topic, data.index)
+            meter = partition.meter
+            meter.produces += 1
             appended = append(node, partition, data, acks)
         except KafkaError as error:
+            meter.failed_produces += 1
             result.partitions.append(
                 PartitionResult(data.index, error.code, error_message=error.message or None)
             )
@@ -55,7 +61,7 @@ def append_topic(node: Node, call: Call[ProduceRequest], topic: TopicData, waiti
         )
         result.partitions.append(outcome)
         if acks and (future := partition.acknowledged(appended, acks)) is not None:
-            waiting.append((outcome, future))
+            waiting.append((outcome, future, meter))
     return result
 
 
@@ -87,14 +93,14 @@ def acknowledge(
     answer: asyncio.Future[ProduceResponse | None] = loop.create_future()
     left = len(waiting)
 
-    def settle(result: PartitionResult, future: asyncio.Future[None]) -> None:
+    def settle(result: PartitionResult, meter: TopicMeter, future: asyncio.Future[None]) -> None:
         nonlocal left
         left -= 1
         if answer.done():
             return
         error = None if future.cancelled() else future.exception()
         if error is not None:
-            fail(result, error)
+            fail(result, error, meter)
         if not left:
             timer.cancel()
             answer.set_result(response)
@@ -102,18 +108,19 @@ def acknowledge(
     def expire() -> None:
         if answer.done():
             return
-        for result, future in waiting:
+        for result, future, meter in waiting:
             if not future.done():
-                fail(result, KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+                fail(result, KafkaError(ErrorCode.REQUEST_TIMED_OUT), meter)
         answer.set_result(response)
 
     timer = loop.call_later(max(call.body.timeout_ms, 0) / 1000, expire)
-    for result, future in waiting:
-        future.add_done_callback(lambda future, result=result: settle(result, future))  # type: ignore[misc]
+    for result, future, meter in waiting:
+        future.add_done_callback(partial(settle, result, meter))
     return answer
 
 
-def fail(result: PartitionResult, error: BaseException) -> None:
+def fail(result: PartitionResult, error: BaseException, meter: TopicMeter) -> None:
+    meter.failed_produces += 1
     result.error_code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
     result.error_message = error.message or None if isinstance(error, KafkaError) else None
     result.base_offset = -1

@@ -16,6 +16,7 @@ from ottla.cluster.image import PartitionImage
 from ottla.config import TopicConfig
 from ottla.config.topic import LONG_MAX
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metrics import TopicMeter
 from ottla.replication.watermarks import Watermark
 from ottla.storage.files import FileSlice
 from ottla.storage.log import AbortedTransaction, Appended, Flush, Log, LogSettings
@@ -47,6 +48,7 @@ class Partition:
         "high_watermark",
         "index",
         "log",
+        "meter",
         "state",
         "topic",
         "topic_id",
@@ -62,11 +64,13 @@ class Partition:
         broker_id: int,
         offload: Offload,
         high_watermark: int,
+        meter: TopicMeter | None = None,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
         self.log = log
+        self.meter = meter or TopicMeter()
         self.config = config
         self.broker_id = broker_id
         self.state: PartitionImage | None = None
@@ -143,6 +147,9 @@ class Partition:
             header = batch.set_append_time(records, now_ms)
         appended = self.log.append(records, header, state.leader_epoch, now_ms)
         if not appended.duplicate:
+            meter = self.meter
+            meter.messages_in += header.record_count
+            meter.bytes_in += header.size
             if self.log.unflushed_records >= config.flush_messages:
                 self.request_flush()
             self._move_high_watermark()

@@ -67,6 +67,12 @@ class LocalBroker:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
+    def metrics_port(self) -> int:
+        """Where it serves its metrics, if it was given a `metrics_port`; 0 takes a free one at each start."""
+        assert self._host is not None, "the broker is down"
+        return self._host.ports["metrics"]
+
+    @property
     def running(self) -> bool:
         return self._host is not None
 

@@ -1,0 +1,74 @@
+"""How the broker's log looks: one line per event that a person can read and a program can split.
+
+    2026-05-04 12:30:00.123 WARN  storage.recovery: a torn batch was cut off topic=orders partition=3
+
+Time, level by Kafka's name, the logger without `ottla.`, the message, then what `fields` gave. Nothing that a client
+sends can start a line or hide one: control characters are written as escapes, the lines of a traceback are indented.
+"""
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+_LEVELS = {logging.CRITICAL: "FATAL", logging.WARNING: "WARN"}
+_PREFIX = "ottla."
+_INDENT = "    "
+
+_INVISIBLE = (
+    *range(0x20), *range(0x7F, 0xA0),  # control characters
+    0x200E, 0x200F, 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF,  # change how it looks
+    *range(0xD800, 0xE000),  # halves of characters, which no stream can write
+)  # fmt: skip
+_ESCAPES: Mapping[int, str] = {
+    **{code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in _INVISIBLE},
+    ord("\t"): r"\t",
+    ord("\n"): r"\n",
+    ord("\r"): r"\r",
+}
+_PLAIN = re.compile(r"[^\s\"'=\\]+")
+
+
+def fields(**values: object) -> dict[str, Any]:
+    """For `extra=` of a logging call: what the event is about, as key=value after the message. None is left out."""
+    return {"fields": {name: value for name, value in values.items() if value is not None}}
+
+
+def configure(stream: TextIO, level: str) -> None:
+    """Send every log of this process to `stream`. Levels of single loggers can be changed later, at any time."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(LineFormatter())
+    logging.basicConfig(handlers=[handler], level=level.upper())
+
+
+def escaped(text: str) -> str:
+    """The same text on one line, whatever was in it."""
+    return text.translate(_ESCAPES)
+
+
+class LineFormatter(logging.Formatter):
+    default_msec_format = "%s.%03d"
+
+    def format(self, record: logging.LogRecord) -> str:
+        level = _LEVELS.get(record.levelno, record.levelname)
+        name = record.name.removeprefix(_PREFIX)
+        line = f"{self.formatTime(record)} {level:<5} {name}: {escaped(record.getMessage())}"
+        given: Mapping[str, object] = getattr(record, "fields", {})
+        line += "".join(f" {key}={_value(value)}" for key, value in given.items())
+        if record.exc_info:
+            line += _indented(self.formatException(record.exc_info))
+        if record.stack_info:
+            line += _indented(self.formatStack(record.stack_info))
+        return line
+
+
+def _value(value: object) -> str:
+    """In quotes where it could be taken for more than one value."""
+    text = str(value)
+    if not _PLAIN.fullmatch(text):
+        text = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return escaped(text)
+
+
+def _indented(text: str) -> str:
+    return "".join(f"\n{_INDENT}{escaped(line)}" for line in text.split("\n"))

@@ -1,0 +1,212 @@
+"""A broker's own numbers, read at the moment they are asked for.
+
+Reading a broker with many topics takes longer than its clients should have to wait, so `exposition` is a generator: it
+gives the text in pieces, and between two of them other work may run. Series of single topics and partitions are
+limited (metrics.topics.max, metrics.partitions.max; those that came first have theirs); sums always cover everything.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+
+from ottla import __version__
+from ottla.errors import ErrorCode
+from ottla.metrics import Family, Labels, RequestMeters, Series, TopicMeter, TopicMeters, family_lines
+from ottla.monitoring import catalogue
+from ottla.monitoring.process import process_values
+from ottla.node import Node
+from ottla.replication.partition import Partition
+from ottla.server import Server
+
+PIECE_LINES = 200
+PAUSE_EVERY = 500
+"""Topics or partitions that are looked at in one go."""
+
+RUNNING, STOPPING = 3, 6
+"""Kafka's numbers for the state of a broker."""
+
+Reading = tuple[Family, Series]
+
+
+def exposition(node: Node, server: Server, *, stopping: bool) -> Iterator[str]:
+    """All metrics as text, in pieces; an empty one is only a pause."""
+    settings = node.config
+    topics = TopicSurvey(settings.metrics_topics_max)
+    yield from topics.take(node.replicas.meters)
+    partitions = PartitionSurvey(settings.metrics_partitions_max)
+    yield from partitions.take(node.replicas)
+    cluster = ClusterSurvey()
+    yield from cluster.take(node)
+    readings: Iterable[Iterator[Reading]] = (
+        topics.readings(),
+        request_readings(node.request_meters),
+        server_readings(server, [listener.name for listener in settings.endpoints.bound]),
+        partitions.readings(),
+        broker_readings(node, stopping),
+        cluster.readings(),
+        ((family, [((), value)]) for family, value in process_values()),
+    )
+    lines = (line for part in readings for family, series in part for line in family_lines(family, series))
+    while piece := "".join(islice(lines, PIECE_LINES)):
+        yield piece
+
+
+@dataclass
+class TopicSurvey:
+    """Each number once without a topic, which is the sum, and once for each topic up to the limit."""
+
+    most: int
+    left_out: int = 0
+    total: TopicMeter = field(default_factory=TopicMeter)
+    rows: list[tuple[Labels, TopicMeter]] = field(default_factory=list)
+
+    def take(self, meters: TopicMeters) -> Iterator[str]:
+        self.total.add(meters.elsewhere)  # first: what is deleted during a pause is counted where it was found
+        found = list(meters.by_topic.items())
+        self.left_out = max(0, len(found) - self.most)
+        self.rows = [((topic,), meter) for topic, meter in found[: self.most]]
+        for number, (_, meter) in enumerate(found):
+            self.total.add(meter)
+            if number % PAUSE_EVERY == PAUSE_EVERY - 1:
+                yield ""
+
+    def readings(self) -> Iterator[Reading]:
+        for family, attribute in _TOPIC_NUMBERS:
+            total = (("",), getattr(self.total, attribute))
+            yield family, [total, *((labels, getattr(meter, attribute)) for labels, meter in self.rows)]
+        yield catalogue.TOPICS_LEFT_OUT, [((), self.left_out)]
+
+
+_TOPIC_NUMBERS = (
+    (catalogue.MESSAGES_IN, "messages_in"),
+    (catalogue.BYTES_IN, "bytes_in"),
+    (catalogue.BYTES_OUT, "bytes_out"),
+    (catalogue.PRODUCES, "produces"),
+    (catalogue.FETCHES, "fetches"),
+    (catalogue.FAILED_PRODUCES, "failed_produces"),
+    (catalogue.FAILED_FETCHES, "failed_fetches"),
+)
+
+
+def request_readings(meters: RequestMeters) -> Iterator[Reading]:
+    """Of APIs that somebody has used."""
+    used = [meter for meter in meters.by_key.values() if any(meter.by_version)]
+    yield catalogue.REQUESTS, [
+        ((meter.request, str(version)), count)
+        for meter in used
+        for version, count in enumerate(meter.by_version)
+        if count
+    ]
+    yield catalogue.REQUEST_TIME, [((meter.request,), meter.durations) for meter in used]
+    yield catalogue.REQUEST_ERRORS, [
+        ((meter.request, ErrorCode(code).name), count) for meter in used for code, count in sorted(meter.errors.items())
+    ]
+    yield catalogue.MALFORMED, [((), meters.malformed)]
+    yield catalogue.UNSUPPORTED, [((), meters.unsupported)]
+
+
+def server_readings(server: Server, listeners: Iterable[str]) -> Iterator[Reading]:
+    traffic = server.traffic
+    by_listener = server.connections_by_listener()
+    yield catalogue.CONNECTIONS, [((listener,), by_listener[listener]) for listener in listeners]
+    yield catalogue.CONNECTIONS_MADE, [((), traffic.accepted)]
+    yield catalogue.CONNECTIONS_REFUSED, [((), traffic.refused)]
+    yield catalogue.SOCKET_BYTES_IN, [((), traffic.bytes_in)]
+    yield catalogue.SOCKET_BYTES_OUT, [((), traffic.bytes_out)]
+    yield catalogue.REQUEST_MEMORY, [((), traffic.queued)]
+    yield catalogue.ANSWER_MEMORY, [((), traffic.unsent_memory)]
+
+
+def broker_readings(node: Node, stopping: bool) -> Iterator[Reading]:
+    yield catalogue.FETCH_SESSIONS, [((), len(node.fetch_sessions))]
+    yield catalogue.BROKER_STATE, [((), STOPPING if stopping else RUNNING)]
+    yield catalogue.METADATA_VERSION, [((), node.image.version)]
+    yield catalogue.BUILD, [((__version__, sys.version.split()[0]), 1)]
+
+
+LogRow = tuple[tuple[str, str], int, int, int, int]
+"""Topic and partition; size, log start, log end, segments."""
+
+
+@dataclass
+class PartitionSurvey:
+    """One walk over all partitions of this broker."""
+
+    most: int
+    partitions: int = 0
+    leaders: int = 0
+    under_replicated: int = 0
+    under_min_isr: int = 0
+    offline: int = 0
+    rows: list[LogRow] = field(default_factory=list)
+
+    def take(self, partitions: Iterable[Partition]) -> Iterator[str]:
+        for partition in list(partitions):
+            self._look_at(partition)
+            if self.partitions % PAUSE_EVERY == 0:
+                yield ""
+
+    def _look_at(self, partition: Partition) -> None:
+        state = partition.state
+        if state is None:
+            return  # deleted since the walk began
+        log = partition.log
+        self.partitions += 1
+        self.offline += log.failed
+        if partition.is_leader:
+            self.leaders += 1
+            self.under_replicated += len(state.isr) < len(state.replicas)
+            self.under_min_isr += len(state.isr) < min(partition.config.min_insync_replicas, len(state.replicas))
+        if len(self.rows) < self.most:
+            place = (partition.topic, str(partition.index))
+            self.rows.append((place, log.size, log.log_start_offset, log.end_offset, len(log.segments)))
+
+    def readings(self) -> Iterator[Reading]:
+        yield catalogue.PARTITIONS, [((), self.partitions)]
+        yield catalogue.LEADERS, [((), self.leaders)]
+        yield catalogue.UNDER_REPLICATED, [((), self.under_replicated)]
+        yield catalogue.UNDER_MIN_ISR, [((), self.under_min_isr)]
+        yield catalogue.OFFLINE_REPLICAS, [((), self.offline)]
+        yield catalogue.LOG_SIZE, self._column(lambda row: row[1])
+        yield catalogue.LOG_START, self._column(lambda row: row[2])
+        yield catalogue.LOG_END, self._column(lambda row: row[3])
+        yield catalogue.LOG_SEGMENTS, self._column(lambda row: row[4])
+        yield catalogue.PARTITIONS_LEFT_OUT, [((), self.partitions - len(self.rows))]
+
+    def _column(self, value: Callable[[LogRow], int]) -> Series:
+        return ((row[0], value(row)) for row in self.rows)
+
+
+@dataclass
+class ClusterSurvey:
+    """What the controller knows of the cluster; a broker that is not the controller says nothing of it but zeros."""
+
+    is_controller: bool = False
+    brokers: int = 0
+    fenced: int = 0
+    topics: int = 0
+    partitions: int = 0
+    leaderless: int = 0
+
+    def take(self, node: Node) -> Iterator[str]:
+        image = node.image
+        self.is_controller = image.controller is not None and image.controller.broker_id == node.broker_id
+        if not self.is_controller:
+            return
+        self.brokers = len(image.alive_brokers())
+        self.fenced = len(image.brokers) - self.brokers
+        for topic in image.topics_by_name.values():
+            self.topics += 1
+            self.partitions += len(topic.partitions)
+            self.leaderless += sum(partition.leader < 0 for partition in topic.partitions)
+            if self.topics % PAUSE_EVERY == 0:
+                yield ""
+
+    def readings(self) -> Iterator[Reading]:
+        yield catalogue.ACTIVE_CONTROLLER, [((), int(self.is_controller))]
+        yield catalogue.ACTIVE_BROKERS, [((), self.brokers)]
+        yield catalogue.FENCED_BROKERS, [((), self.fenced)]
+        yield catalogue.CLUSTER_TOPICS, [((), self.topics)]
+        yield catalogue.CLUSTER_PARTITIONS, [((), self.partitions)]
+        yield catalogue.OFFLINE_PARTITIONS, [((), self.leaderless)]
