@@ -17,12 +17,15 @@ from ottla.clock import Clock, WallClock
 from ottla.cluster.changes import Change, Endpoint
 from ottla.cluster.configs import broker_config, run_time_settings
 from ottla.cluster.embedded import EmbeddedLog
+from ottla.cluster.features import introduce_features
 from ottla.cluster.image import Image
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.producer_ids import ProducerIds
 from ottla.cluster.registration import Newcomer, become_controller, register_broker, unfence_broker
 from ottla.config import BrokerConfig, Listener
 from ottla.faults import Faults
+from ottla.monitoring import pages_of
+from ottla.monitoring.endpoint import PageServer
 from ottla.node import Node
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.replicas import Replicas
@@ -35,6 +38,9 @@ logger = logging.getLogger(__name__)
 
 FETCH_SESSION_EVICTION_S = 120.0
 """As in Kafka, where it cannot be set either."""
+
+METRICS = "metrics"
+"""The endpoint's name among `ports`; no listener can have it, theirs are in capital letters."""
 
 Listen = Callable[[Server, Listener], Awaitable[int]]
 """Opens a listener and says on which port."""
@@ -70,6 +76,8 @@ class Broker:
         self._directories: list[DataDirectory] = []
         self._background: Background | None = None
         self._server: Server | None = None
+        self._endpoint: PageServer | None = None
+        self._stopping = False
         self._node: Node | None = None
         self._metadata_log: EmbeddedLog | None = None
         self._broker_epoch = -1
@@ -123,6 +131,9 @@ class Broker:
         self._server = Server(handlers.Dispatch(self._node, table), _server_settings(config), self._offload)
         for listener in config.endpoints.bound:
             self.ports[listener.name] = await self._listen(self._server, listener)
+        if config.metrics_port is not None:
+            self._endpoint = PageServer(pages_of(self._node, self._server, lambda: self._stopping))
+            self.ports[METRICS] = await self._endpoint.start(config.endpoints.bound[0].host, config.metrics_port)
         self._background = Background(self._jobs())
 
     def _claim_directories(self) -> Identity:
@@ -148,6 +159,7 @@ class Broker:
         )
         epoch = await metadata.change(lambda image: register_broker(image, newcomer, identity.cluster_id))
         await metadata.change(lambda image: become_controller(image, config.node_id, epoch))
+        await metadata.change(introduce_features)
         await metadata.change(lambda image: unfence_broker(image, config.node_id, epoch))
         self._broker_epoch = epoch
 
@@ -186,8 +198,11 @@ class Broker:
 
     async def stop(self, deadline_s: float) -> None:
         """Finish what is being answered, close every log, leave the mark of a clean shutdown."""
+        self._stopping = True
         if self._server is not None:
             await self._server.stop(deadline_s)
+        if self._endpoint is not None:
+            self._endpoint.close()
         if self._background is not None:
             await self._background.stop()
         clean = self._node is not None and await self._node.replicas.close()
@@ -201,6 +216,8 @@ class Broker:
         """End at once, as if killed: nothing is flushed, and the next start recovers."""
         if self._server is not None:
             self._server.abort()
+        if self._endpoint is not None:
+            self._endpoint.close()
         if self._background is not None:
             self._background.cancel()
         if self._node is not None:

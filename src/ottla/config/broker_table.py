@@ -96,6 +96,18 @@ class BrokerSettings(Settings):
         INT, INT_MAX, at_least(0), mode=CLUSTER_WIDE,
         doc="New connections per second.",
     )
+    metrics_port = Setting(
+        INT, None, between(0, 65535),
+        doc="Port of the metrics for Prometheus, on the first listener's host. 0 takes a free one; unset: no metrics.",
+    )
+    metrics_topics_max = Setting(
+        INT, 1000, at_least(0),
+        doc="Topics with metrics of their own; the others count in the sums only.",
+    )
+    metrics_partitions_max = Setting(
+        INT, 1000, at_least(0),
+        doc="Partitions with metrics of their own; 0 switches them off.",
+    )
     queued_max_requests = Setting(
         INT, 500, at_least(1),
         doc="Requests waiting at once before the broker stops reading more.",

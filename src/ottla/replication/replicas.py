@@ -27,6 +27,7 @@ from ottla.cluster.image import Image, TopicImage
 from ottla.cluster.topics import CLUSTER_METADATA
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metrics import TopicMeters
 from ottla.replication.partition import Partition
 from ottla.storage.directories import DELETE, STRAY, DataDirectory, Offsets, PartitionDirectory
 from ottla.storage.files import Disk
@@ -75,6 +76,7 @@ class Replicas:
         random: Random,
         offload: Offload,
     ) -> None:
+        self.meters = TopicMeters()
         self._broker_id = broker_id
         self._config = config
         self._disk = disk
@@ -257,8 +259,9 @@ class Replicas:
         config: TopicConfig,
     ) -> Partition:
         partition = Partition(
-            topic.name, topic.id, index, log, config, self._broker_id, self._offload, high_watermark
-        )
+            topic.name, topic.id, index, log, config, self._broker_id, self._offload, high_watermark,
+            self.meters.of(topic.name),
+        )  # fmt: skip
         partitions = self._by_name.setdefault(topic.name, {})
         self._by_id[topic.id] = partitions
         self._homes[partition] = directory
@@ -273,6 +276,7 @@ class Replicas:
             directory.forget([(partition.topic, index) for index, partition in partitions.items()])
         for partition in partitions.values():
             self._by_name.pop(partition.topic, None)
+            self.meters.forget(partition.topic)
             directory = self._homes.pop(partition)
             directory.partition_count -= 1
             partition.retire(gone)
