@@ -17,7 +17,6 @@ from ottla.clock import Clock, WallClock
 from ottla.cluster.changes import Change, Endpoint
 from ottla.cluster.configs import broker_config, run_time_settings
 from ottla.cluster.embedded import EmbeddedLog
-from ottla.cluster.features import introduce_features
 from ottla.cluster.image import Image
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.producer_ids import ProducerIds
@@ -159,7 +158,6 @@ class Broker:
         )
         epoch = await metadata.change(lambda image: register_broker(image, newcomer, identity.cluster_id))
         await metadata.change(lambda image: become_controller(image, config.node_id, epoch))
-        await metadata.change(introduce_features)
         await metadata.change(lambda image: unfence_broker(image, config.node_id, epoch))
         self._broker_epoch = epoch
 
