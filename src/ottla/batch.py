@@ -193,6 +193,28 @@ def set_append_time(buffer: Writable, now_ms: int) -> BatchHeader:
     return read_header(buffer)
 
 
+def set_max_timestamp(buffer: Writable, max_timestamp: int) -> BatchHeader:
+    """Let the header tell the largest time of the records, where the producer did not. The checksum is new."""
+    _MAX_TIMESTAMP.pack_into(buffer, _MAX_TIMESTAMP_AT, max_timestamp)
+    header = read_header(buffer)
+    _seal(buffer, header.size)
+    return read_header(buffer)
+
+
+def repack(header: BatchHeader, codec: int, body: Bytes, max_timestamp: int) -> bytearray:
+    """The batch that has this header and the same records in another codec, `body` being what that made of them."""
+    packed = bytearray(HEADER_SIZE)
+    packed += body
+    fresh = header._replace(
+        length=len(packed) - _PREFIX_SIZE,
+        attributes=header.attributes & ~CODEC_MASK | codec,
+        max_timestamp=max_timestamp,
+    )
+    _HEADER.pack_into(packed, 0, *fresh)
+    _seal(packed, len(packed))
+    return packed
+
+
 def _seal(buffer: Writable, size: int) -> None:
     with memoryview(buffer) as view:
         checksum = crc32c(view[_ATTRIBUTES_AT:size])
@@ -215,7 +237,8 @@ def check_client_batch(buffer: Bytes) -> BatchHeader:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "The record batch fails its checksum")
     attributes = header.attributes
     if (
-        header.last_offset_delta + 1 != header.record_count
+        header.base_offset
+        or header.last_offset_delta + 1 != header.record_count
         or header.record_count < 1
         or attributes & CODEC_MASK > _CODEC_MAX
         or attributes & (LOG_APPEND_TIME | CONTROL | DELETE_HORIZON)
@@ -249,6 +272,8 @@ def _unreadable(buffer: Bytes) -> KafkaError:
 
 def _not_for_clients(header: BatchHeader) -> KafkaError:
     """Which rule about a producer's batch the header breaks."""
+    if header.base_offset:
+        return KafkaError(ErrorCode.INVALID_RECORD, f"Producers count from offset 0, not from {header.base_offset}")
     if header.record_count < 1 or header.last_offset_delta + 1 != header.record_count:
         message = f"{header.record_count} records do not fit the last offset delta {header.last_offset_delta}"
         return KafkaError(ErrorCode.INVALID_RECORD, message)

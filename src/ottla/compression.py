@@ -52,6 +52,10 @@ class CorruptBatch(Exception):
     """These bytes are not a sound record batch."""
 
 
+class TooLarge(CorruptBatch):
+    """These bytes unpack, or may unpack, to more than was allowed."""
+
+
 def compress(codec: int, data: Bytes, level: int | None = None) -> Bytes:
     """`data` as Kafka's Java client would write it; snappy has no levels."""
     if codec == NONE:
@@ -108,8 +112,8 @@ def decompress(codec: int, data: Bytes, max_bytes: int) -> bytes | bytearray:
     raise CorruptBatch(f"there is no codec {codec}")
 
 
-def _too_large(max_bytes: int) -> CorruptBatch:
-    return CorruptBatch(f"the batch unpacks to more than {max_bytes} bytes")
+def _too_large(max_bytes: int) -> TooLarge:
+    return TooLarge(f"the batch unpacks to more than {max_bytes} bytes")
 
 
 def _gunzip(data: Bytes, max_bytes: int) -> bytes | bytearray:
@@ -176,7 +180,12 @@ def _unpack(
         except cramjam.DecompressionError:
             del output
     output = bytearray(limit)
-    del output[decompress_into(data, output) :]
+    try:
+        del output[decompress_into(data, output) :]
+    except cramjam.DecompressionError:
+        if limit < output_max:  # it may have been the room that was lacking
+            raise _too_large(max_bytes) from None
+        raise
     return output
 
 
