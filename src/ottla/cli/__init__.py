@@ -24,7 +24,12 @@ COMMANDS = {
     "up": "start a broker",
     "demo": "watch a broker at work, then try it yourself",
     "topic": "create, list, describe, alter and delete topics",
+    "produce": "send records from standard input or files",
+    "consume": "print the records of a topic",
     "config": "read and change settings of topics and brokers",
+    "bench": "a quick load test",
+    "log": "look into a broker's files, without a broker",
+    "completion": "print a script that lets your shell complete these commands",
 }
 
 

@@ -81,6 +81,10 @@ class Troubles:
         else:
             self.latest = explanation(error).rpartition(" failed: ")[2]
 
+    def forget(self) -> None:
+        """A broker has answered."""
+        self.latest, self.hopeless_s = "", math.inf
+
 
 class Answer(Protocol[T_co]):
     """A future of the client library."""
@@ -177,6 +181,9 @@ class Cluster:
             for place, future in asked.items()
         }
 
+    def unreachable(self, reason: str) -> Refusal:
+        return Refusal(f"no Kafka broker answers at {self.address}: {reason}")
+
     def _made(self, kind: "type[T]", settings: Mapping[str, object]) -> T:
         from confluent_kafka import KafkaException
 
@@ -199,9 +206,6 @@ class Cluster:
                 self.admin.poll(0)
                 if time.monotonic() >= min(deadline_s, self.troubles.hopeless_s):
                     reason = self.troubles.latest or f"no answer within {CONNECT_S:.0f} s"
-                    raise self._unreachable(reason) from None
+                    raise self.unreachable(reason) from None
             except KafkaException as error:
-                raise self._unreachable(self.troubles.latest or explanation(error.args[0])) from None
-
-    def _unreachable(self, reason: str) -> Refusal:
-        return Refusal(f"no Kafka broker answers at {self.address}: {reason}")
+                raise self.unreachable(self.troubles.latest or explanation(error.args[0])) from None

@@ -22,7 +22,7 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None
     """One line for each row; numbers are aligned to the right."""
     cells = [[_cell(value) for value in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
-    numeric = [bool(rows) and all(isinstance(row[index], int) for row in rows) for index in range(len(columns))]
+    numeric = [all(isinstance(row[index], int | float | None) for row in rows) for index in range(len(columns))]
     for line in ([name.upper() for name in columns], *cells):
         aligned = (
             text.rjust(width) if is_number else text.ljust(width)

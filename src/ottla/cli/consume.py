@@ -1,0 +1,127 @@
+"""`ottla consume`: the records of a topic on standard output, as the bytes they are.
+
+It reads from the beginning, unless told otherwise, to where the topic ended when it began; with --follow it goes on
+until Ctrl-C. It joins no consumer group and commits nothing.
+"""
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ottla.cli.client import Cluster, add_client_arguments
+from ottla.cli.escapes import typed_bytes, unescaped
+from ottla.cli.offset_ranges import ranges_of
+from ottla.cli.reading import Reading
+from ottla.cli.record_output import Writer, writer_of
+from ottla.cli.refusal import BAD_REQUEST, Refusal
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+Filter = Callable[["Message"], bool]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_client_arguments(parser)
+    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument(
+        "-p", "--partition", action="append", type=int, dest="partitions", metavar="PARTITION",
+        help="only this one; may be repeated (default: all)",
+    )
+    start = parser.add_mutually_exclusive_group()
+    start.add_argument("-o", "--offset", type=int, help="begin at this offset of each partition")
+    start.add_argument(
+        "--since", metavar="TIME", help="begin at a time: 10m (ago), 2026-01-31T18:00:00Z, or milliseconds since 1970"
+    )
+    start.add_argument("--last", type=int, metavar="N", help="only the newest N records, the oldest of them first")
+    end = parser.add_mutually_exclusive_group()
+    end.add_argument("--until", metavar="TIME", help="end before this time")
+    end.add_argument("-f", "--follow", action="store_true", help="go on with records that are still to come")
+    parser.add_argument("-n", "--count", type=int, help="end after so many records")
+    parser.add_argument("--key-matches", metavar="REGEX", help="only records with such a key")
+    parser.add_argument("--value-matches", metavar="REGEX", help="only records with such a value")
+    parser.add_argument(
+        "--format", default="value", metavar="FORMAT",
+        help="value, key-value, json, or a template: %%t topic, %%p partition, %%o offset, %%T timestamp, %%k key, "
+        "%%s value, %%K and %%S their lengths, %%h headers (default: value)",
+    )
+    parser.add_argument("-D", "--delimiter", default="\\n", metavar="TEXT", help=r"ends a record (default: \n)")
+    parser.add_argument(
+        "-K", "--key-separator", default="\\t", metavar="TEXT", help=r"between key and value (default: \t)"
+    )
+    parser.add_argument("--null", default="", metavar="TEXT", help="stands for a null key or value (default: nothing)")
+
+
+def run(options: argparse.Namespace) -> int:
+    for name in ("count", "last", "offset"):
+        if (getattr(options, name) or 0) < 0:
+            raise Refusal(f"consume: --{name} cannot be negative", BAD_REQUEST)
+    writer = writer_of(
+        options.format,
+        key_separator=unescaped(options.key_separator),
+        delimiter=unescaped(options.delimiter),
+        null=typed_bytes(options.null),
+    )
+    wanted = _filter(options.key_matches, options.value_matches)
+    cluster = Cluster(options)
+    partitions = _partitions(cluster, options)
+    ranges = ranges_of(cluster, options.topic, partitions, options, int(time.time() * 1000))
+    reading = Reading(cluster, options.topic, ranges, follow=options.follow)
+    try:
+        _print_records(reading, options, wanted, writer)
+    except KeyboardInterrupt:
+        if not options.follow:  # there it is the way to end
+            raise
+    finally:
+        reading.close()
+    return 0
+
+
+def _print_records(reading: Reading, options: argparse.Namespace, wanted: Filter, writer: Writer) -> None:
+    left: int | None = options.count
+    newest: int | None = options.last
+    while left is None or left > 0:
+        if newest is not None:
+            messages, newest = reading.newest(newest), None
+        elif options.follow or not reading.caught_up:
+            messages = reading.read()
+        else:
+            return
+        shown = list(islice(filter(wanted, messages), left))
+        if shown:
+            _write(map(writer, shown))
+            left = None if left is None else left - len(shown)
+
+
+def _write(pieces: Iterable[bytes]) -> None:
+    sys.stdout.buffer.write(b"".join(pieces))
+    sys.stdout.buffer.flush()
+
+
+def _partitions(cluster: Cluster, options: argparse.Namespace) -> list[int]:
+    known = sorted(partition.id for partition in cluster.topic(options.topic).partitions)
+    if options.partitions is None:
+        return known
+    for partition in options.partitions:
+        if partition not in known:
+            raise Refusal(f"topic {options.topic!r} has no partition {partition}, only {known[0]} to {known[-1]}")
+    return sorted(set(options.partitions))
+
+
+def _filter(key: str | None, value: str | None) -> Filter:
+    key_matches, value_matches = _pattern(key, "--key-matches"), _pattern(value, "--value-matches")
+    return lambda message: key_matches(message.key()) and value_matches(message.value())
+
+
+def _pattern(text: str | None, option: str) -> Callable[[str | bytes | None], bool]:
+    if text is None:
+        return lambda data: True
+    try:
+        search = re.compile(typed_bytes(text)).search
+    except re.error as error:
+        raise Refusal(f"{option}: {error}", BAD_REQUEST) from None
+    return lambda data: isinstance(data, bytes) and search(data) is not None

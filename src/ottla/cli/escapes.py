@@ -1,0 +1,27 @@
+r"""Backslashes in what a person types: \n \t \r \0 \\ and \x41 stand for bytes that are hard to type."""
+
+import re
+
+from ottla.cli.refusal import BAD_REQUEST, Refusal
+
+_ESCAPE = re.compile(rb"\\(x[0-9a-fA-F]{2}|.|$)", re.DOTALL)
+_NAMED = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"0": b"\0", b"\\": b"\\"}
+
+
+def typed_bytes(text: str) -> bytes:
+    """The bytes of an argument exactly as the shell passed them, even those that are no UTF-8."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def unescaped(text: str) -> bytes:
+    """The bytes that `text` stands for. A Refusal names a backslash that means nothing."""
+
+    def replacement(match: re.Match[bytes]) -> bytes:
+        code: bytes = match[1]
+        if len(code) == 3:
+            return bytes([int(code[1:], 16)])
+        if code not in _NAMED:
+            raise Refusal(rf"{text!r}: after a backslash comes one of n t r 0 \ or xHH", BAD_REQUEST)
+        return _NAMED[code]
+
+    return _ESCAPE.sub(replacement, typed_bytes(text))

@@ -1,0 +1,106 @@
+"""`ottla log dump`: what is in segments, indexes, snapshots and checkpoints, without a broker.
+
+Files are only read. Of a directory all files are shown that a broker writes, and those of the partitions in it. Every
+checksum is compared; the status is 1 if anything is damaged, so the command is also a check.
+"""
+
+import argparse
+import base64
+import json
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ottla.cli.output import JSON
+from ottla.cli.refusal import OBSTACLE, Refusal
+
+if TYPE_CHECKING:
+    from ottla.cli.log_files import Entry
+
+TEXT = "text"
+BYTES_SHOWN_MAX = 100
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    dump = actions.add_parser("dump", help="show what is in files", description="Show what is in a broker's files.")
+    dump.add_argument("paths", nargs="+", metavar="PATH", help="a data directory, a partition's directory or a file")
+    dump.add_argument("--records", action="store_true", help="also the records of each batch")
+    dump.add_argument("--format", choices=(TEXT, JSON), default=TEXT, help="a line for each entry (default: text)")
+
+
+def run(options: argparse.Namespace) -> int:
+    from ottla.cli.log_files import DAMAGE, entries, reader_of
+    from ottla.storage.files import RealDisk
+
+    disk = RealDisk()
+    damaged = 0
+    for path in options.paths:
+        for file in _files(path):
+            reader = reader_of(file)
+            if reader is None:
+                raise Refusal(f"{file}: no broker writes a file of this name")
+            if options.format == TEXT:
+                print(file)
+            for entry in entries(disk, file, reader, with_records=options.records):
+                damaged += entry["kind"] == DAMAGE
+                print(_text(entry) if options.format == TEXT else _json(file, entry))
+    if damaged:
+        sys.stdout.flush()
+        print(f"ottla: {damaged} of these files are damaged", file=sys.stderr)
+    return OBSTACLE if damaged else 0
+
+
+def _files(path: str) -> Iterator[str]:
+    """The path itself, or what a broker has written into the directory of that name and its partitions."""
+    from ottla.cli.log_files import reader_of
+    from ottla.storage.directories import parse_name
+
+    try:
+        is_directory = stat.S_ISDIR(os.stat(path).st_mode)
+        found = sorted(os.listdir(path)) if is_directory else []
+    except OSError as error:
+        raise Refusal(f"{path}: {error.strerror or error}") from None
+    if not is_directory:
+        yield path
+    for name in found:
+        inner = os.path.join(path, name)
+        if os.path.isdir(inner):
+            if parse_name(name) is not None:
+                yield from _files(inner)
+        elif reader_of(inner) is not None:
+            yield inner
+
+
+def _json(file: str, entry: "Entry") -> str:
+    return json.dumps({"file": file, **entry}, default=_json_bytes, ensure_ascii=False)
+
+
+def _json_bytes(value: object) -> object:
+    """As `ottla consume --format json` writes bytes, except that they are asked for one by one."""
+    assert isinstance(value, bytes)
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}
+
+
+def _text(entry: "Entry") -> str:
+    fields = " ".join(f"{name}={_field(value)}" for name, value in entry.items() if name != "kind")
+    indent = "    " if entry["kind"] == "record" else "  "
+    return f"{indent}{entry['kind']} {fields}"
+
+
+def _field(value: object) -> str:
+    if isinstance(value, bytes):
+        shown = value[:BYTES_SHOWN_MAX]
+        rest = f"... ({len(value)} bytes)" if len(value) > BYTES_SHOWN_MAX else ""
+        try:
+            return json.dumps(shown.decode(), ensure_ascii=False) + rest
+        except UnicodeDecodeError:
+            return repr(shown) + rest
+    if isinstance(value, tuple):
+        return "[" + ",".join(f"{name}={_field(data)}" for name, data in value) + "]"
+    return "null" if value is None else str(value)

@@ -1,0 +1,191 @@
+"""`ottla produce`: records from standard input or files into a topic.
+
+Every record is acknowledged before the command ends with 0. If a line is not a record, or a record is refused, what
+came before it has still been sent, and the line on stderr says how much that was.
+"""
+
+import argparse
+import sys
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ottla.cli.client import OPERATION_S, Cluster, add_client_arguments, explanation
+from ottla.cli.escapes import typed_bytes, unescaped
+from ottla.cli.record_input import FORMATS, LINES, Headers, InputRecord, LineFormat, chained
+from ottla.cli.refusal import BAD_REQUEST, Refusal
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+ALL = "all"
+ANY_PARTITION = -1
+POLL_EVERY = 256
+FULL_S = 0.1
+FLUSH_GLANCE_S = 0.2
+
+SETTINGS = {
+    "linger.ms": 5,
+    "partitioner": "murmur2_random",  # a key goes where the Java clients would send it
+    "message.max.bytes": 1_000_000_000,  # how large a record may be is for the broker to say
+    "message.timeout.ms": int(OPERATION_S * 1000),
+    "queue.buffering.max.kbytes": 256 * 1024,
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_client_arguments(parser)
+    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument("files", nargs="*", metavar="FILE", help="where records come from (default: standard input)")
+    parser.add_argument(
+        "--format", choices=FORMATS, default=LINES,
+        help="a record is a line, a line as `consume --format json` writes it, or a whole file (default: lines)",
+    )
+    parser.add_argument("-D", "--delimiter", default="\\n", metavar="TEXT", help=r"ends a line (default: \n)")
+    parser.add_argument(
+        "-K", "--key-separator", metavar="TEXT", help="what stands between key and value in a line (default: no keys)"
+    )
+    parser.add_argument("-k", "--key", metavar="TEXT", help="the key of every record that has none of its own")
+    parser.add_argument("--null", metavar="TEXT", help="a key or value of this text is null: a tombstone")
+    parser.add_argument(
+        "-H", "--header", action="append", default=[], dest="headers", metavar="NAME=VALUE",
+        help="a header for every record; may be repeated",
+    )
+    parser.add_argument("-p", "--partition", type=int, default=ANY_PARTITION, help="all records go there")
+    parser.add_argument("--keep-partition", action="store_true", help="each record goes where its JSON says")
+    parser.add_argument("-z", "--codec", choices=CODECS, default="none", help="compression (default: none)")
+    parser.add_argument(
+        "--acks", choices=("0", "1", ALL), default=ALL, help="who must have a record before it counts (default: all)"
+    )
+    parser.add_argument("-n", "--count", type=int, help="end after so many records")
+    parser.add_argument("--create", action="store_true", help="create the topic if there is none")
+    parser.add_argument("--report", action="store_true", help="print partition and offset of each record")
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.count is not None and options.count < 0:
+        raise Refusal("produce: --count cannot be negative", BAD_REQUEST)
+    line_format = LineFormat(
+        _delimiter(options.delimiter, "--delimiter"),
+        None if options.key_separator is None else _delimiter(options.key_separator, "--key-separator"),
+        None if options.null is None else typed_bytes(options.null),
+    )
+    delivery = Delivery(options)
+    records = chained(options.files, sys.stdin.buffer, options.format, line_format)
+    try:
+        for record in islice(records, options.count):
+            delivery.send(record)
+    except Refusal as refusal:
+        delivery.finish()
+        raise Refusal(f"{refusal}; {delivery.acknowledged} records before it were sent", refusal.status) from None
+    except KeyboardInterrupt:
+        delivery.finish()
+        raise
+    delivery.finish()
+    return 0
+
+
+def _delimiter(text: str, option: str) -> bytes:
+    if not text:
+        raise Refusal(f"produce: {option} cannot be empty", BAD_REQUEST)
+    return unescaped(text)
+
+
+class Delivery:
+    """Records on their way, counted until they are acknowledged."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._sent = 0
+        self._failures = 0
+        self._reason = ""
+        self._topic: str = options.topic
+        self._partition: int = options.partition
+        self._keep_partition: bool = options.keep_partition
+        self._key = None if options.key is None else typed_bytes(options.key)
+        self._headers = _headers(options.headers)
+        self._interactive = sys.stdin.isatty() and not options.files
+        cluster = Cluster(options)
+        _check_topic(cluster, options)
+        self._producer = cluster.producer({
+            **SETTINGS,
+            "acks": options.acks,
+            "compression.type": options.codec,
+            "enable.idempotence": options.acks == ALL,  # so that a retry neither doubles nor reorders
+            "on_delivery": self._delivered,
+            "delivery.report.only.error": not options.report,  # a call for each record costs as much as sending it
+        })
+
+    @property
+    def acknowledged(self) -> int:
+        return self._sent - self._failures - len(self._producer)
+
+    def send(self, record: InputRecord) -> None:
+        """A Refusal as soon as it is known that an earlier record was not delivered."""
+        own = record.partition if self._keep_partition else None
+        key = self._key if record.key is None else record.key
+        self._produce(record, key, self._partition if own is None else own)
+        self._sent += 1
+        if self._interactive:
+            self._producer.flush(OPERATION_S)
+        elif self._sent % POLL_EVERY == 0:
+            self._producer.poll(0)
+        self._complain()
+
+    def finish(self) -> None:
+        """Until the last one is acknowledged, or the library has given up on it."""
+        while self._producer.flush(FLUSH_GLANCE_S):
+            pass
+        self._complain()
+
+    def _produce(self, record: InputRecord, key: bytes | None, partition: int) -> None:
+        from confluent_kafka import KafkaException
+
+        headers: list[tuple[str, str | bytes | None]] = [*self._headers, *record.headers]
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic, record.value, key, partition, timestamp=record.timestamp, headers=headers or None
+                )
+                return
+            except BufferError:  # the client's queue is full: the broker sets the pace
+                self._producer.poll(FULL_S)
+            except KafkaException as error:
+                raise Refusal(f"record {self._sent + 1}: {explanation(error.args[0])}") from None
+
+    def _delivered(self, error: "KafkaError | None", message: "Message") -> None:
+        if error is not None:
+            self._failures += 1
+            self._reason = self._reason or explanation(error)
+            return
+        print(message.partition(), message.offset(), flush=self._interactive)
+
+    def _complain(self) -> None:
+        if self._failures:
+            raise Refusal(f"topic {self._topic!r}: {self._failures} records were not delivered: {self._reason}")
+
+
+def _headers(texts: list[str]) -> Headers:
+    headers = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise Refusal(f"--header: {text!r} is not NAME=VALUE", BAD_REQUEST)
+        headers.append((name, typed_bytes(value)))
+    return tuple(headers)
+
+
+def _check_topic(cluster: Cluster, options: argparse.Namespace) -> None:
+    """A misspelt name must not make a topic, as asking a broker in passing would."""
+    from confluent_kafka.cimpl import NewTopic
+
+    name = options.topic
+    topic = cluster.describe([name])[name]
+    if topic is None and not options.create:
+        raise Refusal(f"there is no topic {name!r} at {cluster.address}; --create makes one")
+    if topic is None:
+        asked = cluster.asked(cluster.admin.create_topics, [NewTopic(name)])
+        cluster.answer(asked[name], f"topic {name!r}")
+        topic = cluster.topic(name)
+    known = sorted(partition.id for partition in topic.partitions)
+    if options.partition != ANY_PARTITION and options.partition not in known:
+        raise Refusal(f"topic {name!r} has no partition {options.partition}, only {known[0]} to {known[-1]}")

@@ -1,0 +1,110 @@
+"""Records of a topic: in each partition up to where it ended when the reading began, or on and on."""
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from heapq import merge
+from typing import TYPE_CHECKING
+
+from ottla.cli.client import OPERATION_S, Cluster, explanation
+from ottla.cli.offset_ranges import OffsetRange
+from ottla.cli.refusal import Refusal
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+GLANCE_S = 0.2
+RECORDS_MAX = 2_000
+
+SETTINGS = {
+    "enable.partition.eof": True,  # the last offsets may be no records: compacted away, or a transaction's end
+    "auto.offset.reset": "earliest",  # retention may overtake a slow reader
+    "fetch.wait.max.ms": 100,
+    "queued.min.messages": 1_000_000,  # with the next one, small records are read as fast as large ones
+    "fetch.queue.backoff.ms": 10,
+    "max.poll.interval.ms": 86_400_000,  # a pager may keep us waiting
+}
+
+
+def place_of(message: "Message") -> tuple[int, int]:
+    """Partition and offset, which a record that was fetched always has."""
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None
+    assert offset is not None
+    return partition, offset
+
+
+class Reading:
+    def __init__(self, cluster: Cluster, topic: str, ranges: Mapping[int, OffsetRange], *, follow: bool) -> None:
+        from confluent_kafka import TopicPartition
+
+        self._cluster = cluster
+        self._topic = topic
+        self._ranges = ranges
+        self._follow = follow
+        self._heard_s = time.monotonic()
+        self._behind = {partition for partition, (start, end) in ranges.items() if start < end}
+        wanted = ranges if follow else self._behind
+        self._consumer = cluster.consumer(SETTINGS)
+        places = [TopicPartition(topic, partition, ranges[partition].start) for partition in sorted(wanted)]
+        self._consumer.assign(places)
+
+    @property
+    def caught_up(self) -> bool:
+        """Every partition was read to where it ended at the beginning."""
+        return not self._behind
+
+    def read(self) -> "list[Message]":
+        """Records that have come, in each partition in order; none if that takes a while."""
+        first = self._consumer.poll(GLANCE_S)
+        if first is None:
+            self._check_silence()
+            return []
+        self._heard_s = time.monotonic()
+        found = []
+        for message in (first, *self._consumer.consume(RECORDS_MAX, 0)):
+            if message.error():
+                self._note_event(message)
+                continue
+            partition, offset = place_of(message)
+            end = self._ranges[partition].end
+            if offset + 1 >= end:
+                self._behind.discard(partition)
+            if self._follow or offset < end:
+                found.append(message)
+        if found:
+            self._cluster.troubles.forget()
+        return found
+
+    def newest(self, count: int) -> "list[Message]":
+        """Read until caught up; of what was there the newest records by time, and all that has come since."""
+        old: dict[int, list[Message]] = {partition: [] for partition in self._ranges}
+        new: list[Message] = []
+        while not self.caught_up:
+            for message in self.read():
+                partition, offset = place_of(message)
+                (old[partition] if offset < self._ranges[partition].end else new).append(message)
+        return [*deque(merge(*old.values(), key=lambda message: message.timestamp()[1]), count), *new]
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _note_event(self, message: "Message") -> None:
+        from confluent_kafka import KafkaError
+
+        error = message.error()
+        assert error is not None
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._behind.discard(place_of(message)[0])
+        else:
+            raise Refusal(f"topic {self._topic!r}: {explanation(error)}")
+
+    def _check_silence(self) -> None:
+        """Who follows waits for as long as it takes. Otherwise there is something to come, and it should."""
+        now_s = time.monotonic()
+        if self._follow:
+            return
+        if now_s > self._cluster.troubles.hopeless_s:
+            raise self._cluster.unreachable(self._cluster.troubles.latest)
+        if now_s - self._heard_s > OPERATION_S:
+            raise Refusal(f"topic {self._topic!r}: no record has come for {OPERATION_S:.0f} s")

@@ -1,0 +1,142 @@
+r"""Records as `ottla produce` reads them: a line each, a JSON object each, or a file each.
+
+JSON is what `ottla consume --format json` writes, so that one command feeds the other:
+
+    {"key": "a", "value": "1", "headers": [["name", "text"]], "timestamp": 1700000000000, "partition": 0}
+
+Every field may be missing. Bytes that are no text are {"base64": "..."}; what a record came with as topic and offset
+is not looked at, and its partition only where it is asked for.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO, NamedTuple
+
+from ottla.cli.refusal import Refusal
+
+LINES = "lines"
+JSON = "json"
+WHOLE = "whole"
+FORMATS = (LINES, JSON, WHOLE)
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+_CHUNK = 1 << 16
+_NO_TIMESTAMP = 0  # the library then takes the time of the call
+
+
+class InputRecord(NamedTuple):
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    timestamp: int = _NO_TIMESTAMP
+    partition: int | None = None
+
+
+class LineFormat(NamedTuple):
+    """How a line becomes a record."""
+
+    delimiter: bytes = b"\n"
+    key_separator: bytes | None = None
+    null: bytes | None = None
+    """A key or value of exactly these bytes is none at all."""
+
+    def record(self, line: bytes, place: str) -> InputRecord:
+        if self.key_separator is None:
+            return InputRecord(None, self._field(line))
+        key, separator, value = line.partition(self.key_separator)
+        if not separator:
+            raise Refusal(f"{place}: there is no key separator {self.key_separator.decode(errors='replace')!r}")
+        return InputRecord(self._field(key), self._field(value))
+
+    def _field(self, data: bytes) -> bytes | None:
+        return None if data == self.null else data
+
+
+def lines(file: BinaryIO, delimiter: bytes) -> Iterator[bytes]:
+    """What lies between delimiters; the last line may do without one."""
+    if delimiter == b"\n":
+        for line in file:
+            yield line[:-1] if line.endswith(b"\n") else line
+        return
+    rest = b""
+    while chunk := file.read1(_CHUNK) if hasattr(file, "read1") else file.read(_CHUNK):
+        *whole, rest = (rest + chunk).split(delimiter)
+        yield from whole
+    if rest:
+        yield rest
+
+
+def records(file: BinaryIO, name: str, form: str, line_format: LineFormat) -> Iterator[InputRecord]:
+    """The records of one file. A Refusal says which line is not one."""
+    if form == WHOLE:
+        yield InputRecord(None, file.read())
+        return
+    for number, line in enumerate(lines(file, line_format.delimiter), start=1):
+        place = f"{name}, line {number}"
+        if form == LINES:
+            yield line_format.record(line, place)
+        elif line.strip():
+            yield json_record(line, place)
+
+
+def json_record(line: bytes, place: str) -> InputRecord:
+    try:
+        document = json.loads(line)
+        if not isinstance(document, dict):
+            raise ValueError("not an object")
+        timestamp, partition = document.get("timestamp"), document.get("partition")
+        for number in (timestamp, partition):
+            if number is not None and (not isinstance(number, int) or number < 0):
+                raise ValueError(f"{number!r} is no timestamp in milliseconds, nor a partition")
+        return InputRecord(
+            _bytes(document.get("key")),
+            _bytes(document.get("value")),
+            _headers(document.get("headers") or []),
+            timestamp or _NO_TIMESTAMP,
+            partition,
+        )
+    except (ValueError, UnicodeError) as error:
+        raise Refusal(f"{place}: this is not a record in JSON: {error}") from None
+
+
+def _headers(entries: object) -> Headers:
+    if isinstance(entries, dict):
+        entries = list(entries.items())
+    headers = []
+    for entry in entries if isinstance(entries, list) else [entries]:
+        if not isinstance(entry, list | tuple) or len(entry) != 2 or not isinstance(entry[0], str):
+            raise ValueError("headers are a list of [name, value]")
+        headers.append((entry[0], _bytes(entry[1])))
+    return tuple(headers)
+
+
+def _bytes(value: object) -> bytes | None:
+    """Text as UTF-8, {"base64": ...} unpacked; any other JSON is taken as the text it is."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict) and value.keys() == {"base64"}:
+        try:
+            return base64.b64decode(value["base64"], validate=True)
+        except (TypeError, binascii.Error) as error:
+            raise ValueError(f"base64: {error}") from None
+    return json.dumps(value, ensure_ascii=False).encode()
+
+
+def chained(
+    names: Sequence[str], standard_input: BinaryIO, form: str, line_format: LineFormat
+) -> Iterator[InputRecord]:
+    """The records of these files one after the other; `-`, or no file at all, is standard input."""
+    for name in names or ("-",):
+        if name == "-":
+            yield from records(standard_input, "standard input", form, line_format)
+            continue
+        try:
+            with open(name, "rb") as file:
+                yield from records(file, name, form, line_format)
+        except OSError as error:
+            raise Refusal(f"{name}: {error.strerror or error}") from None
