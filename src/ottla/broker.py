@@ -17,6 +17,7 @@ from ottla.clock import Clock, WallClock
 from ottla.cluster.changes import Change, Endpoint
 from ottla.cluster.configs import broker_config, run_time_settings
 from ottla.cluster.embedded import EmbeddedLog
+from ottla.cluster.features import introduce_features
 from ottla.cluster.image import Image
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.producer_ids import ProducerIds
@@ -27,6 +28,7 @@ from ottla.monitoring import pages_of
 from ottla.monitoring.endpoint import PageServer
 from ottla.node import Node
 from ottla.replication.fetch_sessions import FetchSessions
+from ottla.replication.record_checks import RecordChecks
 from ottla.replication.replicas import Replicas
 from ottla.server import Server, ServerSettings
 from ottla.storage.directories import DataDirectory, Identity
@@ -61,6 +63,7 @@ class Broker:
         offload: Offload | None = None,
         listen: Listen = listen_on_sockets,
         faults: Faults | None = None,
+        machine_code: bool = True,
     ) -> None:
         self.ports: dict[str, int] = {}
         self._config = config
@@ -72,6 +75,7 @@ class Broker:
         self._offload: Offload = offload or self._threads  # type: ignore[assignment]
         self._listen = listen
         self._faults = faults
+        self._machine_code = machine_code
         self._directories: list[DataDirectory] = []
         self._background: Background | None = None
         self._server: Server | None = None
@@ -117,6 +121,7 @@ class Broker:
             random=self._random,
             metadata=metadata,
             replicas=replicas,
+            record_checks=RecordChecks(self._offload, compiled=self._machine_code),
             fetch_sessions=FetchSessions(
                 config.max_incremental_fetch_session_cache_slots,
                 FETCH_SESSION_EVICTION_S,
@@ -158,6 +163,7 @@ class Broker:
         )
         epoch = await metadata.change(lambda image: register_broker(image, newcomer, identity.cluster_id))
         await metadata.change(lambda image: become_controller(image, config.node_id, epoch))
+        await metadata.change(introduce_features)
         await metadata.change(lambda image: unfence_broker(image, config.node_id, epoch))
         self._broker_epoch = epoch
 

@@ -8,9 +8,16 @@ version 0 although 0-2 are refused: librdkafka before 2.9 would otherwise switch
 import re
 
 from ottla.call import Call
+from ottla.cluster.features import SUPPORTED
 from ottla.errors import ErrorCode
 from ottla.node import Node
-from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 VERSIONS = range(0, 5)
 
@@ -26,7 +33,20 @@ def handle(node: Node, call: Call[ApiVersionsRequest | None]) -> ApiVersionsResp
         SOFTWARE.fullmatch(request.client_software_name) and SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    return ApiVersionsResponse(api_keys=supported(node))
+    image = node.image
+    return ApiVersionsResponse(
+        api_keys=supported(node),
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=levels[0], max_version=levels[-1])
+            for name, levels in sorted(SUPPORTED.items())
+            if levels[0] > 0 or call.version >= 4  # clients of version 3 do not expect 0 (KAFKA-17011)
+        ],
+        finalized_features_epoch=image.version,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, level in sorted(image.features.items())
+        ],
+    )
 
 
 def supported(node: Node) -> list[ApiVersion]:

@@ -1,0 +1,82 @@
+"""Features of the cluster: what all its brokers have agreed to do, each at a level. Deciders on an image.
+
+A broker supports some levels of a feature; the metadata says which one holds. A new cluster gets the newest levels
+that its first broker supports; from then on somebody has to ask for another one (KIP-584). There is no feature here
+that the brokers do not really have.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from ottla.cluster.changes import SetFeature
+from ottla.cluster.image import Image
+from ottla.cluster.metadata import Decision
+from ottla.errors import ErrorCode, KafkaError
+
+SUPPORTED: Mapping[str, range] = {"metadata.version": range(30, 31)}
+"""Levels by feature. metadata.version 30 is Apache Kafka 4.3's; it is what tools take for the release of a cluster."""
+
+MARK = "metadata.version"
+"""Every cluster has this one: without it nobody has agreed on anything yet."""
+
+
+class UpgradeType(IntEnum):
+    """What a client agrees to, by the numbers of Kafka's wire."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+class FeatureUpdate(NamedTuple):
+    """Level 0 takes the feature away."""
+
+    feature: str
+    level: int
+    upgrade_type: int = UpgradeType.UPGRADE
+
+
+def introduce_features(image: Image) -> Decision[None]:
+    """A cluster that has none yet gets all features, at their newest level."""
+    if MARK in image.features:
+        return Decision([], None)
+    return Decision([SetFeature(name, levels[-1]) for name, levels in sorted(SUPPORTED.items()) if levels[-1]], None)
+
+
+def update_features(image: Image, updates: Sequence[FeatureUpdate]) -> Decision[None]:
+    """All of the updates or none of them."""
+    levels = dict(image.features)
+    for update in updates:
+        _check(update, levels.get(update.feature, 0))
+        levels[update.feature] = update.level
+    return Decision(
+        [
+            SetFeature(name, level)
+            for name, level in sorted(levels.items())
+            if level != image.features.get(name, 0)
+        ],
+        None,
+    )
+
+
+def _check(update: FeatureUpdate, current: int) -> None:
+    supported = SUPPORTED.get(update.feature)
+    if supported is None:
+        problem = "this broker does not have that feature"
+    elif update.upgrade_type not in tuple(UpgradeType):
+        problem = f"there is no upgrade type {update.upgrade_type}"
+    elif update.level not in supported:
+        problem = f"this broker supports {_shown(supported)}"
+    elif update.level < current and update.upgrade_type == UpgradeType.UPGRADE:
+        problem = f"level {current} holds, and a lower one must be asked for as a downgrade"
+    elif update.level > current and update.upgrade_type != UpgradeType.UPGRADE:
+        problem = f"level {current} holds, and a higher one is no downgrade"
+    else:
+        return
+    message = f"no feature was changed: {update.feature!r} cannot be at level {update.level}: {problem}"
+    raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, message)
+
+
+def _shown(levels: range) -> str:
+    return f"level {levels[0]} only" if len(levels) == 1 else f"levels {levels[0]} to {levels[-1]}"

@@ -1,0 +1,31 @@
+"""UpdateFeatures: the cluster agrees on other levels of its features (KIP-584).
+
+Versions: 1 the kind of downgrade that is allowed, validate_only; 2 no results per feature, since all of them are
+changed or none.
+"""
+
+from functools import partial
+
+from ottla.call import Call
+from ottla.cluster.features import FeatureUpdate, update_features
+from ottla.node import Node
+from ottla.wire.messages.update_features import (
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+VERSIONS = range(0, 3)
+
+
+async def handle(node: Node, call: Call[UpdateFeaturesRequest]) -> UpdateFeaturesResponse:
+    request = call.body
+    updates = [
+        FeatureUpdate(asked.feature, asked.max_version_level, asked.upgrade_type) for asked in request.feature_updates
+    ]
+    decide = partial(update_features, updates=updates)
+    if request.validate_only:
+        decide(node.image)
+    else:
+        await node.metadata.change(decide)
+    return UpdateFeaturesResponse(results=[UpdatableFeatureResult(feature=update.feature) for update in updates])

@@ -1,0 +1,76 @@
+"""Levels of features: what a new cluster gets, what may be asked for, and what is refused."""
+
+import pytest
+
+from ottla.cluster import features
+from ottla.cluster.features import FeatureUpdate, UpgradeType, introduce_features, update_features
+from ottla.cluster.image import EMPTY, Image
+from ottla.errors import ErrorCode, KafkaError
+
+UPGRADE, SAFE, UNSAFE = UpgradeType
+
+
+@pytest.fixture(autouse=True)
+def two_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One with a single level, as in a release, and one with levels to choose from."""
+    supported = {"metadata.version": range(30, 31), "colours.version": range(0, 3)}
+    monkeypatch.setattr(features, "SUPPORTED", supported)
+
+
+def new_cluster() -> Image:
+    return EMPTY.replay(1, introduce_features(EMPTY).changes)
+
+
+def updated(image: Image, *updates: FeatureUpdate) -> dict[str, int]:
+    return dict(image.replay(image.version + 1, update_features(image, updates).changes).features)
+
+
+def refusal(image: Image, *updates: FeatureUpdate) -> str:
+    with pytest.raises(KafkaError) as refused:
+        update_features(image, updates)
+    assert refused.value.code is ErrorCode.INVALID_UPDATE_VERSION
+    return refused.value.message
+
+
+def test_a_new_cluster_has_all_of_it() -> None:
+    """At the newest level; one that has agreed on something is left as it is, also without a feature."""
+    image = new_cluster()
+    assert dict(image.features) == {"metadata.version": 30, "colours.version": 2}
+    assert introduce_features(image).changes == []
+    without = image.replay(2, update_features(image, [FeatureUpdate("colours.version", 0, SAFE)]).changes)
+    assert introduce_features(without).changes == []
+
+
+def test_levels_move() -> None:
+    """Up, down when that is asked for, away at level 0; the level that holds is nothing to do."""
+    image = new_cluster()
+    assert updated(image, FeatureUpdate("colours.version", 1, SAFE))["colours.version"] == 1
+    assert "colours.version" not in updated(image, FeatureUpdate("colours.version", 0, UNSAFE))
+    assert update_features(image, [FeatureUpdate("metadata.version", 30)]).changes == []
+    assert update_features(image, []).changes == []
+
+
+@pytest.mark.parametrize(
+    ("update", "said"),
+    [
+        (FeatureUpdate("nope", 1), "does not have"),
+        (FeatureUpdate("metadata.version", 31), "level 30 only"),
+        (FeatureUpdate("metadata.version", 0, UNSAFE), "level 30 only"),
+        (FeatureUpdate("colours.version", 3), "levels 0 to 2"),
+        (FeatureUpdate("colours.version", -1, SAFE), "levels 0 to 2"),
+        (FeatureUpdate("colours.version", 1), "as a downgrade"),
+        (FeatureUpdate("colours.version", 2, 9), "no upgrade type 9"),
+    ],
+)
+def test_refusals(update: FeatureUpdate, said: str) -> None:
+    """INVALID_UPDATE_VERSION names the feature and the reason, and refuses the other updates with it."""
+    message = refusal(new_cluster(), FeatureUpdate("metadata.version", 30), update)
+    assert said in message
+    assert repr(update.feature) in message
+
+
+def test_a_higher_level_is_no_downgrade() -> None:
+    """As in Kafka: who asks for a downgrade must not get an upgrade."""
+    image = new_cluster()
+    lower = image.replay(2, update_features(image, [FeatureUpdate("colours.version", 1, SAFE)]).changes)
+    assert "no downgrade" in refusal(lower, FeatureUpdate("colours.version", 2, SAFE))
