@@ -12,6 +12,7 @@ from ottla.config import BrokerConfig
 from ottla.faults import Faults
 from ottla.metrics import RequestMeters
 from ottla.replication.fetch_sessions import FetchSessions
+from ottla.replication.record_checks import RecordChecks
 from ottla.replication.replicas import Replicas
 
 
@@ -23,6 +24,7 @@ class Node:
     random: Random
     metadata: Metadata
     replicas: Replicas
+    record_checks: RecordChecks
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     apis: Mapping[int, range]

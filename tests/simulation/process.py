@@ -163,6 +163,7 @@ class Process:
             random=random("broker"),
             offload=self._threads,
             listen=self._listen,
+            machine_code=False,
         )
 
     async def _listen(self, server: Server, listener: Listener) -> int:

@@ -1,68 +1,128 @@
 """Produce: append record batches to partitions.
 
-Versions: 5 log start offset; 8 record errors (KIP-467); 9 flexible; 10 new leader in the answer (KIP-951);
-12 transactions v2 (KIP-890); 13 topics by id (KIP-516).
+Versions: 5 log start offset; 7 zstd (KIP-110); 8 record errors (KIP-467); 9 flexible; 10 new leader in the answer
+(KIP-951); 12 transactions v2 (KIP-890); 13 topics by id (KIP-516).
 A plain function: batches are checked and appended before the next request of the connection is looked at, so order is
-never in doubt. What comes back is the answer, or a future if acknowledging has to wait (in-sync replicas, fsync).
+never in doubt. What comes back is the answer, or a future if acknowledging has to wait (in-sync replicas, fsync), or a
+coroutine, for which the connection waits, if a batch is so large that it is checked in a thread.
 """
 
 import asyncio
+from collections.abc import Coroutine
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla import batch
 from ottla.call import Answer, Call, CloseConnection
 from ottla.cluster.topics import is_internal
+from ottla.compression import ZSTD
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metrics import TopicMeter
 from ottla.node import Node
 from ottla.replication.partition import Partition
-from ottla.storage.log import Appended
+from ottla.replication.record_checks import Outcome
+from ottla.replication.validation import Checked, RefusedRecords
 from ottla.wire import produce
 from ottla.wire.produce import PartitionData, PartitionResult, ProduceRequest, ProduceResponse, TopicData, TopicResult
 
 VERSIONS = produce.VERSIONS
+ZSTD_FROM = 7
 
 Waiting = tuple[PartitionResult, asyncio.Future[None], TopicMeter]
+Response = ProduceResponse | None
 
 
-def handle(node: Node, call: Call[ProduceRequest]) -> ProduceResponse | asyncio.Future[ProduceResponse | None] | None:
+class Arrival(NamedTuple):
+    """A batch on its way into its partition, and what its producer will be told."""
+
+    partition: Partition
+    result: PartitionResult
+    batch: Checked | asyncio.Future[Outcome]
+
+
+def handle(
+    node: Node, call: Call[ProduceRequest]
+) -> Response | asyncio.Future[Response] | Coroutine[Any, Any, Response]:
     request = call.body
     if request.acks not in (-1, 0, 1):
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+    arrivals: list[Arrival] = []
+    response = ProduceResponse([receive_topic(node, call, topic, arrivals) for topic in request.topics])
+    for arrival in arrivals:
+        if isinstance(arrival.batch, asyncio.Future):
+            return append_when_checked(node, call, response, arrivals)
+    return append_all(node, call, response, arrivals)
+
+
+def receive_topic(node: Node, call: Call[ProduceRequest], topic: TopicData, arrivals: list[Arrival]) -> TopicResult:
+    """Check every batch for one topic, or begin to. Those that are not refused at once are added to `arrivals`."""
+    results = []
+    for data in topic.partitions:
+        result = PartitionResult(data.index)
+        results.append(result)
+        try:
+            partition = find(node, call, topic, data.index)
+        except KafkaError as error:
+            fail(result, error, node.replicas.meters.elsewhere)
+            continue
+        partition.meter.produces += 1
+        try:
+            arrivals.append(Arrival(partition, result, receive(node, call, partition, data)))
+        except KafkaError as error:
+            refuse(partition, result, error)
+    return TopicResult(topic.name, topic.topic_id, results)
+
+
+def receive(
+    node: Node, call: Call[ProduceRequest], partition: Partition, data: PartitionData
+) -> Checked | asyncio.Future[Outcome]:
+    if data.records is None:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
+    header = batch.check_client_batch(data.records)
+    if header.is_transactional:
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "this broker has no open transaction of that producer")
+    if header.codec == ZSTD and call.version < ZSTD_FROM:
+        message = f"zstd needs Produce version {ZSTD_FROM}, this is {call.version}"
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message)
+    partition.admit(header, call.body.acks)
+    return node.record_checks.check(data.records, header, partition.config, node.clock.now_ms())
+
+
+async def append_when_checked(
+    node: Node, call: Call[ProduceRequest], response: ProduceResponse, arrivals: list[Arrival]
+) -> Response:
+    checked: list[Arrival] = []
+    for arrival in arrivals:
+        outcome = await arrival.batch if isinstance(arrival.batch, asyncio.Future) else arrival.batch
+        if isinstance(outcome, KafkaError):
+            refuse(arrival.partition, arrival.result, outcome)
+        else:
+            checked.append(arrival._replace(batch=outcome))
+    answer = append_all(node, call, response, checked)
+    return await answer if isinstance(answer, asyncio.Future) else answer
+
+
+def append_all(
+    node: Node, call: Call[ProduceRequest], response: ProduceResponse, arrivals: list[Arrival]
+) -> Response | asyncio.Future[Response]:
+    acks = call.body.acks
+    now_ms = node.clock.now_ms()
     waiting: list[Waiting] = []
-    response = ProduceResponse([append_topic(node, call, topic, waiting) for topic in request.topics])
+    for partition, result, checked in arrivals:
+        assert isinstance(checked, Checked)
+        try:
+            appended = partition.append(checked.records, checked.header, now_ms, acks)
+        except KafkaError as error:
+            refuse(partition, result, error)
+            continue
+        result.base_offset = appended.base_offset
+        result.log_append_time_ms = appended.log_append_time
+        result.log_start_offset = partition.log.log_start_offset
+        if acks and (future := partition.acknowledged(appended, acks)) is not None:
+            waiting.append((result, future, partition.meter))
     if waiting:
         return acknowledge(call, response, waiting)
     return finish(node, call, response)
-
-
-def append_topic(node: Node, call: Call[ProduceRequest], topic: TopicData, waiting: list[Waiting]) -> TopicResult:
-    acks = call.body.acks
-    result = TopicResult(topic.name, topic.topic_id)
-    for data in topic.partitions:
-        meter = node.replicas.meters.elsewhere
-        try:
-            partition = find(node, call, topic, data.index)
-            meter = partition.meter
-            meter.produces += 1
-            appended = append(node, partition, data, acks)
-        except KafkaError as error:
-            meter.failed_produces += 1
-            result.partitions.append(
-                PartitionResult(data.index, error.code, error_message=error.message or None)
-            )
-            continue
-        outcome = PartitionResult(
-            data.index,
-            base_offset=appended.base_offset,
-            log_append_time_ms=appended.log_append_time,
-            log_start_offset=partition.log.log_start_offset,
-        )
-        result.partitions.append(outcome)
-        if acks and (future := partition.acknowledged(appended, acks)) is not None:
-            waiting.append((outcome, future, meter))
-    return result
 
 
 def find(node: Node, call: Call[ProduceRequest], topic: TopicData, index: int) -> Partition:
@@ -74,15 +134,6 @@ def find(node: Node, call: Call[ProduceRequest], topic: TopicData, index: int) -
         message = f"{partition.topic} is internal: only the broker writes to it"
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
     return partition
-
-
-def append(node: Node, partition: Partition, data: PartitionData, acks: int) -> Appended:
-    if data.records is None:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
-    header = batch.check_client_batch(data.records)
-    if header.is_transactional:
-        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "this broker has no open transaction of that producer")
-    return partition.append(data.records, header, node.clock.now_ms(), acks)
 
 
 def acknowledge(
@@ -117,6 +168,14 @@ def acknowledge(
     for result, future, meter in waiting:
         future.add_done_callback(partial(settle, result, meter))
     return answer
+
+
+def refuse(partition: Partition, result: PartitionResult, error: KafkaError) -> None:
+    fail(result, error, partition.meter)
+    if error.code in (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP):
+        result.log_start_offset = partition.log.log_start_offset
+    if isinstance(error, RefusedRecords):
+        result.record_errors = error.record_errors
 
 
 def fail(result: PartitionResult, error: BaseException, meter: TopicMeter) -> None:

@@ -127,22 +127,30 @@ class Partition:
 
     # Writing
 
-    def append(self, records: memoryview, header: BatchHeader, now_ms: int, acks: int) -> Appended:
-        """Append one checked batch; it is readable once the high watermark has passed it."""
+    def admit(self, header: BatchHeader, acks: int) -> PartitionImage:
+        """The state in which a batch with this header may be appended; KafkaError if it may not."""
         state = self.state
         if state is None or state.leader != self.broker_id:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         config = self.config
-        if header.size > config.max_message_bytes:
-            raise KafkaError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"a batch of {header.size} bytes is larger than max.message.bytes={config.max_message_bytes}",
-            )
+        size = header.size
+        if size > config.max_message_bytes:
+            message = f"a batch of {size} bytes is larger than max.message.bytes={config.max_message_bytes}"
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, message)
+        if size > self.log.settings.segment_bytes:
+            message = f"a batch of {size} bytes is larger than segment.bytes={self.log.settings.segment_bytes}"
+            raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, message)
         if acks == -1 and len(state.isr) < self._in_sync_needed(state):
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{len(state.isr)} in-sync replicas, min.insync.replicas={config.min_insync_replicas}",
             )
+        return state
+
+    def append(self, records: memoryview, header: BatchHeader, now_ms: int, acks: int) -> Appended:
+        """Append one checked batch; it is readable once the high watermark has passed it."""
+        state = self.admit(header, acks)
+        config = self.config
         if config.message_timestamp_type == "LogAppendTime":
             header = batch.set_append_time(records, now_ms)
         appended = self.log.append(records, header, state.leader_epoch, now_ms)
