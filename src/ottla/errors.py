@@ -142,10 +142,20 @@ class ErrorCode(IntEnum):
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
 
+
+MESSAGE_LENGTH_MAX = 1000
+"""A message may quote what a client sent, and that may be as long as any text on the wire."""
+
+_LEFT_OUT = " [...] "
+
+
 class KafkaError(Exception):
     """Raised anywhere below a handler; dispatch turns it into that API's error response."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
+        if len(message) > MESSAGE_LENGTH_MAX:
+            kept = (MESSAGE_LENGTH_MAX - len(_LEFT_OUT)) // 2
+            message = message[:kept] + _LEFT_OUT + message[-kept:]
         super().__init__(f"{code.name}: {message}" if message else code.name)
         self.code = code
         self.message = message

@@ -25,6 +25,9 @@ ALL_BROKERS = ""
 BROKER_LOGGER = 8
 """A resource type of the wire like those of ConfigResource, but no level of a logger is ever in the metadata."""
 
+VALUE_BYTES_MAX = (1 << 15) - 1
+"""No longer text fits on the wire: a list that grew beyond it could never be shown again."""
+
 Table = Mapping[str, Setting[Any] | Accepted]
 
 BROKER_TABLE: Table = {**ACCEPTED, **BrokerConfig.table}
@@ -136,6 +139,8 @@ def _altered(
             after[name] = value
         else:
             after[name] = _list_altered(name, operation, value, table, effective)
+            if len(after[name].encode()) > VALUE_BYTES_MAX:
+                raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}: the list gets longer than {VALUE_BYTES_MAX} bytes")
     return after
 
 

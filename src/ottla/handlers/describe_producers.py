@@ -4,8 +4,9 @@ Versions: 0.
 """
 
 from ottla.call import Call
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import KafkaError
 from ottla.node import Node
+from ottla.replication.partition import Partition
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -30,12 +31,9 @@ def handle(node: Node, call: Call[DescribeProducersRequest]) -> DescribeProducer
 
 def describe(node: Node, topic: str, index: int) -> PartitionResponse:
     try:
-        partition = node.replicas.get(topic, index)
-        partition.require_leader()
+        partition = find(node, topic, index)
     except KafkaError as error:
-        unknown = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        message = f"this broker has no partition {topic}-{index}" if unknown else error.message
-        return PartitionResponse(partition_index=index, error_code=error.code, error_message=message or None)
+        return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message or None)
     return PartitionResponse(
         partition_index=index,
         active_producers=[
@@ -50,3 +48,12 @@ def describe(node: Node, topic: str, index: int) -> PartitionResponse:
             for producer in partition.log.producers.producers.values()
         ],
     )
+
+
+def find(node: Node, topic: str, index: int) -> Partition:
+    try:
+        partition = node.replicas.get(topic, index)
+    except KafkaError as error:
+        raise KafkaError(error.code, f"this broker has no partition {topic}-{index}") from None
+    partition.require_leader()
+    return partition

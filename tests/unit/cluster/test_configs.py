@@ -117,6 +117,15 @@ def test_what_a_topic_cannot_have(alteration: Alteration, code: ErrorCode, said:
     assert said in error.message
 
 
+def test_a_list_does_not_outgrow_the_wire() -> None:
+    """Appended to without end it could never be described again."""
+    name = "leader.replication.throttled.replicas"
+    image = cluster(leader_replication_throttled_replicas=",".join(f"{number}:1" for number in range(4800)))
+    more = ",".join(f"{number}:2" for number in range(100))
+    with pytest.raises(KafkaError, match="longer than 32767"):
+        topic_after(image, Alteration(name, APPEND, more))
+
+
 def test_settings_are_checked_together() -> None:
     """One bad setting refuses all of them, and so do two that contradict each other."""
     error = topic_refusal(Alteration("flush.ms", SET, "5"), Alteration("retention.ms", SET, "x"))
