@@ -20,7 +20,7 @@ class Trouble:
         self._world = machine.world
         self.clients = clients
         self._random = random
-        self._interval_s = random.choice((0.3, 1.0, 3.0))
+        self._interval_s = random.choice((0.1, 0.4, 1.5))
         self.stopped = False
         actions: list[Callable[[], None]] = [
             self._reset,
@@ -52,7 +52,7 @@ class Trouble:
         machine = self._machine
         while True:
             await machine.down.wait()
-            await asyncio.sleep(self._random.expovariate(1))
+            await asyncio.sleep(self._random.expovariate(4))
             machine.ending_next = self._random.choice(self._endings)
             if machine.process is None:
                 await machine.start()
