@@ -103,6 +103,7 @@ class Delivery:
         self._keep_partition: bool = options.keep_partition
         self._key = None if options.key is None else typed_bytes(options.key)
         self._headers = _headers(options.headers)
+        self._report: bool = options.report
         self._interactive = sys.stdin.isatty() and not options.files
         cluster = Cluster(options)
         _check_topic(cluster, options)
@@ -157,7 +158,11 @@ class Delivery:
             self._failures += 1
             self._reason = self._reason or explanation(error)
             return
-        print(message.partition(), message.offset(), flush=self._interactive)
+        if self._report:
+            try:
+                print(message.partition(), message.offset(), flush=self._interactive)
+            except BrokenPipeError:  # nobody reads it any more; the records go on their way all the same
+                self._report = False
 
     def _complain(self) -> None:
         if self._failures:

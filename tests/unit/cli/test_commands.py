@@ -1,0 +1,162 @@
+"""What all commands share: they start without what they do not need, and say in one line what is wrong."""
+
+import argparse
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError
+
+from ottla.cli import COMMANDS, main
+from ottla.cli.client import CONNECT_S, explanation, pairs
+from ottla.cli.refusal import Refusal
+
+SOURCE = str(Path(__file__).parents[3] / "src")
+IMPORTED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from ottla.cli import main
+try:
+    main(sys.argv[2:])
+except SystemExit:
+    pass
+print("\\n" + " ".join(sys.modules))
+"""
+
+
+def modules_after(*arguments: str) -> set[str]:
+    done = subprocess.run([sys.executable, "-c", IMPORTED, SOURCE, *arguments], capture_output=True, text=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """Exit status and the one line on stderr."""
+    try:
+        status = main(arguments)
+    except SystemExit as left:
+        status = int(left.code or 0)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    return status, line
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command not in ("up", "demo")])
+def test_a_command_imports_nothing_it_does_not_need(command: str) -> None:
+    # Neither a broker nor the client library is there before it is known what to do; nor the other commands.
+    modules = modules_after(command, "--help")
+    assert f"ottla.cli.{command}" in modules
+    assert not modules & {"ottla.broker", "ottla.cli.up", "confluent_kafka", "asyncio", "uvloop"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ([], "COMMAND"),
+        (["fly"], "fly"),
+        (["topic", "alter"], "TOPIC"),
+        (["topic", "alter", "orders"], "nothing to change"),
+        (["topic", "create", "orders", "--set", "x"], "'x' is not key=value"),
+        (["topic", "create", "orders", "-p", "many"], "many"),
+        (["config", "set", "topic", "orders"], "nothing to change"),
+        (["config", "get", "broker", "one"], "not a broker's id"),
+        (["config", "get", "planet", "earth"], "planet"),
+        (["produce", "orders", "--acks", "2"], "2"),
+        (["produce", "orders", "-D", ""], "--delimiter"),
+        (["produce", "orders", "-D", "\\q"], "backslash"),
+        (["produce", "orders", "-n", "-1"], "--count"),
+        (["produce", "orders", "-H", "x"], "NAME=VALUE"),
+        (["consume", "orders", "--format", "x"], "--format"),
+        (["consume", "orders", "--key-matches", "("], "--key-matches"),
+        (["consume", "orders", "--last", "-1"], "--last"),
+        (["consume", "orders", "--last", "1", "--offset", "1"], "--offset"),
+        (["bench", "--only", "consume"], "--topic"),
+        (["bench", "--seconds", "0"], "--seconds"),
+        (["topic", "list", "-X", "colour=red"], "colour"),
+        (["topic", "list", "-X", "colour"], "-X"),
+    ],
+)
+def test_what_was_asked_wrongly_is_told_in_one_line(
+    arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, line = refused(capsys, *arguments)
+    assert status == 2
+    assert line.startswith("ottla")
+    assert named in line
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["topic", "list"], ["consume", "orders"], ["produce", "orders"]],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_broker_that_is_away_is_told_within_seconds(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One of them with all its patience; the others would only repeat that.
+    if arguments[0] != "topic":
+        monkeypatch.setattr("ottla.cli.client.REFUSED_S", 0.1)
+    address = f"127.0.0.1:{free_port()}"
+    started_s = time.monotonic()
+    assert refused(capsys, *arguments, "-b", address) == (
+        1, f"ottla: no Kafka broker answers at {address}: Connection refused",
+    )  # fmt: skip
+    assert time.monotonic() - started_s < CONNECT_S
+
+
+def test_a_listener_that_never_answers_is_told_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.cli.client.CONNECT_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        status, line = refused(capsys, "topic", "list", "-b", address)
+    assert status == 1
+    assert line.startswith(f"ottla: no Kafka broker answers at {address}: ")
+
+
+def test_the_cluster_can_be_named_in_the_environment(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.cli.client.REFUSED_S", 0.1)
+    monkeypatch.setenv("OTTLA_BOOTSTRAP", f"127.0.0.1:{free_port()}")
+    status, line = refused(capsys, "topic", "list")
+    assert status == 1
+    assert "127.0.0.1:" in line
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Broker: Unknown topic or partition", "Unknown topic or partition"),
+        ("Topic 'a' already exists.", "Topic 'a' already exists"),
+        ("h:1/bootstrap: Connect to ipv4#1.2.3.4:1 failed: refused (after 0ms in state CONNECT)",
+         "Connect to ipv4#1.2.3.4:1 failed: refused"),
+        ("two\nlines", "two lines"),
+    ],
+)  # fmt: skip
+def test_an_error_of_the_library_becomes_one_plain_line(text: str, expected: str) -> None:
+    assert explanation(KafkaError(KafkaError._TRANSPORT, text)) == expected
+
+
+def test_a_later_setting_is_stronger_and_values_may_have_equals_signs() -> None:
+    assert pairs(["a=1", "b = x=y", "a=2"], "-X") == {"a": "2", "b": " x=y"}
+    with pytest.raises(Refusal):
+        pairs(["=1"], "-X")
+
+
+def test_an_interrupt_is_quiet(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(options: argparse.Namespace) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ottla.cli.completion.run", run)
+    assert main(["completion", "bash"]) == 130
+    assert capsys.readouterr() == ("", "")

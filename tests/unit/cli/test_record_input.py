@@ -1,0 +1,88 @@
+"""How `ottla produce` turns what it reads into records, and how it says that it cannot."""
+
+import io
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.record_input import JSON, LINES, WHOLE, InputRecord, LineFormat, chained, lines, records
+from ottla.cli.refusal import Refusal
+
+
+def read(data: bytes, form: str = LINES, line_format: LineFormat | None = None) -> list[InputRecord]:
+    return list(records(io.BytesIO(data), "input", form, line_format or LineFormat()))
+
+
+def test_every_line_is_a_value_byte_for_byte() -> None:
+    # Empty lines are records too, the last line may lack its end, and no byte but the delimiter means anything.
+    values = [record.value for record in read(b"a\n\n\xff\r\0b\nlast")]
+    assert values == [b"a", b"", b"\xff\r\0b", b"last"]
+    assert read(b"") == []
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 1000])
+def test_a_delimiter_of_several_bytes_may_come_in_pieces(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.cli.record_input._CHUNK", chunk)
+    assert list(lines(io.BytesIO(b"a--b-c----d"), b"--")) == [b"a", b"b-c", b"", b"d"]
+    assert list(lines(io.BytesIO(b"a\0b\0"), b"\0")) == [b"a", b"b"]
+
+
+def test_a_key_ends_at_the_first_separator() -> None:
+    found = read(b"k:v:w\n:v\nk:\n", line_format=LineFormat(key_separator=b":"))
+    assert [(record.key, record.value) for record in found] == [(b"k", b"v:w"), (b"", b"v"), (b"k", b"")]
+
+
+def test_a_line_without_key_separator_is_named() -> None:
+    with pytest.raises(Refusal, match=r"input, line 2: .* ':'"):
+        read(b"k:v\nv\n", line_format=LineFormat(key_separator=b":"))
+
+
+def test_the_null_marker_makes_tombstones() -> None:
+    # Only a field that is the marker and nothing else; without a marker nothing is null.
+    found = read(b"k:NULL\nNULL:v\nk:NULLs\n", line_format=LineFormat(key_separator=b":", null=b"NULL"))
+    assert [(record.key, record.value) for record in found] == [(b"k", None), (None, b"v"), (b"k", b"NULLs")]
+    assert read(b"NULL\n")[0].value == b"NULL"
+
+
+def test_a_whole_file_is_one_record() -> None:
+    assert read(b"a\nb\n", WHOLE) == [InputRecord(None, b"a\nb\n")]
+
+
+def test_json_says_all_there_is_to_a_record() -> None:
+    line = (
+        b'{"key": {"base64": "/wA="}, "value": "\xc3\xa9", "headers": [["a", null], ["a", "1"]],'
+        b' "timestamp": 1700000000000, "partition": 3, "offset": 9, "topic": "t"}\n'
+    )
+    expected = InputRecord(b"\xff\0", "é".encode(), (("a", None), ("a", b"1")), 1_700_000_000_000, 3)
+    assert read(line + b"\n" + line, JSON) == [expected, expected]
+
+
+def test_json_fields_may_be_missing_or_other_json() -> None:
+    # A value that is a document of its own is sent as that document.
+    found = read(b'{}\n{"value": {"a": [1]}, "headers": {"h": 2}}\n', JSON)
+    assert found == [InputRecord(None, None), InputRecord(None, b'{"a": [1]}', (("h", b"2"),))]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"{", b"[]", b"\xff", b'{"headers": 5}', b'{"headers": [["a"]]}', b'{"headers": [[1, "a"]]}',
+     b'{"timestamp": "x"}', b'{"value": {"base64": "?"}}', b'{"value": {"base64": 5}}', b'{"partition": -1}'],
+)  # fmt: skip
+def test_what_is_no_record_in_json_is_named(line: bytes) -> None:
+    with pytest.raises(Refusal, match="input, line 2: this is not a record in JSON"):
+        read(b"{}\n" + line + b"\n", JSON)
+
+
+def test_files_are_read_one_after_the_other(tmp_path: Path) -> None:
+    # `-` is standard input, and so is nothing at all.
+    first = tmp_path / "first"
+    first.write_bytes(b"1\n2")
+    names = [str(first), "-", str(first)]
+    values = [record.value for record in chained(names, io.BytesIO(b"in\n"), LINES, LineFormat())]
+    assert values == [b"1", b"2", b"in", b"1", b"2"]
+    assert [record.value for record in chained([], io.BytesIO(b"in\n"), LINES, LineFormat())] == [b"in"]
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    with pytest.raises(Refusal, match="nowhere: No such file"):
+        list(chained(["nowhere"], io.BytesIO(), LINES, LineFormat()))

@@ -1,0 +1,26 @@
+"""What `ottla config set` and `ottla topic alter` understand of the changes they are given."""
+
+import pytest
+
+from ottla.cli.refusal import Refusal
+from ottla.cli.resource_settings import Change, changes_of
+
+
+def test_settings_are_set_added_to_taken_from_and_unset() -> None:
+    assert changes_of(["a.b=1", "list+=x", "list-=y,z", "empty="], ["gone"]) == [
+        Change("a.b", "SET", "1"),
+        Change("list", "APPEND", "x"),
+        Change("list", "SUBTRACT", "y,z"),
+        Change("empty", "SET", ""),
+        Change("gone", "DELETE"),
+    ]
+
+
+def test_a_value_may_hold_what_separates_keys_from_values() -> None:
+    assert changes_of(["a-b=c=d-=e+=f"], []) == [Change("a-b", "SET", "c=d-=e+=f")]
+
+
+@pytest.mark.parametrize("text", ["", "a", "=1", "+=1", "a b=1"])
+def test_what_is_no_assignment_is_refused(text: str) -> None:
+    with pytest.raises(Refusal, match="is not KEY=VALUE"):
+        changes_of([text], [])
