@@ -1,0 +1,74 @@
+"""Apache Kafka's own admin tools against this broker: what an operator types, and what is then on the screen.
+
+Skipped, with the reason, where there is no Java or where Maven cannot bring Apache Kafka's jars.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ottla.testing
+from benchmarks.apache_kafka import Unavailable, java_command, run_tool
+from ottla.batch import encode
+from ottla.testing import LocalBroker
+from tests.raw_client import RawClient
+
+TOOLS = "org.apache.kafka.tools"
+CONFIGS = "kafka.admin.ConfigCommand"
+
+
+@pytest.fixture(scope="module")
+def operated() -> Iterator[LocalBroker]:
+    try:
+        java_command(TOOLS)
+    except Unavailable as missing:
+        pytest.skip(str(missing))
+    with pytest.MonkeyPatch.context() as patch, ottla.testing.broker() as broker:
+        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto")
+        yield broker
+
+
+def typed(broker: LocalBroker, tool: str, *options: str) -> str:
+    """What the tool prints; a tool that fails raises."""
+    name = tool if "." in tool else f"{TOOLS}.{tool}"
+    return run_tool(name, *options, "--bootstrap-server", broker.bootstrap)
+
+
+def test_topics(operated: LocalBroker) -> None:
+    """kafka-topics: created with a setting, grown, described."""
+    typed(operated, "TopicCommand", "--create", "--topic", "a", "--partitions", "2", "--config", "retention.ms=1000")
+    typed(operated, "TopicCommand", "--alter", "--topic", "a", "--partitions", "3")
+    head, *partitions = typed(operated, "TopicCommand", "--describe", "--topic", "a").strip().splitlines()
+    assert "PartitionCount: 3" in head
+    assert "Configs: retention.ms=1000" in head
+    assert ["Leader: 1" in line for line in partitions] == [True] * 3
+
+
+def test_settings(operated: LocalBroker) -> None:
+    """kafka-configs: a topic and all brokers; each setting with the source that Kafka would show."""
+    operated.create_topic("b")
+    typed(operated, CONFIGS, "--alter", "--topic", "b", "--add-config", "cleanup.policy=[compact,delete]")
+    typed(operated, CONFIGS, "--alter", "--broker-defaults", "--add-config", "message.max.bytes=6000")
+    described = typed(operated, CONFIGS, "--describe", "--all", "--topic", "b")
+    assert "DYNAMIC_TOPIC_CONFIG:cleanup.policy=compact,delete, DEFAULT_CONFIG:log.cleanup.policy=delete" in described
+    assert "max.message.bytes=6000 sensitive=false" in described
+    assert "DYNAMIC_DEFAULT_BROKER_CONFIG:message.max.bytes=6000, DEFAULT_CONFIG:message.max.bytes=1048588" in described
+
+
+def test_records_directories_and_features(operated: LocalBroker, tmp_path: Path) -> None:
+    """kafka-delete-records, kafka-log-dirs, kafka-features."""
+    operated.create_topic("c")
+    with RawClient(operated.host, operated.port) as client:
+        client.produce("c", 0, encode([(None, b"x", (), 1)] * 5))
+    offsets = tmp_path / "offsets.json"
+    offsets.write_text(json.dumps({"version": 1, "partitions": [{"topic": "c", "partition": 0, "offset": 3}]}))
+    deleted = typed(operated, "DeleteRecordsCommand", "--offset-json-file", str(offsets))
+    assert "partition: c-0\tlow_watermark: 3" in deleted
+    described = typed(operated, "LogDirsCommand", "--describe", "--topic-list", "c").splitlines()[-1]
+    (directory,) = json.loads(described)["brokers"][0]["logDirs"]
+    assert [partition["partition"] for partition in directory["partitions"]] == ["c-0"]
+    assert directory["error"] is None
+    features = run_tool(f"{TOOLS}.FeatureCommand", "--bootstrap-server", operated.bootstrap, "describe")
+    assert "FinalizedVersionLevel: 4.3-IV0" in features
