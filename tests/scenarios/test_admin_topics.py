@@ -14,6 +14,7 @@ from ottla.testing import LocalBroker
 from ottla.wire.messages import create_partitions as cp
 from ottla.wire.messages import describe_topic_partitions as dtp
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.raw_client import RawClient
 
 CLUSTER_OPERATIONS = 8096
@@ -47,6 +48,18 @@ def test_a_broker_answers_for_brokers_only(client: RawClient, endpoint_type: int
     assert answer.error_code == code
     assert answer.error_message
     assert not answer.brokers
+
+
+@pytest.mark.parametrize("version", range(8, 14))
+def test_metadata_says_what_one_may_do(client: RawClient, topic: str, version: int) -> None:
+    """Everything, while there is no authorizer; only where it was asked for. Version 11 gave the cluster's up."""
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], include_topic_authorized_operations=True)
+    asked.include_cluster_authorized_operations = version < 11
+    answer = client.request(asked, version)
+    assert answer.topics[0].topic_authorized_operations == TOPIC_OPERATIONS
+    assert answer.cluster_authorized_operations == (CLUSTER_OPERATIONS if version < 11 else NOT_ASKED)
+    plain = client.request(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), version)
+    assert plain.topics[0].topic_authorized_operations == plain.cluster_authorized_operations == NOT_ASKED
 
 
 # DescribeTopicPartitions

@@ -15,6 +15,7 @@ from ottla.cluster.image import BrokerImage, Image, TopicImage
 from ottla.cluster.topics import NewTopic, check_name, create_topic, is_internal
 from ottla.errors import ErrorCode, KafkaError
 from ottla.node import Node
+from ottla.security import operations
 from ottla.wire.message import ZERO_UUID
 from ottla.wire.messages.metadata import (
     MetadataRequest,
@@ -36,12 +37,18 @@ async def handle(node: Node, call: Call[MetadataRequest]) -> MetadataResponse:
         await create_missing(node, call, request.topics)
         topics = [find(node.image, asked, call.version) for asked in request.topics]
     image = node.image
-    return MetadataResponse(
+    response = MetadataResponse(
         brokers=[describe_broker(broker, call.client) for broker in image.alive_brokers()],
         cluster_id=image.cluster_id,
         controller_id=image.controller.broker_id if image.controller is not None else -1,
         topics=topics,
     )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = operations.ON_CLUSTER
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            topic.topic_authorized_operations = operations.ON_TOPIC
+    return response
 
 
 def describe_broker(broker: BrokerImage, client: Client) -> MetadataResponseBroker:
