@@ -135,9 +135,11 @@ def test_epoch_minus_one_ends_a_session_and_is_answered_in_full(client: RawClien
     found_id = topic_id(client, topic)
     session = Session(client)
     session.fetch({(found_id, 0): 0})
-    session.epoch = -1
+    ended, session.epoch = session.id, -1
     answer = session.fetch({(found_id, 0): 0})
     assert (told(answer), answer.session_id) == ([(found_id, 0)], 0)
+    session.id, session.epoch = ended, 1
+    assert session.fetch().error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_a_session_begins_again_with_epoch_zero(client: RawClient, topic: str) -> None:
