@@ -5,7 +5,8 @@ the broker was started with, and Kafka's own default. A topic's setting gets its
 the broker's unit; some of the broker's stand in for each other (log.retention.ms, .minutes, .hours).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from ottla.config.accepted import ACCEPTED, Accepted
@@ -35,26 +36,46 @@ class Description(NamedTuple):
     sensitive: bool = False
 
 
-def describe_topic(config: TopicConfig, broker: BrokerConfig) -> Iterator[Description]:
-    """Every setting of a topic, by name; Kafka's internal one only where it is set."""
-    for name, value in config.items():
-        setting = config.table[name]
-        names = tuple(synonym.name for synonym in setting.synonyms)
-        contributions = _contributions(names, broker)
-        if name in config.given:
-            source = ConfigSource.TOPIC
-            contributions = (Contribution(name, config.given[name], source), *contributions)
-        elif name.startswith("internal."):
-            continue
-        else:
+class TopicDescriptions:
+    """Settings of any number of topics: what the broker gives to all of them is looked up once."""
+
+    def __init__(self, broker: BrokerConfig) -> None:
+        self.broker = broker
+
+    def of(self, overrides: Mapping[str, str]) -> Iterator[Description]:
+        """Every setting of a topic, by name; Kafka's internal one only where it is set."""
+        own = TopicConfig.of(overrides, self.broker)
+        for inherited in self._inherited:
+            name = inherited.name
+            if name in overrides:
+                contribution = Contribution(name, overrides[name], ConfigSource.TOPIC)
+                yield inherited._replace(
+                    value=render(own.value(name)),
+                    source=ConfigSource.TOPIC,
+                    contributions=(contribution, *inherited.contributions),
+                )
+            elif not name.startswith("internal."):
+                yield inherited
+
+    @cached_property
+    def _inherited(self) -> list[Description]:
+        """A topic without settings of its own."""
+        broker, found = self.broker, []
+        for name, value in broker.topic_defaults.items():
+            setting = TopicConfig.table[name]
+            names = tuple(synonym.name for synonym in setting.synonyms)
             source = _source(next((each for each in names if broker.value(each) is not None), None), broker)
-        yield Description(name, render(value), source, contributions, setting.kind.name, setting.doc)
+            contributions = _contributions(names, broker)
+            found.append(Description(name, render(value), source, contributions, setting.kind.name, setting.doc))
+        return found
 
 
-def describe_broker(config: BrokerConfig) -> Iterator[Description]:
-    """Every setting of a broker, by name; those that Kafka itself no longer has only where they are set."""
+def describe_broker(config: BrokerConfig, keys: Container[str] | None = None) -> Iterator[Description]:
+    """Settings of a broker, all or these, by name; those that Kafka itself no longer has only where they are set."""
     accepted = (name for name, entry in ACCEPTED.items() if name in config.given or not entry.former)
     for name in sorted((*config.table, *accepted)):
+        if keys is not None and name not in keys:
+            continue
         setting = _setting(name)
         yield Description(
             name,

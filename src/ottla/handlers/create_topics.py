@@ -9,8 +9,7 @@ from functools import partial
 
 from ottla.call import Call
 from ottla.cluster.topics import NewTopic, create_topic
-from ottla.config import TopicConfig
-from ottla.config.description import describe_topic
+from ottla.config.description import TopicDescriptions
 from ottla.errors import ErrorCode, KafkaError
 from ottla.node import Node
 from ottla.wire.messages.create_topics import (
@@ -55,7 +54,6 @@ async def create(node: Node, asked: CreatableTopic, validate_only: bool) -> Crea
         created = decide(node.image).result if validate_only else await node.metadata.change(decide)
     except KafkaError as error:
         return refused(asked.name, error)
-    config = TopicConfig.of(created.configs, node.config)
     return CreatableTopicResult(
         name=asked.name,
         topic_id=created.topic_id,
@@ -63,7 +61,7 @@ async def create(node: Node, asked: CreatableTopic, validate_only: bool) -> Crea
         replication_factor=created.replication_factor,
         configs=[
             CreatableTopicConfigs(name=setting.name, value=setting.value, config_source=setting.source)
-            for setting in describe_topic(config, node.config)
+            for setting in TopicDescriptions(node.config).of(created.configs)
         ],
     )
 

@@ -3,14 +3,15 @@
 Versions: 3 types and documentation (KIP-569); 4 flexible. Values of passwords are never told.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import asyncio
+from collections.abc import Container, Iterable
 
 from ottla.call import Call
 from ottla.cluster.changes import ConfigResource
 from ottla.cluster.configs import ALL_BROKERS, BROKER_LOGGER, check_broker
 from ottla.cluster.topics import check_name
-from ottla.config import ConfigSource, TopicConfig
-from ottla.config.description import Description, describe_all_brokers, describe_broker, describe_topic
+from ottla.config import ConfigSource
+from ottla.config.description import Description, TopicDescriptions, describe_all_brokers, describe_broker
 from ottla.config.loggers import levels
 from ottla.errors import ErrorCode, KafkaError
 from ottla.node import Node
@@ -33,25 +34,42 @@ TYPES = {
 }
 UNKNOWN_TYPE = 0
 
+RESOURCES_PER_TURN = 20
+"""Described before other connections have their turn: consoles ask for all topics at once."""
 
-def handle(node: Node, call: Call[DescribeConfigsRequest]) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[answer(node, resource, call.body) for resource in call.body.resources])
+
+Keys = Container[str] | None
+"""Settings that are asked for; None means all."""
 
 
-def answer(node: Node, asked: DescribeConfigsResource, request: DescribeConfigsRequest) -> DescribeConfigsResult:
-    result = DescribeConfigsResult(
-        error_message="", resource_type=asked.resource_type, resource_name=asked.resource_name
-    )
+async def handle(node: Node, call: Call[DescribeConfigsRequest]) -> DescribeConfigsResponse:
+    topics = TopicDescriptions(node.config)
+    results = []
+    for number, asked in enumerate(call.body.resources, start=1):
+        results.append(answer(node, topics, asked, call.body))
+        if number % RESOURCES_PER_TURN == 0:
+            await asyncio.sleep(0)
+    return DescribeConfigsResponse(results=results)
+
+
+def answer(
+    node: Node, topics: TopicDescriptions, asked: DescribeConfigsResource, request: DescribeConfigsRequest
+) -> DescribeConfigsResult:
+    name, keys = asked.resource_name, frozenset(asked.configuration_keys or ()) or None
+    result = DescribeConfigsResult(error_message="", resource_type=asked.resource_type, resource_name=name)
     try:
-        describe = RESOURCES.get(asked.resource_type)
-        if describe is None:
+        if asked.resource_type == ConfigResource.TOPIC:
+            found = topic(node, topics, name)
+        elif asked.resource_type == ConfigResource.BROKER:
+            found = broker(node, name, keys)
+        elif asked.resource_type == BROKER_LOGGER:
+            found = loggers(node, name)
+        else:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"there are no settings of resource type {asked.resource_type}")
-        found = describe(node, asked.resource_name)
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message
         return result
-    keys = asked.configuration_keys  # none named means all
-    result.configs = [shown(each, request) for each in found if not keys or each.name in keys]
+    result.configs = [shown(each, request) for each in found if keys is None or each.name in keys]
     return result
 
 
@@ -69,18 +87,18 @@ def shown(setting: Description, request: DescribeConfigsRequest) -> DescribeConf
     )
 
 
-def topic(node: Node, name: str) -> Iterable[Description]:
+def topic(node: Node, topics: TopicDescriptions, name: str) -> Iterable[Description]:
     check_name(name)
     if node.image.topic(name) is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
-    return describe_topic(TopicConfig.of(node.image.topic_configs(name), node.config), node.config)
+    return topics.of(node.image.topic_configs(name))
 
 
-def broker(node: Node, name: str) -> Iterable[Description]:
+def broker(node: Node, name: str, keys: Keys) -> Iterable[Description]:
     check_broker(name, node.broker_id)
     if name == ALL_BROKERS:
         return describe_all_brokers(node.image.config(ConfigResource.BROKER, ALL_BROKERS))
-    return describe_broker(node.config)
+    return describe_broker(node.config, keys)
 
 
 def loggers(node: Node, name: str) -> Iterable[Description]:
@@ -91,10 +109,3 @@ def loggers(node: Node, name: str) -> Iterable[Description]:
         Description(logger, level, ConfigSource.LOGGER, (), kind="", documentation="")
         for logger, level in levels().items()
     )
-
-
-RESOURCES: Mapping[int, Callable[[Node, str], Iterable[Description]]] = {
-    ConfigResource.TOPIC: topic,
-    ConfigResource.BROKER: broker,
-    BROKER_LOGGER: loggers,
-}

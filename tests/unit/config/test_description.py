@@ -7,9 +7,9 @@ from ottla.config.accepted import ACCEPTED
 from ottla.config.description import (
     NO_EFFECT,
     Description,
+    TopicDescriptions,
     describe_all_brokers,
     describe_broker,
-    describe_topic,
 )
 
 TOPIC, ONE, ALL = ConfigSource.TOPIC, ConfigSource.ONE_BROKER, ConfigSource.ALL_BROKERS
@@ -17,8 +17,8 @@ FILE, DEFAULT = ConfigSource.STARTED_WITH, ConfigSource.DEFAULT
 
 
 def of_topic(name: str, broker: BrokerConfig, **overrides: str) -> Description:
-    config = TopicConfig.of({key.replace("_", "."): text for key, text in overrides.items()}, broker)
-    (found,) = (each for each in describe_topic(config, broker) if each.name == name)
+    own = {key.replace("_", "."): text for key, text in overrides.items()}
+    (found,) = (each for each in TopicDescriptions(broker).of(own) if each.name == name)
     return found
 
 
@@ -100,15 +100,29 @@ def test_every_setting_is_described() -> None:
         assert described[name].read_only == (setting.mode is UpdateMode.READ_ONLY), name
     assert described["num.io.threads"].documentation == NO_EFFECT
     assert not described["num.io.threads"].read_only
-    assert len(list(describe_topic(TopicConfig.of({}, BrokerConfig.of({})), BrokerConfig.of({})))) == 33
+    assert len(list(TopicDescriptions(BrokerConfig.of({})).of({}))) == len(TopicConfig.table) - 1
 
 
 def test_what_is_hidden_until_it_is_set() -> None:
     """Kafka's internal topic setting, and broker settings that Kafka itself no longer lists."""
     broker = BrokerConfig.of({"reserved.broker.max.id": "7"})
     assert of_broker("reserved.broker.max.id", broker).value == "7"
-    names = [each.name for each in describe_topic(TopicConfig.of({"internal.segment.bytes": "99"}, broker), broker)]
-    assert "internal.segment.bytes" in names
+    assert of_topic("internal.segment.bytes", broker, internal_segment_bytes="99").value == "99"
+
+
+def test_topics_do_not_see_each_other() -> None:
+    """One object describes many: what one has set is not the next one's."""
+    topics = TopicDescriptions(BrokerConfig.of({}))
+    first = {each.name: each.value for each in topics.of({"flush.ms": "5"})}
+    second = {each.name: each.value for each in topics.of({"retention.ms": "6"})}
+    assert (first["flush.ms"], first["retention.ms"]) == ("5", "604800000")
+    assert (second["flush.ms"], second["retention.ms"]) == ("9223372036854775807", "6")
+
+
+def test_only_what_is_asked_for() -> None:
+    """The rest of a broker's settings is not even looked at."""
+    found = describe_broker(BrokerConfig.of({}), {"node.id", "num.io.threads", "nope"})
+    assert [each.name for each in found] == ["node.id", "num.io.threads"]
 
 
 def test_all_brokers_show_only_what_was_set() -> None:
