@@ -166,6 +166,8 @@ def broker_settings(random: Random) -> Settings:
         "node.id": "1",
         "log.flush.offset.checkpoint.interval.ms": random.choice(("500", "5000", "60000")),
         "log.flush.start.offset.checkpoint.interval.ms": "7000",
+        # Trouble moves the broker's clock by hours; a refused record would be no broken promise, but end its producer.
+        "log.message.timestamp.after.max.ms": str(2**63 - 1),
         "replica.high.watermark.checkpoint.interval.ms": random.choice(("300", "5000")),
     }
 

@@ -147,9 +147,9 @@ def acknowledge(
     def settle(result: PartitionResult, meter: TopicMeter, future: asyncio.Future[None]) -> None:
         nonlocal left
         left -= 1
-        if answer.done():
-            return
         error = None if future.cancelled() else future.exception()
+        if answer.done():  # too late, or nobody waits any more
+            return
         if error is not None:
             fail(result, error, meter)
         if not left:

@@ -137,8 +137,8 @@ class Partition:
         if size > config.max_message_bytes:
             message = f"a batch of {size} bytes is larger than max.message.bytes={config.max_message_bytes}"
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, message)
-        if size > self.log.settings.segment_bytes:
-            message = f"a batch of {size} bytes is larger than segment.bytes={self.log.settings.segment_bytes}"
+        if size > config.segment_bytes:
+            message = f"a batch of {size} bytes is larger than segment.bytes={config.segment_bytes}"
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, message)
         if acks == -1 and len(state.isr) < self._in_sync_needed(state):
             raise KafkaError(
