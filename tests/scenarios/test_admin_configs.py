@@ -211,6 +211,20 @@ def test_a_topics_own_setting_stays(own_broker: LocalBroker) -> None:
         assert value(client, TOPIC, "orders", "max.message.bytes") == ("5000", 1)
 
 
+def test_a_topic_that_the_brokers_settings_now_contradict(own_broker: LocalBroker) -> None:
+    """It stays, with all that it was given: nobody may be kept from setting up or starting a broker by a topic."""
+    with connect(own_broker) as client:
+        assert alter(client, TOPIC, "orders", ("min.compaction.lag.ms", SET, "100")) == (0, None)
+        assert alter(client, BROKER, "", ("log.cleaner.max.compaction.lag.ms", SET, "50")) == (0, None)
+        assert produce(client, "orders", 10) == 0
+    own_broker.restart()
+    with connect(own_broker) as client:
+        assert value(client, TOPIC, "orders", "min.compaction.lag.ms") == ("100", 1)
+        assert value(client, TOPIC, "orders", "max.compaction.lag.ms") == ("50", 3)
+        assert alter(client, TOPIC, "orders", ("flush.ms", SET, "5"))[0] == ErrorCode.INVALID_CONFIG
+        assert produce(client, "orders", 10) == 0
+
+
 def test_a_created_topic_says_where_its_settings_come_from(own_broker: LocalBroker) -> None:
     """CreateTopics answers with them: the topic, all brokers, the file, nobody."""
     with connect(own_broker) as client:

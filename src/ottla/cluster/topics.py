@@ -107,7 +107,7 @@ def topic_configs(overrides: Mapping[str, str | None], config: BrokerConfig) -> 
     """A topic's own settings, checked; KafkaError(INVALID_CONFIG) names the one that is wrong."""
     given = {name: value for name, value in overrides.items() if value is not None}
     try:
-        TopicConfig.of(given, config)
+        TopicConfig.of(given, config).check_together()
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
     return given

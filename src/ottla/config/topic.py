@@ -166,12 +166,22 @@ class TopicConfig(Settings):
 
     @classmethod
     def of(cls, overrides: Mapping[str, str], broker: "BrokerConfig") -> "TopicConfig":
-        """Effective values. All topics without overrides share one object."""
+        """Effective values. All topics without overrides share one object.
+
+        Each override is checked by itself. `check_together` is for whoever sets them: a broker's settings may change
+        under a topic that has been there for long, and that must not be in anybody's way.
+        """
         if not overrides:
             return broker.topic_defaults
-        config = broker.topic_defaults._changed(cls.read(overrides), overrides)
-        _check_together(config)
-        return config
+        return broker.topic_defaults._changed(cls.read(overrides), overrides)
+
+    def check_together(self) -> None:
+        """What one setting alone cannot tell."""
+        shortest, longest = self.min_compaction_lag_ms, self.max_compaction_lag_ms
+        if shortest > longest:
+            raise ConfigError(f"min.compaction.lag.ms: {shortest} is above max.compaction.lag.ms ({longest})")
+        if self.remote_storage_enable:
+            raise ConfigError("remote.storage.enable: there is no tiered storage in this cluster")
 
     @classmethod
     def defaults(cls, broker: Settings) -> Self:
@@ -196,11 +206,3 @@ class TopicConfig(Settings):
                 raise ConfigError(f"unknown topic setting {name!r}{nearest(name, cls.table)}")
             values[name] = setting.read(text)
         return values
-
-
-def _check_together(config: TopicConfig) -> None:
-    shortest, longest = config.min_compaction_lag_ms, config.max_compaction_lag_ms
-    if shortest > longest:
-        raise ConfigError(f"min.compaction.lag.ms: {shortest} is above max.compaction.lag.ms ({longest})")
-    if config.remote_storage_enable:
-        raise ConfigError("remote.storage.enable: there is no tiered storage in this cluster")

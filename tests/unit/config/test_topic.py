@@ -21,7 +21,7 @@ REFUSALS = [
 def test_a_wrong_override_is_refused_in_one_line(overrides: dict[str, str], message: str) -> None:
     """What Apache Kafka 4.3.1's own validation refuses is refused here."""
     with pytest.raises(ConfigError) as refusal:
-        TopicConfig.of(overrides, BrokerConfig.of({}))
+        TopicConfig.of(overrides, BrokerConfig.of({})).check_together()
     assert str(refusal.value) == message
 
 
