@@ -10,11 +10,21 @@ from random import Random
 from subprocess import TimeoutExpired
 
 import pytest
+from confluent_kafka import Message, TopicPartition
 
-from tests.clients.child import OttlaUp, ottla_up
+from tests.clients.child import HOST, OttlaUp, ottla_up
+from tests.clients.confluent import consumer, take
 from tests.clients.sender import Sender, numbers
+from tests.raw_client import RawClient
+from tests.scenarios.asking import create
 
 KILLS = int(os.environ.get("OTTLA_KILLS", "4"))
+
+
+def create_topics(broker: OttlaUp, *topics: str) -> None:
+    with RawClient(HOST, broker.port) as client:
+        for topic in topics:
+            assert create(client, topic).error_code == 0
 
 
 def die_and_return(broker: OttlaUp, random: Random) -> None:
@@ -31,22 +41,28 @@ def die_and_return(broker: OttlaUp, random: Random) -> None:
 @pytest.mark.parametrize("flush", ("page cache", "every record"))
 def test_hard_case_66_kill_9_keeps_every_acknowledged_record(flush: str, tmp_path: Path, seed: int) -> None:
     # Idempotent: each record exactly once, in order, at the offset that was acknowledged. Plain, one request in
-    # flight: each at least once, the first copies in order. Also with acknowledgements that wait for fsync, over
-    # many small segments.
+    # flight: each at least once, the first copies in order. A consumer that reads through it all sees every offset
+    # once. Also with acknowledgements that wait for fsync, over many small segments.
     random = Random(seed)
     interval = 1 if flush == "every record" else 10_000_000
     settings = (f"log.flush.interval.messages={interval}", "log.segment.bytes=1048576")
-    with ottla_up(tmp_path / "data", *settings) as broker:
+    with ottla_up(tmp_path / "data", *settings) as broker, consumer(broker.bootstrap) as reader:
+        create_topics(broker, "once", "at-least-once")
+        reader.assign([TopicPartition("once", 0, 0)])
+        seen: list[Message] = []
         once = Sender(broker.bootstrap, "once", idempotent=True)
         at_least_once = Sender(broker.bootstrap, "at-least-once", idempotent=False)
         for _ in range(KILLS):
             at_least_once.send(200)
             once.work(random.randrange(600))
+            seen += [message for message in reader.consume(500, 0.05) if message.error() is None]
             die_and_return(broker, random)
         once.finish()
         at_least_once.finish()
         assert numbers(broker.bootstrap, "once") == sorted(once.acknowledged.items())
         assert [number for number, _ in numbers(broker.bootstrap, "once")] == list(range(once.sent))
+        seen += take(reader, once.sent - len(seen))
+        assert [message.offset() for message in seen] == list(range(once.sent))
         found = numbers(broker.bootstrap, "at-least-once")
         assert list(dict.fromkeys(number for number, _ in found)) == list(range(at_least_once.sent))
         assert set(at_least_once.acknowledged.items()) <= set(found)
