@@ -287,7 +287,10 @@ class Log:
             return True
         if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
             return True
-        first_timestamp = segment.first_timestamp
+        try:
+            first_timestamp = segment.first_timestamp
+        except OSError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self} cannot be read: {error}") from error
         if first_timestamp >= 0:
             return max_timestamp - first_timestamp > self._roll_ms
         return now_ms - segment.created_ms > self._roll_ms
