@@ -16,7 +16,7 @@ from ottla.cli.refusal import BAD_REQUEST, Refusal
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
-    from confluent_kafka.admin import ClusterMetadata, OffsetSpec, TopicDescription
+    from confluent_kafka.admin import ClusterMetadata, DescribeClusterResult, OffsetSpec, TopicDescription
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -102,7 +102,7 @@ class Cluster:
         self.address = self._given["bootstrap.servers"]
         self.troubles = Troubles()
         self.admin = self._made(AdminClient, {})
-        self._reach()
+        self.brokers = self._reach()
 
     def producer(self, settings: Mapping[str, object]) -> "Producer":
         """A producer with these settings; what was given with -X is stronger."""
@@ -193,15 +193,15 @@ class Cluster:
         except KafkaException as error:
             raise Refusal(f"-X: {explanation(error.args[0])}", BAD_REQUEST) from None
 
-    def _reach(self) -> None:
+    def _reach(self) -> list[int]:
+        """Wait for the first answer: the ids of the brokers."""
         from confluent_kafka import KafkaException
 
-        asked: Answer[object] = self.admin.describe_cluster(request_timeout=CONNECT_S)
+        asked: Answer[DescribeClusterResult] = self.admin.describe_cluster(request_timeout=CONNECT_S)
         deadline_s = time.monotonic() + CONNECT_S
         while True:
             try:
-                asked.result(GLANCE_S)
-                return
+                return [node.id for node in asked.result(GLANCE_S).nodes]
             except TimeoutError:
                 self.admin.poll(0)
                 if time.monotonic() >= min(deadline_s, self.troubles.hopeless_s):

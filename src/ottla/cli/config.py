@@ -8,7 +8,6 @@ from ottla.cli.refusal import BAD_REQUEST, Refusal
 from ottla.cli.resource_settings import KINDS, Setting, apply_changes, changes_of, settings_of
 
 SECRET = "(secret)"
-ALL_BROKERS = "default"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,14 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_resource_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
     parser.add_argument("kind", choices=KINDS)
-    parser.add_argument("name", metavar="NAME", help=f"of the topic or group; a broker's id, {ALL_BROKERS!r} for all")
+    parser.add_argument("name", metavar="NAME", help="of the topic or group, or a broker's id")
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.kind == "broker" and options.name == ALL_BROKERS:
-        options.name = ""
-    if options.kind == "broker" and options.name and not options.name.isdecimal():
-        raise Refusal(f"config: {options.name!r} is not a broker's id, nor {ALL_BROKERS!r}", BAD_REQUEST)
+    if options.kind == "broker" and not (options.name.isascii() and options.name.isdecimal()):
+        raise Refusal(f"config: {options.name!r} is not a broker's id", BAD_REQUEST)
     if options.action == "get":
         _get(options)
     else:
@@ -48,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _get(options: argparse.Namespace) -> None:
-    settings = settings_of(Cluster(options), options.kind, options.name)
+    settings = settings_of(_cluster(options), options.kind, options.name)
     known = {setting.name for setting in settings}
     unknown = [key for key in options.keys if key not in known]
     if unknown:
@@ -71,7 +68,15 @@ def _set(options: argparse.Namespace) -> None:
     changes = changes_of(options.assignments, options.unset)
     if not changes:
         raise Refusal("config set: nothing to change; name KEY=VALUE or --unset KEY", BAD_REQUEST)
+    apply_changes(_cluster(options), options.kind, options.name, changes, dry_run=options.dry_run)
+
+
+def _cluster(options: argparse.Namespace) -> Cluster:
+    """One that has what was asked for: the library would wait for a broker that does not exist."""
     cluster = Cluster(options)
     if options.kind == "topic":
         cluster.topic(options.name)
-    apply_changes(cluster, options.kind, options.name, changes, dry_run=options.dry_run)
+    if options.kind == "broker" and int(options.name) not in cluster.brokers:
+        brokers = ", ".join(map(str, sorted(cluster.brokers)))
+        raise Refusal(f"there is no broker {options.name} at {cluster.address}, only {brokers}")
+    return cluster

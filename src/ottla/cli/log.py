@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ottla.cli.output import JSON
+from ottla.cli.output import JSON, counted
 from ottla.cli.refusal import OBSTACLE, Refusal
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
                 print(_text(entry) if options.format == TEXT else _json(file, entry))
     if damaged:
         sys.stdout.flush()
-        print(f"ottla: {damaged} of these files are damaged", file=sys.stderr)
+        print(f"ottla: {counted(damaged, 'damaged file')}", file=sys.stderr)
     return OBSTACLE if damaged else 0
 
 

@@ -14,6 +14,11 @@ def add_format_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 record`, `2 records`."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def show_json(document: object) -> None:
     print(json.dumps(document, indent=2, ensure_ascii=False))
 

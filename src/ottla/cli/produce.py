@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.client import OPERATION_S, Cluster, add_client_arguments, explanation
 from ottla.cli.escapes import typed_bytes, unescaped
+from ottla.cli.output import counted
 from ottla.cli.record_input import FORMATS, LINES, Headers, InputRecord, LineFormat, chained
 from ottla.cli.refusal import BAD_REQUEST, Refusal
 
@@ -77,7 +78,8 @@ def run(options: argparse.Namespace) -> int:
             delivery.send(record)
     except Refusal as refusal:
         delivery.finish()
-        raise Refusal(f"{refusal}; {delivery.acknowledged} records before it were sent", refusal.status) from None
+        sent = counted(delivery.acknowledged, "record")
+        raise Refusal(f"{refusal}; {sent} sent before it", refusal.status) from None
     except KeyboardInterrupt:
         delivery.finish()
         raise
@@ -166,7 +168,7 @@ class Delivery:
 
     def _complain(self) -> None:
         if self._failures:
-            raise Refusal(f"topic {self._topic!r}: {self._failures} records were not delivered: {self._reason}")
+            raise Refusal(f"topic {self._topic!r}: {counted(self._failures, 'record')} not delivered: {self._reason}")
 
 
 def _headers(texts: list[str]) -> Headers:

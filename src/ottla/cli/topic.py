@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.cli.client import Answer, Cluster, add_client_arguments, explanation, pairs
-from ottla.cli.output import JSON, add_format_argument, show_json, show_table
+from ottla.cli.output import JSON, add_format_argument, counted, show_json, show_table
 from ottla.cli.refusal import BAD_REQUEST, Refusal
 from ottla.cli.resource_settings import apply_changes, changes_of
 from ottla.cli.topic_description import described, show_described
@@ -143,7 +143,8 @@ def _alter(options: argparse.Namespace) -> None:
         wanted = [NewPartitions(options.name, options.partitions)]
         asked = cluster.asked(cluster.admin.create_partitions, wanted, validate_only=options.dry_run)
         cluster.answer(asked[options.name], f"topic {options.name!r}")
-        print(f"topic {options.name!r} {'can have' if options.dry_run else 'has'} {options.partitions} partitions")
+        verb = "can have" if options.dry_run else "has"
+        print(f"topic {options.name!r} {verb} {counted(options.partitions, 'partition')}")
     if changes:
         apply_changes(cluster, "topic", options.name, changes, dry_run=options.dry_run)
 

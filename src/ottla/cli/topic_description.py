@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from ottla.cli.client import Cluster
-from ottla.cli.output import show_table
+from ottla.cli.output import counted, show_table
 from ottla.cli.refusal import Refusal
 from ottla.cli.resource_settings import settings_of
 
@@ -81,7 +81,8 @@ def show_described(topics: list[TopicDetails]) -> None:
     for number, topic in enumerate(topics):
         if number:
             print()
-        print(f"{topic.name}: {len(topic.partitions)} partitions, id {topic.topic_id}{', internal' * topic.internal}")
+        size = counted(len(topic.partitions), "partition")
+        print(f"{topic.name}: {size}, id {topic.topic_id}{', internal' * topic.internal}")
         for name, value in (topic.settings or {}).items():
             print(f"{name}={value if value is not None else ''}")
         show_table(PartitionRow._fields, topic.partitions)

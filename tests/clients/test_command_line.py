@@ -1,0 +1,263 @@
+"""`ottla` as people use it: as a command of its own, with pipes, signals and files, against a real broker."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from benchmarks.apache_kafka import CACHE, JARS_VARIABLE, ApacheKafka, Unavailable
+from ottla.testing import LocalBroker
+from ottla.testing import broker as local_broker
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "command-line.md"
+END_S = 50
+SEVERAL = re.compile("…")
+SPACES = re.compile(" +")
+
+
+class CommandLine:
+    """The command, with the broker it is to talk to."""
+
+    def __init__(self, bootstrap: str, directory: Path) -> None:
+        self.directory = directory
+        script = directory / "ottla"
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ottla "$@"\n')
+        script.chmod(0o755)
+        self.environment = {
+            **os.environ,
+            "OTTLA_BOOTSTRAP": bootstrap,
+            "PATH": f"{directory}:{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT / "src"),
+        }
+
+    def ended(self, *arguments: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [sys.executable, "-m", "ottla", *arguments],
+            input=data, env=self.environment, capture_output=True, timeout=END_S,
+        )  # fmt: skip
+
+    def __call__(self, *arguments: str, data: bytes = b"") -> bytes:
+        """What a command that succeeds prints. It says nothing on stderr."""
+        ended = self.ended(*arguments, data=data)
+        assert (ended.returncode, ended.stderr) == (0, b""), ended.stderr.decode()
+        return ended.stdout
+
+    def shell(self, line: str) -> str:
+        """Both outputs of a line of bash, as they would be on a terminal."""
+        ended = subprocess.run(
+            ["bash", "-c", line], cwd=self.directory, env=self.environment,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=END_S,
+        )  # fmt: skip
+        return ended.stdout.decode()
+
+    @contextmanager
+    def running(self, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+        command = [sys.executable, "-m", "ottla", *arguments]
+        child = subprocess.Popen(
+            command, env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        with child:
+            try:
+                yield child
+            finally:
+                child.kill()
+
+
+@pytest.fixture
+def ottla(broker: LocalBroker, tmp_path: Path) -> CommandLine:
+    return CommandLine(broker.bootstrap, tmp_path)
+
+
+def examples() -> list[tuple[str, list[str]]]:
+    """Each command of the page, and the lines it prints."""
+    found: list[tuple[str, list[str]]] = []
+    for block in re.findall(r"^```console\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE):
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                found.append((line[2:], []))
+            else:
+                found[-1][1].append(line)
+    return found
+
+
+def fits(printed: str, expected: str) -> bool:
+    """`…` is anything, and how wide a column is depends on what else is in it."""
+    pattern = ".*".join(re.escape(piece) for piece in SEVERAL.split(SPACES.sub(" ", expected)))
+    return re.fullmatch(pattern, SPACES.sub(" ", printed)) is not None
+
+
+def test_the_page_tells_the_truth(tmp_path: Path) -> None:
+    # Every example, in order, on one fresh broker: what it prints is what the page says.
+    if shutil.which("bash") is None:
+        pytest.skip("bash is not installed")
+    commands = {command.split("ottla ", 1)[1].split()[0] for command, _ in examples() if "ottla " in command}
+    assert commands >= {"topic", "produce", "consume", "config", "bench", "log", "completion"}
+    with local_broker(process=True) as fresh:
+        ottla = CommandLine(fresh.bootstrap, tmp_path)
+        ottla.environment["DATA"] = str(fresh.directory)
+        for command, expected in examples():
+            printed = ottla.shell(command).splitlines()
+            assert len(printed) == len(expected), f"{command}\n{printed}"
+            for line, wanted in zip(printed, expected, strict=True):
+                assert fits(line, wanted), f"{command}\n{line}\n{wanted}"
+
+
+def test_any_bytes_come_back_as_they_went(ottla: CommandLine, topic: str) -> None:
+    # Whole files, with every byte value, and lines that end with a byte of one's choice.
+    value = bytes(range(256)) * 1000
+    ottla("produce", "--create", topic, "--format", "whole", data=value)
+    assert ottla("consume", topic, "--format", "%s") == value
+    ottla("produce", topic, "-D", "\\0", "-K", "\\xff", data=b"k\n\xffv\n1\0\xff\xff\0")
+    assert ottla("consume", topic, "--offset", "1", "--format", "%k|%s;") == b"k\n|v\n1;|\xff;"
+
+
+def test_a_copy_by_json_is_the_same_records(ottla: CommandLine, topic: str) -> None:
+    # Keys, nulls, headers, times and partitions survive the way through text.
+    ottla("topic", "create", "-p", "3", topic, f"{topic}-copy")
+    line = b'{"key": {"base64": "/%02d="}, "value": null, "timestamp": %d}\n'
+    lines = b"".join(line % (number, number) for number in range(10, 40))
+    ottla("produce", topic, "--format", "json", "-H", "a=b", data=lines)
+    original = ottla("consume", topic, "--format", "json")
+    ottla("produce", f"{topic}-copy", "--format", "json", "--keep-partition", data=original)
+    copy = ottla("consume", f"{topic}-copy", "--format", "json").replace(b"-copy", b"")
+    assert sorted(copy.splitlines()) == sorted(original.splitlines())
+    assert len(original.splitlines()) == 30
+
+
+def test_the_newest_records_of_all_partitions_in_the_order_of_time(ottla: CommandLine, topic: str) -> None:
+    ottla("topic", "create", "-p", "4", topic)
+    records = [{"value": str(number), "timestamp": 1000 + number, "partition": number % 3} for number in range(50)]
+    ottla("produce", topic, "--format", "json", "--keep-partition", data="\n".join(map(json.dumps, records)).encode())
+    assert ottla("consume", topic, "--last", "5").split() == [b"45", b"46", b"47", b"48", b"49"]
+    assert ottla("consume", topic, "--last", "0") == b""
+    since = ottla("consume", topic, "--since", "1970-01-01T00:00:01.040Z", "--until", "1045")
+    assert sorted(since.split()) == [b"40", b"41", b"42", b"43", b"44"]
+    assert len(ottla("consume", topic, "-p", "0", "-p", "3").split()) == 17
+
+
+@pytest.mark.parametrize("count", [1, 1000])
+def test_following_shows_what_comes_and_ends_with_an_interrupt(ottla: CommandLine, topic: str, count: int) -> None:
+    # Records that were there come first, new ones as they are sent; an interrupt is the way to end, and no failure.
+    ottla("produce", "--create", topic, data=b"there\n")
+    with ottla.running("consume", topic, "--follow") as follower:
+        assert follower.stdout is not None
+        assert follower.stdout.readline() == b"there\n"
+        ottla("produce", topic, data=b"new\n" * count)
+        assert [follower.stdout.readline() for _ in range(count)] == [b"new\n"] * count
+        follower.send_signal(signal.SIGINT)
+        output, errors = follower.communicate(timeout=END_S)
+        assert (follower.returncode, output, errors) == (0, b"", b"")
+
+
+def test_following_ends_by_itself_after_so_many(ottla: CommandLine, topic: str) -> None:
+    ottla("topic", "create", topic)
+    with ottla.running("consume", topic, "--follow", "--count", "3", "--value-matches", "yes") as follower:
+        ottla("produce", topic, data=b"yes 1\nno\nyes 2\nyes 3\nyes 4\n")
+        output, errors = follower.communicate(timeout=END_S)
+        assert (follower.returncode, output, errors) == (0, b"yes 1\nyes 2\nyes 3\n", b"")
+
+
+def test_a_reader_that_has_seen_enough_is_no_trouble(ottla: CommandLine, topic: str) -> None:
+    ottla("produce", "--create", topic, data=b"line\n" * 50_000)
+    printed = ottla.shell(f"set -o pipefail; ottla consume {topic} | head -1; echo status $?")
+    assert printed == "line\nstatus 0\n"
+    ottla.shell(f"seq 30000 | ottla produce {topic} --report | head -1")
+    printed = ottla.shell(f"ottla topic describe {topic}")
+    assert printed.split()[-1] == "80000"
+
+
+def test_an_interrupted_producer_has_sent_what_it_read(ottla: CommandLine, topic: str) -> None:
+    # Whole lines are on their way at once, though more may come; the one that was begun is not a record.
+    ottla("topic", "create", topic)
+    with ottla.running("produce", topic) as child:
+        assert child.stdin is not None
+        child.stdin.write(b"one\ntwo\nthr")
+        child.stdin.flush()
+        assert ottla("consume", topic, "--follow", "--count", "2") == b"one\ntwo\n"
+        child.send_signal(signal.SIGINT)
+        assert (child.wait(END_S), child.stderr and child.stderr.read()) == (130, b"")
+    assert ottla("consume", topic) == b"one\ntwo\n"
+
+
+def test_a_record_that_the_broker_refuses_is_told(ottla: CommandLine, topic: str) -> None:
+    ottla("topic", "create", topic, "--set", "max.message.bytes=1000")
+    ended = ottla.ended("produce", topic, data=b"x" * 2000)
+    assert ended.returncode == 1
+    (line,) = ended.stderr.decode().splitlines()
+    assert "1 record not delivered: Message size too large" in line
+
+
+def test_several_topics_at_once_say_which_of_them_failed(ottla: CommandLine, topic: str) -> None:
+    ottla("topic", "create", topic)
+    ended = ottla.ended("topic", "delete", f"{topic}-missing", topic)
+    assert (ended.returncode, ended.stdout.decode()) == (1, f"topic '{topic}' deleted\n")
+    assert f"topic '{topic}-missing': " in ended.stderr.decode()
+    assert ottla("topic", "delete", topic, "--if-exists") == b""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["consume"], ["produce"], ["topic", "describe"], ["topic", "alter", "-p", "3"], ["config", "get", "topic"]],
+)
+def test_a_topic_that_does_not_exist_is_told_and_not_made(ottla: CommandLine, topic: str, arguments: list[str]) -> None:
+    ended = ottla.ended(*arguments, topic, data=b"x\n")
+    assert (ended.returncode, ended.stdout) == (1, b"")
+    assert ended.stderr.decode().startswith(f"ottla: there is no topic '{topic}' at ")
+    assert topic not in ottla("topic", "list").decode().split()
+
+
+def test_a_dry_run_changes_nothing(ottla: CommandLine, topic: str) -> None:
+    ottla("topic", "create", topic, "--dry-run")
+    assert topic not in ottla("topic", "list").decode().split()
+    ottla("topic", "create", topic)
+    ottla("topic", "alter", topic, "-p", "5", "--set", "retention.ms=5", "--dry-run")
+    (described,) = json.loads(ottla("topic", "describe", topic, "--format", "json"))
+    assert (len(described["partitions"]), described["settings"]) == (1, {})
+
+
+def test_apache_kafka_is_served_as_well(tmp_path: Path) -> None:
+    # Every command does on it what it does on ours.
+    if JARS_VARIABLE not in os.environ and not (CACHE / "jars").is_dir():
+        pytest.skip("Apache Kafka's jars are not here; a benchmark fetches them")
+    try:
+        kafka = ApacheKafka()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    with kafka:
+        use_everything(CommandLine(kafka.bootstrap, tmp_path))
+
+
+def test_ottla_is_served_with_the_same(ottla: CommandLine) -> None:
+    use_everything(ottla)
+
+
+def use_everything(ottla: CommandLine) -> None:
+    """Each command, and what must come of it on any cluster."""
+    name = "use-everything"
+    assert ottla("topic", "create", name, "-p", "2") == f"topic '{name}' created\n".encode()
+    assert ottla.ended("topic", "create", name).returncode == 1
+    ottla("topic", "alter", name, "-p", "3", "--set", "retention.ms=5000000")
+    (described,) = json.loads(ottla("topic", "describe", name, "--format", "json"))
+    assert (len(described["partitions"]), described["settings"]) == (3, {"retention.ms": "5000000"})
+    ottla("config", "set", "topic", name, "cleanup.policy+=compact", "--unset", "retention.ms")
+    changed = json.loads(ottla("config", "get", "topic", name, "cleanup.policy", "--format", "json"))
+    assert [setting["value"] for setting in changed] == ["delete,compact"]
+    ottla("produce", name, "-K", ":", "-z", "lz4", data=b"a:1\nb:2\nc:3\n")
+    ottla("produce", name, "-k", "a", "-H", "h=1", "--acks", "1", data=b"4\n")
+    assert sorted(ottla("consume", name, "--format", "%k%s\n").split()) == [b"a1", b"a4", b"b2", b"c3"]
+    assert ottla("consume", name, "--last", "1", "--format", "%s %h") == b"4 h=1"
+    assert ottla("consume", name, "--since", "1h", "--key-matches", "a", "--count", "1") == b"1\n"
+    produced, consumed = json.loads(ottla("bench", "--seconds", "0.1", "--format", "json"))
+    assert produced["records"] == consumed["records"] > 0
+    ottla("topic", "delete", name)
+    ended = ottla.ended("consume", name)
+    assert (ended.returncode, ended.stderr.decode()[:18]) == (1, "ottla: there is no")
