@@ -23,6 +23,7 @@ NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 
 _GZIP_WINDOW = 31
 _GZIP_LEVEL = -1
+_GZIP_PIECE_MIN = 256 * 1024
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEAD = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
@@ -120,16 +121,19 @@ def _gunzip(data: Bytes, max_bytes: int) -> bytes | bytearray:
     """All members of a gzip stream, one after the other, as Java's reader takes them."""
     unpacked = bytearray()
     rest: Bytes = data
+    piece = max(max_bytes >> 4, _GZIP_PIECE_MIN)
     while True:
         stream = zlib.decompressobj(_GZIP_WINDOW)
-        try:
-            unpacked += stream.decompress(rest, max_bytes - len(unpacked) + 1)
-        except zlib.error as error:
-            raise CorruptBatch(f"gzip data does not unpack: {error}") from None
-        if len(unpacked) > max_bytes:
-            raise _too_large(max_bytes)
-        if not stream.eof:
-            raise CorruptBatch("gzip data is cut off")
+        while not stream.eof:
+            try:
+                unpacked += stream.decompress(rest, min(piece, max_bytes - len(unpacked) + 1))
+            except zlib.error as error:
+                raise CorruptBatch(f"gzip data does not unpack: {error}") from None
+            if len(unpacked) > max_bytes:
+                raise _too_large(max_bytes)
+            rest = stream.unconsumed_tail
+            if not rest and not stream.eof:
+                raise CorruptBatch("gzip data is cut off")
         if not stream.unused_data:
             return unpacked
         rest = stream.unused_data
@@ -137,31 +141,32 @@ def _gunzip(data: Bytes, max_bytes: int) -> bytes | bytearray:
 
 def _unsnappy(data: Bytes, max_bytes: int) -> bytes | bytearray:
     view = memoryview(data)
-    unpacked = bytearray()
     if view[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
-        _unsnappy_block(view, unpacked, max_bytes)
-        return unpacked
+        return _unsnappy_block(view, max_bytes)
+    unpacked = bytearray()
     position = len(_XERIAL_HEAD)
     while position < len(view):
         (length,) = _INT32.unpack_from(view, position)
         position += _INT32.size
         if not 0 < length <= len(view) - position:
             raise CorruptBatch(f"a snappy chunk of {length} bytes where {len(view) - position} are left")
-        _unsnappy_block(view[position : position + length], unpacked, max_bytes)
+        unpacked += _unsnappy_block(view[position : position + length], max_bytes - len(unpacked))
         position += length
     return unpacked
 
 
-def _unsnappy_block(block: memoryview, target: bytearray, max_bytes: int) -> None:
+def _unsnappy_block(block: memoryview, max_bytes: int) -> bytearray:
     import cramjam
 
     length = cramjam.snappy.decompress_raw_len(block)
-    if length > max_bytes - len(target):
+    if length > max_bytes:
         raise _too_large(max_bytes)
     if length > len(block) * _SNAPPY_RATIO_MAX:
         raise CorruptBatch(f"a snappy block of {len(block)} bytes claims to hold {length}")
+    output = bytearray(length)
     if length:
-        target += memoryview(cramjam.snappy.decompress_raw(block))
+        del output[cramjam.snappy.decompress_raw_into(block, output) :]
+    return output
 
 
 def _unpack(

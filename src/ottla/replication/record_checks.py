@@ -127,4 +127,6 @@ def _outcome(
     except TooLarge:
         return too_large(header, most)
     except KafkaError as error:
+        # What its traceback leads to, the unpacked records among it, leads back to the error: it would all stay.
+        error.__traceback__ = error.__context__ = None
         return error

@@ -93,6 +93,7 @@ def test_what_a_thread_refuses_comes_back_as_a_value() -> None:
         assert isinstance(result, asyncio.Future)
         refused = result.result()
         assert isinstance(refused, KafkaError) and refused.code == ErrorCode.INVALID_TIMESTAMP
+        assert refused.__traceback__ is None  # it would keep the unpacked records in memory
 
     asyncio.run(scenario())
 

@@ -1,0 +1,185 @@
+"""Records that a topic does not take: what the producer is told, what is stored, and what hostile ones cost."""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+from time import time
+
+import pytest
+
+from ottla import batch
+from ottla.batch import BatchHeader, encode, headers, repack
+from ottla.compression import NAMES, compress
+from ottla.errors import ErrorCode
+from ottla.records import Fields
+from tests.clients.child import HOST, ottla_up
+from tests.raw_client import RawClient
+from tests.scenarios.asking import all_values, batch_of, create, produced, records_of
+from tests.scenarios.memory import peak_kilobytes
+
+HOUR = 3_600_000
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+
+
+def now_ms() -> int:
+    return int(time() * 1000)
+
+
+def topic_with(client: RawClient, name: str, **settings: str) -> str:
+    configs = {key.replace("_", "."): value for key, value in settings.items()}
+    assert create(client, name, configs=configs).error_code == 0
+    return name
+
+
+def packed_noise(number: int, size: int, codec: int = GZIP) -> bytearray:
+    """A batch of one record that no codec makes smaller, so that it is checked in a thread if `size` is large."""
+    return encode([(b"k", number.to_bytes(4, "big") + Random(number).randbytes(size), (), 1_000)], codec=codec)
+
+
+@pytest.mark.parametrize("codec", (NONE, ZSTD))
+def test_hard_case_42_keyless_records_are_named_one_by_one(codec: int, client: RawClient) -> None:
+    # From version 8 on the answer can tell which; the good ones of the batch are not stored either.
+    topic = topic_with(client, f"compacted-{codec}", cleanup_policy="compact")
+    records: list[Fields] = [(b"k", b"0", (), 5), (None, b"1", (), 5), (b"", b"2", (), 5), (None, b"3", (), 5)]
+    for version in (8, 9, 12):
+        result = produced(client, topic, encode(records, codec=codec), version=version)
+        assert result.error_code == ErrorCode.INVALID_RECORD and result.base_offset == -1
+        assert [index for index, _ in result.record_errors] == [1, 3]
+        assert all(message for _, message in result.record_errors) and result.error_message
+    old = produced(client, topic, encode(records, codec=codec), version=7)
+    assert (old.error_code, list(old.record_errors)) == (ErrorCode.INVALID_RECORD, [])
+    assert produced(client, topic, encode(records[::2], codec=codec)).base_offset == 0
+    assert all_values(client, topic) == [b"0", b"2"]
+
+
+def test_times_far_from_the_brokers_are_refused(client: RawClient, topic: str) -> None:
+    # By default an hour ahead is too much, and nothing is too old.
+    now = now_ms()
+    ahead: list[Fields] = [(None, b"", (), now), (None, b"", (), now + 2 * HOUR)]
+    result = produced(client, topic, encode(ahead))
+    assert result.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert [index for index, _ in result.record_errors] == [1]
+    assert produced(client, topic, encode([(None, b"old", (), 1)])).error_code == 0
+    strict = topic_with(client, "strict-times", message_timestamp_before_max_ms=str(HOUR))
+    assert produced(client, strict, encode([(None, b"old", (), 1)])).error_code == ErrorCode.INVALID_TIMESTAMP
+    assert all_values(client, topic) == [b"old"] and all_values(client, strict) == []
+
+
+def test_a_wrong_max_timestamp_is_put_right_before_it_is_stored(client: RawClient, topic: str) -> None:
+    # A consumer that looks for a time finds the batch, and finds its checksum right.
+    data = batch_of(b"0", b"1", timestamp=1_000)
+    batch.set_max_timestamp(data, 77)
+    assert produced(client, topic, data).error_code == 0
+    stored = bytes(client.fetch(topic, 0, 0).records)  # type: ignore[arg-type]
+    assert batch.check(stored).max_timestamp == 1_001
+
+
+def test_zstd_is_for_clients_that_know_it(client: RawClient, topic: str) -> None:
+    # Produce 7 says that the client and its consumers can; the topic's own codec is the operator's choice.
+    for version in (3, 6):
+        result = produced(client, topic, batch_of(b"x", codec=ZSTD), version=version)
+        assert result.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert produced(client, topic, batch_of(b"x", codec=ZSTD), version=7).error_code == 0
+
+
+@pytest.mark.parametrize("target", ("uncompressed", "gzip", "snappy", "lz4", "zstd"))
+def test_a_topic_stores_every_batch_in_its_own_codec(target: str, client: RawClient) -> None:
+    # Small ones at once, large ones in a thread, from whatever codec they come in.
+    topic = topic_with(client, f"stored-in-{target}", compression_type=target)
+    sent: list[bytes | None] = []
+    for codec in range(5):
+        for size in (100, 100_000):
+            data = packed_noise(len(sent), size, codec)
+            sent.append(batch.decode(data)[0].value)
+            assert produced(client, topic, data).base_offset == len(sent) - 1
+    wanted = NAMES.index("none" if target == "uncompressed" else target)
+    offset = 0
+    found: list[bytes | None] = []
+    while offset < len(sent):
+        fetched = client.fetch(topic, 0, offset)
+        records = records_of(fetched)
+        assert {header.codec for _, header in headers(bytes(fetched.records))} == {wanted}  # type: ignore[arg-type]
+        found += [record.value for record in records]
+        offset = records[-1].offset + 1
+    assert found == sent
+
+
+def test_what_grows_too_large_when_it_is_packed_anew_is_refused(client: RawClient) -> None:
+    # As large as it is stored, and as large as it comes: both have to be within the limit.
+    unpacked = topic_with(client, "small-unpacked", max_message_bytes="1000", compression_type="uncompressed")
+    small = encode([(None, bytes(20_000), (), 1_000)], codec=GZIP)
+    assert len(small) < 1_000
+    assert produced(client, unpacked, small).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    packed = topic_with(client, "small-packed", max_message_bytes="1000", compression_type="gzip")
+    large = encode([(None, bytes(20_000), (), 1_000)])
+    assert produced(client, packed, large).error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_batch_larger_than_a_segment_has_no_place(client: RawClient) -> None:
+    topic = topic_with(client, "small-segments", segment_bytes=str(1 << 20), max_message_bytes=str(4 << 20))
+    result = produced(client, topic, encode([(None, bytes(2 << 20), (), 1_000)]))
+    assert result.error_code == ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+def test_batches_stay_in_order_whether_checked_at_once_or_in_a_thread(client: RawClient, topic: str) -> None:
+    # All are sent before any is answered; the small ones must not overtake the large ones before them.
+    sent = []
+    for number in range(40):
+        data = packed_noise(number, 200_000 if number % 3 == 0 else 50)
+        sent.append(batch.decode(data)[0].value)
+        client.produce(topic, 0, data, acks=0)
+    assert produced(client, topic, packed_noise(40, 50)).base_offset == 40
+    assert all_values(client, topic)[:40] == sent
+
+
+def test_a_refused_batch_takes_no_sequence_number(client: RawClient, topic: str) -> None:
+    # The producer may send the good records again under the same number; a repeated good batch is not stored twice.
+    def first_of_producer(timestamp: int) -> bytearray:
+        records: list[Fields] = [(b"k", Random(1).randbytes(50_000), (), timestamp)]
+        return encode(records, codec=LZ4, producer_id=77, producer_epoch=0, base_sequence=0)
+
+    refused = produced(client, topic, first_of_producer(now_ms() + 9 * HOUR))
+    assert refused.error_code == ErrorCode.INVALID_TIMESTAMP
+    good = first_of_producer(1_000)
+    assert [produced(client, topic, good).base_offset for _ in range(3)] == [0, 0, 0]
+    assert len(all_values(client, topic)) == 1
+
+
+def test_the_verdict_is_the_same_before_during_and_after_machine_code_is_loaded(
+    client: RawClient, topic: str
+) -> None:
+    # Fifty thousand records, which is more than makes it worth it; every twentieth batch is wrong in its last record.
+    sound = encode([(b"k", b"v", (), 1_000)] * 1_000)
+    wrong = bytearray(sound)
+    wrong[-1] ^= 1
+    batch.set_max_timestamp(wrong, 1_000)
+    stored = 0
+    for number in range(50):
+        result = produced(client, topic, wrong if number % 20 == 19 else sound)
+        assert result.error_code == (ErrorCode.INVALID_RECORD if number % 20 == 19 else 0)
+        stored += result.error_code == 0
+    assert produced(client, topic, batch_of(b"end")).base_offset == stored * 1_000
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak of another process's memory is told by Linux only")
+def test_hard_case_58_what_just_may_unfold_does_not_add_up(tmp_path: Path, seed: int) -> None:
+    # Forty batches of 18 MB of zeros, of which no record can be read, from eight clients at once: two are unfolded at
+    # a time, and nothing stays of those that were refused.
+    header = BatchHeader(0, 0, -1, 2, 0, 0, 0, 1_000, 1_000, -1, -1, -1, 1)
+    bombs = [repack(header, codec, compress(codec, bytes(18_000_000)), 1_000) for codec in (GZIP, SNAPPY, LZ4, ZSTD)]
+
+    def throw(number: int) -> list[int]:
+        with RawClient(HOST, broker.port, timeout_s=30) as client:
+            order = Random(seed + number).sample(bombs * 2, 5)
+            return [produced(client, "bombs", bomb).error_code for bomb in order]
+
+    with ottla_up(tmp_path / "data") as broker, RawClient(HOST, broker.port) as client:
+        assert create(client, "bombs").error_code == 0
+        produced(client, "bombs", batch_of(b"first", codec=ZSTD))
+        before = peak_kilobytes(broker.process.pid)
+        with ThreadPoolExecutor(8) as clients:
+            results = [code for codes in clients.map(throw, range(8)) for code in codes]
+        assert results == [ErrorCode.INVALID_RECORD] * 40
+        assert all_values(client, "bombs") == [b"first"]
+        assert peak_kilobytes(broker.process.pid) - before < 90_000
