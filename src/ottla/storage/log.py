@@ -241,7 +241,10 @@ class Log:
             producer = self.producers.producers[header.producer_id]
             if not producer.partial:
                 raise
-        recall(producer, self.segments)
+        try:
+            recall(producer, self.segments)
+        except OSError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self} cannot be read: {error}") from error
         return self.producers.check(header)
 
     def _checked_marker(self, batch: Bytes, header: BatchHeader) -> ControlMarker:
@@ -322,7 +325,7 @@ class Log:
         """Batches from the one that contains `offset`, of one segment, at most `max_bytes`, none at or after `up_to`.
 
         With `at_least_one` the first batch is whole however large it is. None if there is nothing to return.
-        KafkaError OFFSET_OUT_OF_RANGE outside of the log, CORRUPT_MESSAGE where it is damaged.
+        KafkaError OFFSET_OUT_OF_RANGE outside of the log, CORRUPT_MESSAGE or KAFKA_STORAGE_ERROR where it is damaged.
         """
         if not self.log_start_offset <= offset <= self.end_offset:
             message = f"offset {offset} is not in {self.log_start_offset} to {self.end_offset}"

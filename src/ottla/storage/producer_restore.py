@@ -68,7 +68,6 @@ def recall(producer: Producer, segments: Sequence[Segment]) -> None:
     A client may have had five requests in flight when the broker was restarted. Only the end of the log is searched,
     and only when a producer retries what is not known.
     """
-    producer.partial = False
     for segment in reversed(segments[-2:]):
         known = producer.batches[0].base_offset if producer.batches else segments[-1].base_offset
         begin = segment.offset_index.entry_before(segment.size - RECALL_BYTES)
@@ -82,6 +81,7 @@ def recall(producer: Producer, segments: Sequence[Segment]) -> None:
         for batch in reversed(earlier):
             if len(producer.batches) < BATCHES_KEPT and batch.first_sequence >= 0:
                 producer.batches.appendleft(batch)
+    producer.partial = False  # only now: a disk that could not be read is asked again
 
 
 def replay_segment(segment: Segment, start: int, up_to: int, producers: ProducerStates) -> list[AbortedTransaction]:
