@@ -9,7 +9,7 @@ from ottla.errors import ErrorCode
 from ottla.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionResult
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.simulation.channel import Channel
-from tests.simulation.history import Fetched, OutOfRange, Place
+from tests.simulation.history import Fetched, OutOfRange, Place, token
 from tests.simulation.world import Machine
 
 BY_NAME, BY_ID = 12, 17
@@ -114,7 +114,7 @@ class Consumer:
 
 
 def read_records(result: PartitionResult, position: int) -> tuple[tuple[int, bytes], ...]:
-    """Offsets and values from `position` on, every checksum checked."""
+    """Offsets and tokens of the values from `position` on, every checksum checked."""
     data = result.records
     assert data is None or isinstance(data, bytes | bytearray | memoryview)
     if not data:
@@ -122,7 +122,7 @@ def read_records(result: PartitionResult, position: int) -> tuple[tuple[int, byt
     found = []
     for at, _ in batches.headers(data):
         batches.check(data, at)
-        found += [(record.offset, record.value or b"") for record in batches.decode(data, at)]
+        found += [(record.offset, token(record.value or b"")) for record in batches.decode(data, at)]
     return tuple(pair for pair in found if pair[0] >= position)
 
 

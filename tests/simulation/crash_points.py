@@ -17,10 +17,10 @@ from tests.simulation.loop import simulate
 from tests.simulation.producer import Producer, Style
 from tests.simulation.world import Machine, World
 
-BATCHES = 12
+BATCHES = 16
 TOPICS = {
-    "flushed": {"flush.messages": "1", "internal.segment.bytes": "3000", "index.interval.bytes": "100"},
-    "cached": {"internal.segment.bytes": "3000"},
+    "flushed": {"flush.messages": "1", "internal.segment.bytes": "6000", "index.interval.bytes": "100"},
+    "cached": {"internal.segment.bytes": "6000"},
 }
 BROKER = {
     "node.id": "1",

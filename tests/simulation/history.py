@@ -8,6 +8,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+PADDING = b"x"
+
+
+def token(value: bytes) -> bytes:
+    """What stands for a value in a history: its name and its length. A value with any other byte has another token."""
+    return value.rstrip(PADDING) + b"%d" % len(value)
+
 
 class Place(NamedTuple):
     topic: str
@@ -25,7 +32,7 @@ class Ending(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Records that a producer sends together. Values are unique in the whole history.
+    """Records that a producer sends together. Values, told by their tokens, are unique in the whole history.
 
     `identity` changes whenever the producer starts anew (a new producer id; without idempotence, a new connection):
     within one the `number`s count up, and the log must keep their order.

@@ -17,18 +17,29 @@ from ottla.errors import ErrorCode
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.produce import PartitionData, ProduceRequest, TopicData
 from tests.simulation.channel import Channel
-from tests.simulation.history import Acknowledged, Batch, Place, Refused, Sent
+from tests.simulation.history import PADDING, Acknowledged, Batch, Place, Refused, Sent, token
 from tests.simulation.world import Machine
 
 IN_FLIGHT_MAX = 5
 RECORDS_MAX = 6
 VALUE_BYTES_MAX = 700
 CODECS = (0, 0, 0, 1, 2, 3, 4)
+DENSE_CODECS = (1, 3, 4)
+LARGE_BYTES = 200_000
+LARGE_CHANCE = 0.05
+"""Of a batch that compresses well and is so large that the broker checks it in a thread."""
 
 FATAL = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.UNKNOWN_PRODUCER_ID,
     ErrorCode.INVALID_PRODUCER_EPOCH,
+)
+RETRIABLE = (
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.REQUEST_TIMED_OUT,
 )
 
 
@@ -126,18 +137,16 @@ class Producer:
         return ProduceRequest(None, self._style.acks, 10_000, [topic])
 
     def _write_letter(self) -> Letter:
-        random = self._random
-        values = []
-        for _ in range(random.randint(1, RECORDS_MAX)):
-            self._records += 1
-            text = f"{self.name}.{self._records}."
-            values.append(text.encode() + b"x" * random.randint(0, random.choice((10, VALUE_BYTES_MAX))))
-        batch = Batch(self.name, self._identity, self._batches, self._place, tuple(values), self._style.idempotent)
+        values, codec = self._write_values(), self._random.choice(CODECS)
+        if self._random.random() < LARGE_CHANCE:
+            values, codec = [values[0] + PADDING * LARGE_BYTES], self._random.choice(DENSE_CODECS)
+        tokens = tuple(map(token, values))
+        batch = Batch(self.name, self._identity, self._batches, self._place, tokens, self._style.idempotent)
         self._batches += 1
         now_ms = self._machine.clock.now_ms()
         data = batches.encode(
             [(None, value, (), now_ms) for value in values],
-            codec=random.choice(CODECS),
+            codec=codec,
             producer_id=self._producer_id,
             producer_epoch=0 if self._style.idempotent else -1,
             base_sequence=self._sequence if self._style.idempotent else -1,
@@ -148,6 +157,14 @@ class Producer:
         if self._style.acks:
             self._unanswered.append(letter)
         return letter
+
+    def _write_values(self) -> list[bytes]:
+        values = []
+        for _ in range(self._random.randint(1, RECORDS_MAX)):
+            self._records += 1
+            padding = self._random.randint(0, self._random.choice((10, VALUE_BYTES_MAX)))
+            values.append(f"{self.name}.{self._records}.".encode() + PADDING * padding)
+        return values
 
     async def _settle(self, channel: Channel, answer: "asyncio.Future[bytes | None]") -> bool:
         """Take the answer to the oldest batch in flight; whether this connection is still good."""
@@ -171,6 +188,7 @@ class Producer:
             self._producer_id = -1
             self._known = False
         else:
+            assert code in RETRIABLE, f"{batch}: {code.name}"
             self._give_up_unless_idempotent()
             await asyncio.sleep(self._random.uniform(0.01, 0.3))
         return False

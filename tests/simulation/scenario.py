@@ -182,7 +182,7 @@ def topic_settings(random: Random) -> Settings:
     elif policy == "time":
         settings["flush.ms"] = "2000"
     if random.random() < 0.6:
-        settings["internal.segment.bytes"] = str(random.choice((1500, 5000, 40_000)))
+        settings["internal.segment.bytes"] = str(random.choice((6000, 15_000, 40_000)))
     if random.random() < 0.3:
         settings["segment.ms"] = str(random.choice((100, 5000)))
     if random.random() < 0.3:
