@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection, Sequence
 from importlib import import_module
 from signal import SIGINT
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ottla import __version__
 from ottla.cli.refusal import BAD_REQUEST, Refusal
@@ -53,7 +53,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Says in one line what is wrong with the arguments, as everything else here does."""
+    """Takes options before, after and between names; says in one line what is wrong, as everything else here does."""
+
+    _mixing = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self._mixing or self._subparsers is not None:
+            return super().parse_known_args(args, namespace)
+        self._mixing = True  # the call below comes back to this method, once for options and once for names
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._mixing = False
 
     def error(self, message: str) -> NoReturn:
         self.exit(BAD_REQUEST, f"{self.prog}: {message} (see {self.prog} --help)\n")

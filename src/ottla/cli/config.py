@@ -14,13 +14,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     get = actions.add_parser("get", help="show settings", description="Show settings and where they come from.")
     _add_resource_arguments(get)
-    get.add_argument("keys", nargs="*", metavar="KEY", help="only these (default: all)")
+    get.add_argument("keys", nargs="*", default=[], metavar="KEY", help="only these (default: all)")
     get.add_argument("--changed", action="store_true", help="only what somebody has set")
     add_format_argument(get)
     change = actions.add_parser("set", help="change settings", description="Change settings; the others stay.")
     _add_resource_arguments(change)
     change.add_argument(
-        "assignments", nargs="*", metavar="KEY=VALUE", help="KEY+=VALUE and KEY-=VALUE add to a list and take from it"
+        "assignments", nargs="*", default=[], metavar="KEY=VALUE",
+        help="KEY+=VALUE and KEY-=VALUE add to a list and take from it",
     )
     change.add_argument(
         "--unset", action="append", default=[], metavar="KEY", help="back to the default; may be repeated"

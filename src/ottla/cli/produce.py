@@ -37,7 +37,9 @@ SETTINGS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
     parser.add_argument("topic", metavar="TOPIC")
-    parser.add_argument("files", nargs="*", metavar="FILE", help="where records come from (default: standard input)")
+    parser.add_argument(
+        "files", nargs="*", default=[], metavar="FILE", help="where records come from (default: standard input)"
+    )
     parser.add_argument(
         "--format", choices=FORMATS, default=LINES,
         help="a record is a line, a line as `consume --format json` writes it, or a whole file (default: lines)",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError
 
-from ottla.cli import COMMANDS, main
+from ottla.cli import COMMANDS, command_parser, main
 from ottla.cli.client import CONNECT_S, explanation, pairs
 from ottla.cli.refusal import Refusal
 
@@ -86,6 +86,20 @@ def test_what_was_asked_wrongly_is_told_in_one_line(
     assert status == 2
     assert line.startswith("ottla")
     assert named in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field", "expected"),
+    [
+        (["produce", "orders", "--acks", "1", "a", "-n", "3", "b"], "files", ["a", "b"]),
+        (["produce", "--acks", "1", "orders"], "files", []),
+        (["topic", "create", "a", "-p", "1", "b", "--dry-run"], "names", ["a", "b"]),
+        (["config", "set", "topic", "orders", "--dry-run", "a=b"], "assignments", ["a=b"]),
+        (["config", "get", "topic", "orders", "--changed", "a"], "keys", ["a"]),
+    ],
+)
+def test_options_may_stand_between_names(arguments: list[str], field: str, expected: list[str]) -> None:
+    assert getattr(command_parser({arguments[0]}).parse_args(arguments), field) == expected
 
 
 def free_port() -> int:
