@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.apache_kafka import VERSION, ApacheKafka, Unavailable
 from benchmarks.child import BrokerChild
 from benchmarks.ottla_broker import OttlaBroker
-from benchmarks.report import Measurement, document, machine, table
+from benchmarks.report import Measurement, Neighbours, document, machine, table
 from benchmarks.workloads import (
     ACCEPTED,
     ANSWERED,
@@ -139,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         size = size.with_pairs(chosen.pairs)
     patterns = [pattern.strip() for pattern in chosen.rows.split(",")]
     workloads = [workload for workload in WORKLOADS if any(fnmatchcase(workload.name, item) for item in patterns)]
-    began = time.monotonic()
+    began, neighbours = time.monotonic(), Neighbours()
     comparison = Comparison(size, with_peer=not chosen.alone)
     try:
         comparison.run(workloads, with_start=any(fnmatchcase(START, item) for item in patterns))
@@ -147,14 +147,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"Apache Kafka cannot be run here: {reason}. --alone measures Ottla without it.", file=sys.stderr)
         return 1
     measurements = list(comparison.measurements.values())
+    conditions = {"size": asdict(size), "settings_of_both": SETTINGS, "share_of_other_programs": neighbours.share()}
     around = machine()
     print(table(measurements, PEER))
     print(
         f"\n{around['cores']} cores shared by broker and client, {around['memory_gb']} GB of memory, Python "
-        f"{around['python']}, {around['client']}; {size.pairs} pair(s), {time.monotonic() - began:.0f} s in all."
+        f"{around['python']}, {around['client']}; {size.pairs} pair(s), {time.monotonic() - began:.0f} s in all. "
+        f"Other programs took {conditions['share_of_other_programs']:.0%} of the machine meanwhile."
     )
     if chosen.json:
-        conditions = {"size": asdict(size), "settings_of_both": SETTINGS}
         chosen.json.write_text(json.dumps(document(measurements, PEER, conditions), indent=2) + "\n")
     return 0
 

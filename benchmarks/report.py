@@ -3,6 +3,7 @@
 import os
 import platform
 import statistics
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,11 +50,32 @@ def ratio(measurement: Measurement) -> str:
     return middle if len(ratios) == 1 else f"{middle} ({min(ratios):.2f}-{max(ratios):.2f})"
 
 
+class Neighbours:
+    """How much of the machine other programs took: every child of ours must have ended before `share` is asked."""
+
+    def __init__(self) -> None:
+        self._busy, self._own, self._since = busy_seconds(), own_seconds(), time.monotonic()
+
+    def share(self) -> float:
+        passed = (time.monotonic() - self._since) * (psutil.cpu_count() or 1)
+        others = busy_seconds() - self._busy - (own_seconds() - self._own)
+        return max(others, 0.0) / passed
+
+
+def busy_seconds() -> float:
+    times = psutil.cpu_times()
+    return float(times.user + times.nice + times.system + times.irq + times.softirq + times.steal)
+
+
+def own_seconds() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
 def machine() -> dict[str, Any]:
     return {
         "cores": psutil.cpu_count(),
         "memory_gb": round(psutil.virtual_memory().total / 1e9),
-        "load_average": [round(value, 2) for value in os.getloadavg()],
         "system": platform.platform(terse=True),
         "python": platform.python_version(),
         "client": f"confluent-kafka {confluent_kafka.version()}, librdkafka {confluent_kafka.libversion()[0]}",
