@@ -9,14 +9,14 @@ error codes), never text that a client merely sent, so the number of series is b
     name{label="value"} 12             quotes escaped as well; a label whose value is empty is left out
 """
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-BOUNDS_MS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10000.0)
-"""Upper bounds of a histogram's buckets: from a request answered at once to one that waited for the disk of a sick
+BOUNDS_MS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000)
+BOUNDS_S = tuple(bound / 1000 for bound in BOUNDS_MS)
+"""Upper bounds of the buckets of durations: from a request answered at once to one that waited for the disk of a sick
 machine. Long polls fall where their fetch.max.wait.ms is."""
 
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
@@ -27,38 +27,24 @@ Labels = tuple[str, ...]
 # Counting
 
 
-class Histogram:
-    """How many values fell into which bucket, and their sum. A bucket holds its upper bound."""
-
-    __slots__ = ("counts", "sum")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(BOUNDS_MS) + 1)
-        self.sum = 0.0
-
-    def observe(self, value: float) -> None:
-        self.counts[bisect_left(BOUNDS_MS, value)] += 1
-        self.sum += value
-
-
 class RequestMeter:
-    """The requests of one API: how many of each version, how long they took, which errors their answers told."""
+    """The requests of one API: how many of each version took how long.
 
-    __slots__ = ("by_version", "durations", "errors", "request")
+    `by_version[version][bucket]`, the buckets being those of BOUNDS_S and one above them. Whoever answers a request
+    counts it there and adds to `seconds`; it does so itself, because a call would cost as much as all of the counting.
+    """
+
+    __slots__ = ("by_version", "request", "seconds")
 
     def __init__(self, request: str, last_version: int) -> None:
         self.request = request
-        self.by_version = [0] * (last_version + 1)
-        self.durations = Histogram()
-        self.errors: dict[int, int] = {}
+        self.by_version = [[0] * (len(BOUNDS_S) + 1) for _ in range(last_version + 1)]
+        self.seconds = 0.0
 
-    def answered(self, version: int, duration_ms: float) -> None:
-        self.by_version[version] += 1
-        self.durations.observe(duration_ms)
-
-    def told(self, codes: Iterable[int]) -> None:
-        for code in codes:
-            self.errors[code] = self.errors.get(code, 0) + 1
+    def durations(self) -> "Histogram":
+        """Of all versions, in milliseconds."""
+        counts = [sum(buckets) for buckets in zip(*self.by_version, strict=True)]
+        return Histogram(BOUNDS_MS, counts, self.seconds * 1000)
 
 
 class RequestMeters:
@@ -66,8 +52,13 @@ class RequestMeters:
 
     def __init__(self) -> None:
         self.by_key: dict[int, RequestMeter] = {}
+        self.errors: dict[tuple[int, int], int] = {}
+        """API key and error code: how often an answer told it."""
         self.malformed = 0
         self.unsupported = 0
+
+    def told(self, api_key: int, code: int) -> None:
+        self.errors[api_key, code] = self.errors.get((api_key, code), 0) + 1
 
 
 class TopicMeter:
@@ -117,6 +108,14 @@ class TopicMeters:
 # Text
 
 
+class Histogram(NamedTuple):
+    """How many values are not above each bound; the last count is of those above them all."""
+
+    bounds: Sequence[float]
+    counts: Sequence[int]
+    sum: float
+
+
 class Family(NamedTuple):
     """A metric: its series differ in the values of its labels only."""
 
@@ -134,7 +133,7 @@ class Family(NamedTuple):
     def histogram_lines(self, histogram: Histogram, labels: Sequence[str] = ()) -> Iterator[str]:
         names = (*self.labels, "le")
         total = 0
-        for bound, count in zip((*map(number_text, BOUNDS_MS), "+Inf"), histogram.counts, strict=True):
+        for bound, count in zip((*map(number_text, histogram.bounds), "+Inf"), histogram.counts, strict=True):
             total += count
             yield f"{self.name}_bucket{label_text(names, (*labels, bound))} {total}\n"
         own = label_text(self.labels, labels)

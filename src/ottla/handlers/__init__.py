@@ -9,6 +9,7 @@ A module with a codec of its own (records without copies) names it in `CODEC`.
 import asyncio
 import logging
 import pkgutil
+from bisect import bisect_left
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from ottla.clock import stopwatch
 from ottla.errors import ErrorCode, KafkaError
 from ottla.faults import Fault
 from ottla.logs import fields
-from ottla.metrics import RequestMeter
+from ottla.metrics import BOUNDS_S, RequestMeter
 from ottla.node import Node
 from ottla.wire import frames, refusals
 from ottla.wire.error_codes import error_codes
@@ -26,14 +27,14 @@ from ottla.wire.malformed import Malformed
 
 logger = logging.getLogger(__name__)
 request_logger = logging.getLogger("ottla.requests")
-"""Every answered request, one line each, at level DEBUG."""
+"""Every answered request, one line each, if this logger itself is set to DEBUG: --log-level debug is not enough."""
 
 API_VERSIONS = 18
 
 Read = Callable[[int, memoryview, int], Any]
 Write = Callable[[int, Any, bytes], Answer]
 Refuse = Callable[[Call[Any], ErrorCode, str], Any]
-Errors = Callable[[Any], Iterable[int]]
+Errors = Callable[[Any], Iterable[int]] | None
 Codec = tuple[Read, Write, Refuse]
 
 
@@ -45,7 +46,7 @@ class Handler(NamedTuple):
     write: Write
     refuse: Refuse
     errors: Errors
-    """Every error code that a response tells."""
+    """Every error code that a response tells; None where the handler counts them: it answers too often for a search."""
 
 
 def _generic_codec(api: frames.Api) -> Codec:
@@ -61,17 +62,6 @@ def _generic_codec(api: frames.Api) -> Codec:
     return read, write, refuse
 
 
-def _partition_errors(response: Any) -> list[int]:
-    """The error codes of Produce and Fetch, whose responses have the same shape."""
-    code = getattr(response, "error_code", 0)
-    codes = [code] if code else []
-    for topic in response.topics:
-        for partition in topic.partitions:
-            if partition.error_code:
-                codes.append(partition.error_code)
-    return codes
-
-
 def load() -> Mapping[int, Handler]:
     """Every handler by API key."""
     handlers = {}
@@ -80,7 +70,7 @@ def load() -> Mapping[int, Handler]:
         api = frames.api_named(module_info.name)
         own_codec: Codec | None = getattr(module, "CODEC", None)
         read, write, refuse = own_codec or _generic_codec(api)
-        errors = _partition_errors if own_codec else error_codes
+        errors = None if own_codec else error_codes
         handlers[api.key] = Handler(api, module.VERSIONS, module.handle, read, write, refuse, errors)
     return dict(sorted(handlers.items()))
 
@@ -91,9 +81,9 @@ class Dispatch:
     def __init__(self, node: Node, handlers: Mapping[int, Handler]) -> None:
         self._node = node
         self._handlers = handlers
-        self._meters = node.request_meters
+        self._meters = node.request_meters.by_key
         for key, handler in handlers.items():
-            self._meters.by_key[key] = RequestMeter(handler.api.name, handler.versions[-1])
+            self._meters[key] = RequestMeter(handler.api.name, handler.versions[-1])
 
     def __call__(self, client: Client, frame: memoryview) -> Result:
         started_s = stopwatch()
@@ -105,7 +95,7 @@ class Dispatch:
             header = frames.read_request_header(frame, handler.api)
             body = handler.read(version, frame, header.end)
         except Malformed as error:
-            self._meters.malformed += 1
+            self._node.request_meters.malformed += 1
             raise CloseConnection(f"malformed request: {error}") from None
         call = Call(api_key, version, header.correlation_id, header.client_id, body, client, started_s)
         if self._node.faults is not None and (fault := self._node.faults.take(handler.api.name)) is not None:
@@ -147,34 +137,35 @@ class Dispatch:
         return answer
 
     def _encode(self, handler: Handler, call: Call[Any], response: Any) -> Answer:
-        self._count(handler, call, response)
+        """The answer in bytes, counted: every request that has one passes here once."""
+        seconds = stopwatch() - call.started_s
+        meter = self._meters[call.api_key]
+        meter.by_version[call.version][bisect_left(BOUNDS_S, seconds)] += 1
+        meter.seconds += seconds
+        if 0 < request_logger.level <= logging.DEBUG:
+            _log_request(meter.request, call, seconds)
         if response is None:
             return None
+        if handler.errors is not None:
+            for code in handler.errors(response):
+                self._node.request_meters.told(call.api_key, code)
         header = frames.response_header(handler.api, call.version, call.correlation_id)
         return handler.write(call.version, response, header)
 
-    def _count(self, handler: Handler, call: Call[Any], response: Any) -> None:
-        duration_ms = (stopwatch() - call.started_s) * 1000
-        meter = self._meters.by_key[call.api_key]
-        meter.answered(call.version, duration_ms)
-        if response is not None and (codes := handler.errors(response)):
-            meter.told(codes)
-        if request_logger.isEnabledFor(logging.DEBUG):
-            _log_request(handler, call, duration_ms)
-
     def _refusal(self, handler: Handler, call: Call[Any], error: Exception) -> Any:
         if isinstance(error, CloseConnection):
-            self._count(handler, call, None)
             raise error
         if isinstance(error, KafkaError):
             code, message = error.code, error.message
         else:
             logger.error("%s v%d failed", handler.api.name, call.version, exc_info=error)
             code, message = ErrorCode.UNKNOWN_SERVER_ERROR, ""
+        if handler.errors is None:
+            self._node.request_meters.told(call.api_key, code)
         return handler.refuse(call, code, message)
 
     def _unsupported(self, client: Client, frame: memoryview, api_key: int, version: int) -> Result:
-        self._meters.unsupported += 1
+        self._node.request_meters.unsupported += 1
         if api_key != API_VERSIONS:
             raise CloseConnection(f"API {api_key} version {version} is not supported")
         # A client newer than us asks for our versions: it cannot know yet which form of the answer we speak, so
@@ -198,15 +189,15 @@ class Dispatch:
         return answer
 
 
-def _log_request(handler: Handler, call: Call[Any], duration_ms: float) -> None:
+def _log_request(request: str, call: Call[Any], seconds: float) -> None:
     request_logger.debug(
         "%s v%d",
-        handler.api.name,
+        request,
         call.version,
         extra=fields(
             client=call.client_id,
             address=f"{call.client.address}:{call.client.port}",
             correlation=call.correlation_id,
-            ms=round(duration_ms, 3),
+            ms=round(seconds * 1000, 3),
         ),
     )

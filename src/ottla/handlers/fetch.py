@@ -42,8 +42,9 @@ def handle(node: Node, call: Call[FetchRequest]) -> FetchResponse | Coroutine[An
     try:
         session, wanted = node.fetch_sessions.open(request, call.version, now, asked)
     except KafkaError as error:
+        node.request_meters.told(call.api_key, error.code)
         return FetchResponse(error_code=error.code)
-    reading = Reading(node, request, wanted)
+    reading = Reading(node, call, wanted)
     reading.read_all()
     if reading.is_enough():
         return answer(reading, session, call)
@@ -98,8 +99,13 @@ def answer(reading: "Reading", session: FetchSession | None, call: Call[FetchReq
 class Reading:
     """One fetch in progress: the partitions it wants, and what was found in each so far."""
 
-    def __init__(self, node: Node, request: FetchRequest, wanted: Mapping[PartitionKey, FetchPartition]) -> None:
+    def __init__(
+        self, node: Node, call: Call[FetchRequest], wanted: Mapping[PartitionKey, FetchPartition]
+    ) -> None:
+        request = call.body
         self._replicas = node.replicas
+        self._request_meters = node.request_meters
+        self._api_key = call.api_key
         self._request = request
         self._wanted = wanted
         self._follower = request.replica_id >= 0
@@ -136,9 +142,7 @@ class Reading:
         except KafkaError as error:
             result = PartitionResult(asked.index, error.code)
             self._failed = True
-            found = self._partitions.get(key)
-            meter = found.meter if found is not None else self._replicas.meters.elsewhere
-            meter.failed_fetches += 1
+            self._count_failure(key, error.code)
         self.results[key] = result
 
     def _read_partition(self, key: PartitionKey, asked: FetchPartition) -> PartitionResult:
@@ -177,6 +181,12 @@ class Reading:
         self._partitions[key] = partition
         partition.meter.fetches += 1
         return partition
+
+    def _count_failure(self, key: PartitionKey, code: int) -> None:
+        partition = self._partitions.get(key)
+        meter = partition.meter if partition is not None else self._replicas.meters.elsewhere
+        meter.failed_fetches += 1
+        self._request_meters.told(self._api_key, code)
 
     def count_sent(self, key: PartitionKey) -> None:
         """The records of this partition go to the client: a follower's copy is not what a topic gave out."""

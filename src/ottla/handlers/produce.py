@@ -25,6 +25,7 @@ from ottla.replication.validation import Checked, RefusedRecords
 from ottla.wire import produce
 from ottla.wire.produce import PartitionData, PartitionResult, ProduceRequest, ProduceResponse, TopicData, TopicResult
 
+API_KEY = 0
 VERSIONS = produce.VERSIONS
 ZSTD_FROM = 7
 
@@ -63,13 +64,13 @@ def receive_topic(node: Node, call: Call[ProduceRequest], topic: TopicData, arri
         try:
             partition = find(node, call, topic, data.index)
         except KafkaError as error:
-            fail(result, error, node.replicas.meters.elsewhere)
+            fail(node, result, error, node.replicas.meters.elsewhere)
             continue
         partition.meter.produces += 1
         try:
             arrivals.append(Arrival(partition, result, receive(node, call, partition, data)))
         except KafkaError as error:
-            refuse(partition, result, error)
+            refuse(node, partition, result, error)
     return TopicResult(topic.name, topic.topic_id, results)
 
 
@@ -95,7 +96,7 @@ async def append_when_checked(
     for arrival in arrivals:
         outcome = await arrival.batch if isinstance(arrival.batch, asyncio.Future) else arrival.batch
         if isinstance(outcome, KafkaError):
-            refuse(arrival.partition, arrival.result, outcome)
+            refuse(node, arrival.partition, arrival.result, outcome)
         else:
             checked.append(arrival._replace(batch=outcome))
     answer = append_all(node, call, response, checked)
@@ -113,7 +114,7 @@ def append_all(
         try:
             appended = partition.append(checked.records, checked.header, now_ms, acks)
         except KafkaError as error:
-            refuse(partition, result, error)
+            refuse(node, partition, result, error)
             continue
         result.base_offset = appended.base_offset
         result.log_append_time_ms = appended.log_append_time
@@ -121,8 +122,8 @@ def append_all(
         if acks and (future := partition.acknowledged(appended, acks)) is not None:
             waiting.append((result, future, partition.meter))
     if waiting:
-        return acknowledge(call, response, waiting)
-    return finish(node, call, response)
+        return acknowledge(node, call, response, waiting)
+    return finish(call, response)
 
 
 def find(node: Node, call: Call[ProduceRequest], topic: TopicData, index: int) -> Partition:
@@ -137,7 +138,7 @@ def find(node: Node, call: Call[ProduceRequest], topic: TopicData, index: int) -
 
 
 def acknowledge(
-    call: Call[ProduceRequest], response: ProduceResponse, waiting: list[Waiting]
+    node: Node, call: Call[ProduceRequest], response: ProduceResponse, waiting: list[Waiting]
 ) -> asyncio.Future[ProduceResponse | None]:
     """The answer once every append is acknowledged, or has failed, or the client's time-out is over."""
     loop = asyncio.get_running_loop()
@@ -151,7 +152,7 @@ def acknowledge(
         if answer.done():  # too late, or nobody waits any more
             return
         if error is not None:
-            fail(result, error, meter)
+            fail(node, result, error, meter)
         if not left:
             timer.cancel()
             answer.set_result(response)
@@ -161,7 +162,7 @@ def acknowledge(
             return
         for result, future, meter in waiting:
             if not future.done():
-                fail(result, KafkaError(ErrorCode.REQUEST_TIMED_OUT), meter)
+                fail(node, result, KafkaError(ErrorCode.REQUEST_TIMED_OUT), meter)
         answer.set_result(response)
 
     timer = loop.call_later(max(call.body.timeout_ms, 0) / 1000, expire)
@@ -170,24 +171,25 @@ def acknowledge(
     return answer
 
 
-def refuse(partition: Partition, result: PartitionResult, error: KafkaError) -> None:
-    fail(result, error, partition.meter)
+def refuse(node: Node, partition: Partition, result: PartitionResult, error: KafkaError) -> None:
+    fail(node, result, error, partition.meter)
     if error.code in (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP):
         result.log_start_offset = partition.log.log_start_offset
     if isinstance(error, RefusedRecords):
         result.record_errors = error.record_errors
 
 
-def fail(result: PartitionResult, error: BaseException, meter: TopicMeter) -> None:
-    meter.failed_produces += 1
+def fail(node: Node, result: PartitionResult, error: BaseException, meter: TopicMeter) -> None:
     result.error_code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
     result.error_message = error.message or None if isinstance(error, KafkaError) else None
     result.base_offset = -1
+    meter.failed_produces += 1
+    node.request_meters.told(API_KEY, result.error_code)
 
 
-def finish(node: Node, call: Call[ProduceRequest], response: ProduceResponse) -> ProduceResponse | None:
-    failed = [partition for topic in response.topics for partition in topic.partitions if partition.error_code]
+def finish(call: Call[ProduceRequest], response: ProduceResponse) -> ProduceResponse | None:
     if call.body.acks == 0:
+        failed = [partition for topic in response.topics for partition in topic.partitions if partition.error_code]
         if failed:
             # A producer that wants no answer learns of a failure in the only way left: it connects again and asks
             # for metadata.

@@ -91,16 +91,17 @@ _TOPIC_NUMBERS = (
 
 def request_readings(meters: RequestMeters) -> Iterator[Reading]:
     """Of APIs that somebody has used."""
-    used = [meter for meter in meters.by_key.values() if any(meter.by_version)]
+    used = [meter for meter in meters.by_key.values() if any(map(any, meter.by_version))]
     yield catalogue.REQUESTS, [
-        ((meter.request, str(version)), count)
+        ((meter.request, str(version)), sum(buckets))
         for meter in used
-        for version, count in enumerate(meter.by_version)
-        if count
+        for version, buckets in enumerate(meter.by_version)
+        if any(buckets)
     ]
-    yield catalogue.REQUEST_TIME, [((meter.request,), meter.durations) for meter in used]
+    yield catalogue.REQUEST_TIME, [((meter.request,), meter.durations()) for meter in used]
     yield catalogue.REQUEST_ERRORS, [
-        ((meter.request, ErrorCode(code).name), count) for meter in used for code, count in sorted(meter.errors.items())
+        ((meters.by_key[key].request, ErrorCode(code).name), count)
+        for (key, code), count in sorted(meters.errors.items())
     ]
     yield catalogue.MALFORMED, [((), meters.malformed)]
     yield catalogue.UNSUPPORTED, [((), meters.unsupported)]
