@@ -139,6 +139,7 @@ def test_the_newest_records_of_all_partitions_in_the_order_of_time(ottla: Comman
     ottla("produce", topic, "--format", "json", "--keep-partition", data="\n".join(map(json.dumps, records)).encode())
     assert ottla("consume", topic, "--last", "5").split() == [b"45", b"46", b"47", b"48", b"49"]
     assert ottla("consume", topic, "--last", "0") == b""
+    assert len(ottla("consume", topic, "--last", "1000").split()) == 50
     since = ottla("consume", topic, "--since", "1970-01-01T00:00:01.040Z", "--until", "1045")
     assert sorted(since.split()) == [b"40", b"41", b"42", b"43", b"44"]
     assert len(ottla("consume", topic, "-p", "0", "-p", "3").split()) == 17

@@ -22,6 +22,8 @@ from ottla.cli.refusal import BAD_REQUEST, Refusal
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
+WIDENING = 8
+
 Filter = Callable[["Message"], bool]
 
 
@@ -69,10 +71,13 @@ def run(options: argparse.Namespace) -> int:
     wanted = _filter(options.key_matches, options.value_matches)
     cluster = Cluster(options)
     partitions = _partitions(cluster, options)
-    ranges = ranges_of(cluster, options.topic, partitions, options, int(time.time() * 1000))
-    reading = Reading(cluster, options.topic, ranges, follow=options.follow)
+    messages: list[Message] = []
+    if options.last is None:
+        reading = _reading(cluster, partitions, options)
+    else:
+        reading, messages = _newest(cluster, partitions, options)
     try:
-        _print_records(reading, options, wanted, writer)
+        _print_records(reading, messages, options, wanted, writer)
     except KeyboardInterrupt:
         if not options.follow:  # there it is the way to end
             raise
@@ -81,20 +86,44 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _print_records(reading: Reading, options: argparse.Namespace, wanted: Filter, writer: Writer) -> None:
+def _reading(cluster: Cluster, partitions: list[int], options: argparse.Namespace, last: int | None = None) -> Reading:
+    ranges = ranges_of(cluster, options.topic, partitions, options, int(time.time() * 1000), last)
+    return Reading(cluster, options.topic, ranges, follow=options.follow)
+
+
+def _newest(cluster: Cluster, partitions: list[int], options: argparse.Namespace) -> "tuple[Reading, list[Message]]":
+    """The newest records, and the reading that goes on after them.
+
+    Not every offset is a record: some were compacted away, some mark the end of a transaction. So it may take several
+    attempts, each from further back, until there are enough or all there are.
+    """
+    window = options.last
+    while True:
+        reading = _reading(cluster, partitions, options, window)
+        try:
+            messages = reading.newest(options.last)
+        except BaseException:
+            reading.close()
+            raise
+        if len(messages) >= options.last or reading.offsets < window:
+            return reading, messages
+        reading.close()
+        window *= WIDENING
+
+
+def _print_records(
+    reading: Reading, messages: "list[Message]", options: argparse.Namespace, wanted: Filter, writer: Writer
+) -> None:
+    """These, and then what is left to read."""
     left: int | None = options.count
-    newest: int | None = options.last
     while left is None or left > 0:
-        if newest is not None:
-            messages, newest = reading.newest(newest), None
-        elif options.follow or not reading.caught_up:
-            messages = reading.read()
-        else:
-            return
         shown = list(islice(filter(wanted, messages), left))
         if shown:
             _write(map(writer, shown))
             left = None if left is None else left - len(shown)
+        if not options.follow and reading.caught_up:
+            return
+        messages = reading.read()
 
 
 def _write(pieces: Iterable[bytes]) -> None:

@@ -33,29 +33,40 @@ def time_ms(text: str, now_ms: int) -> int:
 
 
 def ranges_of(
-    cluster: Cluster, topic: str, partitions: Sequence[int], options: argparse.Namespace, now_ms: int
+    cluster: Cluster,
+    topic: str,
+    partitions: Sequence[int],
+    options: argparse.Namespace,
+    now_ms: int,
+    last: int | None = None,
 ) -> dict[int, OffsetRange]:
-    """By partition. An offset that is no longer or not yet there is moved to the nearest that is."""
+    """By partition, no more than the `last` offsets of each if that is given.
+
+    An offset that is no longer or not yet there is moved to the nearest that is.
+    """
     from confluent_kafka.admin import OffsetSpec
 
-    since_ms = None if options.since is None else time_ms(options.since, now_ms)
-    until_ms = None if options.until is None else time_ms(options.until, now_ms)
-    beginnings = cluster.offsets(topic, partitions, OffsetSpec.earliest())
-    ends = cluster.offsets(topic, partitions, OffsetSpec.latest())
-    starts = beginnings
-    if since_ms is not None:
-        starts = cluster.offsets(topic, partitions, OffsetSpec.for_timestamp(since_ms))
-    elif options.offset is not None:
-        starts = dict.fromkeys(partitions, options.offset)
-    elif options.last is not None:
-        starts = {partition: end - options.last for partition, end in ends.items()}
-    stops = ends
-    if until_ms is not None:
-        stops = cluster.offsets(topic, partitions, OffsetSpec.for_timestamp(until_ms))
+    def at(text: str) -> dict[int, int]:
+        """The first offset of that time or later; -1 where there is none."""
+        return cluster.offsets(topic, partitions, OffsetSpec.for_timestamp(time_ms(text, now_ms)))
+
+    first = cluster.offsets(topic, partitions, OffsetSpec.earliest())
+    end = cluster.offsets(topic, partitions, OffsetSpec.latest())
+    until = {} if options.until is None else at(options.until)
+    since = {} if options.since is None else at(options.since)
     ranges = {}
     for partition in partitions:
-        first, last = beginnings[partition], ends[partition]
-        no_such_time = starts[partition] < 0 and since_ms is not None
-        start = last if no_such_time else min(max(starts[partition], first), last)
-        ranges[partition] = OffsetRange(start, last if stops[partition] < 0 else min(stops[partition], last))
+        stop = _nearest(until.get(partition, -1), first[partition], end[partition])
+        if options.since is not None:
+            start = _nearest(since[partition], first[partition], end[partition])
+        elif last is not None:
+            start = max(stop - last, first[partition])
+        else:
+            start = _nearest(options.offset or 0, first[partition], end[partition])
+        ranges[partition] = OffsetRange(start, stop)
     return ranges
+
+
+def _nearest(offset: int, first: int, end: int) -> int:
+    """-1 is the end."""
+    return end if offset < 0 else min(max(offset, first), end)

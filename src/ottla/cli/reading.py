@@ -50,6 +50,11 @@ class Reading:
         self._consumer.assign(places)
 
     @property
+    def offsets(self) -> int:
+        """How many there are to read until it has caught up."""
+        return sum(max(end - start, 0) for start, end in self._ranges.values())
+
+    @property
     def caught_up(self) -> bool:
         """Every partition was read to where it ended at the beginning."""
         return not self._behind

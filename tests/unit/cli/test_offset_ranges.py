@@ -53,9 +53,9 @@ class OneTopic:
         return {partition: found[partition] for partition in partitions}
 
 
-def ranges(**given: Any) -> list[OffsetRange]:
-    options = argparse.Namespace(**{"since": None, "until": None, "offset": None, "last": None} | given)
-    found = ranges_of(cast(Cluster, OneTopic()), "orders", [0, 1], options, NOW)
+def ranges(last: int | None = None, **given: Any) -> list[OffsetRange]:
+    options = argparse.Namespace(**{"since": None, "until": None, "offset": None} | given)
+    found = ranges_of(cast(Cluster, OneTopic()), "orders", [0, 1], options, NOW, last)
     return [found[0], found[1]]
 
 
@@ -82,6 +82,10 @@ def test_a_time_to_begin_with(since: str, start: int) -> None:
 @pytest.mark.parametrize(("until", "end"), [("42000", 42), ("2020-01-01", 100)])
 def test_a_time_to_end_before(until: str, end: int) -> None:
     assert ranges(until=until) == [(10, end), (5, 5)]
+
+
+def test_the_newest_before_a_time() -> None:
+    assert ranges(last=2, until="42000") == [(40, 42), (5, 5)]
 
 
 def test_times_are_in_utc_only_if_they_say_so() -> None:
