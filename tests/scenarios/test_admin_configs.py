@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -246,6 +247,18 @@ def test_the_number_of_connections_can_be_limited_at_run_time(own_broker: LocalB
         assert alter(client, BROKER, "1", ("max.connections", DELETE, None)) == (0, None)
         with connect(own_broker) as admitted:
             assert describe(admitted, BROKER, "").error_code == 0
+
+
+def test_the_delay_of_deletion_can_be_changed_at_run_time(own_broker: LocalBroker) -> None:
+    """log.segment.delete.delay.ms holds from the next removal on."""
+    with connect(own_broker) as client:
+        assert alter(client, BROKER, "", ("log.segment.delete.delay.ms", SET, "500")) == (0, None)
+        own_broker.advance(minutes=2)  # the wait that was under way when it was changed
+        directory = Path(own_broker.directory)
+        admin = AdminClient({"bootstrap.servers": own_broker.bootstrap})
+        admin.delete_topics(["orders"])["orders"].result(10)
+        own_broker.advance(seconds=1)
+        assert not list(directory.glob("orders-0*"))
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])

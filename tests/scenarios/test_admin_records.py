@@ -92,6 +92,13 @@ def test_a_topic_that_is_only_compacted(shared_broker: LocalBroker, client: RawC
     assert delete(client, "both", (0, 1)) == [(0, 0, 1)]
 
 
+def test_internal_topics_are_protected(client: RawClient, shared_broker: LocalBroker) -> None:
+    """Their records are a coordinator's; a topic that is not there is just that."""
+    assert delete(client, "__transaction_state", (0, 0)) == [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
+    shared_broker.create_topic("__transaction_state")
+    assert delete(client, "__transaction_state", (0, 0)) == [(0, ErrorCode.INVALID_TOPIC_EXCEPTION, -1)]
+
+
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_deleted_records_stay_deleted(end: str) -> None:
     """The new beginning is on disk before the answer: a kill right after it brings nothing back."""

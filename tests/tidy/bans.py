@@ -64,7 +64,8 @@ BANS: tuple[Ban, ...] = (
         where=(
             "ottla.storage", "ottla.batch", "ottla.records", "ottla.compression", "ottla.columns", "ottla.config",
             "ottla.errors", "ottla.clock", "ottla.coordinators", "ottla.cluster.changes", "ottla.cluster.image",
-            "ottla.cluster.topics", "ottla.cluster.placement", "ottla.cluster.registration",
+            "ottla.cluster.topics", "ottla.cluster.placement", "ottla.cluster.registration", "ottla.cluster.partitions",
+            "ottla.cluster.configs", "ottla.cluster.features",
         ),
         allowed={"ottla.coordinators.runtime": "the one place that waits on behalf of the state machines"},
         wrong=("import asyncio", "from asyncio import Event", "async def load(): ...", "def f():\n import asyncio"),

@@ -38,9 +38,9 @@ async def handle(node: Node, call: Call[DeleteRecordsRequest]) -> DeleteRecordsR
 
 def delete(node: Node, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
     try:
+        partition = node.replicas.get(topic, index)
         if is_internal(topic):
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of {topic} are not for clients to delete")
-        partition = node.replicas.get(topic, index)
         partition.require_leader()
         start = partition.delete_records(None if offset == HIGH_WATERMARK else offset)
     except KafkaError as error:

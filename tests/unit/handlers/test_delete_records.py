@@ -1,71 +1,28 @@
-"""DeleteRecords and power cuts: at every operation on the disk, and right after the answer."""
+"""DeleteRecords and the disk: power cuts at every operation and right after the answer, and a disk that refuses."""
 
 import asyncio
-from collections.abc import Callable
+import errno
 from random import Random
 from typing import Any
 
-from ottla.batch import check, encode
 from ottla.broker import Broker
-from ottla.call import Call, Client
-from ottla.cluster.topics import NewTopic, create_topic
-from ottla.config import BrokerConfig, Listener
+from ottla.errors import ErrorCode
 from ottla.handlers import delete_records
 from ottla.replication.partition import Partition
-from ottla.server import Server
 from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from tests.simulation.disk import Crashed, SimulatedDisk
+from tests.unit.handlers.one_broker import RECORDS, broker_on, call, filled
 
-CONFIG = BrokerConfig.of({})
-RECORDS = 6
 KEPT_FROM = 5
 
 
-class FixedClock:
-    def now_ms(self) -> int:
-        return 1_700_000_000_000
-
-
-def offload(function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
-    future = asyncio.get_running_loop().create_future()
-    try:
-        future.set_result(function(*arguments))
-    except Exception as error:
-        future.set_exception(error)
-    return future
-
-
-async def listen(server: Server, listener: Listener) -> int:
-    return listener.port
-
-
-def broker_on(disk: SimulatedDisk) -> Broker:
-    return Broker(
-        CONFIG, "/data", disk=disk, clock=FixedClock(), random=Random(1), offload=offload, listen=listen
-    )
-
-
-async def filled(disk: SimulatedDisk) -> Broker:
-    """A broker with a topic of two segments' records, all of them on the platter."""
-    broker = broker_on(disk)
-    await broker.start()
-    topic = NewTopic("orders", 1, configs={"segment.bytes": str(1 << 20)})
-    await broker.node.metadata.change(lambda image: create_topic(image, topic, broker.node.config, Random(2)))
-    partition = broker.node.replicas.get("orders", 0)
-    for _ in range(RECORDS):
-        batch = bytearray(encode([(None, bytes(300_000), (), 1)]))
-        partition.append(memoryview(batch), check(batch), 1, 1)
-    partition.log.flush()
-    await broker.node.replicas.write_recovery_points()
-    return broker
-
-
-async def delete(broker: Broker) -> int:
+async def delete(broker: Broker) -> tuple[int, int]:
+    """Code and new beginning."""
     partitions = [DeleteRecordsPartition(partition_index=0, offset=KEPT_FROM)]
     request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="orders", partitions=partitions)])
-    call = Call(21, 2, 1, None, request, Client(1, "PLAINTEXT", ("", 0), ("", 0)))
-    answer = await delete_records.handle(broker.node, call)
-    return int(answer.topics[0].partitions[0].low_watermark)
+    answer = await delete_records.handle(broker.node, call(request))
+    ((result,),) = (topic.partitions for topic in answer.topics)
+    return result.error_code, result.low_watermark
 
 
 async def reopened(disk: SimulatedDisk) -> Partition:
@@ -84,7 +41,7 @@ def test_an_answer_survives_a_power_cut() -> None:
         for seed in range(20):
             disk = SimulatedDisk(Random(seed))
             broker = await filled(disk)
-            assert await delete(broker) == KEPT_FROM
+            assert await delete(broker) == (0, KEPT_FROM)
             broker.abort()
             partition = await reopened(disk)
             assert (partition.log.log_start_offset, partition.log.end_offset) == (KEPT_FROM, RECORDS)
@@ -116,5 +73,54 @@ def test_a_power_cut_in_the_middle() -> None:
             at += 1
         assert at > 5, "a deletion touches the disk more often than that"
         assert {0, KEPT_FROM} <= starts
+
+    asyncio.run(run())
+
+
+def test_a_disk_that_does_not_take_the_new_beginning() -> None:
+    """KAFKA_STORAGE_ERROR and no offset: nothing was promised. When the disk is well again, so is the answer."""
+
+    async def run() -> None:
+        disk = SimulatedDisk(Random(1))
+        broker = await filled(disk)
+        disk.fail("fsync", errno.EIO, "*log-start-offset-checkpoint*", times=1)
+        assert await delete(broker) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+        assert await delete(broker) == (0, KEPT_FROM)
+        broker.abort()
+        assert (await reopened(disk)).log.log_start_offset == KEPT_FROM
+
+    asyncio.run(run())
+
+
+def test_the_newest_beginning_is_the_last_that_is_written() -> None:
+    """A checkpoint that is slow to be written does not end up over one that was asked for later."""
+
+    async def run() -> None:
+        disk = SimulatedDisk(Random(1))
+        broker = await filled(disk)
+        replicas = broker.node.replicas
+        waiting: list[tuple[asyncio.Future[Any], Any, Any]] = []
+
+        def slow(function: Any, *arguments: Any) -> asyncio.Future[Any]:
+            future = asyncio.get_running_loop().create_future()
+            waiting.append((future, function, arguments))
+            return future
+
+        replicas._offload = slow
+        partition = replicas.get("orders", 0)
+        partition.delete_records(2)
+        first = asyncio.ensure_future(replicas.write_log_starts())
+        await asyncio.sleep(0)
+        partition.delete_records(4)
+        second = asyncio.ensure_future(replicas.write_log_starts())
+        await asyncio.sleep(0)
+        while waiting:
+            future, function, arguments = waiting.pop()  # the last one first, if there are two
+            future.set_result(function(*arguments))
+            for _ in range(5):
+                await asyncio.sleep(0)
+        await asyncio.gather(first, second)
+        broker.abort()
+        assert (await reopened(disk)).log.log_start_offset == 4
 
     asyncio.run(run())
