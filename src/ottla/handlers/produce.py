@@ -86,7 +86,7 @@ def receive(
         message = f"zstd needs Produce version {ZSTD_FROM}, this is {call.version}"
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message)
     partition.admit(header, call.body.acks)
-    return node.record_checks.check(data.records, header, partition.config, node.clock.now_ms())
+    return node.record_checks.check(data.records, header, partition.rules, node.clock.now_ms())
 
 
 async def append_when_checked(

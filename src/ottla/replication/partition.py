@@ -17,6 +17,7 @@ from ottla.config import TopicConfig
 from ottla.config.topic import LONG_MAX
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metrics import TopicMeter
+from ottla.replication.validation import Rules
 from ottla.replication.watermarks import Watermark
 from ottla.storage.files import FileSlice
 from ottla.storage.log import AbortedTransaction, Appended, Flush, Log, LogSettings
@@ -49,6 +50,7 @@ class Partition:
         "index",
         "log",
         "meter",
+        "rules",
         "state",
         "topic",
         "topic_id",
@@ -72,6 +74,7 @@ class Partition:
         self.log = log
         self.meter = meter or TopicMeter()
         self.config = config
+        self.rules = Rules.of(config)
         self.broker_id = broker_id
         self.state: PartitionImage | None = None
         self.high_watermark = Watermark(min(max(high_watermark, log.log_start_offset), log.end_offset))
@@ -236,6 +239,7 @@ class Partition:
     def configure(self, config: TopicConfig, settings: LogSettings) -> None:
         """Settings were changed: they hold from the next batch on."""
         self.config = config
+        self.rules = Rules.of(config)
         self.log.settings = settings
         self._move_high_watermark()
 

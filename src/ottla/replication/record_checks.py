@@ -17,9 +17,8 @@ from functools import partial
 from ottla import columns
 from ottla.batch import CODEC_MASK, BatchHeader
 from ottla.compression import TooLarge
-from ottla.config import TopicConfig
 from ottla.errors import KafkaError
-from ottla.replication.validation import Checked, is_packed_anew, too_large, unpacked_bytes_max, validated
+from ottla.replication.validation import Checked, Rules, too_large, validated
 from ottla.threads import Offload
 
 logger = logging.getLogger(__name__)
@@ -47,7 +46,7 @@ class RecordChecks:
         self._waiting: deque[tuple[asyncio.Future[Outcome], Callable[[], Outcome]]] = deque()
 
     def check(
-        self, records: memoryview, header: BatchHeader, config: TopicConfig, now_ms: int
+        self, records: memoryview, header: BatchHeader, rules: Rules, now_ms: int
     ) -> Checked | asyncio.Future[Outcome]:
         """The batch as it is to be appended, or the promise of it; KafkaError if it is refused at once.
 
@@ -56,23 +55,21 @@ class RecordChecks:
         """
         if not self._compiling:
             self._count(header.record_count)
-        unpacked_max = unpacked_bytes_max(config)
-        if self._at_once(header, config):
-            packed = header.attributes & CODEC_MASK
+        survey, most = self.survey, rules.unpacked_bytes_max
+        if self._at_once(header, rules):
+            at_once_most = INLINE_UNPACKED_BYTES if header.attributes & CODEC_MASK else most
             try:
-                at_once_max = INLINE_UNPACKED_BYTES if packed else unpacked_max
-                return validated(records, header, config, now_ms, self.survey, at_once_max)
+                return validated(records, header, rules, now_ms, survey, at_once_most)
             except TooLarge:
                 pass  # more than the event loop has time for
-        return self._in_thread(partial(_outcome, records, header, config, now_ms, self.survey, unpacked_max))
+        return self._in_thread(partial(_outcome, records, header, rules, now_ms, survey, most))
 
-    def _at_once(self, header: BatchHeader, config: TopicConfig) -> bool:
-        size = header.size
-        if size > INLINE_PACKED_BYTES and (header.attributes & CODEC_MASK or is_packed_anew(header, config)):
+    def _at_once(self, header: BatchHeader, rules: Rules) -> bool:
+        if header.length > INLINE_PACKED_BYTES and (header.attributes & CODEC_MASK or rules.packs_anew(header)):
             return False
-        if self.survey is columns.survey and header.record_count > INLINE_RECORDS_OF_PYTHON:
+        if header.record_count > INLINE_RECORDS_OF_PYTHON and self.survey is columns.survey:
             return False
-        return size <= INLINE_BYTES
+        return header.length <= INLINE_BYTES
 
     # Threads
 
@@ -120,10 +117,10 @@ class RecordChecks:
 
 
 def _outcome(
-    records: memoryview, header: BatchHeader, config: TopicConfig, now_ms: int, survey: columns.Surveyor, most: int
+    records: memoryview, header: BatchHeader, rules: Rules, now_ms: int, survey: columns.Surveyor, most: int
 ) -> Outcome:
     try:
-        return validated(records, header, config, now_ms, survey, most)
+        return validated(records, header, rules, now_ms, survey, most)
     except TooLarge:
         return too_large(header, most)
     except KafkaError as error:

@@ -31,8 +31,6 @@ UNPACKED_RATIO = 20
 CODECS = {"producer": None, "uncompressed": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 """compression.type -> what batches are packed with, None if with whatever they came."""
 
-LOG_APPEND_TIME = "LogAppendTime"
-
 
 class RefusedRecords(KafkaError):
     """A batch with records that this topic does not take; which and why, by their place in the batch."""
@@ -42,6 +40,47 @@ class RefusedRecords(KafkaError):
         self.record_errors = record_errors
 
 
+class Rules(NamedTuple):
+    """What a topic's settings ask of the batches that come in."""
+
+    keys_required: bool
+    append_time: bool
+    """The broker's own time stands for that of all records: theirs does not matter."""
+    before_max_ms: int
+    after_max_ms: int
+    codec: int | None
+    """What batches are packed with; None: with whatever they came."""
+    level: int | None
+    unpacked_bytes_max: int
+
+    @classmethod
+    def of(cls, config: TopicConfig) -> "Rules":
+        codec = CODECS[config.compression_type]
+        levels = {
+            GZIP: config.compression_gzip_level, LZ4: config.compression_lz4_level, ZSTD: config.compression_zstd_level,
+        }  # fmt: skip
+        return cls(
+            "compact" in config.cleanup_policy,
+            config.message_timestamp_type == "LogAppendTime",
+            config.message_timestamp_before_max_ms,
+            config.message_timestamp_after_max_ms,
+            codec,
+            None if codec is None else levels.get(codec),
+            max(UNPACKED_BYTES_MIN, UNPACKED_RATIO * config.max_message_bytes),
+        )
+
+    def packs_anew(self, header: BatchHeader) -> bool:
+        return self.codec is not None and self.codec != header.attributes & CODEC_MASK
+
+    def bounds(self, base_timestamp: int, now_ms: int) -> Bounds:
+        if self.append_time:
+            return Bounds(base_timestamp, columns.TIME_MIN, columns.TIME_MAX, self.keys_required)
+        latest = now_ms + self.after_max_ms
+        if latest > columns.TIME_MAX:
+            latest = columns.TIME_MAX
+        return Bounds(base_timestamp, now_ms - self.before_max_ms, latest, self.keys_required)
+
+
 class Checked(NamedTuple):
     """A batch that may be appended, and its header."""
 
@@ -49,62 +88,36 @@ class Checked(NamedTuple):
     header: BatchHeader
 
 
-def unpacked_bytes_max(config: TopicConfig) -> int:
-    """What one batch of this topic may unfold to."""
-    return max(UNPACKED_BYTES_MIN, UNPACKED_RATIO * int(config.max_message_bytes))
-
-
-def is_packed_anew(header: BatchHeader, config: TopicConfig) -> bool:
-    codec = CODECS[config.compression_type]
-    return codec is not None and codec != header.attributes & CODEC_MASK
-
-
 def validated(
-    records: memoryview, header: BatchHeader, config: TopicConfig, now_ms: int, survey: Surveyor, unpacked_max: int
+    records: memoryview, header: BatchHeader, rules: Rules, now_ms: int, survey: Surveyor, unpacked_max: int
 ) -> Checked:
     """The batch as it is to be stored; `records` may be changed in place.
 
     KafkaError if it is refused, TooLarge if it unfolds to more than `unpacked_max`.
     """
-    body = records[HEADER_SIZE:]
     codec = header.attributes & CODEC_MASK
-    try:
-        data = body if codec == NONE else decompress(codec, body, unpacked_max)
-    except TooLarge:
-        raise
-    except CorruptBatch as error:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"The records cannot be unpacked: {error}") from None
-    bounds = bounds_of(header, config, now_ms)
+    data: batch.Bytes = records[HEADER_SIZE:]
+    if codec != NONE:
+        data = unpacked(codec, data, unpacked_max)
+    bounds = rules.bounds(header.base_timestamp, now_ms)
     found = survey(data, header.record_count, bounds, columns.BEGIN)
     if found.verdict != columns.SOUND:
         raise refusal(data, header.record_count, bounds, found, survey)
-    if is_packed_anew(header, config):
-        packed = packed_anew(data, header, config, found.max_timestamp)
+    if rules.codec is not None and rules.codec != codec:
+        packed = batch.repack(header, rules.codec, compress(rules.codec, data, rules.level), found.max_timestamp)
         return Checked(memoryview(packed), batch.read_header(packed))
-    if found.max_timestamp != header.max_timestamp and config.message_timestamp_type != LOG_APPEND_TIME:
+    if found.max_timestamp != header.max_timestamp and not rules.append_time:
         header = batch.set_max_timestamp(records, found.max_timestamp)
     return Checked(records, header)
 
 
-def bounds_of(header: BatchHeader, config: TopicConfig, now_ms: int) -> Bounds:
-    keys_required = "compact" in config.cleanup_policy
-    if config.message_timestamp_type == LOG_APPEND_TIME:
-        return Bounds(header.base_timestamp, keys_required=keys_required)
-    return Bounds(
-        header.base_timestamp,
-        max(now_ms - config.message_timestamp_before_max_ms, columns.TIME_MIN),
-        min(now_ms + config.message_timestamp_after_max_ms, columns.TIME_MAX),
-        keys_required,
-    )
-
-
-def packed_anew(data: batch.Bytes, header: BatchHeader, config: TopicConfig, max_timestamp: int) -> bytearray:
-    codec = CODECS[config.compression_type]
-    assert codec is not None
-    levels = {
-        GZIP: config.compression_gzip_level, LZ4: config.compression_lz4_level, ZSTD: config.compression_zstd_level,
-    }  # fmt: skip
-    return batch.repack(header, codec, compress(codec, data, levels.get(codec)), max_timestamp)
+def unpacked(codec: int, data: batch.Bytes, unpacked_max: int) -> bytes | bytearray:
+    try:
+        return decompress(codec, data, unpacked_max)
+    except TooLarge:
+        raise
+    except CorruptBatch as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"The records cannot be unpacked: {error}") from None
 
 
 def refusal(data: batch.Bytes, count: int, bounds: Bounds, found: Survey, survey: Surveyor) -> KafkaError:

@@ -13,7 +13,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.records import Fields
 from ottla.replication import record_checks
 from ottla.replication.record_checks import CONCURRENT_CHECKS, INLINE_RECORDS_OF_PYTHON, Outcome, RecordChecks
-from ottla.replication.validation import Checked
+from ottla.replication.validation import Checked, Rules
 
 NOW = 1_700_000_000_000
 PRODUCER = TopicConfig.of({}, BrokerConfig.of({}))
@@ -50,7 +50,7 @@ def batch_of(count: int, value: bytes = b"", codec: int = 0, time: int = NOW) ->
 
 
 def check(checks: RecordChecks, data: bytearray, config: TopicConfig = PRODUCER) -> Checked | asyncio.Future[Outcome]:
-    return checks.check(memoryview(data), batch.check_client_batch(data), config, NOW)
+    return checks.check(memoryview(data), batch.check_client_batch(data), Rules.of(config), NOW)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from ottla.replication.validation import (
     RECORD_ERRORS_MAX,
     Checked,
     RefusedRecords,
-    unpacked_bytes_max,
+    Rules,
     validated,
 )
 
@@ -42,7 +42,7 @@ def checked(
     data: bytearray, config: TopicConfig | None = None, survey: Surveyor = columns.survey, room: int = ROOM
 ) -> Checked:
     header = batch.check_client_batch(data)
-    return validated(memoryview(data), header, config or settings(), NOW, survey, room)
+    return validated(memoryview(data), header, Rules.of(config or settings()), NOW, survey, room)
 
 
 def refused(data: bytearray, config: TopicConfig | None = None, survey: Surveyor = columns.survey) -> KafkaError:
@@ -226,8 +226,8 @@ def test_hard_case_58_a_batch_unfolds_to_so_much_and_no_more(codec: int) -> None
 
 
 def test_a_topic_of_large_messages_may_unfold_to_more() -> None:
-    assert unpacked_bytes_max(settings(max_message_bytes="1000")) == 16 << 20
-    assert unpacked_bytes_max(settings(max_message_bytes="10000000")) == 200_000_000
+    assert Rules.of(settings(max_message_bytes="1000")).unpacked_bytes_max == 16 << 20
+    assert Rules.of(settings(max_message_bytes="10000000")).unpacked_bytes_max == 200_000_000
 
 
 def test_a_batch_of_many_gzip_members_is_read_as_java_reads_it() -> None:
