@@ -43,7 +43,7 @@ class Trouble:
             await asyncio.sleep(self._random.expovariate(1 / self._interval_s))
             if self.stopped or self._machine.process is None:
                 continue
-            if self._stops and self._random.random() < 0.1:
+            if self._stops and self._machine.up.is_set() and self._random.random() < 0.1:
                 await self._machine.stop()
             else:
                 self._random.choice(self._actions)()
