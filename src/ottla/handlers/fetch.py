@@ -123,7 +123,7 @@ class Reading:
             self._failed
             or self.size >= self._request.min_bytes
             or self._request.max_wait_ms <= 0
-            or not self._wanted
+            or not self._partitions
         )
 
     def read_all(self) -> None:
@@ -141,7 +141,9 @@ class Reading:
             result = self._read_partition(key, asked)
         except KafkaError as error:
             result = PartitionResult(asked.index, error.code)
-            self._failed = True
+            # A partition that was never here does not cut the wait for the others short, as in Kafka: a client that
+            # keeps asking for it would otherwise ask without a pause.
+            self._failed = self._failed or key in self._partitions
             self._count_failure(key, error.code)
         self.results[key] = result
 
