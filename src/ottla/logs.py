@@ -11,6 +11,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, TextIO
 
+from ottla.config.loggers import levels, set_level
+
+__all__ = ["LineFormatter", "configure", "escaped", "fields", "levels", "set_level"]
+
 _LEVELS = {logging.CRITICAL: "FATAL", logging.WARNING: "WARN"}
 _PREFIX = "ottla."
 _INDENT = "    "

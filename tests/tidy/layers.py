@@ -11,14 +11,14 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("console",), ("connect",)),
     (("streams", "spark", "pyspark_ottla"),),
     (("broker", "background", "monitoring"),),
-    (("server", "connection", "receiving", "sending", "outbox", "traffic"), ("handlers",)),
+    (("server",), ("handlers",)),
     (("node", "call", "addresses", "topics"),),
     (("coordinators",),),
     (("replication",),),
     (("cluster",),),
     (("storage",), ("security",), ("wire",)),
     (("batch", "records", "compression"), ("columns",)),
-    (("config",), ("errors", "faults"), ("metrics",), ("logs",), ("clock",), ("threads",)),
+    (("config", "logs"), ("errors", "faults"), ("metrics",), ("clock",), ("threads",)),
 )
 
 # Clients of a broker: of its inside they know only these, however low the rest of it lies.

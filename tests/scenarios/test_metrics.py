@@ -1,0 +1,242 @@
+"""The metrics of a real broker: they are all there, they are read by a strict reader, and they move as they should."""
+
+import logging
+import socket
+import threading
+from collections.abc import Iterator
+from http.client import HTTPConnection
+
+import pytest
+
+from ottla.errors import ErrorCode
+from ottla.logs import LineFormatter, set_level
+from ottla.monitoring.catalogue import FAMILIES
+from ottla.testing import LocalBroker
+from ottla.testing import broker as local_broker
+from ottla.wire.messages.api_versions import ApiVersionsRequest
+from tests.exposition import Exposition
+from tests.raw_client import RawClient
+from tests.scenarios.asking import append, batch_of, connect, delete
+
+TOPICS = "kafka_server_brokertopicmetrics"
+REQUESTS = "kafka_network_requestmetrics"
+
+
+@pytest.fixture
+def watched() -> Iterator[LocalBroker]:
+    with local_broker(metrics_port=0) as running:
+        yield running
+
+
+def get(broker: LocalBroker, path: str) -> tuple[int, str, str]:
+    """Status, content type and text."""
+    connection = HTTPConnection(broker.host, broker.metrics_port, timeout=10)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.getheader("Content-Type", ""), response.read().decode()
+    finally:
+        connection.close()
+
+
+def metrics(broker: LocalBroker) -> Exposition:
+    status, content_type, text = get(broker, "/metrics")
+    assert (status, content_type) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    return Exposition(text)
+
+
+def test_every_metric_of_the_catalogue_is_there_and_none_besides(watched: LocalBroker) -> None:
+    # With its kind and help; what the page promises is what a scraper finds.
+    watched.create_topic("orders")
+    with connect(watched) as client:
+        append(client, "orders", b"x")
+        client.produce("nowhere", 0, batch_of(b"x"))
+    found = metrics(watched).families
+    assert {(each.name, each.kind, each.help) for each in found.values()} == {
+        (each.name, each.kind, each.help) for each in FAMILIES
+    }
+    for family in FAMILIES:
+        names = {name for _, labels in found[family.name].samples for name, _ in labels}
+        assert names <= {*family.labels, "le"}
+
+
+def test_records_are_counted_in_and_out_by_topic(watched: LocalBroker) -> None:
+    watched.create_topic("orders", partitions=2)
+    watched.create_topic("quiet")
+    batch = batch_of(b"one", b"two", b"three")
+    with connect(watched) as client:
+        client.produce("orders", 0, batch)
+        client.produce("orders", 1, batch)
+        client.fetch("orders", 0, 0)
+    read = metrics(watched)
+    for topic, share in (({"topic": "orders"}, 1), ({"topic": "quiet"}, 0), ({}, 1)):
+        assert read.value(f"{TOPICS}_messagesin_total", **topic) == 6 * share
+        assert read.value(f"{TOPICS}_bytesin_total", **topic) == 2 * len(batch) * share
+        assert read.value(f"{TOPICS}_bytesout_total", **topic) == len(batch) * share
+        assert read.value(f"{TOPICS}_totalproducerequests_total", **topic) == 2 * share
+        assert read.value(f"{TOPICS}_totalfetchrequests_total", **topic) == share
+    assert read.value("kafka_log_log_logendoffset", topic="orders", partition="1") == 3
+    assert read.value("kafka_log_log_size", topic="orders", partition="1") == len(batch)
+    assert read.value("kafka_server_replicamanager_partitioncount") == 3
+    assert read.value("kafka_server_replicamanager_leadercount") == 3
+    assert read.value("kafka_controller_kafkacontroller_globalpartitioncount") == 3
+
+
+def test_a_duplicate_is_a_request_and_no_second_message(watched: LocalBroker) -> None:
+    watched.create_topic("orders")
+    batch = batch_of(b"one", producer_id=5, producer_epoch=0, base_sequence=0)
+    with connect(watched) as client:
+        for _ in range(2):
+            client.produce("orders", 0, bytearray(batch))
+    read = metrics(watched)
+    assert read.value(f"{TOPICS}_messagesin_total", topic="orders") == 1
+    assert read.value(f"{TOPICS}_totalproducerequests_total", topic="orders") == 2
+    assert read.value(f"{TOPICS}_failedproducerequests_total", topic="orders") == 0
+
+
+def test_failures_are_counted_and_names_of_strangers_are_not(watched: LocalBroker) -> None:
+    # Topics that do not exist make no series, however many a client thinks of.
+    watched.create_topic("orders")
+    with connect(watched) as client:
+        client.produce("orders", 0, b"this is no batch")
+        client.fetch("orders", 0, 99)
+        for number in range(50):
+            client.produce(f"stranger-{number}", 0, batch_of(b"x"))
+            client.fetch(f"stranger-{number}", 0, 0)
+    read = metrics(watched)
+    assert read.value(f"{TOPICS}_failedproducerequests_total", topic="orders") == 1
+    assert read.value(f"{TOPICS}_failedfetchrequests_total", topic="orders") == 1
+    assert read.value(f"{TOPICS}_failedproducerequests_total") == 51
+    assert read.value(f"{TOPICS}_failedfetchrequests_total") == 51
+    assert read.labels_of(f"{TOPICS}_failedproducerequests_total", "topic") == {"orders"}
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
+    assert read.value(f"{REQUESTS}_errors_total", request="Produce", error=unknown) == 50
+    assert read.value(f"{REQUESTS}_errors_total", request="Fetch", error=unknown) == 50
+    assert read.value(f"{REQUESTS}_errors_total", request="Fetch", error="OFFSET_OUT_OF_RANGE") == 1
+
+
+def test_requests_are_counted_by_version_and_timed(watched: LocalBroker) -> None:
+    # A long poll takes as long as it waits, and its time is in the histogram.
+    watched.create_topic("orders")
+    with connect(watched) as client:
+        client.request(ApiVersionsRequest(), 0)
+        client.request(ApiVersionsRequest(), 3)
+        client.request(ApiVersionsRequest(), 3)
+        client.fetch("orders", 0, 0, max_wait_ms=120)
+        assert delete(client, "nowhere") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    read = metrics(watched)
+    assert read.value(f"{REQUESTS}_requests_total", request="ApiVersions", version="0") == 1
+    assert read.value(f"{REQUESTS}_requests_total", request="ApiVersions", version="3") == 2
+    assert read.value(f"{REQUESTS}_totaltimems_count", request="ApiVersions") == 3
+    assert read.value(f"{REQUESTS}_totaltimems_bucket", request="Fetch", le="100") == 0
+    assert read.value(f"{REQUESTS}_totaltimems_bucket", request="Fetch", le="10000") == 1
+    assert read.value(f"{REQUESTS}_totaltimems_sum", request="Fetch") > 100
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
+    assert read.value(f"{REQUESTS}_errors_total", request="DeleteTopics", error=error) == 1
+
+
+def test_requests_that_are_none_and_connections_are_counted(watched: LocalBroker) -> None:
+    name = "kafka_server_socketservermetrics"
+    before = metrics(watched)
+    with connect(watched) as one:
+        one.request(ApiVersionsRequest(), 0)
+        for no_request in (b"\x00\x03\x00\x0c" + bytes(4) + b"\x7f\xff", b"\x7f\xff\x00\x00" + bytes(6)):
+            with connect(watched) as stranger:
+                stranger.send_frame(no_request)
+                assert stranger.closed_by_peer()
+        read = metrics(watched)
+        while read.value(f"{name}_connection_count", listener="PLAINTEXT") > 1:
+            read = metrics(watched)
+        assert read.value("ottla_requests_malformed_total") == 1
+        assert read.value("ottla_requests_unsupported_total") == 1
+        assert read.value(f"{name}_connection_count", listener="PLAINTEXT") == 1
+        made = read.value(f"{name}_connection_creation_total") - before.value(f"{name}_connection_creation_total")
+        assert made == 3
+        assert read.value(f"{name}_incoming_byte_total") > before.value(f"{name}_incoming_byte_total")
+
+
+def test_the_sum_outlives_a_topic_and_its_series_do_not(watched: LocalBroker) -> None:
+    # A counter that went back would look like a restart.
+    watched.create_topic("orders")
+    with connect(watched) as client:
+        append(client, "orders", b"x")
+        assert delete(client, "orders") == 0
+        read = metrics(watched)
+        assert read.value(f"{TOPICS}_messagesin_total") == 1
+        assert not read.labels_of(f"{TOPICS}_messagesin_total", "topic")
+        assert "kafka_log_log_size" not in read.families
+        watched.create_topic("orders")
+        append(client, "orders", b"y")
+    read = metrics(watched)
+    assert read.value(f"{TOPICS}_messagesin_total", topic="orders") == 1
+    assert read.value(f"{TOPICS}_messagesin_total") == 2
+
+
+def test_series_of_topics_and_partitions_are_limited() -> None:
+    # Sums and counts cover what is left out, and the metrics say how much that is.
+    with local_broker(metrics_port=0, metrics_topics_max=2, metrics_partitions_max=4) as broker:
+        for number in range(4):
+            broker.create_topic(f"topic-{number}", partitions=3)
+        with connect(broker) as client:
+            append(client, "topic-3", b"x")
+        read = metrics(broker)
+    assert len(read.labels_of(f"{TOPICS}_messagesin_total", "topic")) == 2
+    assert len(read.families["kafka_log_log_size"].samples) == 4
+    assert read.value("ottla_metrics_topics_left_out") == 2
+    assert read.value("ottla_metrics_partitions_left_out") == 8
+    assert read.value(f"{TOPICS}_messagesin_total") == 1
+    assert read.value("kafka_server_replicamanager_partitioncount") == 12
+
+
+def test_health_follows_the_broker(watched: LocalBroker) -> None:
+    # While it drains, it says so to a load balancer; then nobody listens.
+    assert get(watched, "/health") == (200, "text/plain; charset=utf-8", "running\n")
+    port = watched.metrics_port
+    watched.create_topic("orders")
+    client = connect(watched)
+    watched.delay("Produce", seconds=1)
+    producing = threading.Thread(target=client.produce, args=("orders", 0, batch_of(b"x")))
+    producing.start()
+    stopping = threading.Thread(target=watched.stop)
+    held = HTTPConnection(watched.host, port, timeout=10)
+    while metrics(watched).value("ottla_request_memory_bytes") == 0:
+        pass  # until the request has come
+    stopping.start()
+    while True:
+        held.request("GET", "/health")
+        response = held.getresponse()
+        text = response.read()
+        held.close()
+        if response.status == 503:
+            break
+        assert response.status == 200
+    assert text == b"stopping\n"
+    producing.join()
+    stopping.join()
+    client.close()
+    with socket.socket() as other:
+        assert other.connect_ex((watched.host, port)) != 0
+
+
+def test_without_a_port_there_are_no_metrics(shared_broker: LocalBroker) -> None:
+    with pytest.raises(KeyError):
+        assert shared_broker.metrics_port
+
+
+def test_requests_are_logged_when_their_logger_is_told_to_and_no_client_can_forge_a_line(
+    watched: LocalBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.handler.setFormatter(LineFormatter())
+    forger = 'me\n2026-01-01 00:00:00.000 INFO  broker: all is well\x1b[2K"'
+    with RawClient(watched.host, watched.port, forger) as client:
+        client.request(ApiVersionsRequest(), 3)
+        set_level("ottla.requests", "DEBUG")
+        try:
+            client.request(ApiVersionsRequest(), 2)
+        finally:
+            set_level("ottla.requests", None)
+        client.request(ApiVersionsRequest(), 1)
+    (line,) = [caplog.handler.format(record) for record in caplog.records if record.name == "ottla.requests"]
+    assert "DEBUG requests: ApiVersions v2 client=" in line
+    assert "\n" not in line and "\x1b" not in line and '\\n2026' in line
+    assert logging.getLogger("ottla.requests").level == logging.NOTSET
