@@ -5,7 +5,8 @@ from random import Random
 
 import pytest
 
-from ottla.server import Answer, Client, CloseConnection, Server, ServerSettings
+from ottla.call import Answer, Client, CloseConnection
+from ottla.server import Server, ServerSettings
 from ottla.storage.files import FileSlice
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.frame_client import FrameClient

@@ -109,8 +109,8 @@ BANS: tuple[Ban, ...] = (
          "asyncio.run_coroutine_threadsafe", "asyncio.Runner"),
         allowed={
             "ottla.background": "the one table of background work",
-            "ottla.connection": "the task of the request a connection is waiting for",
-            "ottla.sending": "the task that reads a cold range for the connection's writer",
+            "ottla.server.connection": "the task of the request a connection is waiting for",
+            "ottla.server.sending": "the task that reads a cold range for the connection's writer",
             "ottla.coordinators.runtime": "the writers of its shards",
             "ottla.cli": COMMAND_LINE,
             "ottla.testing": "runs the loop of a test's broker",
@@ -151,9 +151,9 @@ BANS: tuple[Ban, ...] = (
          "*.create_server", "*.create_connection", "*.create_datagram_endpoint", "*.sock_*", "*.add_reader",
          "*.add_writer", "os.sendfile"),
         allowed={
-            "ottla.server": "listens",
+            "ottla.server.listeners": "listens",
             "ottla.monitoring.endpoint": "listens for those who watch",
-            "ottla.sending": "writes answers, and sends files without passing them through Python",
+            "ottla.server.sending": "writes answers, and sends files without passing them through Python",
             "ottla.wire.peer": "broker to broker",
             "ottla.security.tls": "TLS contexts",
             "ottla.cli.up": "knows the error of a host that cannot be found",
@@ -172,8 +172,8 @@ BANS: tuple[Ban, ...] = (
                   "pathlib.PurePath", "pathlib.PurePosixPath", "os.urandom", "os.kill", "os._exit", "os.fork"),
         allowed={
             "ottla.storage.files": "the one file layer",
-            "ottla.sending": "os.sendfile and os.writev on its own socket",
-            "ottla.outbox": "reads and probes for cold pages, on descriptors the file layer pinned",
+            "ottla.server.sending": "os.sendfile and os.writev on its own socket",
+            "ottla.server.outbox": "reads and probes for cold pages, on descriptors the file layer pinned",
             "ottla.monitoring.process": "reads /proc, which is no disk",
             "ottla.cli": COMMAND_LINE,
             "ottla.testing": "fresh directories for a test's broker",

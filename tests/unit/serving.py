@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from ottla.server import Dispatch, Server, ServerSettings
+from ottla.call import Dispatch
+from ottla.server import Server, ServerSettings
 from tests.simulation.frame_client import FrameClient
 
 PATIENCE_S = 20

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from ottla.server import Answer, Client, CloseConnection, ServerSettings
+from ottla.call import Answer, Client, CloseConnection
+from ottla.server import ServerSettings
 from tests.unit.serving import connected, on_both_loops, run, serving, until
 
 Pending = Coroutine[Any, Any, Answer] | asyncio.Future[Answer]

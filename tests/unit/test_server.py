@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from ottla.server import Answer, Client, Server, ServerSettings
+from ottla.call import Answer, Client
+from ottla.server import Server, ServerSettings
 from tests.simulation.frame_client import FrameClient
 from tests.simulation.loop import simulate
 from tests.simulation.network import SimulatedNetwork
@@ -506,7 +507,7 @@ def test_every_interface_means_each_family_that_the_machine_has(
 
     async def main() -> None:
         async with serving(echo) as (server, _):
-            monkeypatch.setattr("ottla.server.socket.socket", limited)
+            monkeypatch.setattr("ottla.server.listeners.socket.socket", limited)
             port = await server.start("", 0, "EVERYWHERE")
             monkeypatch.undo()
             client = await connected(port)

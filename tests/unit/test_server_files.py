@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from ottla import outbox
-from ottla.server import Answer, Client, Part, ServerSettings
+from ottla.call import Answer, Client, Part
+from ottla.server import ServerSettings, outbox
 from ottla.storage.files import FileSlice
 from tests.unit.serving import (
     DescriptorFile,

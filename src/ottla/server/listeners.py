@@ -18,12 +18,10 @@ from collections.abc import Callable
 from ssl import SSLContext
 from typing import Any
 
-from ottla.call import Answer, Client, CloseConnection, Dispatch, Part
-from ottla.connection import Connection
-from ottla.sending import Offload
-from ottla.traffic import ServerSettings, Traffic
-
-__all__ = ["Answer", "Client", "CloseConnection", "Dispatch", "Part", "Server", "ServerSettings", "bound_sockets"]
+from ottla.call import Dispatch
+from ottla.server.connection import Connection
+from ottla.server.sending import Offload
+from ottla.server.traffic import ServerSettings, Traffic
 
 BACKLOG = 1024
 CANCELLATION_S = 1.0  # for cancelled requests to clean up

@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any, cast
 
 from ottla.call import Answer, Client, CloseConnection, Dispatch, Part
-from ottla.outbox import Outbox
-from ottla.receiving import NO_BYTES, SIZE, UnfinishedFrame
-from ottla.sending import COPIED_BYTES, Offload, Sender, SocketSender, TransportSender
-from ottla.traffic import Traffic
+from ottla.server.outbox import Outbox
+from ottla.server.receiving import NO_BYTES, SIZE, UnfinishedFrame
+from ottla.server.sending import COPIED_BYTES, Offload, Sender, SocketSender, TransportSender
+from ottla.server.traffic import Traffic
 
 log = logging.getLogger(__name__)
 

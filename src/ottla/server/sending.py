@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from ottla.outbox import Outbox, Range, TruncatedFile
+from ottla.server.outbox import Outbox, Range, TruncatedFile
 from ottla.storage.files import Bytes
 
 Offload = Callable[..., Awaitable[Any]]

@@ -12,7 +12,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ottla.receiving import AREA_BYTES, BufferPool
+from ottla.server.receiving import AREA_BYTES, BufferPool
 
 COMPLAINT_INTERVAL_S = 1.0
 SWEEP_INTERVAL_S_MAX = 10.0
