@@ -21,6 +21,7 @@ from ottla.batch import encode as encode_batch
 from ottla.cluster.changes import ENTRY_BYTES_MAX, Change, MalformedEntry, decode, encode_change
 from ottla.cluster.metadata_log import Entry
 from ottla.storage.files import Disk
+from ottla.storage.flush import write_again
 from ottla.storage.names import LOG, TEMPORARY, offsets_with, path
 
 CHECKPOINT = ".checkpoint"
@@ -78,8 +79,9 @@ def recover(disk: Disk, directory: str) -> Recovered:
     if not contents.segments:
         return Recovered(head, None, size)
     active = contents.segments[-1]
-    # Its last entry may have been written by a process that was killed before it had synced it.
+    # Its last entry may have been written by a process that was killed before it had synced it, or whose fsync failed.
     file = disk.open(path(directory, active, LOG))
+    write_again(file, 0)
     file.fsync()
     file.close()
     disk.fsync_directory(directory)

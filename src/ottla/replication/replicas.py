@@ -7,6 +7,7 @@ data with it. A deleted partition is renamed `-delete` first, so that its name i
 
 import asyncio
 import logging
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import NamedTuple
@@ -29,8 +30,10 @@ from ottla.config import BrokerConfig, TopicConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metrics import TopicMeters
 from ottla.replication.partition import Partition
+from ottla.storage import names
 from ottla.storage.directories import DELETE, STRAY, DataDirectory, Offsets, PartitionDirectory
 from ottla.storage.files import Disk
+from ottla.storage.flush import write_again
 from ottla.storage.index import IndexCache
 from ottla.storage.leftovers import remove_tree
 from ottla.storage.log import Log, LogSettings
@@ -162,8 +165,16 @@ class Replicas:
         if config.flush_messages == 1 and log.recovery_point < log.end_offset:
             # Found after a crash, and maybe in the page cache only. Consumers have seen it: they must never be told of
             # a high watermark below it, so it is made durable before the first of them can ask.
+            self._write_again(log)
             log.flush()
         return Found(topic, partition.index, log, directory, directory.high_watermarks.get(key, 0))
+
+    def _write_again(self, log: Log) -> None:
+        first = bisect_right([segment.base_offset for segment in log.segments], log.recovery_point) - 1
+        for segment in log.segments[max(first, 0) :]:
+            file = self._disk.open(segment.path(names.LOG))
+            write_again(file, 0)
+            file.close()
 
     def _set_aside(self, directory: DataDirectory, partition: PartitionDirectory) -> None:
         target = directory.marked_path(partition.topic, partition.index, self._unique(), STRAY)

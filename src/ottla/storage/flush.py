@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from ottla.storage.files import Disk, File
 
+_CHUNK_BYTES = 1 << 20
+
 
 class Flush:
     """The fsyncs that make everything before `end_offset` survive a power cut. `run` touches nothing of the log.
@@ -63,3 +65,13 @@ class Flush:
             self._disk.fsync_directory(directory)
         if self._epochs is not None:
             self._disk.replace(self._epochs_path, self._epochs)
+
+
+def write_again(file: File, begin: int) -> None:
+    """Let the next fsync mean something for the bytes from `begin` on, after a process that may have seen one fail.
+
+    Pages that could not be written count as written from then on: the system shows them as long as it has them in
+    memory, and would never try to write them again.
+    """
+    for position in range(begin, file.size, _CHUNK_BYTES):
+        file.write_at(position, file.read_at(position, _CHUNK_BYTES))
