@@ -128,3 +128,11 @@ def test_a_broker_may_have_several_data_directories() -> None:
 )
 def test_the_address_is_one_that_a_client_can_type(host: str, address: str) -> None:
     assert address_of(Listener("PLAINTEXT", host, 0, "PLAINTEXT"), 9) == address
+
+
+def test_the_port_of_the_metrics_is_off_unless_given() -> None:
+    assert up().metrics_port is None
+    assert up(metrics_port=9308).metrics_port == 9308
+    assert up(metrics_port=9308, settings=["metrics.port=0"]).metrics_port == 0
+    with pytest.raises(Refusal, match=r"metrics\.port: 65536"):
+        up(metrics_port=65536)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
 import psutil
 import pytest
@@ -176,3 +177,18 @@ def test_a_stop_that_misses_its_deadline_says_so(tmp_path: Path) -> None:
         assert child.returncode == 1
         assert output == ""
         assert errors.splitlines()[-1].startswith("ottla: it did not stop within")
+
+
+def test_metrics_have_a_port_of_their_own_and_a_log_line_its_form(tmp_path: Path) -> None:
+    # The line names the address; what is there is text for Prometheus; a second broker is told which port is taken.
+    with running("--port", "0", "--metrics-port", "0", "--data", str(tmp_path / "one")) as (child, line):
+        match = re.search(r", metrics on (http://localhost:(\d+)/metrics)$", line)
+        assert match is not None, line
+        with urlopen(match[1], timeout=END_S) as answer:
+            assert b"\nottla_build_info{" in answer.read()
+        status, refused = refusal("--port", "0", "--metrics-port", match[2], "--data", str(tmp_path / "two"))
+        assert (status, refused.partition(": ")[2].partition(": ")[0]) == (1, "metrics.port")
+        assert match[2] in refused
+        child.send_signal(signal.SIGTERM)
+        _, log = child.communicate(timeout=END_S)
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} INFO  ottla: stopping; ", log), log
