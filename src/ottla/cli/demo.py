@@ -107,10 +107,13 @@ def _rates(exchange: Exchange, seconds: float) -> str:
 
 
 def _suggestions(address: str) -> str:
+    ottla = f".venv/bin/ottla {{}} -b {address}"
     commands = {
-        f"kcat -b {address} -L": "what is there",
-        f"kcat -b {address} -t {TOPIC} -C -o -5 -e -f '%p %o %S\\n'": "its last five records of each partition",
-        f"echo hello | kcat -b {address} -t greetings -P": "a topic of your own",
+        ottla.format(f"topic describe {TOPIC}"): "what is there",
+        ottla.format(f"consume {TOPIC} --last 5 --format '%p %o %S\\n'"): "its newest records",
+        f"echo hello | {ottla.format('produce greetings --create')}": "a topic of your own",
+        ottla.format("consume greetings --follow"): "and whatever comes to it",
+        ottla.format("bench"): "how fast it is",
     }
     width = max(map(len, commands))
     lines = "\n".join(f"  {command:{width}}    {purpose}" for command, purpose in commands.items())

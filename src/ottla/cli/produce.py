@@ -6,6 +6,7 @@ came before it has still been sent, and the line on stderr says how much that wa
 
 import argparse
 import sys
+import time
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -110,6 +111,7 @@ class Delivery:
         self._report: bool = options.report
         self._interactive = sys.stdin.isatty() and not options.files
         cluster = Cluster(options)
+        self._troubles = cluster.troubles
         _check_topic(cluster, options)
         self._producer = cluster.producer({
             **SETTINGS,
@@ -139,7 +141,8 @@ class Delivery:
     def finish(self) -> None:
         """Until the last one is acknowledged, or the library has given up on it."""
         while self._producer.flush(FLUSH_GLANCE_S):
-            pass
+            if self._failures and time.monotonic() > self._troubles.hopeless_s:
+                self._producer.purge()  # the first has waited for a broker in vain, and so would the others
         self._complain()
 
     def _produce(self, record: InputRecord, key: bytes | None, partition: int) -> None:

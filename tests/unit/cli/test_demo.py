@@ -45,6 +45,6 @@ def test_on_a_terminal_the_broker_stays_until_it_is_interrupted() -> None:
                 child.kill()
     address = re.search(rb"ready on (\S+) \(data (\S+),", shown)
     assert address is not None
-    assert b"kcat -b " + address[1] in shown
+    assert b"ottla topic describe demo -b " + address[1] in shown
     assert not broker.is_running()
     assert not Path(os.fsdecode(address[2])).exists()
