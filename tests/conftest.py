@@ -22,7 +22,7 @@ BUDGETS = {
     ".": 20,
     "unit": 120,
     "scenarios": 120,
-    "simulation": 90,
+    "simulation": 120,
     "clients": 120,
     "examples": 30,
 }

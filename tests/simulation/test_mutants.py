@@ -7,7 +7,6 @@ import pytest
 
 from ottla.cluster.embedded import EmbeddedLog
 from ottla.replication.partition import Partition
-from ottla.storage.directories import DataDirectory
 from ottla.storage.flush import Flush
 from ottla.storage.log import Log
 from ottla.storage.producer_state import ProducerStates
@@ -44,7 +43,6 @@ MUTANTS: dict[str, tuple[type, str, Replacement, str]] = {
     "never flushes": (Flush, "run", nothing, "LOST"),
     "syncs no names": (ProcessDisk, "fsync_directory", nothing, ""),
     "does not sync its metadata": (EmbeddedLog, "_sync", nothing, ""),
-    "takes every shutdown for a clean one": (DataDirectory, "_take_clean_marker", lambda self: (True, -1), ""),
     "takes a batch twice": (ProducerStates, "check", nothing, "DUPLICATED"),
     "leaves half a batch behind": (Segment, "undo", nothing, ""),
     "lets consumers read what is not committed": (Partition, "read", read_everything, "BACKWARDS"),
