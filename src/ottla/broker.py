@@ -203,12 +203,14 @@ class Broker:
     async def stop(self, deadline_s: float) -> None:
         """Finish what is being answered, close every log, leave the mark of a clean shutdown."""
         self._stopping = True
+        if self._background is None:  # the last step of a start: one that is not over leaves nothing to close cleanly
+            self.abort()
+            return
         if self._server is not None:
             await self._server.stop(deadline_s)
         if self._endpoint is not None:
             self._endpoint.close()
-        if self._background is not None:
-            await self._background.stop()
+        await self._background.stop()
         clean = self._node is not None and await self._node.replicas.close()
         if self._metadata_log is not None:
             self._metadata_log.close()

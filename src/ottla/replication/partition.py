@@ -163,6 +163,9 @@ class Partition:
             meter.bytes_in += header.size
             if self.log.unflushed_records >= config.flush_messages:
                 self.request_flush()
+            elif self.log.sealed_unflushed and self._flushing is None:
+                # As Kafka does after a roll: nobody waits for it, but recovery need not read sealed segments again.
+                self._start_flush()
             self._move_high_watermark()
         return appended
 

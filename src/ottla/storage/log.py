@@ -145,6 +145,11 @@ class Log:
         return self.end_offset - self.recovery_point
 
     @property
+    def sealed_unflushed(self) -> bool:
+        """Whether a segment that takes no more records is not yet known to be on the disk."""
+        return self._active.base_offset > self.recovery_point
+
+    @property
     def failed(self) -> bool:
         return self._failure is not None
 

@@ -198,3 +198,20 @@ def test_flush_ms_flushes_what_has_waited_long_enough() -> None:
         assert partition.log.recovery_point == 1
 
     simulate(scenario())
+
+
+def test_a_sealed_segment_is_flushed_in_the_background_and_nobody_waits_for_it() -> None:
+    # Recovery after a crash then reads only the newest segment again.
+    async def scenario() -> None:
+        threads = Threads()
+        partition = leading(threads)
+        partition.log.settings = LogSettings(segment_bytes=200)
+        for value in (b"a" * 90, b"b" * 90):
+            assert partition.acknowledged(produce(partition, value), 1) is None
+        assert len(threads.waiting) == 1 and len(partition.log.segments) == 2
+        produce(partition, b"c")
+        assert len(threads.waiting) == 1
+        await threads.run()
+        assert partition.log.recovery_point == 2 and not threads.waiting
+
+    simulate(scenario())
