@@ -75,6 +75,7 @@ def test_a_command_imports_nothing_it_does_not_need(command: str) -> None:
         (["consume", "orders", "--last", "1", "--offset", "1"], "--offset"),
         (["bench", "--only", "consume"], "--topic"),
         (["bench", "--seconds", "0"], "--seconds"),
+        (["topic", "list", "-b", ","], "--bootstrap"),
         (["topic", "list", "-X", "colour=red"], "colour"),
         (["topic", "list", "-X", "colour"], "-X"),
     ],
@@ -174,3 +175,19 @@ def test_an_interrupt_is_quiet(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     monkeypatch.setattr("ottla.cli.completion.run", run)
     assert main(["completion", "bash"]) == 130
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device here is always full")
+def test_output_that_cannot_be_written_is_told() -> None:
+    command = [sys.executable, "-m", "ottla", "completion", "bash"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, env={"PYTHONPATH": SOURCE}, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (1, "ottla: standard output: No space left on device\n")
+
+
+def test_a_command_may_be_started_without_input_and_output() -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'"{sys.executable}" -m ottla completion bash <&- >&-'],
+        env={"PYTHONPATH": SOURCE}, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")

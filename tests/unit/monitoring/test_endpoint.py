@@ -23,7 +23,7 @@ from ottla.monitoring.endpoint import (
 )
 from tests.simulation.loop import simulate
 from tests.simulation.network import SimulatedNetwork
-from tests.unit.serving import on_both_loops, run
+from tests.unit.server.serving import on_both_loops, run
 
 GET = b"GET /page HTTP/1.1\r\nHost: x\r\n\r\n"
 TEXT = "one\ntwo\n"

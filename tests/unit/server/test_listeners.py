@@ -17,7 +17,7 @@ from ottla.server import Server, ServerSettings
 from tests.simulation.frame_client import FrameClient
 from tests.simulation.loop import simulate
 from tests.simulation.network import SimulatedNetwork
-from tests.unit.serving import connected, offload, on_both_loops, run, serving, until
+from tests.unit.server.serving import connected, offload, on_both_loops, run, serving, until
 
 
 def echo(client: Client, frame: memoryview) -> Answer:
@@ -74,7 +74,7 @@ def test_connections_above_the_limits_are_refused_and_places_are_given_again(
 EXHAUSTED = """
 import asyncio, resource, socket, sys
 import uvloop
-from tests.unit.serving import connected, open_descriptors, serving, until
+from tests.unit.server.serving import connected, open_descriptors, serving, until
 from tests.unit.test_server import echo
 
 async def main() -> None:

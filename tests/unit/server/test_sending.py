@@ -12,7 +12,7 @@ import pytest
 from ottla.call import Answer, Client, Part
 from ottla.server import ServerSettings, outbox
 from ottla.storage.files import FileSlice
-from tests.unit.serving import (
+from tests.unit.server.serving import (
     DescriptorFile,
     MemoryFile,
     connected,

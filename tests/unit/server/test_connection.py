@@ -11,7 +11,7 @@ import pytest
 
 from ottla.call import Answer, Client, CloseConnection
 from ottla.server import ServerSettings
-from tests.unit.serving import connected, on_both_loops, run, serving, until
+from tests.unit.server.serving import connected, on_both_loops, run, serving, until
 
 Pending = Coroutine[Any, Any, Answer] | asyncio.Future[Answer]
 
