@@ -75,7 +75,7 @@ EXHAUSTED = """
 import asyncio, resource, socket, sys
 import uvloop
 from tests.unit.server.serving import connected, open_descriptors, serving, until
-from tests.unit.test_server import echo
+from tests.unit.server.test_listeners import echo
 
 async def main() -> None:
     async with serving(echo) as (server, port):
