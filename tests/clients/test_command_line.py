@@ -201,7 +201,7 @@ def test_a_broker_that_dies_under_a_producer_is_told(tmp_path: Path) -> None:
     with local_broker(process=True) as fresh:
         ottla = CommandLine(fresh.bootstrap, tmp_path)
         ottla("topic", "create", "orders")
-        with ottla.running("produce", "orders", "-X", "message.timeout.ms=1000") as child:
+        with ottla.running("produce", "orders", "-X", "message.timeout.ms=5000") as child:
             assert child.stdin is not None
             child.stdin.write(b"before\n")
             child.stdin.flush()

@@ -15,7 +15,7 @@ from signal import SIGINT
 from typing import Any, NoReturn
 
 from ottla import __version__
-from ottla.cli.refusal import BAD_REQUEST, Refusal
+from ottla.cli.refusal import BAD_REQUEST, OBSTACLE, Refusal
 
 STARTED_S = time.perf_counter()
 INTERRUPTED = 128 + SIGINT
@@ -36,20 +36,40 @@ COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     command = next((word for word in given if not word.startswith("-")), "")
-    options = command_parser({command}).parse_args(given)
+    _open_missing_streams()
     try:
+        options = command_parser({command}).parse_args(given)
         status: int = import_module(f"ottla.cli.{options.command}").run(options)
         sys.stdout.flush()
+        return status
     except Refusal as refusal:
-        print(f"ottla: {refusal}", file=sys.stderr)
-        return refusal.status
+        return _refuse(str(refusal), refusal.status)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # What is left in the buffer has no reader; Python would complain about it when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 0
+    except OSError as error:  # commands name the files they know of, so this is about what they print
+        _discard_output()
+        return _refuse(f"{error.filename or 'standard output'}: {error.strerror or error}", OBSTACLE)
+
+
+def _refuse(reason: str, status: int) -> int:
+    print(f"ottla: {reason}", file=sys.stderr)
     return status
+
+
+def _discard_output() -> None:
+    """What is left in the buffer cannot be written; Python would complain about it when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _open_missing_streams() -> None:
+    """A shell can start a command without them (`<&-`), and then Python has no objects for them either."""
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
 
 
 class CommandParser(argparse.ArgumentParser):

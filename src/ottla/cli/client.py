@@ -100,6 +100,8 @@ class Cluster:
 
         self._given = {"bootstrap.servers": options.bootstrap} | pairs(options.client_settings, "-X")
         self.address = self._given["bootstrap.servers"]
+        if not self.address.strip(", "):
+            raise Refusal("--bootstrap: no broker is named", BAD_REQUEST)
         self.troubles = Troubles()
         self.admin = self._made(AdminClient, {})
         self.brokers = self._reach()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from heapq import merge
 from typing import TYPE_CHECKING
 
-from ottla.cli.client import OPERATION_S, Cluster, explanation
+from ottla.cli.client import OPERATION_S, Cluster, explanation, refusal
 from ottla.cli.offset_ranges import OffsetRange
 from ottla.cli.refusal import Refusal
 
@@ -61,13 +61,19 @@ class Reading:
 
     def read(self) -> "list[Message]":
         """Records that have come, in each partition in order; none if that takes a while."""
-        first = self._consumer.poll(GLANCE_S)
-        if first is None:
+        from confluent_kafka import KafkaException
+
+        try:
+            first = self._consumer.poll(GLANCE_S)
+            arrived = [] if first is None else [first, *self._consumer.consume(RECORDS_MAX, 0)]
+        except KafkaException as error:
+            raise refusal(error, f"topic {self._topic!r}") from None
+        if not arrived:
             self._check_silence()
             return []
         self._heard_s = time.monotonic()
         found = []
-        for message in (first, *self._consumer.consume(RECORDS_MAX, 0)):
+        for message in arrived:
             if message.error():
                 self._note_event(message)
                 continue
