@@ -32,7 +32,6 @@ class Command(NamedTuple):
     words: dict[str, str]
     """Subcommands and fixed choices of arguments, with their help."""
     options: tuple[Option, ...]
-    has_subcommands: bool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +61,7 @@ def commands_of(parser: argparse.ArgumentParser) -> Iterator[Command]:
             options.append(_option(action))
         else:
             words |= {str(choice): "" for choice in action.choices or ()}
-    yield Command(parser.prog, words, tuple(options), bool(inner))
+    yield Command(parser.prog, words, tuple(options))
     for subparser in inner:
         yield from commands_of(subparser)
 
