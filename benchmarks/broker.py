@@ -27,6 +27,7 @@ from benchmarks.workloads import (
     LOADED_MEMORY,
     QUICK,
     WORKLOADS,
+    JobFailure,
     Size,
     Values,
     Workload,
@@ -141,11 +142,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     workloads = [workload for workload in WORKLOADS if any(fnmatchcase(workload.name, item) for item in patterns)]
     began, neighbours = time.monotonic(), Neighbours()
     comparison = Comparison(size, with_peer=not chosen.alone)
+    failure = ""
     try:
         comparison.run(workloads, with_start=any(fnmatchcase(START, item) for item in patterns))
     except Unavailable as reason:
         print(f"Apache Kafka cannot be run here: {reason}. --alone measures Ottla without it.", file=sys.stderr)
         return 1
+    except JobFailure as reason:  # what was measured until then took minutes: show it, and that it is not all
+        failure = str(reason)
     measurements = list(comparison.measurements.values())
     conditions = {"size": asdict(size), "settings_of_both": SETTINGS, "share_of_other_programs": neighbours.share()}
     around = machine()
@@ -157,7 +161,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     if chosen.json:
         chosen.json.write_text(json.dumps(document(measurements, PEER, conditions), indent=2) + "\n")
-    return 0
+    if failure:
+        print(f"\nThe run ended early, the table is not complete: {failure}", file=sys.stderr)
+    return 1 if failure else 0
 
 
 if __name__ == "__main__":

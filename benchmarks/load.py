@@ -19,6 +19,7 @@ from confluent_kafka.cimpl import NewTopic
 from benchmarks import small_requests
 
 DEADLINE_SECONDS = 120.0
+CREATED_PAUSE_SECONDS = 0.01
 PRODUCE_CHUNK = 2000
 CONSUME_CHUNK = 10_000
 Result = dict[str, float]
@@ -29,8 +30,14 @@ class Mismatch(Exception):
 
 
 def create_topic(bootstrap: str, topic: str) -> None:
+    """Returns when the broker also answers for the topic: Apache Kafka says that it is created a moment earlier."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1)])[topic].result(30)
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while admin.list_topics(topic, timeout=30).topics[topic].error is not None:
+        if time.monotonic() > deadline:
+            raise Mismatch(f"{topic} was created and is still unknown after {DEADLINE_SECONDS:g} s")
+        time.sleep(CREATED_PAUSE_SECONDS)
 
 
 def delete_topic(bootstrap: str, topic: str) -> None:
