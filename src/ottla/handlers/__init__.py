@@ -30,6 +30,7 @@ request_logger = logging.getLogger("ottla.requests")
 """Every answered request, one line each, if this logger itself is set to DEBUG: --log-level debug is not enough."""
 
 API_VERSIONS = 18
+SHORTEST_S = BOUNDS_S[0]
 
 Read = Callable[[int, memoryview, int], Any]
 Write = Callable[[int, Any, bytes], Answer]
@@ -140,9 +141,10 @@ class Dispatch:
         """The answer in bytes, counted: every request that has one passes here once."""
         seconds = stopwatch() - call.started_s
         meter = self._meters[call.api_key]
-        meter.by_version[call.version][bisect_left(BOUNDS_S, seconds)] += 1
+        bucket = bisect_left(BOUNDS_S, seconds) if seconds > SHORTEST_S else 0  # most requests need no search
+        meter.by_version[call.version][bucket] += 1
         meter.seconds += seconds
-        if 0 < request_logger.level <= logging.DEBUG:
+        if request_logger.level:
             _log_request(meter.request, call, seconds)
         if response is None:
             return None

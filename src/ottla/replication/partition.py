@@ -160,7 +160,7 @@ class Partition:
         if not appended.duplicate:
             meter = self.meter
             meter.messages_in += header.record_count
-            meter.bytes_in += header.size
+            meter.bytes_in += len(records)
             if self.log.unflushed_records >= config.flush_messages:
                 self.request_flush()
             elif self.log.sealed_unflushed and self._flushing is None:
