@@ -41,7 +41,10 @@ class Range:
         end = start + length
         if descriptor is None or end <= self._cached_until:
             return True
-        return all(_in_page_cache(descriptor, at) for at in (*range(start, end, PROBE_STRIDE), end - 1))
+        if not all(_in_page_cache(descriptor, at) for at in (*range(start, end, PROBE_STRIDE), end - 1)):
+            return False
+        self._cached_until = end
+        return True
 
     def read_cached(self, length: int) -> bytes | bytearray | None:
         """The next `length` bytes if they can be had without waiting for a disk."""

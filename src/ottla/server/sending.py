@@ -20,7 +20,8 @@ from ottla.storage.files import Bytes
 
 Offload = Callable[..., Awaitable[Any]]
 
-TURN_BYTES = 512 * 1024  # what one connection may send before the others have their turn
+TURN_BYTES = 1024 * 1024  # what one connection may send before the others have their turn: a usual fetch
+TAIL_BYTES = 4096  # the end of an answer that goes along rather than take a turn of its own
 COPIED_BYTES = 32 * 1024  # up to this size a file range is cheaper to copy than to sendfile
 ROOM_RETRY_S = 0.01  # how soon to try again when no descriptor is left to wait with
 
@@ -81,7 +82,11 @@ class Sender(ABC):
         before = outbox.unsent
         full = False
         try:
-            while outbox.parts and not full and before - outbox.unsent < TURN_BYTES:
+            while (
+                outbox.parts
+                and not full
+                and (before - outbox.unsent < TURN_BYTES or outbox.unsent <= TAIL_BYTES)
+            ):
                 run = outbox.run()
                 full = self._send_run(run) if run else self._send_range(outbox.parts[0])
         except BlockingIOError:
