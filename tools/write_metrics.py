@@ -36,7 +36,7 @@ they look for. What Kafka has no name for begins with `ottla_`, and what every p
   listeners, its APIs, Kafka's error codes. At most `metrics.topics.max` topics and `metrics.partitions.max` partitions
   (1000 each; 0 switches them off) have series of their own, first come, first served; the `_left_out` metrics say how
   many have none. Requests and errors appear with their first occurrence.
-- Counting is always on; it costs a few hundred nanoseconds per request. A scrape of a large broker is written in
+- Counting is always on; it costs less than a microsecond per request. A scrape of a large broker is written in
   pieces, between which clients are served.
 """
 
