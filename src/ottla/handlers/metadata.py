@@ -5,8 +5,10 @@ auto-creation; 5 offline replicas; 7 leader epochs; 8 authorized operations; 9 f
 13 a code for the whole answer.
 """
 
+from collections.abc import Coroutine
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 from ottla.addresses import advertised
 from ottla.call import Call, Client
@@ -29,14 +31,35 @@ from ottla.wire.messages.metadata import (
 VERSIONS = range(0, 14)
 
 
-async def handle(node: Node, call: Call[MetadataRequest]) -> MetadataResponse:
-    request = call.body
+def handle(node: Node, call: Call[MetadataRequest]) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+    """A plain function, since the answer is nearly always ready: only auto-creation has to wait."""
+    missing = creatable(node, call)
+    return create_and_answer(node, call, missing) if missing else answer(node, call)
+
+
+def creatable(node: Node, call: Call[MetadataRequest]) -> list[str]:
+    """Topics to auto-create: those that are asked for by name and do not exist."""
+    if not (node.config.auto_create_topics_enable and (call.version < 4 or call.body.allow_auto_topic_creation)):
+        return []
+    asked = (topic.name for topic in call.body.topics or ())
+    return list(dict.fromkeys(name for name in asked if name and node.image.topic(name) is None))
+
+
+async def create_and_answer(node: Node, call: Call[MetadataRequest], names: list[str]) -> MetadataResponse:
+    """A name that cannot be created is left missing."""
+    for name in names:
+        decide = partial(create_topic, topic=NewTopic(name), config=node.config, random=node.random)
+        with suppress(KafkaError):
+            await node.metadata.change(decide)
+    return answer(node, call)
+
+
+def answer(node: Node, call: Call[MetadataRequest]) -> MetadataResponse:
+    request, image = call.body, node.image
     if request.topics is None or (call.version == 0 and not request.topics):
-        topics = [describe(node.image, topic) for topic in node.image.topics()]
+        topics = [describe(image, topic) for topic in image.topics()]
     else:
-        await create_missing(node, call, request.topics)
-        topics = [find(node.image, asked, call.version) for asked in request.topics]
-    image = node.image
+        topics = [find(image, asked, call.version) for asked in request.topics]
     response = MetadataResponse(
         brokers=[describe_broker(broker, call.client) for broker in image.alive_brokers()],
         cluster_id=image.cluster_id,
@@ -54,17 +77,6 @@ async def handle(node: Node, call: Call[MetadataRequest]) -> MetadataResponse:
 def describe_broker(broker: BrokerImage, client: Client) -> MetadataResponseBroker:
     endpoint = advertised(broker, client)
     return MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-
-
-async def create_missing(node: Node, call: Call[MetadataRequest], asked: list[MetadataRequestTopic]) -> None:
-    """Auto-create topics that are asked for by name and do not exist. A name that cannot be created is left missing."""
-    if not (node.config.auto_create_topics_enable and (call.version < 4 or call.body.allow_auto_topic_creation)):
-        return
-    names = dict.fromkeys(topic.name for topic in asked if topic.name and node.image.topic(topic.name) is None)
-    for name in names:
-        decide = partial(create_topic, topic=NewTopic(name), config=node.config, random=node.random)
-        with suppress(KafkaError):
-            await node.metadata.change(decide)
 
 
 def find(image: Image, asked: MetadataRequestTopic, version: int) -> MetadataResponseTopic:

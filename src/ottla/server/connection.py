@@ -172,9 +172,18 @@ class Connection(asyncio.BufferedProtocol):
         self._advancing = True
         try:
             self._handle_frames()
-            self._sender.flush()
+            if self._outbox.parts:
+                if self._traffic.may_send_now(self):
+                    self._sender.flush()
+                else:
+                    self._traffic.send_later(self)
         finally:
             self._advancing = False
+        self._arrange()
+
+    def send(self) -> None:
+        """Send what is ready, in the turn that this connection was given for it."""
+        self._sender.flush()
         self._arrange()
 
     def _advance_later(self) -> None:

@@ -49,6 +49,9 @@ class Flow(Protocol):
     def reconsider_reading(self) -> None:
         """Whether reading is allowed has changed."""
 
+    def send(self) -> None:
+        """The turn to send that it was promised."""
+
     def sweep(self, now: float) -> None:
         """Close if nothing has happened for too long."""
 
@@ -74,6 +77,9 @@ class Traffic:
         self._favoured: Flow | None = None
         self._per_address: dict[str, int] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._sent_at = float("-inf")
+        self._sender: Flow | None = None
+        self._senders: dict[Flow, None] = {}
         self._complained_at = float("-inf")
         self._unsaid = 0
 
@@ -129,6 +135,29 @@ class Traffic:
             flow.sweep(now)
         if self.flows:
             self._schedule_sweep()
+
+    # Turns to send
+
+    def may_send_now(self, flow: Flow) -> bool:
+        """Whether `flow` is alone in this turn of the loop. If others send in it, too, they had better send at its
+        end: each answer wakes a client, and a broker that is preempted by its clients after every single answer handles
+        a third fewer requests. The loop's time stands still during a turn (of uvloop), so it tells turns apart.
+        """
+        now = self.loop.time()
+        if now == self._sent_at and flow is not self._sender:
+            return False
+        self._sent_at, self._sender = now, flow
+        return True
+
+    def send_later(self, flow: Flow) -> None:
+        if not self._senders:
+            self.loop.call_soon(self._send)
+        self._senders[flow] = None
+
+    def _send(self) -> None:
+        senders, self._senders = self._senders, {}
+        for flow in senders:
+            flow.send()
 
     # Memory of frames
 
