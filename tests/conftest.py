@@ -20,10 +20,10 @@ TESTS = Path(__file__).resolve().parent
 # Seconds that all tests of a folder may take together, on two cores. The whole suite stays below ten minutes.
 BUDGETS = {
     ".": 20,
-    "unit": 120,
+    "unit": 100,
     "scenarios": 120,
     "simulation": 120,
-    "clients": 120,
+    "clients": 200,
     "examples": 30,
 }
 SUITE_SECONDS = 600
