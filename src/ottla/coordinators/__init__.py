@@ -1,1 +1,0 @@
-"""State machines behind groups and transactions."""
