@@ -13,7 +13,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "compatibility.md"
 # Keys that Apache Kafka's brokers answer among themselves or on the controller's listener only.
 CONTROLLER_ONLY = frozenset((52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82))
 
-# Versions that Kafka 4.3 knows but answers only where unstable ones are switched on: InitProducerId 6, two-phase commit.
+# Versions that Kafka 4.3 answers only where unstable ones are switched on are left out: InitProducerId 6.
 STABLE = {22: range(0, 6)}
 
 
