@@ -332,3 +332,15 @@ def test_partitions_are_found(disk: SimulatedDisk) -> None:
     found = [(partition.topic, partition.index, partition.marker, partition.path) for partition in again.partitions()]
     assert found == [("orders", 0, "", live), ("orders", 1, "delete", dead)]
     assert again.partition_count == 1
+
+
+def test_what_is_forgotten_is_gone_from_every_checkpoint_even_after_a_power_cut(disk: SimulatedDisk) -> None:
+    # Proves: checkpoints go by name, and a topic that is created again under a deleted one's inherits nothing.
+    directory = DataDirectory.open(disk, DATA)
+    for write in (directory.write_recovery_points, directory.write_log_starts, directory.write_high_watermarks):
+        write(OFFSETS)
+    directory.forget([("orders", 0), ("never", 3)])
+    disk.crash(lose_unsynced=True)
+    found = DataDirectory.open(disk, DATA)
+    left = {key: offset for key, offset in OFFSETS.items() if key != ("orders", 0)}
+    assert found.recovery_points == found.log_starts == found.high_watermarks == left
