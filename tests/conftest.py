@@ -24,7 +24,6 @@ BUDGETS = {
     "scenarios": 120,
     "simulation": 120,
     "clients": 200,
-    "examples": 30,
 }
 SUITE_SECONDS = 600
 

@@ -12,7 +12,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("streams", "spark", "pyspark_ottla"),),
     (("broker", "background", "monitoring"),),
     (("server",), ("handlers",)),
-    (("node", "call", "addresses", "topics"),),
+    (("node", "call", "addresses"),),
     (("coordinators",),),
     (("replication",),),
     (("cluster",),),

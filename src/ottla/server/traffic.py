@@ -139,9 +139,11 @@ class Traffic:
     # Turns to send
 
     def may_send_now(self, flow: Flow) -> bool:
-        """Whether `flow` is alone in this turn of the loop. If others send in it, too, they had better send at its
-        end: each answer wakes a client, and a broker that is preempted by its clients after every single answer handles
-        a third fewer requests. The loop's time stands still during a turn (of uvloop), so it tells turns apart.
+        """Whether `flow` is alone in this turn of the loop. If others send in it, too, they had better send at its end.
+
+        Each answer wakes a client, and a broker that its clients preempt after every answer handles fewer requests: 13
+        to 14 thousand a second instead of 15 to 20, with 64 connections. The loop's time stands still during a turn (of
+        uvloop), so it tells turns apart.
         """
         now = self.loop.time()
         if now == self._sent_at and flow is not self._sender:
