@@ -1,0 +1,1 @@
+"""Groups and transactions: state machines that decide, records that remember, replay that rebuilds."""

@@ -1,0 +1,106 @@
+"""What a coordinator's state machine is handed and what it hands back.
+
+A machine does no I/O and has no clock and no randomness of its own. A turn goes: the runtime calls a method of the
+machine with a `Turn`; the machine looks at its state and returns an `Outcome`; the runtime appends the outcome's
+records to the machine's partition of the internal topic in one batch, replays them into the machine, and sends the
+replies once they are committed. What is in records changes by replay only, so loading a machine from its log gives the
+same state. What dies with the coordinator anyway (who waits for a rebalance, when a member was last heard of) is
+changed on the spot.
+
+A machine refuses a request by raising KafkaError: nothing may have changed then.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from ottla.cluster.image import Image
+from ottla.config import BrokerConfig
+from ottla.errors import KafkaError
+from ottla.wire.message import Message
+
+Ticket = int
+"""Names a request that waits for its answer. A machine may keep it and answer in a later turn."""
+
+NOBODY: Ticket = -1
+"""The ticket of a turn that nobody waits for: a timer's."""
+
+
+class Caller(NamedTuple):
+    """Who sent a request."""
+
+    client_id: str
+    host: str
+    """As Kafka tells it: the address with a slash before it."""
+
+
+class Turn(NamedTuple):
+    """Everything that a decision may depend on besides the machine's own state."""
+
+    monotonic_ms: int
+    """For time-outs: never goes back, and means nothing to anybody else."""
+    wall_ms: int
+    """For what is stored and shown."""
+    image: Image
+    config: BrokerConfig
+    ticket: Ticket = NOBODY
+
+
+class StoredRecord(NamedTuple):
+    """One record of an internal topic: messages of `formats`. A value of None deletes what was stored under the key."""
+
+    key: Message
+    value: Message | None
+
+
+class Producer(NamedTuple):
+    """In whose transaction records are written."""
+
+    id: int
+    epoch: int
+
+
+class Reply(NamedTuple):
+    ticket: Ticket
+    response: Any
+    """A response message, or the KafkaError that is told instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a turn decided. Records first, in one batch; replies when they are committed; then the errands."""
+
+    records: Sequence[StoredRecord] = ()
+    replies: Sequence[Reply] = ()
+    producer: Producer | None = None
+    """The records are part of this producer's open transaction: they count once its marker says so."""
+    errands: Sequence[Any] = ()
+    """Work outside of the machine (markers to write in other partitions); its end comes back as another turn."""
+
+
+NOTHING = Outcome()
+
+
+def answer(turn: Turn, response: Message | KafkaError, *records: StoredRecord) -> Outcome:
+    """The usual outcome: some records, and the answer to the one who asked."""
+    return Outcome(records=records, replies=(Reply(turn.ticket, response),))
+
+
+class Machine(Protocol):
+    """One partition of an internal topic, as state."""
+
+    def replay(self, record: StoredRecord, written_ms: int, producer: Producer | None) -> None:
+        """Take one record into the state. Called for every record, right after its append and again when loading."""
+
+    def end_transaction(self, producer: Producer, committed: bool) -> None:
+        """A marker: what the producer's transaction left pending counts now, or is gone."""
+
+    def loaded(self, turn: Turn) -> Outcome:
+        """All records were replayed: set timers, finish what the last coordinator began."""
+
+    def wake(self, turn: Turn) -> Outcome:
+        """`wake_at` has come."""
+
+    @property
+    def wake_at(self) -> int | None:
+        """When `wake` wants to be called, on the monotonic clock. Read again after every turn."""
