@@ -1,0 +1,228 @@
+"""A topic moved by its files, from this broker to Apache Kafka and back: the same records, offsets and producers.
+
+How it is done is in docs/moving-files.md, and `move` here does no more than that page says. Skipped, with the reason,
+where there is no Java or where Maven cannot bring Apache Kafka's jars.
+"""
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from benchmarks.apache_kafka import ApacheKafka, Unavailable
+from ottla.testing import LocalBroker
+from ottla.testing import broker as local_broker
+from ottla.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from tests.clients import confluent
+from tests.clients.messages import CODECS, Delivery, Sent, by_partition, messages
+from tests.raw_client import RawClient
+from tests.scenarios.asking import LATEST, batch_of, offset_at, produced
+
+PARTITIONS = 2
+SETTINGS = {"segment.bytes": str(1 << 20), "retention.ms": "-1"}
+PATIENCE_S = 30.0
+PRODUCER_ID, SEQUENCE = 70_000, 41
+"""Of the batch that is sent once before the move and once after it."""
+OURS, THEIRS, KILLED, TRANSACTIONS = "ours", "theirs", "killed", "transactions"
+
+
+class Told(NamedTuple):
+    """What a broker says of partition 0, for the other one to say as well."""
+
+    producers: list[tuple[int, int, int]]
+    """Id, epoch and last sequence of everybody who has written to it."""
+    offsets: list[int]
+    """At some times, and at the end."""
+    first_epoch: tuple[int, int]
+    """Which it is, and where it ends."""
+
+
+def told(port: int, topic: str, now: int) -> Told:
+    with RawClient("127.0.0.1", port, timeout_s=PATIENCE_S) as client:
+        asked = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[0])])
+        (partition,) = client.request(asked, 0).topics[0].partitions
+        epoch = OffsetForLeaderTopic(topic=topic, partitions=[OffsetForLeaderPartition(leader_epoch=0)])
+        answer = client.request(OffsetForLeaderEpochRequest(topics=[epoch]), 4).topics[0].partitions[0]
+        return Told(
+            sorted((each.producer_id, each.producer_epoch, each.last_sequence) for each in partition.active_producers),
+            [offset_at(client, topic, at).offset for at in (0, now - 5_000, now, LATEST)],
+            (answer.leader_epoch, answer.end_offset),
+        )
+
+
+def send_once(port: int, topic: str, once: Sent) -> int:
+    """One batch of one producer; the offset it has, however often it was sent."""
+    assert once.value is not None
+    batch = batch_of(
+        once.value, timestamp=once.timestamp, producer_id=PRODUCER_ID, producer_epoch=3, base_sequence=SEQUENCE
+    )
+    with RawClient("127.0.0.1", port, timeout_s=PATIENCE_S) as client:
+        result = produced(client, topic, batch)
+    assert result.error_code == 0, result
+    return result.base_offset
+
+
+def send_with_every_codec(bootstrap: str, topic: str, seed: int) -> list[Sent]:
+    """Records of every shape in every codec: some segments of them, by idempotent producers."""
+    sent = []
+    now = int(time.time() * 1000)  # of older records no broker remembers the producer when it starts
+    for number, codec in enumerate(CODECS):
+        drawn = messages(Random(seed + number), 150, PARTITIONS, largest=30_000)
+        part = [each._replace(timestamp=now + each.timestamp - drawn[0].timestamp) for each in drawn]
+        confluent.send(bootstrap, topic, part, Delivery(codec, idempotent=True))
+        sent += part
+    return sent
+
+
+def send_transactions(bootstrap: str) -> None:
+    """Two that are committed, and between them one that is not."""
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "mover", "linger.ms": 0})
+    producer.init_transactions(PATIENCE_S)
+    for value, ending in (
+        (b"one", producer.commit_transaction),
+        (b"undone", producer.abort_transaction),
+        (b"two", producer.commit_transaction),
+    ):
+        producer.begin_transaction()
+        producer.produce(TRANSACTIONS, value, partition=0)
+        producer.flush(PATIENCE_S)
+        ending(PATIENCE_S)
+
+
+def committed(bootstrap: str, topic: str, count: int) -> list[str | bytes | None]:
+    """The values of partition 0, as a consumer that reads only what is committed sees them."""
+    with confluent.consumer(bootstrap) as consumer:
+        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+        return [message.value() for message in confluent.take(consumer, count)]
+
+
+def move(source: Path, target: Path, topic: str) -> None:
+    """What the page says: everything of each partition's directory, except the file that says whose it is."""
+    for index in range(PARTITIONS):
+        name = f"{topic}-{index}"
+        owner = (target / name / "partition.metadata").read_bytes()
+        shutil.rmtree(target / name)
+        shutil.copytree(source / name, target / name)
+        (target / name / "partition.metadata").write_bytes(owner)
+        assert topic == TRANSACTIONS or len(list((target / name).glob("*.log"))) > 1, "several segments"
+
+
+def create(bootstrap: str, *topics: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    asked = [NewTopic(topic, PARTITIONS, 1, config=SETTINGS) for topic in topics]
+    for created in admin.create_topics(asked, operation_timeout=PATIENCE_S).values():
+        created.result(PATIENCE_S)
+
+
+def create_led(kafka: ApacheKafka, *topics: str) -> None:
+    """Apache Kafka says that a topic is created a moment before it answers for it."""
+    create(kafka.bootstrap, *topics)
+    with RawClient("127.0.0.1", kafka.port, timeout_s=PATIENCE_S) as client:
+        for topic in topics:
+            while offset_at(client, topic, LATEST).error_code:
+                pass
+
+
+class Journey(NamedTuple):
+    """What was sent, and what was said: by the broker it was sent to, and after the move by the other."""
+
+    broker: LocalBroker
+    kafkas_data: Path
+    sent: dict[str, list[Sent]]
+    before: dict[str, Told]
+    once: dict[str, int]
+    ours_at_kafka: list[Sent]
+    told_by_kafka: Told
+    once_at_kafka: int
+
+
+@pytest.fixture(scope="module")
+def journey(tmp_path_factory: pytest.TempPathFactory, seed: int) -> Iterator[Journey]:
+    """Ours to Kafka and theirs to us; Kafka runs twice, and ends once cleanly and once by kill -9."""
+    try:
+        kafka = ApacheKafka(tmp_path_factory.mktemp("kafka"), {"transaction.state.log.num.partitions": "1"})
+    except Unavailable as missing:
+        pytest.skip(str(missing))
+    aside = tmp_path_factory.mktemp("aside") / "data"
+    data = kafka.directory / "data"
+    sent: dict[str, list[Sent]] = {}
+    before: dict[str, Told] = {}
+    once: dict[str, int] = {}
+    with local_broker(process=True) as broker:
+
+        def fill(topic: str, bootstrap: str, port: int, part_of_seed: int) -> None:
+            sent[topic] = send_with_every_codec(bootstrap, topic, seed + part_of_seed)
+            sent[topic].append(Sent(0, None, b"once", (), sent[topic][-1].timestamp))
+            once[topic] = send_once(port, topic, sent[topic][-1])
+            before[topic] = told(port, topic, sent[topic][-1].timestamp)
+
+        create(broker.bootstrap, OURS, THEIRS, KILLED, TRANSACTIONS)
+        fill(OURS, broker.bootstrap, broker.port, 0)
+        broker.stop()
+        with kafka:
+            create_led(kafka, OURS, THEIRS, KILLED, TRANSACTIONS)
+            fill(THEIRS, kafka.bootstrap, kafka.port, 100)
+            send_transactions(kafka.bootstrap)
+            first_half = send_with_every_codec(kafka.bootstrap, KILLED, seed + 200)
+        shutil.copytree(data, aside)
+        move(Path(broker.directory), data, OURS)
+        with kafka:
+            ours_at_kafka = confluent.receive(kafka.bootstrap, OURS, PARTITIONS, len(sent[OURS]))
+            told_by_kafka = told(kafka.port, OURS, sent[OURS][-1].timestamp)
+            once_at_kafka = send_once(kafka.port, OURS, sent[OURS][-1])
+            fill(KILLED, kafka.bootstrap, kafka.port, 300)
+            sent[KILLED] = first_half + sent[KILLED]
+            os.kill(kafka.process_id, signal.SIGKILL)
+        for topic in (THEIRS, TRANSACTIONS):
+            move(aside, Path(broker.directory), topic)
+        broker.restart()
+        yield Journey(broker, data, sent, before, once, ours_at_kafka, told_by_kafka, once_at_kafka)
+
+
+def test_kafka_serves_our_files(journey: Journey) -> None:
+    # Keys, values, headers and times of every record; the same producers, so that a copy of a batch is known as one;
+    # the same offsets by time; the same end of our epoch.
+    assert by_partition(journey.ours_at_kafka) == by_partition(journey.sent[OURS])
+    assert journey.told_by_kafka == journey.before[OURS]
+    assert journey.once_at_kafka == journey.once[OURS]
+
+
+def test_we_serve_kafkas_files(journey: Journey) -> None:
+    # The same in the other direction.
+    broker = journey.broker
+    found = confluent.receive(broker.bootstrap, THEIRS, PARTITIONS, len(journey.sent[THEIRS]))
+    assert by_partition(found) == by_partition(journey.sent[THEIRS])
+    assert told(broker.port, THEIRS, journey.sent[THEIRS][-1].timestamp) == journey.before[THEIRS]
+    assert send_once(broker.port, THEIRS, journey.sent[THEIRS][-1]) == journey.once[THEIRS]
+
+
+def test_what_kafka_aborted_stays_aborted(journey: Journey) -> None:
+    # Its index of aborted transactions is read: the value between the two is not seen by who reads what is committed.
+    assert committed(journey.broker.bootstrap, TRANSACTIONS, 2) == [b"one", b"two"]
+
+
+def test_we_recover_what_a_killed_kafka_left(journey: Journey) -> None:
+    # Indexes with their unused tail, no snapshot of the end, two leader epochs: everything is rebuilt from the log.
+    broker = journey.broker
+    broker.stop()
+    move(journey.kafkas_data, Path(broker.directory), KILLED)
+    (Path(broker.directory) / ".kafka_cleanshutdown").unlink()
+    broker.restart()
+    found = confluent.receive(broker.bootstrap, KILLED, PARTITIONS, len(journey.sent[KILLED]))
+    assert by_partition(found) == by_partition(journey.sent[KILLED])
+    assert told(broker.port, KILLED, journey.sent[KILLED][-1].timestamp) == journey.before[KILLED]
+    assert send_once(broker.port, KILLED, journey.sent[KILLED][-1]) == journey.once[KILLED]
