@@ -104,7 +104,11 @@ class Connection(asyncio.BufferedProtocol):
             self._close()
             return
         self.client.closing = True
-        self._transport.write_eof()
+        try:
+            self._transport.write_eof()
+        except OSError:  # it has gone without waiting for them
+            self._close()
+            return
         self._linger = self._loop.call_later(self._traffic.settings.linger_ms / 1000, self._close)
 
     def _close(self) -> None:
