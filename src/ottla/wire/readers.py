@@ -111,6 +111,8 @@ class ReaderSource(Source):
     def default(self, owner: type[Message], field: Field) -> str:
         if field.is_array:
             return "None" if field.default is None and field.nullable_from is not None else "[]"
+        if field.is_structure and field.default == ():  # may be null, yet starts as an empty one
+            return f"{self.constant(self.structure(owner, field))}()"
         if field.default is not None:
             return repr(field.default)
         if field.nullable_from is not None:

@@ -216,8 +216,8 @@ class WriterSource(Source):
             return f"{source} is not None"
         if field.is_array:
             return f"{source} is None or {source}" if field.nullable_from is not None else source
-        if field.default is not None:
-            return f"{source} != {field.default!r}"
         if field.is_structure:
             return f"{source} != {self.constant(self.structure(owner, field)())}"
+        if field.default is not None:
+            return f"{source} != {field.default!r}"
         return f"{source} != ZERO_UUID" if field.type == "uuid" else source

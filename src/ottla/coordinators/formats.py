@@ -1,0 +1,148 @@
+"""Records of the internal topics as bytes, in Kafka's formats: a table of types for each topic.
+
+A key is the number of its type and the key's fields; a value is the number of its version and the value's fields.
+A type that is not in the table belongs to a newer broker, or to groups of a kind that this one does not run: it stays
+in the log, and whoever loads passes over it.
+"""
+
+from collections.abc import Callable, Mapping
+from struct import Struct
+from struct import error as struct_error
+from typing import Any, NamedTuple
+
+from ottla.coordinators.group_records import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+    CurrentPartitions,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    TargetPartitions,
+)
+from ottla.coordinators.machine import StoredRecord
+from ottla.coordinators.transaction_records import TransactionLogKey, TransactionLogValue, TransactionPartitions
+from ottla.wire.message import Message
+from ottla.wire.schema import Malformed, reader, writer
+
+__all__ = [
+    "GROUP_FORMAT",
+    "TRANSACTION_FORMAT",
+    "ClassicMemberMetadata",
+    "ClassicProtocol",
+    "ConsumerGroupCurrentMemberAssignmentKey",
+    "ConsumerGroupCurrentMemberAssignmentValue",
+    "ConsumerGroupMemberMetadataKey",
+    "ConsumerGroupMemberMetadataValue",
+    "ConsumerGroupMetadataKey",
+    "ConsumerGroupMetadataValue",
+    "ConsumerGroupPartitionMetadataKey",
+    "ConsumerGroupPartitionMetadataValue",
+    "ConsumerGroupRegularExpressionKey",
+    "ConsumerGroupRegularExpressionValue",
+    "ConsumerGroupTargetAssignmentMemberKey",
+    "ConsumerGroupTargetAssignmentMemberValue",
+    "ConsumerGroupTargetAssignmentMetadataKey",
+    "ConsumerGroupTargetAssignmentMetadataValue",
+    "CurrentPartitions",
+    "GroupMetadataKey",
+    "GroupMetadataValue",
+    "MemberMetadata",
+    "OffsetCommitKey",
+    "OffsetCommitValue",
+    "RecordFormat",
+    "RecordType",
+    "TargetPartitions",
+    "TransactionLogKey",
+    "TransactionLogValue",
+    "TransactionPartitions",
+]
+
+_NUMBER = Struct(">h")
+
+
+class RecordType(NamedTuple):
+    key: type[Message]
+    value: type[Message]
+    version: Callable[[Any], int]
+    """In which version a value is written: the one that Kafka 4.3 chooses."""
+
+
+class RecordFormat:
+    """One topic's records: types by number for reading, by the class of the key for writing."""
+
+    def __init__(self, types: Mapping[int, RecordType]) -> None:
+        self._types = dict(types)
+        # Where two numbers have the same key, the higher one is written.
+        self._numbers = {self._types[number].key: number for number in sorted(types)}
+
+    def encode(self, record: StoredRecord) -> tuple[bytes, bytes | None]:
+        """Key and value. Malformed if a field cannot be written: a string of more than 32767 bytes."""
+        number = self._numbers[type(record.key)]
+        row = self._types[number]
+        key = bytearray(_NUMBER.pack(number))
+        writer(row.key, 0)(key, record.key)
+        if record.value is None:
+            return bytes(key), None
+        version = row.version(record.value)
+        value = bytearray(_NUMBER.pack(version))
+        writer(row.value, version)(value, record.value)
+        return bytes(key), bytes(value)
+
+    def decode(self, key: bytes | None, value: bytes | None) -> StoredRecord | None:
+        """None for a type that is not known; Malformed for bytes that are not what they say, or a newer version."""
+        if key is None:
+            raise Malformed("a record without a key")
+        try:
+            row = self._types.get(_NUMBER.unpack_from(key)[0])
+            if row is None:
+                return None
+            stored_key, _ = reader(row.key, 0)(key, _NUMBER.size)
+            if value is None:
+                return StoredRecord(stored_key, None)
+            stored_value, _ = reader(row.value, _NUMBER.unpack_from(value)[0])(value, _NUMBER.size)
+        except struct_error:
+            raise Malformed("a key or value without its number") from None
+        return StoredRecord(stored_key, stored_value)
+
+
+def _version_of_offset(value: OffsetCommitValue) -> int:
+    """Only version 1 has a place for when an offset expires, only version 4 for the topic's id."""
+    return 1 if value.expire_timestamp >= 0 else 4
+
+
+def _always(version: int) -> Callable[[Any], int]:
+    return lambda value: version
+
+
+GROUP_FORMAT = RecordFormat(
+    {
+        0: RecordType(OffsetCommitKey, OffsetCommitValue, _version_of_offset),  # Kafka before 0.9; read, never written
+        1: RecordType(OffsetCommitKey, OffsetCommitValue, _version_of_offset),
+        2: RecordType(GroupMetadataKey, GroupMetadataValue, _always(3)),
+        3: RecordType(ConsumerGroupMetadataKey, ConsumerGroupMetadataValue, _always(0)),
+        4: RecordType(ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue, _always(0)),
+        5: RecordType(ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue, _always(0)),
+        6: RecordType(ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue, _always(0)),
+        7: RecordType(ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue, _always(0)),
+        8: RecordType(ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue, _always(0)),
+        16: RecordType(ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue, _always(0)),
+    }
+)
+
+TRANSACTION_FORMAT = RecordFormat({0: RecordType(TransactionLogKey, TransactionLogValue, _always(1))})
