@@ -1,7 +1,9 @@
-"""`ottla log dump`: what is in segments, indexes, snapshots and checkpoints, without a broker.
+"""`ottla log dump|verify`: a broker's files, without a broker.
 
-Files are only read. Of a directory all files are shown that a broker writes, and those of the partitions in it. Every
-checksum is compared; the status is 1 if anything is damaged, so the command is also a check.
+`dump` shows what is in segments, indexes, snapshots and checkpoints. Files are only read. Of a directory all files are
+shown that a broker writes, and those of the partitions in it. `verify` reads all of it, compares what is derived from
+the records with them, and says only what is wrong; with `--repair` it mends what can be mended. The status of both is
+1 if anything is damaged.
 """
 
 import argparse
@@ -13,7 +15,8 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ottla.cli.output import JSON, counted
+from ottla import logs
+from ottla.cli.output import JSON, add_format_argument, counted, show_json
 from ottla.cli.refusal import OBSTACLE, Refusal
 
 if TYPE_CHECKING:
@@ -29,9 +32,54 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     dump.add_argument("paths", nargs="+", metavar="PATH", help="a data directory, a partition's directory or a file")
     dump.add_argument("--records", action="store_true", help="also the records of each batch")
     dump.add_argument("--format", choices=(TEXT, JSON), default=TEXT, help="a line for each entry (default: text)")
+    purpose = "check every checksum, index and snapshot"
+    about = "Check every checksum, index and snapshot of a data directory that no broker uses."
+    verify = actions.add_parser("verify", help=purpose, description=about)
+    verify.add_argument("paths", nargs="+", metavar="DIR", help="a data directory or a partition's directory")
+    verify.add_argument(
+        "--repair", action="store_true",
+        help="make derived files anew and cut torn ends off; sound records are never touched",
+    )
+    add_format_argument(verify)
 
 
 def run(options: argparse.Namespace) -> int:
+    return _verify(options) if options.action == "verify" else _dump(options)
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from ottla.cli.log_verification import Report, verify_path
+    from ottla.storage.files import RealDisk
+
+    logs.configure(sys.stderr, "error")  # what recovery would say of a repair is said here
+    report = Report()
+    as_text = options.format != JSON
+    for path in options.paths:
+        verify_path(
+            RealDisk(), path.rstrip("/") or "/", report, mend=options.repair,
+            told=lambda problem: print(f"{problem.path}: {problem.reason}") if as_text else None,
+        )  # fmt: skip
+    sums = {
+        name: sum(getattr(partition, name) for partition in report.partitions)
+        for name in ("segments", "batches", "records", "bytes")
+    }
+    if as_text:
+        for problem in report.repaired:
+            print(f"{problem.path}: {problem.reason} (repaired)")
+        print(
+            f"{counted(len(report.partitions), 'partition')}, {counted(sums['segments'], 'segment')}, "
+            f"{counted(sums['records'], 'record')}, {sums['bytes'] / 1e6:.1f} MB: "
+            + (counted(len(report.problems), "problem") if report.problems else "no damage")
+            + (f", {len(report.repaired)} repaired" if report.repaired else "")
+        )
+    else:
+        found = {"problems": report.problems, "repaired": report.repaired}
+        listed = {name: [problem._asdict() for problem in problems] for name, problems in found.items()}
+        show_json({"partitions": len(report.partitions), **sums, **listed})
+    return OBSTACLE if report.problems else 0
+
+
+def _dump(options: argparse.Namespace) -> int:
     from ottla.cli.log_files import DAMAGE, entries, reader_of
     from ottla.storage.files import RealDisk
 

@@ -25,6 +25,7 @@ from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.files import Disk
 from ottla.storage.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, CorruptIndex, OffsetIndex, TimeIndex
 from ottla.storage.scan import read_batch, scan
+from ottla.storage.verification import without_padding
 
 Entry = dict[str, object]
 Reader = Callable[[Disk, str, bool], Iterator[Entry]]
@@ -107,22 +108,16 @@ def _batch(position: int, header: BatchHeader, marker: ControlMarker | None) -> 
     return entry
 
 
-def _without_padding(data: bytes, entry_size: int) -> bytes:
-    """Apache Kafka keeps the index of a segment that it writes to at its largest size, filled up with zeros."""
-    used = len(data.rstrip(b"\0"))
-    return data[: -(-used // entry_size) * entry_size]
-
-
 def _offset_index(disk: Disk, path: str, with_records: bool) -> Iterator[Entry]:
     base = _base_offset(path)
-    index = OffsetIndex.decode(_without_padding(disk.read(path), OFFSET_ENTRY_SIZE))
+    index = OffsetIndex.decode(without_padding(disk.read(path), OFFSET_ENTRY_SIZE))
     for offset, position in zip(index.offsets, index.positions, strict=True):
         yield {"kind": "offset-index", "offset": base + offset, "position": position}
 
 
 def _time_index(disk: Disk, path: str, with_records: bool) -> Iterator[Entry]:
     base = _base_offset(path)
-    index = TimeIndex.decode(_without_padding(disk.read(path), TIME_ENTRY_SIZE))
+    index = TimeIndex.decode(without_padding(disk.read(path), TIME_ENTRY_SIZE))
     for timestamp, offset in zip(index.timestamps, index.offsets, strict=True):
         yield {"kind": "time-index", "timestamp": timestamp, "offset": base + offset}
 
