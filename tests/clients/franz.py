@@ -1,0 +1,94 @@
+"""franz-go: the program in `go/`, built once into the project's cache, run anew for each call."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.clients.messages import Delivery, Sent
+
+SOURCE = Path(__file__).parent / "go"
+CACHE = Path(__file__).parents[2] / ".cache" / "go-client"
+BUILD_S = 240.0
+PATIENCE_S = 30.0
+NULL_HEADERS = True
+
+
+class Unavailable(Exception):
+    """There is no Go here, or its modules are out of reach; the message says which."""
+
+
+def program() -> Path:
+    """Built if its source has changed since. Two runs at a time each build, and one of them is used."""
+    digest = hashlib.sha256()
+    for source in sorted(SOURCE.iterdir()):
+        digest.update(source.read_bytes())
+    built = CACHE / digest.hexdigest()[:16]
+    if built.exists():
+        return built
+    go = shutil.which("go")
+    if go is None:
+        raise Unavailable("go is not installed")
+    CACHE.mkdir(parents=True, exist_ok=True)
+    partial = CACHE / f"{built.name}.{os.getpid()}"
+    command = [go, "build", "-mod=readonly", "-o", str(partial), "."]
+    try:
+        done = subprocess.run(command, cwd=SOURCE, capture_output=True, text=True, timeout=BUILD_S)
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"go did not build the client within {BUILD_S:.0f} s") from None
+    if done.returncode != 0:
+        raise Unavailable(f"go cannot build the client: {done.stderr.strip()[-500:]}")
+    partial.replace(built)
+    return built
+
+
+def send(bootstrap: str, topic: str, messages: Sequence[Sent], delivery: Delivery) -> None:
+    told = [
+        {
+            "Partition": message.partition,
+            "Key": _text(message.key),
+            "Value": _text(message.value),
+            "Headers": [{"Name": name, "Value": _text(value)} for name, value in message.headers],
+            "Timestamp": message.timestamp,
+        }
+        for message in messages
+    ]
+    run(
+        "send", Bootstrap=bootstrap, Topic=topic, Codec=delivery.codec, Idempotent=delivery.idempotent,
+        Acks=delivery.acks, Messages=told,
+    )  # fmt: skip
+
+
+def receive(bootstrap: str, topic: str, partitions: int, count: int) -> list[Sent]:
+    return [
+        Sent(
+            message["Partition"],
+            _bytes(message["Key"]),
+            _bytes(message["Value"]),
+            tuple((header["Name"], _bytes(header["Value"])) for header in message["Headers"]),
+            message["Timestamp"],
+        )
+        for message in run("receive", Bootstrap=bootstrap, Topic=topic, Partitions=partitions, Count=count)
+    ]
+
+
+def run(job: str, **order: Any) -> Any:
+    """What it answers to an order, as its main.go describes them."""
+    done = subprocess.run(
+        [program(), job], input=json.dumps(order), capture_output=True, text=True, timeout=PATIENCE_S
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def _text(part: bytes | None) -> str | None:
+    return None if part is None else b64encode(part).decode()
+
+
+def _bytes(part: str | None) -> bytes | None:
+    return None if part is None else b64decode(part)

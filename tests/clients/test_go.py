@@ -1,0 +1,55 @@
+"""A Go client, franz-go. Skipped, with the reason, where there is no Go or its modules are out of reach."""
+
+from random import Random
+
+import pytest
+
+from ottla.testing import LocalBroker
+from tests.clients import confluent, franz
+from tests.clients.franz import Unavailable
+from tests.clients.messages import CODECS, Delivery, by_partition, messages
+
+PARTITIONS = 3
+
+
+@pytest.fixture(scope="module", autouse=True)
+def go() -> None:
+    try:
+        franz.program()
+    except Unavailable as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.mark.timeout(300)  # the first of them builds the client
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_codec_in_both_directions(codec: str, broker: LocalBroker, topic: str, seed: int) -> None:
+    # Keys, values, headers and times as they were sent, from Go to librdkafka and back.
+    for number, (sender, receiver) in enumerate(((franz, confluent), (confluent, franz), (franz, franz))):
+        name = f"{topic}-{number}"
+        broker.create_topic(name, PARTITIONS)
+        sent = messages(Random(seed), 200, PARTITIONS)
+        sender.send(broker.bootstrap, name, sent, Delivery(codec, idempotent=True))
+        received = receiver.receive(broker.bootstrap, name, PARTITIONS, len(sent))
+        assert by_partition(received) == by_partition(sent)
+
+
+@pytest.mark.parametrize("acks", (-1, 1, 0))
+def test_every_kind_of_acknowledgement(acks: int, broker: LocalBroker, topic: str, seed: int) -> None:
+    # Without idempotence, to a topic that its first record creates.
+    sent = messages(Random(seed), 20, 1)
+    franz.send(broker.bootstrap, topic, sent, Delivery(acks=acks))
+    assert franz.receive(broker.bootstrap, topic, 1, len(sent)) == sent
+
+
+def test_admin(broker: LocalBroker, topic: str) -> None:
+    # A topic is created, described, altered, grown, cut at its front, and deleted.
+    assert franz.run("admin", Bootstrap=broker.bootstrap, Topic=topic) == {
+        "Created": 2,
+        "Retention": "60000",
+        "Altered": "70000",
+        "Grown": 3,
+        "LowWater": 1,
+        "HighWater": 2,
+        "CreatedAgain": "TOPIC_ALREADY_EXISTS: Topic with this name already exists.",
+        "Left": False,
+    }
