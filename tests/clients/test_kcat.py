@@ -1,0 +1,71 @@
+"""kcat, with whatever librdkafka the system has. Skipped where it is not installed.
+
+It creates a topic by writing to it; it cannot alter or delete one.
+"""
+
+import json
+import shutil
+import subprocess
+from typing import Any
+
+import pytest
+
+from ottla.testing import LocalBroker
+from tests.clients import confluent
+from tests.clients.messages import CODECS, Delivery, Sent
+
+PATIENCE_S = 30.0
+
+pytestmark = pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
+
+
+def kcat(broker: LocalBroker, *arguments: str, stdin: str = "") -> str:
+    """What it prints when it succeeds."""
+    command = ["kcat", "-b", broker.bootstrap, "-m", "20", "-q", *arguments]
+    done = subprocess.run(command, input=stdin.encode(), capture_output=True, timeout=PATIENCE_S)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+def consumed(broker: LocalBroker, topic: str, *arguments: str) -> list[dict[str, Any]]:
+    """Every record up to the end, as kcat's own JSON."""
+    return [json.loads(line) for line in kcat(broker, "-C", "-t", topic, "-e", "-J", *arguments).splitlines()]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_codec_in_both_directions(codec: str, broker: LocalBroker, topic: str) -> None:
+    # Keys, headers and tombstones, to a topic that the first record creates; what another client sent is read as well.
+    lines = "".join(f"key {number}:value {number} größe\n" for number in range(300)) + "gone:\n"
+    produce = ("-P", "-t", topic, "-p", "0", "-K", ":", "-Z", "-H", "trace=7", "-X", f"compression.codec={codec}")
+    kcat(broker, *produce, stdin=lines)
+    received = confluent.receive(broker.bootstrap, topic, 1, 301)
+    expected: list[tuple[bytes | None, bytes | None]] = [
+        (b"key %d" % number, f"value {number} größe".encode()) for number in range(300)
+    ]
+    assert [(each.key, each.value) for each in received] == [*expected, (b"gone", None)]
+    assert {each.headers for each in received} == {(("trace", b"7"),)}
+    sent = [Sent(0, b"k", b"v %d" % number, (("h", b"x"),), 1000 + number) for number in range(50)]
+    confluent.send(broker.bootstrap, topic, sent, Delivery(codec, idempotent=True))
+    found = consumed(broker, topic, "-o", "301")
+    assert [(each["key"], each["payload"], each["headers"], each["ts"]) for each in found] == [
+        ("k", f"v {number}", ["h", "x"], 1000 + number) for number in range(50)
+    ]
+
+
+def test_metadata_and_offsets(broker: LocalBroker, topic: str) -> None:
+    # -L lists brokers and partitions; -Q finds an offset by time; consuming stops at a time.
+    broker.create_topic(topic, 2)
+    for timestamp in (1000, 3000, 2000):
+        confluent.send(broker.bootstrap, topic, [Sent(1, b"key", b"%d" % timestamp, (), timestamp)], Delivery())
+    listed = json.loads(kcat(broker, "-L", "-J", "-t", topic))
+    (described,) = listed["topics"]
+    assert (described["topic"], len(described["partitions"])) == (topic, 2)
+    assert [each["name"] for each in listed["brokers"]] == [broker.bootstrap]
+    assert kcat(broker, "-Q", "-t", f"{topic}:1:1500").split() == [topic, "[1]", "offset", "1"]
+    assert [each["payload"] for each in consumed(broker, topic, "-p", "1", "-o", "s@2000")] == ["3000", "2000"]
+
+
+def test_an_unknown_topic_is_told(broker: LocalBroker, topic: str) -> None:
+    # A consumer creates none: one line from kcat, and no waiting.
+    with pytest.raises(AssertionError, match="Unknown topic"):
+        kcat(broker, "-C", "-t", topic, "-p", "0", "-e", "-X", "allow.auto.create.topics=false")
