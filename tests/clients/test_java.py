@@ -16,7 +16,7 @@ from benchmarks.apache_kafka import Unavailable, run_tool
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from tests.clients import confluent
-from tests.clients.messages import Delivery, Sent
+from tests.clients.messages import CODECS, Delivery, Sent
 
 TOOLS = "org.apache.kafka.tools"
 TOMBSTONE = "null"
@@ -54,8 +54,11 @@ def at(broker: LocalBroker) -> tuple[str, str]:
 
 @pytest.mark.parametrize(
     "settings",
-    [("compression.type=zstd", "linger.ms=5"), ("compression.type=lz4", "enable.idempotence=false", "acks=1")],
-    ids=["zstd, idempotent", "lz4, acks=1"],
+    [
+        *((f"compression.type={codec}", "linger.ms=5") for codec in CODECS),
+        ("compression.type=lz4", "enable.idempotence=false", "acks=1"),
+    ],
+    ids=[*CODECS, "lz4, acks=1, not idempotent"],
 )
 def test_the_java_producer(settings: tuple[str, ...], broker: LocalBroker, topic: str) -> None:
     # A topic that it creates by writing to it; what it sent is read by librdkafka.
@@ -79,6 +82,16 @@ def test_the_java_consumer(broker: LocalBroker, topic: str) -> None:
         "CreateTime:2000\tOffset:1\ttrace:7,empty:\ta\tone",
         f"CreateTime:3000\tOffset:2\tNO_HEADERS\tb\t{TOMBSTONE}",
     ]
+
+
+def test_the_java_consumer_reads_every_codec(broker: LocalBroker, topic: str) -> None:
+    # One after the other in one partition, in a topic that keeps what the producer chose.
+    broker.create_topic(topic)
+    for number, codec in enumerate(CODECS):
+        part = [Sent(0, b"key", b"%d of %s" % (index, codec.encode()), (), 1000 + number) for index in range(20)]
+        confluent.send(broker.bootstrap, topic, part, Delivery(codec, idempotent=True))
+    shown = console_consumer(broker, topic, "earliest", 20 * len(CODECS))
+    assert shown == [f"{index} of {codec}" for codec in CODECS for index in range(20)]
 
 
 def test_the_java_admin(broker: LocalBroker, topic: str) -> None:
