@@ -1,0 +1,82 @@
+"""The topics that coordinators keep their state in: name, size and settings, as Kafka creates them on first use."""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from random import Random
+from typing import NamedTuple
+
+from ottla.cluster.image import Image
+from ottla.cluster.metadata import Decision
+from ottla.cluster.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, NewTopic, create_topic, replicas_within
+from ottla.config import BrokerConfig
+
+_INT_MIN = -(1 << 31)
+
+
+class InternalTopic(NamedTuple):
+    name: str
+    partitions: Callable[[BrokerConfig], int]
+    replicas: Callable[[BrokerConfig], int]
+    settings: Callable[[BrokerConfig], Mapping[str, str]]
+
+    def creation(self, image: Image, config: BrokerConfig, random: Random) -> Decision[None]:
+        """Create the topic, unless somebody else just did."""
+        if image.topic(self.name) is not None:
+            return Decision((), None)
+        topic = NewTopic(
+            self.name,
+            self.partitions(config),
+            replicas_within(image, self.replicas(config)),
+            configs=self.settings(config),
+        )
+        return Decision(create_topic(image, topic, config, random).changes, None)
+
+
+def _offsets_settings(config: BrokerConfig) -> dict[str, str]:
+    return {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": _segment_bytes(config.offsets_topic_segment_bytes),
+    }
+
+
+def _transaction_settings(config: BrokerConfig) -> dict[str, str]:
+    return {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": str(config.transaction_state_log_min_isr),
+        "segment.bytes": _segment_bytes(config.transaction_state_log_segment_bytes),
+        "unclean.leader.election.enable": "false",
+    }
+
+
+def _segment_bytes(wanted: int) -> str:
+    """A topic's own setting has a minimum that the broker's setting has not."""
+    return str(max(wanted, 1 << 20))
+
+
+OFFSETS_TOPIC = InternalTopic(
+    CONSUMER_OFFSETS,
+    lambda config: config.offsets_topic_num_partitions,
+    lambda config: config.offsets_topic_replication_factor,
+    _offsets_settings,
+)
+
+TRANSACTIONS_TOPIC = InternalTopic(
+    TRANSACTION_STATE,
+    lambda config: config.transaction_state_log_num_partitions,
+    lambda config: config.transaction_state_log_replication_factor,
+    _transaction_settings,
+)
+
+
+@lru_cache(maxsize=16_384)
+def key_hash(key: str) -> int:
+    """Java's hash of a string, without its sign: it decides for ever which partition keeps a group."""
+    found = 0
+    units = key.encode("utf-16-be", "surrogatepass")
+    for position in range(0, len(units), 2):
+        found = (31 * found + (units[position] << 8 | units[position + 1])) & 0xFFFFFFFF
+    if found & 0x80000000:
+        found -= 1 << 32
+    return 0 if found == _INT_MIN else abs(found)
