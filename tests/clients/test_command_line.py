@@ -106,6 +106,7 @@ def test_the_page_tells_the_truth(tmp_path: Path) -> None:
     with local_broker(process=True) as fresh:
         ottla = CommandLine(fresh.bootstrap, tmp_path)
         ottla.environment["DATA"] = str(fresh.directory)
+        ottla.environment["COPY"] = str(tmp_path)
         for command, expected in examples():
             printed = ottla.shell(command).splitlines()
             assert len(printed) == len(expected), f"{command}\n{printed}"
@@ -174,7 +175,7 @@ def test_a_reader_that_has_seen_enough_is_no_trouble(ottla: CommandLine, topic: 
     assert printed == "line\nstatus 0\n"
     ottla.shell(f"seq 30000 | ottla produce {topic} --report | head -1")
     printed = ottla.shell(f"ottla topic describe {topic}")
-    assert printed.split()[-1] == "80000"
+    assert "80000" in printed.split()
 
 
 def test_an_interrupted_producer_has_sent_what_it_read(ottla: CommandLine, topic: str) -> None:
@@ -241,6 +242,29 @@ def test_a_dry_run_changes_nothing(ottla: CommandLine, topic: str) -> None:
     assert (len(described["partitions"]), described["settings"]) == (1, {})
 
 
+def test_trimming_deletes_the_oldest_and_no_more(ottla: CommandLine, topic: str) -> None:
+    ottla("topic", "create", topic, "-p", "2")
+    for partition in "01":
+        ottla("produce", topic, "-p", partition, data=b"1\n2\n3\n4\n5\n")
+
+    def trim(*arguments: str) -> list[tuple[int, int, int]]:
+        rows = json.loads(ottla("topic", "trim", topic, "--format", "json", *arguments))
+        return [(row["partition"], row["begins"], row["deleted"]) for row in rows]
+
+    assert trim("--keep", "2", "--dry-run") == [(0, 3, 3), (1, 3, 3)]
+    assert trim("--before", "1", "-p", "1") == [(1, 1, 1)]
+    assert trim("--before", "1") == [(0, 1, 1), (1, 1, 0)]
+    assert trim("--older-than", "1h") == [(0, 1, 0), (1, 1, 0)]
+    assert trim("--keep", "2") == [(0, 3, 2), (1, 3, 2)]
+    assert trim("--keep", "9") == [(0, 3, 0), (1, 3, 0)]
+    assert trim("--keep", "0", "-p", "0") == [(0, 5, 2)]
+    assert trim("--before", "99", "-p", "1") == [(1, 5, 2)]
+    assert ottla("consume", topic) == b""
+    ended = ottla.ended("topic", "trim", topic, "--all", "-p", "7")
+    assert (ended.returncode, ended.stderr) == (1, f"ottla: topic '{topic}' has no partition 7\n".encode())
+    assert ottla.ended("topic", "trim", topic).returncode == 2
+
+
 def test_apache_kafka_is_served_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Every command does on it what the page shows it do on ours.
     if JARS_VARIABLE not in os.environ and not (CACHE / "jars").is_dir():
@@ -262,6 +286,7 @@ def use_everything(ottla: CommandLine) -> None:
     ottla("topic", "alter", name, "-p", "3", "--set", "retention.ms=5000000")
     (described,) = json.loads(ottla("topic", "describe", name, "--format", "json"))
     assert (len(described["partitions"]), described["settings"]) == (3, {"retention.ms": "5000000"})
+    assert [copy["bytes"] for partition in described["partitions"] for copy in partition["copies"]] == [0, 0, 0]
     ottla("config", "set", "topic", name, "cleanup.policy+=compact", "--unset", "retention.ms")
     changed = json.loads(ottla("config", "get", "topic", name, "cleanup.policy", "--format", "json"))
     assert [setting["value"] for setting in changed] == ["delete,compact"]
@@ -270,6 +295,10 @@ def use_everything(ottla: CommandLine) -> None:
     assert sorted(ottla("consume", name, "--format", "%k%s\n").split()) == [b"a1", b"a4", b"b2", b"c3"]
     assert ottla("consume", name, "--last", "1", "--format", "%s %h") == b"4 h=1"
     assert ottla("consume", name, "--since", "1h", "--key-matches", "a", "--count", "1") == b"1\n"
+    trimmed = json.loads(ottla("topic", "trim", name, "--all", "--format", "json"))
+    assert [row["begins"] - row["began"] for row in trimmed] == [row["deleted"] for row in trimmed]
+    assert sum(row["deleted"] for row in trimmed) == 4
+    assert ottla("consume", name) == b""
     produced, consumed = json.loads(ottla("bench", "--seconds", "0.1", "--format", "json"))
     assert produced["records"] == consumed["records"] > 0
     ottla("topic", "delete", name)

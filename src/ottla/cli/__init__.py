@@ -23,12 +23,12 @@ INTERRUPTED = 128 + SIGINT
 COMMANDS = {
     "up": "start a broker",
     "demo": "watch a broker at work, then try it yourself",
-    "topic": "create, list, describe, alter and delete topics",
+    "topic": "create, list, describe, alter, trim and delete topics",
     "produce": "send records from standard input or files",
     "consume": "print the records of a topic",
     "config": "read and change settings of topics and brokers",
     "bench": "a quick load test",
-    "log": "look into a broker's files, without a broker",
+    "log": "look into a broker's files and verify them, without a broker",
     "completion": "print a script that lets your shell complete these commands",
 }
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
     from confluent_kafka.admin import ClusterMetadata, DescribeClusterResult, OffsetSpec, TopicDescription
 
+    from ottla.wire.blocking import Connection
+
 T = TypeVar("T")
 K = TypeVar("K")
 T_co = TypeVar("T_co", covariant=True)
@@ -182,6 +184,20 @@ class Cluster:
             place.partition: self.answer(future, f"offsets of partition {place.partition}").offset
             for place, future in asked.items()
         }
+
+    def connection(self, broker_id: int) -> "Connection":
+        """A connection of our own to one broker, for what the client library cannot ask."""
+        from random import SystemRandom
+
+        from ottla.wire.blocking import Connection, Security, Unreachable
+
+        broker = self.metadata().brokers.get(broker_id)
+        if broker is None:
+            raise Refusal(f"broker {broker_id} is not in the cluster at {self.address}")
+        try:
+            return Connection(str(broker.host), broker.port, Security.of(self._given), SystemRandom(), OPERATION_S)
+        except (Unreachable, ValueError) as error:
+            raise Refusal(str(error)) from None
 
     def unreachable(self, reason: str) -> Refusal:
         return Refusal(f"no Kafka broker answers at {self.address}: {reason}")

@@ -56,17 +56,17 @@ def ranges_of(
     since = {} if options.since is None else at(options.since)
     ranges = {}
     for partition in partitions:
-        stop = _nearest(until.get(partition, -1), first[partition], end[partition])
+        stop = nearest(until.get(partition, -1), first[partition], end[partition])
         if options.since is not None:
-            start = _nearest(since[partition], first[partition], end[partition])
+            start = nearest(since[partition], first[partition], end[partition])
         elif last is not None:
             start = max(stop - last, first[partition])
         else:
-            start = _nearest(options.offset or 0, first[partition], end[partition])
+            start = nearest(options.offset or 0, first[partition], end[partition])
         ranges[partition] = OffsetRange(start, stop)
     return ranges
 
 
-def _nearest(offset: int, first: int, end: int) -> int:
+def nearest(offset: int, first: int, end: int) -> int:
     """-1 is the end."""
     return end if offset < 0 else min(max(offset, first), end)

@@ -1,4 +1,4 @@
-"""`ottla topic create|list|describe|alter|delete`."""
+"""`ottla topic create|list|describe|alter|trim|delete`."""
 
 import argparse
 from collections.abc import Iterable
@@ -9,6 +9,7 @@ from ottla.cli.output import JSON, add_format_argument, counted, show_json, show
 from ottla.cli.refusal import BAD_REQUEST, Refusal
 from ottla.cli.resource_settings import apply_changes, changes_of
 from ottla.cli.topic_description import described, show_described
+from ottla.cli.topic_trim import trim
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import PartitionMetadata
@@ -33,6 +34,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     describe.add_argument("names", nargs="+", metavar="TOPIC")
     add_format_argument(describe)
     _add_alter_arguments(action("alter", "add partitions to a topic, change its settings"))
+    trimming = action("trim", "delete the oldest records of a topic")
+    trimming.add_argument("name", metavar="TOPIC")
+    trimming.add_argument("-p", "--partition", type=int, action="append", help="only of this one; may be repeated")
+    where = trimming.add_mutually_exclusive_group(required=True)
+    where.add_argument("--before", type=int, metavar="OFFSET", help="records with a smaller offset")
+    where.add_argument("--older-than", metavar="TIME", help="records older than that: 7d, 2026-01-31T18:00:00Z, ms")
+    where.add_argument("--keep", type=int, metavar="N", help="all but the newest N of each partition")
+    where.add_argument("--all", action="store_true", help="every record that there is now")
+    trimming.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
+    add_format_argument(trimming)
     delete = action("delete", "delete topics and all their records")
     delete.add_argument("names", nargs="+", metavar="TOPIC")
     delete.add_argument("--if-exists", action="store_true", help="a topic that is not there is no error")
@@ -70,7 +81,9 @@ def _add_set_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    actions = {"create": _create, "list": _list, "describe": _describe, "alter": _alter, "delete": _delete}
+    actions = {
+        "create": _create, "list": _list, "describe": _describe, "alter": _alter, "trim": trim, "delete": _delete,
+    }  # fmt: skip
     actions[options.action](options)
     return 0
 

@@ -1,13 +1,24 @@
-"""What `ottla topic describe` tells of a topic: who keeps its partitions, which offsets they hold, what was set."""
+"""What `ottla topic describe` tells of a topic: who keeps its partitions, where, which offsets, and what was set."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ottla.cli.client import Cluster
 from ottla.cli.output import counted, show_table
 from ottla.cli.refusal import Refusal
 from ottla.cli.resource_settings import settings_of
+from ottla.errors import KafkaError
 
 _URL_SAFE = str.maketrans("+/", "-_")  # as Kafka's own tools write ids
+
+
+class Copy(NamedTuple):
+    """A replica as its broker keeps it."""
+
+    broker: int
+    directory: str
+    bytes: int
+    lag: int
 
 
 class PartitionRow(NamedTuple):
@@ -17,6 +28,19 @@ class PartitionRow(NamedTuple):
     in_sync: list[int]
     beginning: int | None
     end: int | None
+    copies: list[Copy]
+    """Of those brokers that tell."""
+
+    def document(self) -> dict[str, object]:
+        return {**self._asdict(), "copies": [copy._asdict() for copy in self.copies]}
+
+    def line(self) -> tuple[object, ...]:
+        """For a table: of the copies only the leader's."""
+        kept = next((copy for copy in self.copies if copy.broker == self.leader), None)
+        return (*self[:-1], kept and kept.bytes, kept and kept.directory)
+
+
+COLUMNS = (*PartitionRow._fields[:-1], "bytes", "directory")
 
 
 class TopicDetails(NamedTuple):
@@ -33,7 +57,7 @@ class TopicDetails(NamedTuple):
             "id": self.topic_id,
             "internal": self.internal,
             "settings": self.settings,
-            "partitions": [row._asdict() for row in self.partitions],
+            "partitions": [row.document() for row in self.partitions],
         }
 
 
@@ -43,10 +67,32 @@ def described(cluster: Cluster, names: list[str]) -> list[TopicDetails]:
     missing = [name for name, topic in found.items() if topic is None]
     if missing:
         raise Refusal(f"there is no topic {', '.join(map(repr, missing))} at {cluster.address}")
-    return [_details(cluster, name) for name in found]
+    copies = _copies(cluster, found)
+    return [_details(cluster, name, copies) for name in found]
 
 
-def _details(cluster: Cluster, name: str) -> TopicDetails:
+def _copies(cluster: Cluster, topics: Iterable[str]) -> dict[tuple[str, int], list[Copy]]:
+    """By topic and partition. A broker that cannot be asked, or must not tell, is left out."""
+    from ottla.wire.blocking import Unreachable
+    from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+
+    copies: dict[tuple[str, int], list[Copy]] = {}
+    wanted = frozenset(topics)
+    for broker in sorted(cluster.brokers):
+        try:
+            with cluster.connection(broker) as connection:
+                response: DescribeLogDirsResponse = connection.ask(DescribeLogDirsRequest(topics=None))
+        except (Refusal, Unreachable, KafkaError):
+            continue
+        for directory in response.results:
+            for topic in directory.topics:
+                for kept in topic.partitions if topic.name in wanted else ():
+                    copy = Copy(broker, directory.log_dir, kept.partition_size, kept.offset_lag)
+                    copies.setdefault((topic.name, kept.partition_index), []).append(copy)
+    return copies
+
+
+def _details(cluster: Cluster, name: str, copies: dict[tuple[str, int], list[Copy]]) -> TopicDetails:
     from confluent_kafka.admin import OffsetSpec
 
     topic = cluster.topic(name)
@@ -61,6 +107,7 @@ def _details(cluster: Cluster, name: str) -> TopicDetails:
             [node.id for node in partition.isr],
             beginnings.get(partition.id),
             ends.get(partition.id),
+            copies.get((name, partition.id), []),
         )
         for partition in sorted(topic.partitions, key=lambda partition: partition.id)
     ]
@@ -85,4 +132,4 @@ def show_described(topics: list[TopicDetails]) -> None:
         print(f"{topic.name}: {size}, id {topic.topic_id}{', internal' * topic.internal}")
         for name, value in (topic.settings or {}).items():
             print(f"{name}={value if value is not None else ''}")
-        show_table(PartitionRow._fields, topic.partitions)
+        show_table(COLUMNS, [row.line() for row in topic.partitions])
