@@ -54,8 +54,8 @@ def test_a_broker_that_does_not_play_by_the_rules_is_not_trusted(answers: list[b
         Scripted(answers)._scram(USER, NONCE)
 
 
-def test_a_real_broker_is_asked_in_a_version_that_both_know(broker: LocalBroker) -> None:
-    host, port = broker.bootstrap.split(":")
+def test_a_real_broker_is_asked_in_a_version_that_both_know(ottla_broker: LocalBroker) -> None:
+    host, port = ottla_broker.bootstrap.split(":")
     with Connection(host, int(port), Security(), Random(1)) as connection:
         assert connection.knows(DescribeClusterRequest)
         assert len(connection.ask(DescribeClusterRequest()).brokers) == 1
