@@ -13,6 +13,8 @@ class Job(NamedTuple):
     interval_s: float | Callable[[], float]
     """A function where the interval may change while the broker runs."""
     run: Callable[[], Awaitable[None]]
+    first_s: float | None = None
+    """When it runs for the first time; None: after its interval."""
 
 
 class Background:
@@ -30,9 +32,11 @@ class Background:
 
 
 async def _repeat(job: Job) -> None:
+    wait_s = job.first_s
     while True:
         interval_s = job.interval_s() if callable(job.interval_s) else job.interval_s
-        await asyncio.sleep(interval_s)
+        await asyncio.sleep(interval_s if wait_s is None else wait_s)
+        wait_s = None
         try:
             await job.run()
         except Exception:

@@ -192,8 +192,9 @@ class Broker:
             Job("catching up with the metadata", 1.0, metadata.refresh),
             Job("creating replicas that the disk had no room for", 5.0,
                 lambda: replicas.place_missing(metadata.image)),
-            Job("removal of deleted files", lambda: self.node.config.log_segment_delete_delay_ms / 1000,
-                replicas.remove_deleted),
+            Job("retention", config.log_retention_check_interval_ms / 1000, replicas.expire_segments,
+                config.log_initial_task_delay_ms / 1000),
+            Job("removal of deleted files", 1.0, replicas.remove_deleted),
             Job("expiry of producers", config.producer_id_expiration_check_interval_ms / 1000,
                 replicas.expire_producers),
         ]  # fmt: skip

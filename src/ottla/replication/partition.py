@@ -21,6 +21,7 @@ from ottla.replication.validation import Rules
 from ottla.replication.watermarks import Watermark
 from ottla.storage.files import FileSlice
 from ottla.storage.log import AbortedTransaction, Appended, Flush, Log, LogSettings
+from ottla.storage.retention import expired
 from ottla.threads import Offload
 
 logger = logging.getLogger(__name__)
@@ -193,6 +194,31 @@ class Partition:
         except OSError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: {error}") from error
         return self.log.log_start_offset
+
+    def expire(self, now_ms: int) -> bool:
+        """Retention: the log begins after the segments that are too old or too much. Whether it took any.
+
+        Their files go when the new beginning is on disk. OSError if the disk fails.
+        """
+        log = self.log
+        found = expired(log, self.last_stable_offset, now_ms)
+        if found is None:
+            return False
+        start = found.log_start_offset
+        if found.with_active:
+            try:
+                log.roll(now_ms)
+            except KafkaError as error:
+                logger.warning("%s: the active segment stays: %s", self, error.message)
+                start = log.segments[-1].base_offset
+        for reason, bases in (
+            (f"older than retention.ms={self.config.retention_ms}", found.old),
+            (f"more than retention.bytes={self.config.retention_bytes}", found.excess),
+        ):
+            gone = [str(base) for base in bases if base < start]
+            if gone:
+                logger.info("%s: segments %s go: %s", self, ", ".join(gone), reason)
+        return log.advance_log_start(start)
 
     # Flushing: one fsync in flight for this log; whatever is appended meanwhile shares the next one (group commit).
 

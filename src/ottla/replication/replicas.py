@@ -6,13 +6,15 @@ data with it. A deleted partition is renamed `-delete` first, so that its name i
 """
 
 import asyncio
+import errno
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
-from ottla.clock import Clock
+from ottla.clock import Clock, SteadyClock
 from ottla.cluster.changes import (
     Change,
     ChangePartition,
@@ -30,6 +32,7 @@ from ottla.config import BrokerConfig, TopicConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metrics import TopicMeters
 from ottla.replication.partition import Partition
+from ottla.replication.removals import Removals
 from ottla.storage import names
 from ottla.storage.directories import DELETE, STRAY, DataDirectory, Offsets, PartitionDirectory
 from ottla.storage.files import Disk
@@ -57,14 +60,20 @@ class Found(NamedTuple):
 
 
 def log_settings(config: TopicConfig, broker: BrokerConfig) -> LogSettings:
+    compacted = "compact" in config.cleanup_policy
+    deletes = "delete" in config.cleanup_policy
     return LogSettings(
         segment_bytes=config.internal_segment_bytes or config.segment_bytes,
-        segment_ms=config.segment_ms,
+        # The active segment is never compacted, so it must not be active for longer than compaction may lag behind.
+        segment_ms=min(config.segment_ms, config.max_compaction_lag_ms) if compacted else config.segment_ms,
         segment_jitter_ms=config.segment_jitter_ms,
         segment_index_bytes=config.segment_index_bytes,
         index_interval_bytes=config.index_interval_bytes,
         producer_id_expiration_ms=broker.producer_id_expiration_ms,
-        compacted="compact" in config.cleanup_policy,
+        compacted=compacted,
+        retention_ms=config.retention_ms if deletes else -1,
+        retention_bytes=config.retention_bytes if deletes else -1,
+        timestamps_ahead_ms=config.message_timestamp_after_max_ms,
     )
 
 
@@ -87,10 +96,12 @@ class Replicas:
         self._clock = clock
         self._random = random
         self._offload = offload
+        self._seconds = asyncio.get_running_loop().time
         self._by_name: dict[str, Partitions] = {}
         self._by_id: dict[bytes, Partitions] = {}
         self._homes: dict[Partition, DataDirectory] = {}
-        self._deleted: list[str] = []
+        self._old = SteadyClock(clock, self._seconds)
+        self._removals = Removals(offload)
         self._missing: dict[bytes, None] = {}
         self._indexes = IndexCache()
         self._writing_log_starts = asyncio.Lock()
@@ -132,7 +143,7 @@ class Replicas:
         for directory in self._directories:
             for partition in directory.partitions():
                 if partition.marker == DELETE:
-                    self._deleted.append(partition.path)
+                    self._remove_directory(partition.path)
                 elif not partition.marker and partition.topic != CLUSTER_METADATA:
                     topic = image.topic(partition.topic)
                     if topic is None or topic.id != read_topic_id(self._disk, partition.path):
@@ -293,7 +304,13 @@ class Replicas:
             partition.retire(gone)
             target = directory.marked_path(partition.topic, partition.index, self._unique(), DELETE)
             self._disk.rename(partition.log.directory, target)
-            self._deleted.append(target)
+            self._remove_directory(target)
+
+    def _remove_directory(self, path: str) -> None:
+        self._remove_later(self._config.log_segment_delete_delay_ms, partial(remove_tree, self._disk, path))
+
+    def _remove_later(self, delay_ms: int, remove: Callable[[], None]) -> None:
+        self._removals.add(self._seconds() + delay_ms / 1000, remove)
 
     def _topic_config(self, image: Image, topic: str) -> TopicConfig:
         return TopicConfig.of(image.config(ConfigResource.TOPIC, topic), self._config)
@@ -319,31 +336,59 @@ class Replicas:
         for directory, offsets in self._offsets(lambda partition: partition.log.recovery_point).items():
             await self._offload(directory.write_recovery_points, offsets)
 
+    def _remove_dropped(self, partition: Partition) -> None:
+        if partition.log.has_deleted:
+            self._remove_later(partition.config.file_delete_delay_ms, partition.log.take_deleted().run)
+
     async def write_log_starts(self) -> None:
-        """Where every log begins now is on disk when this returns."""
+        """Where every log begins now is on disk when this returns; what lies before that goes."""
         async with self._writing_log_starts:
-            for directory, offsets in self._offsets(lambda partition: partition.log.log_start_offset).items():
-                moved = {key: offset for key, offset in offsets.items() if offset}
-                await self._offload(directory.write_log_starts, moved)
+            for directory, partitions in self.by_directory().items():
+                starts = {partition: partition.log.log_start_offset for partition in partitions}
+                moved = {(partition.topic, partition.index): start for partition, start in starts.items() if start}
+                try:
+                    await self._offload(directory.write_log_starts, moved)
+                except OSError as error:
+                    if error.errno == errno.ENOSPC:  # what goes makes the room that is missing
+                        await self._drop_segments(starts, in_order=True)
+                    raise
+                await self._drop_segments(starts, in_order=False)
+
+    async def _drop_segments(self, starts: dict[Partition, int], *, in_order: bool) -> None:
+        for partition, start in starts.items():
+            if partition in self._homes and partition.log.has_segments_before(start):
+                partition.log.drop_segments(start, in_order=in_order)
+                self._remove_dropped(partition)
+                await asyncio.sleep(0)  # renaming takes a while for thousands of segments
+
+    async def expire_segments(self) -> None:
+        """Retention: segments that are too old or too much go, and those before the start of their log."""
+        now_ms = self._old.now_ms()
+        for partition in list(self._homes):
+            if partition in self._homes:
+                try:
+                    partition.expire(now_ms)
+                except (OSError, KafkaError) as error:
+                    logger.error("%s: its old segments cannot be found: %s", partition, error)
+            await asyncio.sleep(0)
+        await self.write_log_starts()
 
     async def flush_old(self) -> None:
         """flush.ms: records do not stay unflushed for longer than that."""
-        now = asyncio.get_running_loop().time()
+        now = self._seconds()
         for partition in self._homes:
             partition.flush_if_old(now)
 
     async def expire_producers(self) -> None:
-        now_ms = self._clock.now_ms()
+        now_ms = self._old.now_ms()
         for partition in self._homes:
             partition.log.expire_producers(now_ms)
 
     async def remove_deleted(self) -> None:
-        deleted, self._deleted = self._deleted, []
-        for path in deleted:
-            await self._offload(remove_tree, self._disk, path)
-        for partition in list(self._homes):
-            if partition.log.has_deleted:
-                partition.log.remove_deleted()
+        """Files and directories that were deleted file.delete.delay.ms ago."""
+        for partition in self._homes:
+            self._remove_dropped(partition)
+        await self._removals.run_due(self._seconds())
 
     async def close(self) -> bool:
         """Flush and close every log and write every checkpoint. Whether all of it worked."""

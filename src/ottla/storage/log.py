@@ -19,6 +19,7 @@ from ottla.storage.partition_metadata import read_topic_id, write_topic_id
 from ottla.storage.producer_restore import recall, restore
 from ottla.storage.producer_state import AppendedBatch
 from ottla.storage.recovery import Progress, Recovery
+from ottla.storage.removal import Removal as Removal
 from ottla.storage.scan import sound_batches
 from ottla.storage.segment import Segment
 from ottla.storage.segments import Segments
@@ -459,23 +460,34 @@ class Log:
         self.epochs.truncate_from_end(self.end_offset)
         self.epochs.save()
 
-    def advance_log_start(self, offset: int) -> int:
-        """Records below `offset` are no more; segments that have no others are dropped. How many were."""
+    def advance_log_start(self, offset: int) -> bool:
+        """Records below `offset` are no more; their segments stay until `drop_segments`. Whether the start moved."""
         if offset > self.end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is after the end {self.end_offset}")
         if offset <= self.log_start_offset:
-            return 0
+            return False
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
-        return self._files.drop_before(offset)
+        return True
+
+    def has_segments_before(self, offset: int) -> bool:
+        return len(self.segments) > 1 and self.segments[1].base_offset <= offset
+
+    def drop_segments(self, offset: int, *, in_order: bool = False) -> int:
+        """Drop the segments that have no record at or after `offset`. How many.
+
+        Call it when the checkpoint on disk says that the log begins at `offset`, or else with `in_order`: a power cut
+        in between may bring back any of them.
+        """
+        return self._files.drop_before(min(offset, self.log_start_offset), in_order=in_order)
 
     @property
     def has_deleted(self) -> bool:
         return self._files.has_deleted
 
-    def remove_deleted(self) -> None:
-        """Unlink the files of dropped segments: `file.delete.delay.ms` after they were dropped."""
-        self._files.remove_deleted()
+    def take_deleted(self) -> Removal:
+        """The files of dropped segments, to be removed `file.delete.delay.ms` later."""
+        return self._files.take_deleted()
 
     # Ending
 
@@ -491,7 +503,7 @@ class Log:
                 flush = self._collect_flush(closing=True)
                 flush.run()
                 self.finish_flush(flush)
-            files.remove_deleted()
+            files.take_deleted().run()
         files.close()
 
     def abandon(self) -> None:

@@ -1,7 +1,7 @@
 """The files of a log as a whole: its segments in order, its producer snapshots, and what is on its way out.
 
 Files of dropped segments are first renamed to `.deleted`, so whoever still reads from one goes on reading, and unlinked
-by `remove_deleted` some time later.
+some time later by the `Removal` that `take_deleted` hands out.
 """
 
 import contextlib
@@ -13,6 +13,7 @@ from ottla.storage.files import Disk, File
 from ottla.storage.index import CorruptIndex, IndexCache
 from ottla.storage.producer_restore import replay_segment, restore, write_snapshot
 from ottla.storage.producer_state import ProducerStates
+from ottla.storage.removal import Removal
 from ottla.storage.segment import Segment
 from ottla.storage.transaction_index import AbortedTransaction
 
@@ -111,11 +112,17 @@ class Segments:
 
     # Dropping
 
-    def drop_before(self, offset: int) -> int:
-        """Drop the segments that have no record at or after `offset`, the first one first, never the last. How many."""
+    def drop_before(self, offset: int, *, in_order: bool = False) -> int:
+        """Drop the segments that have no record at or after `offset`, the first one first, never the last. How many.
+
+        `in_order` if nothing on disk says yet that the log begins at `offset`: then no later segment may be gone while
+        an earlier one comes back with a power cut.
+        """
         count = self.index_of(offset)
         for _ in range(count):
             self.drop(0, 1)
+            if in_order:
+                self._disk.fsync_directory(self.directory)
         for snapshot in [snapshot for snapshot in self.snapshots if snapshot < self._bases[0]]:
             self.snapshots.remove(snapshot)
             self._doom(names.path(self.directory, snapshot, names.SNAPSHOT), None)
@@ -143,12 +150,10 @@ class Segments:
     def has_deleted(self) -> bool:
         return bool(self._doomed)
 
-    def remove_deleted(self) -> None:
+    def take_deleted(self) -> Removal:
+        """The files that were dropped since the last call."""
         doomed, self._doomed = self._doomed, []
-        for path, file in doomed:
-            if file is not None:
-                file.close()
-            self._unlink(path)
+        return Removal(self._disk, doomed)
 
     def _unlink(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -163,7 +168,7 @@ class Segments:
     def delete(self) -> None:
         """Remove the directory and all in it. The topic id goes last: what is left of it is never another topic's."""
         self.close()
-        self.remove_deleted()
+        self.take_deleted().run()
         found = [name for name in self._disk.list(self.directory) if name != names.METADATA]
         for name in [*found, names.METADATA]:
             self._unlink(f"{self.directory}/{name}")

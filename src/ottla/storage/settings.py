@@ -13,3 +13,9 @@ class LogSettings:
     producer_id_expiration_ms: int = 24 * 60 * 60 * 1000
     compacted: bool = False
     """Compaction leaves gaps between offsets; without it a gap between two unflushed segments is a loss."""
+    retention_ms: int = -1
+    """How old the newest record of a segment may get; negative: any age."""
+    retention_bytes: int = -1
+    """How large the log may be; negative: any size."""
+    timestamps_ahead_ms: int = 2**63 - 1
+    """A timestamp further ahead of the clock than this tells nothing about a segment's age."""

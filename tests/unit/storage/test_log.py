@@ -333,14 +333,17 @@ def test_the_log_start_moves_and_old_segments_go() -> None:
     log = new_log(disk, SMALL)
     fill(log, [b"%03d" % number for number in range(40)])
     bases = [segment.base_offset for segment in log.segments]
-    assert log.advance_log_start(bases[2] + 1) == 2
+    assert log.advance_log_start(bases[2] + 1)
     assert log.log_start_offset == bases[2] + 1
+    assert disk.exists(path(0, ".log")), "not before the new start is on disk"
+    assert [log.has_segments_before(bases[2] + 1), log.drop_segments(bases[2] + 1)] == [True, 2]
+    assert [log.has_segments_before(bases[2] + 1), log.drop_segments(bases[2] + 1)] == [False, 0]
     assert values(log)[0] == b"%03d" % (bases[2] + 1)
     assert f"{0:020d}.log.deleted" in disk.list(DIRECTORY) and not disk.exists(path(0, ".log"))
     assert log.has_deleted
-    log.remove_deleted()
+    log.take_deleted().run()
     assert not [name for name in disk.list(DIRECTORY) if name.endswith(".deleted")]
-    assert log.advance_log_start(3) == 0
+    assert not log.advance_log_start(3)
     log.close()
     log = open_log(disk, SMALL, clean=True, log_start_offset=bases[2] + 1)
     assert log.log_start_offset == bases[2] + 1
@@ -353,6 +356,7 @@ def test_a_deleted_log_leaves_nothing() -> None:
     log = new_log(disk, SMALL)
     fill(log, [b"%03d" % number for number in range(40)])
     log.advance_log_start(20)
+    log.drop_segments(20)
     log.delete()
     assert list(disk.list("/data")) == []
 

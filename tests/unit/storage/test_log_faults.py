@@ -150,7 +150,8 @@ def test_a_segment_may_go_while_it_is_being_flushed() -> None:
     flush = log.start_flush()
     assert flush is not None
     log.advance_log_start(15)
-    log.remove_deleted()
+    log.drop_segments(15)
+    log.take_deleted().run()
     fill(log, [b"more"])
     try:
         flush.run()
@@ -169,7 +170,8 @@ def workload(disk: SimulatedDisk, durable: list[int]) -> None:
             log.flush()
             durable.append(log.recovery_point)
     log.advance_log_start(6)
-    log.remove_deleted()
+    log.drop_segments(6)
+    log.take_deleted().run()
     log.close()
     durable.append(24)
     log = open_log(disk, SMALL, clean=True, log_start_offset=6)

@@ -58,8 +58,9 @@ class History:
     def drop(self) -> None:
         self.start = self.random.randint(self.start, self.log.end_offset)
         self.log.advance_log_start(self.start)
+        self.log.drop_segments(self.start)
         if self.random.random() < 0.5:
-            self.log.remove_deleted()
+            self.log.take_deleted().run()
 
     def restart(self) -> None:
         self.log.close()

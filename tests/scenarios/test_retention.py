@@ -1,0 +1,105 @@
+"""Old records go by themselves: what a client sees of retention, and what is left on disk."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from ottla.batch import encode
+from ottla.testing import LocalBroker
+from ottla.testing import broker as local_broker
+from tests.scenarios.asking import EARLIEST, LATEST, append, connect, offset_at
+
+TOPIC = "orders"
+VALUE = bytes(400_000)
+SEGMENT_BYTES = 1 << 20
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def broker() -> Iterator[LocalBroker]:
+    with local_broker(log_retention_check_interval_ms=60_000, log_initial_task_delay_ms=0) as running:
+        yield running
+
+
+def filled(broker: LocalBroker, **settings: Any) -> Path:
+    """Six records in three segments, all of this moment. The partition's directory."""
+    broker.create_topic(TOPIC, segment_bytes=SEGMENT_BYTES, **settings)
+    with connect(broker) as client:
+        for _ in range(6):
+            append(client, TOPIC, VALUE, timestamp=broker.now_ms)
+    return Path(broker.directory) / f"{TOPIC}-0"
+
+
+def bounds(broker: LocalBroker) -> tuple[int, int]:
+    with connect(broker) as client:
+        return offset_at(client, TOPIC, EARLIEST).offset, offset_at(client, TOPIC, LATEST).offset
+
+
+def logs(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.glob("*.log"))
+
+
+def test_records_go_when_they_are_too_old(broker: LocalBroker, caplog: pytest.LogCaptureFixture) -> None:
+    # The active segment, too, which is rolled first; the log goes on at the same offset, also after a restart.
+    caplog.set_level("INFO")
+    directory = filled(broker, retention_ms=2 * DAY_MS, file_delete_delay_ms=5000)
+    broker.advance(days=1)
+    assert bounds(broker) == (0, 6)
+    broker.advance(days=1, minutes=2)
+    assert bounds(broker) == (6, 6)
+    assert "orders-0: segments 0, 2, 4 go: older than retention.ms=172800000" in caplog.text
+    assert logs(directory) == ["00000000000000000006.log"]
+    assert len(list(directory.glob("*.log.deleted"))) == 3
+    broker.advance(seconds=6)
+    assert not list(directory.glob("*.deleted"))
+    broker.kill()
+    broker.restart()
+    assert bounds(broker) == (6, 6)
+    with connect(broker) as client:
+        assert append(client, TOPIC, b"new", timestamp=broker.now_ms) == 6
+        assert client.fetch(TOPIC, 0, 0).error_code == 1
+
+
+def test_records_go_when_they_are_too_many(broker: LocalBroker) -> None:
+    directory = filled(broker, retention_bytes=SEGMENT_BYTES)
+    broker.advance(minutes=2)
+    assert bounds(broker) == (2, 6)
+    assert logs(directory) == [f"{base:020}.log" for base in (2, 4)]
+
+
+@pytest.mark.parametrize("policy", ["compact", ""])
+def test_without_the_policy_nothing_goes_by_age_or_size(policy: str, broker: LocalBroker) -> None:
+    broker.create_topic(TOPIC, cleanup_policy=policy, retention_ms=1, retention_bytes=1)
+    with connect(broker) as client:
+        for number in range(3):
+            client.produce(TOPIC, 0, keyed(b"%d" % number, broker.now_ms))
+    broker.advance(days=30)
+    assert bounds(broker) == (0, 3)
+
+
+def keyed(key: bytes, timestamp: int) -> bytearray:
+    return encode([(key, b"value", (), timestamp)])
+
+
+def test_both_policies_delete(broker: LocalBroker) -> None:
+    broker.create_topic(TOPIC, cleanup_policy="compact,delete", retention_ms=DAY_MS)
+    with connect(broker) as client:
+        client.produce(TOPIC, 0, keyed(b"a", broker.now_ms))
+    broker.advance(days=2)
+    assert bounds(broker) == (1, 1)
+
+
+def test_settings_that_change_hold_at_the_next_look(broker: LocalBroker) -> None:
+    # The broker's default is seven days; the topic is then told one.
+    filled(broker)
+    broker.advance(days=6)
+    assert bounds(broker) == (0, 6)
+    entry = ConfigEntry("retention.ms", str(DAY_MS), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.incremental_alter_configs([resource])[resource].result(10)
+    broker.advance(minutes=2)
+    assert bounds(broker) == (6, 6)
