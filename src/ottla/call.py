@@ -8,12 +8,16 @@ from ottla.storage.files import FileSlice
 
 Body = TypeVar("Body")
 
+Frame = bytearray | memoryview
+"""A request without its size. Writable memory that belongs to it: an array of its own, or a view of one if large."""
+
 Part = bytes | bytearray | memoryview | FileSlice
 Answer = list[Part] | None
 """The response header and body in pieces; None where the request wants no answer (acks=0)."""
 
-Result = Answer | Coroutine[Any, Any, Answer] | asyncio.Future[Answer]
-"""An answer; or a coroutine, and the connection waits for it; or a future, and further requests may start meanwhile."""
+Result = Answer | Coroutine[Any, Any, Answer | asyncio.Future[Answer]] | asyncio.Future[Answer]
+"""An answer; or a coroutine, and the connection waits for it; or a future, and further requests may start meanwhile.
+A coroutine may end with a future in its turn: then the connection waits no longer, and the answer comes later."""
 
 
 class CloseConnection(Exception):
@@ -45,7 +49,7 @@ class Client:
             callback()
 
 
-Dispatch = Callable[[Client, memoryview], Result]
+Dispatch = Callable[[Client, Frame], Result]
 
 
 class Call(Generic[Body]):

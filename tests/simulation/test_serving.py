@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from ottla.call import Answer, Client, CloseConnection
+from ottla.call import Answer, Client, CloseConnection, Frame
 from ottla.server import Server, ServerSettings
 from ottla.storage.files import FileSlice
 from tests.simulation.disk import SimulatedDisk
@@ -38,7 +38,7 @@ class Exchange:
     async def no_threads(self, *arguments: object) -> object:
         raise AssertionError("a file in memory is never cold")
 
-    def dispatch(self, client: Client, frame: memoryview) -> "Answer | asyncio.Future[Answer]":
+    def dispatch(self, client: Client, frame: Frame) -> "Answer | asyncio.Future[Answer]":
         number = int.from_bytes(frame[:4], "big")
         assert number == self.handled.get(client.id, -1) + 1, "handled out of order"
         assert bytes(frame[4:]) == CONTENT[number : number + len(frame) - 4], "a changed frame"

@@ -6,12 +6,15 @@ coroutine (the connection waits for it) or a future (the next request may start 
 A module with a codec of its own (records without copies) names it in `CODEC`.
 """
 
-import asyncio
 import logging
 import pkgutil
+from asyncio import Future, get_running_loop, sleep
 from bisect import bisect_left
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from importlib import import_module
+from struct import error as struct_error
+from types import CoroutineType
 from typing import Any, NamedTuple
 
 from ottla.call import Answer, Call, Client, CloseConnection, Result
@@ -22,7 +25,7 @@ from ottla.logs import fields
 from ottla.metrics import BOUNDS_S, RequestMeter
 from ottla.node import Node
 from ottla.wire import frames, refusals
-from ottla.wire.error_codes import error_codes
+from ottla.wire.error_codes import Finder, finder
 from ottla.wire.malformed import Malformed
 
 logger = logging.getLogger(__name__)
@@ -32,35 +35,18 @@ request_logger = logging.getLogger("ottla.requests")
 API_VERSIONS = 18
 SHORTEST_S = BOUNDS_S[0]
 
-Read = Callable[[int, memoryview, int], Any]
-Write = Callable[[int, Any, bytes], Answer]
+Frame = bytes | bytearray | memoryview
 Refuse = Callable[[Call[Any], ErrorCode, str], Any]
-Errors = Callable[[Any], Iterable[int]] | None
-Codec = tuple[Read, Write, Refuse]
+Codec = tuple[Callable[[int, Frame, int], Any], Callable[[int, Any, bytes], Answer], Refuse]
+"""Reads a request of a version from a position on; writes a response of a version behind its header; refuses."""
 
 
 class Handler(NamedTuple):
     api: frames.Api
     versions: range
     handle: Callable[[Node, Call[Any]], Any]
-    read: Read
-    write: Write
-    refuse: Refuse
-    errors: Errors
-    """Every error code that a response tells; None where the handler counts them: it answers too often for a search."""
-
-
-def _generic_codec(api: frames.Api) -> Codec:
-    def read(version: int, frame: memoryview, position: int) -> Any:
-        return frames.decode_request(api, version, frame, position)
-
-    def write(version: int, response: Any, header: bytes) -> Answer:
-        return [frames.encode_response(api, version, response, header)]
-
-    def refuse(call: Call[Any], code: ErrorCode, message: str) -> Any:
-        return refusals.refuse(api, call.version, call.body, code, message)
-
-    return read, write, refuse
+    codec: Codec | None
+    """Its own; else the one that is made of the API's schema."""
 
 
 def load() -> Mapping[int, Handler]:
@@ -69,11 +55,42 @@ def load() -> Mapping[int, Handler]:
     for module_info in pkgutil.iter_modules(__path__):
         module = import_module(f"{__name__}.{module_info.name}")
         api = frames.api_named(module_info.name)
-        own_codec: Codec | None = getattr(module, "CODEC", None)
-        read, write, refuse = own_codec or _generic_codec(api)
-        errors = None if own_codec else error_codes
-        handlers[api.key] = Handler(api, module.VERSIONS, module.handle, read, write, refuse, errors)
+        handlers[api.key] = Handler(api, module.VERSIONS, module.handle, getattr(module, "CODEC", None))
     return dict(sorted(handlers.items()))
+
+
+class Route:
+    """One version of an API: all that its requests need, put together when the first of them comes."""
+
+    __slots__ = (
+        "api_key", "buckets", "errors", "flexible", "handle", "header", "meter", "name", "read", "refuse", "version",
+        "write",
+    )  # fmt: skip
+
+    def __init__(self, handler: Handler, version: int, meter: RequestMeter) -> None:
+        api = handler.api
+        self.name = api.name
+        self.api_key = api.key
+        self.version = version
+        self.flexible = version >= api.flexible_from
+        self.handle = handler.handle
+        self.meter = meter
+        self.buckets = meter.by_version[version]
+        self.header = frames.response_header_layout(api, version).pack
+        self.read: Callable[[Frame, int], Any]
+        self.write: Callable[[Any, bytes], Answer]
+        self.refuse: Refuse
+        self.errors: Finder | None = None
+        """Every error code that a response tells; None where the handler counts them: it answers too often for that."""
+        if handler.codec is not None:
+            read, write, self.refuse = handler.codec
+            self.read, self.write = partial(read, version), partial(write, version)
+            return
+        encoded = frames.response_writer(api, version)
+        self.read = frames.request_reader(api, version)
+        self.write = lambda response, header: [encoded(response, header)]
+        self.refuse = lambda call, code, message: refusals.refuse(api, version, call.body, code, message)
+        self.errors = finder(api.response)
 
 
 class Dispatch:
@@ -82,113 +99,128 @@ class Dispatch:
     def __init__(self, node: Node, handlers: Mapping[int, Handler]) -> None:
         self._node = node
         self._handlers = handlers
+        self._routes: dict[int, Route] = {}
         self._meters = node.request_meters.by_key
         for key, handler in handlers.items():
             self._meters[key] = RequestMeter(handler.api.name, handler.versions[-1])
 
-    def __call__(self, client: Client, frame: memoryview) -> Result:
+    def __call__(self, client: Client, frame: Frame) -> Result:
         started_s = stopwatch()
         try:
-            api_key, version = frames.api_key_and_version(frame)
-            handler = self._handlers.get(api_key)
-            if handler is None or version not in handler.versions:
-                return self._unsupported(client, frame, api_key, version)
-            header = frames.read_request_header(frame, handler.api)
-            body = handler.read(version, frame, header.end)
-        except Malformed as error:
+            kind, correlation_id, size = frames.REQUEST_HEAD.unpack_from(frame)
+            route = self._routes.get(kind) or self._find_route(kind)
+            if route is None:
+                return self._unsupported(client, kind, correlation_id)
+            client_id, position = frames.read_client_id(frame, size, route.flexible)
+            body = route.read(frame, position)
+        except (Malformed, struct_error) as error:
             self._node.request_meters.malformed += 1
             raise CloseConnection(f"malformed request: {error}") from None
-        call = Call(api_key, version, header.correlation_id, header.client_id, body, client, started_s)
-        if self._node.faults is not None and (fault := self._node.faults.take(handler.api.name)) is not None:
-            return self._faulty(handler, call, fault)
-        return self._run(handler, call)
+        call = Call(route.api_key, route.version, correlation_id, client_id, body, client, started_s)
+        if self._node.faults is not None and (fault := self._node.faults.take(route.name)) is not None:
+            return self._faulty(route, call, fault)
+        return self._run(route, call)
 
-    def _run(self, handler: Handler, call: Call[Any]) -> Result:
+    def _find_route(self, kind: int) -> Route | None:
+        key, version = kind >> 16, kind & 0xFFFF
+        handler = self._handlers.get(key)
+        if handler is None or version not in handler.versions:
+            return None
+        route = self._routes[kind] = Route(handler, version, self._meters[key])
+        return route
+
+    def _run(self, route: Route, call: Call[Any]) -> Result:
         try:
-            response = handler.handle(self._node, call)
+            response = route.handle(self._node, call)
         except Exception as error:
-            response = self._refusal(handler, call, error)
-        if isinstance(response, asyncio.Future):
-            return self._later(handler, call, response)
-        if asyncio.iscoroutine(response):
-            return self._wait(handler, call, response)
-        return self._encode(handler, call, response)
+            response = self._refusal(route, call, error)
+        if response.__class__ is CoroutineType:
+            return self._wait(route, call, response)
+        if isinstance(response, Future):
+            return self._later(route, call, response)
+        return self._encode(route, call, response)
 
-    async def _wait(self, handler: Handler, call: Call[Any], response: Coroutine[Any, Any, Any]) -> Answer:
+    async def _wait(
+        self, route: Route, call: Call[Any], response: Coroutine[Any, Any, Any]
+    ) -> Answer | Future[Answer]:
         try:
             result = await response
         except Exception as error:
-            result = self._refusal(handler, call, error)
-        return self._encode(handler, call, result)
+            result = self._refusal(route, call, error)
+        if isinstance(result, Future):
+            return self._later(route, call, result)
+        return self._encode(route, call, result)
 
-    def _later(self, handler: Handler, call: Call[Any], response: asyncio.Future[Any]) -> asyncio.Future[Answer]:
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    def _later(self, route: Route, call: Call[Any], response: Future[Any]) -> Future[Answer]:
+        answer: Future[Answer] = get_running_loop().create_future()
 
-        def done(response: asyncio.Future[Any]) -> None:
+        def done(response: Future[Any]) -> None:
             if answer.cancelled():
                 return
             try:
-                answer.set_result(self._encode(handler, call, response.result()))
+                answer.set_result(self._encode(route, call, response.result()))
             except CloseConnection as error:
                 answer.set_exception(error)
             except Exception as error:
-                answer.set_result(self._encode(handler, call, self._refusal(handler, call, error)))
+                answer.set_result(self._encode(route, call, self._refusal(route, call, error)))
 
         response.add_done_callback(done)
         return answer
 
-    def _encode(self, handler: Handler, call: Call[Any], response: Any) -> Answer:
+    def _encode(self, route: Route, call: Call[Any], response: Any) -> Answer:
         """The answer in bytes, counted: every request that has one passes here once."""
         seconds = stopwatch() - call.started_s
-        meter = self._meters[call.api_key]
         bucket = bisect_left(BOUNDS_S, seconds) if seconds > SHORTEST_S else 0  # most requests need no search
-        meter.by_version[call.version][bucket] += 1
-        meter.seconds += seconds
+        route.buckets[bucket] += 1
+        route.meter.seconds += seconds
         if request_logger.level:
-            _log_request(meter.request, call, seconds)
+            _log_request(route.name, call, seconds)
         if response is None:
             return None
-        if handler.errors is not None:
-            for code in handler.errors(response):
+        if route.errors is not None:
+            for code in route.errors(response):
                 self._node.request_meters.told(call.api_key, code)
-        header = frames.response_header(handler.api, call.version, call.correlation_id)
-        return handler.write(call.version, response, header)
+        return route.write(response, route.header(call.correlation_id))
 
-    def _refusal(self, handler: Handler, call: Call[Any], error: Exception) -> Any:
+    def _refusal(self, route: Route, call: Call[Any], error: Exception) -> Any:
         if isinstance(error, CloseConnection):
             raise error
         if isinstance(error, KafkaError):
             code, message = error.code, error.message
         else:
-            logger.error("%s v%d failed", handler.api.name, call.version, exc_info=error)
+            logger.error("%s v%d failed", route.name, call.version, exc_info=error)
             code, message = ErrorCode.UNKNOWN_SERVER_ERROR, ""
-        if handler.errors is None:
+        if route.errors is None:
             self._node.request_meters.told(call.api_key, code)
-        return handler.refuse(call, code, message)
+        return route.refuse(call, code, message)
 
-    def _unsupported(self, client: Client, frame: memoryview, api_key: int, version: int) -> Result:
+    def _unsupported(self, client: Client, kind: int, correlation_id: int) -> Result:
         self._node.request_meters.unsupported += 1
+        api_key, version = kind >> 16, kind & 0xFFFF
         if api_key != API_VERSIONS:
             raise CloseConnection(f"API {api_key} version {version} is not supported")
         # A client newer than us asks for our versions: it cannot know yet which form of the answer we speak, so
         # the error goes out in version 0, with our own range of ApiVersions inside for it to try again.
-        handler = self._handlers[API_VERSIONS]
-        correlation_id = frames.correlation_id(frame)
+        kind = frames.kind(API_VERSIONS, 0)
+        route = self._routes.get(kind) or self._find_route(kind)
+        assert route is not None
         call = Call(api_key, 0, correlation_id, None, None, client, stopwatch())
-        return self._encode(handler, call, handler.handle(self._node, call))
+        return self._encode(route, call, route.handle(self._node, call))
 
-    async def _faulty(self, handler: Handler, call: Call[Any], fault: Fault) -> Answer:
+    async def _faulty(self, route: Route, call: Call[Any], fault: Fault) -> Answer:
         """A test asked for this API to misbehave (ottla.testing)."""
-        await asyncio.sleep(fault.delay_s)
-        answer: Answer = None
+        await sleep(fault.delay_s)
+        answer: Any = None
         if fault.answer_only or not (fault.drop or fault.error is not None):
-            result = self._run(handler, call)
-            answer = await result if isinstance(result, asyncio.Future) or asyncio.iscoroutine(result) else result
+            answer = self._run(route, call)
+            while isinstance(answer, Future | CoroutineType):
+                answer = await answer
         if fault.drop:
             raise CloseConnection("a test asked for it")
         if fault.error is not None:
-            return self._encode(handler, call, handler.refuse(call, fault.error, "a test asked for it"))
-        return answer
+            return self._encode(route, call, route.refuse(call, fault.error, "a test asked for it"))
+        settled: Answer = answer
+        return settled
 
 
 def _log_request(request: str, call: Call[Any], seconds: float) -> None:

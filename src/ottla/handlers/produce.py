@@ -4,7 +4,8 @@ Versions: 5 log start offset; 7 zstd (KIP-110); 8 record errors (KIP-467); 9 fle
 (KIP-951); 12 transactions v2 (KIP-890); 13 topics by id (KIP-516).
 A plain function: batches are checked and appended before the next request of the connection is looked at, so order is
 never in doubt. What comes back is the answer, or a future if acknowledging has to wait (in-sync replicas, fsync), or a
-coroutine, for which the connection waits, if a batch is so large that it is checked in a thread.
+coroutine, for which the connection waits, if a batch is so large that it is checked in a thread. It ends when all is
+appended, with the answer or the future.
 """
 
 import asyncio
@@ -43,7 +44,7 @@ class Arrival(NamedTuple):
 
 def handle(
     node: Node, call: Call[ProduceRequest]
-) -> Response | asyncio.Future[Response] | Coroutine[Any, Any, Response]:
+) -> Response | asyncio.Future[Response] | Coroutine[Any, Any, Response | asyncio.Future[Response]]:
     request = call.body
     if request.acks not in (-1, 0, 1):
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
@@ -91,7 +92,7 @@ def receive(
 
 async def append_when_checked(
     node: Node, call: Call[ProduceRequest], response: ProduceResponse, arrivals: list[Arrival]
-) -> Response:
+) -> Response | asyncio.Future[Response]:
     checked: list[Arrival] = []
     for arrival in arrivals:
         outcome = await arrival.batch if isinstance(arrival.batch, asyncio.Future) else arrival.batch
@@ -99,8 +100,7 @@ async def append_when_checked(
             refuse(node, arrival.partition, arrival.result, outcome)
         else:
             checked.append(arrival._replace(batch=outcome))
-    answer = append_all(node, call, response, checked)
-    return await answer if isinstance(answer, asyncio.Future) else answer
+    return append_all(node, call, response, checked)
 
 
 def append_all(

@@ -14,7 +14,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any, cast
 
-from ottla.call import Answer, Client, CloseConnection, Dispatch, Part
+from ottla.call import Answer, Client, CloseConnection, Dispatch, Frame, Part
 from ottla.server.outbox import Outbox
 from ottla.server.receiving import NO_BYTES, SIZE, UnfinishedFrame
 from ottla.server.sending import COPIED_BYTES, Offload, Sender, SocketSender, TransportSender
@@ -46,7 +46,7 @@ class Connection(asyncio.BufferedProtocol):
         self._position = 0
         self._unfinished: UnfinishedFrame | None = None
         self._answers: deque[list[Part] | asyncio.Future[Answer]] = deque()  # those that wait, and all behind them
-        self._task: asyncio.Task[Answer] | None = None  # the request that holds the connection
+        self._task: asyncio.Future[Any] | None = None  # the request that holds the connection
         self._unsent_memory = 0
         self._active_at = 0.0
         self._advancing = False
@@ -138,18 +138,25 @@ class Connection(asyncio.BufferedProtocol):
         return self._traffic.area
 
     def buffer_updated(self, count: int) -> None:
-        self._traffic.bytes_in += count
+        traffic = self._traffic
+        traffic.bytes_in += count
         self._active_at = self._loop.time()
         if self._ending:
             return
         if self._unfinished is not None:
             growth = self._unfinished.received(count)
             if growth:
-                self._traffic.arriving(growth)
+                traffic.arriving(growth)
             elif self._unfinished.complete:
                 self._advance()
             return
-        arrived = self._traffic.area[: len(self._header) + count]
+        area = traffic.area
+        if not (self._header or self._input or self._answers or self._outbox.parts) and (
+            count >= SIZE.size and SIZE.unpack_from(area)[0] == count - SIZE.size
+        ):
+            self._handle_alone(bytearray(area[SIZE.size : count]))
+            return
+        arrived = area[: len(self._header) + count]
         self._header = b""
         if self._input:  # a transport that was told to pause and had more to give
             arrived = memoryview(bytes(self._input[self._position :]) + arrived)
@@ -157,6 +164,20 @@ class Connection(asyncio.BufferedProtocol):
         self._advance()
         if self._input:
             self._input, self._position = memoryview(bytes(self._input[self._position :])), 0
+
+    def _handle_alone(self, frame: Frame) -> None:
+        """One frame, all of it and nothing else, on a connection at rest: nearly every request of nearly every client.
+
+        What `_advance` does for all the other cases comes down to this: 3 us of a small request instead of 10.
+        """
+        self._handle(frame)
+        if self._outbox.parts:
+            if self._traffic.may_send_now(self):
+                self._sender.flush()
+            else:
+                self._traffic.send_later(self)
+        if self._ending:
+            self._arrange()
 
     def eof_received(self) -> bool:
         self._ended_by_peer = True
@@ -188,7 +209,6 @@ class Connection(asyncio.BufferedProtocol):
     def send(self) -> None:
         """Send what is ready, in the turn that this connection was given for it."""
         self._sender.flush()
-        self._arrange()
 
     def _advance_later(self) -> None:
         self._scheduled = False
@@ -258,7 +278,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._input, self._position = NO_BYTES, 0
             else:
                 self._position = end
-            self._handle(memoryview(bytearray(data[start:end])))
+            self._handle(bytearray(data[start:end]))
         elif 0 <= size <= self._traffic.settings.socket_request_max_bytes:
             self._unfinished = UnfinishedFrame(self._traffic.pool, size, data[start:], self._loop.time())
             self._input, self._position = NO_BYTES, 0
@@ -274,7 +294,7 @@ class Connection(asyncio.BufferedProtocol):
 
     # Answers
 
-    def _handle(self, frame: memoryview) -> None:
+    def _handle(self, frame: Frame) -> None:
         self._traffic.requests += 1
         try:
             answer = self._dispatch(self.client, frame)
@@ -290,8 +310,9 @@ class Connection(asyncio.BufferedProtocol):
         elif answer is not None:
             self._await(answer, len(frame))
 
-    def _await(self, answer: "Coroutine[Any, Any, Answer] | asyncio.Future[Answer]", size: int) -> None:
-        future: asyncio.Future[Answer]
+    def _await(self, answer: "Coroutine[Any, Any, Answer | asyncio.Future[Answer]] | asyncio.Future[Answer]",
+               size: int) -> None:  # fmt: skip
+        future: asyncio.Future[Any]
         if asyncio.isfuture(answer):
             future = answer
         else:
@@ -301,18 +322,29 @@ class Connection(asyncio.BufferedProtocol):
         self._answers.append(future)
         future.add_done_callback(partial(self._answered, size))
 
-    def _answered(self, size: int, future: asyncio.Future[Answer]) -> None:
+    def _answered(self, size: int, future: "asyncio.Future[Answer | asyncio.Future[Answer]]") -> None:
         self._traffic.tasks.pop(future, None)
-        self._traffic.answering(-size)
         self._active_at = self._loop.time()
         if future is self._task:
             self._task = None
+            if self._follows(size, future):
+                self._advance()
+                return
+        self._traffic.answering(-size)
         error = CloseConnection("its request was cancelled") if future.cancelled() else future.exception()
         if error is not None:
             self._report(error)
             self._end()
         self._collect()
         self._advance()
+
+    def _follows(self, size: int, task: "asyncio.Future[Answer | asyncio.Future[Answer]]") -> bool:
+        """Whether the task ended with the promise of an answer, which then takes its place."""
+        if task.cancelled() or task.exception() is not None or not asyncio.isfuture(promised := task.result()):
+            return False
+        self._answers = deque(promised if answer is task else answer for answer in self._answers)
+        promised.add_done_callback(partial(self._answered, size))
+        return True
 
     def _collect(self) -> None:
         """Send the answers at the front that are there."""
@@ -353,7 +385,8 @@ class Connection(asyncio.BufferedProtocol):
         self._active_at = self._loop.time()
         self._traffic.bytes_out += count
         self._count_memory()
-        self._advance()
+        if self._input or self._unfinished is not None or self._ending or self._ended_by_peer:
+            self._advance()
 
     def send_failed(self, error: Exception) -> None:
         if not isinstance(error, ConnectionError):

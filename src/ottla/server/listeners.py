@@ -4,7 +4,8 @@
 The server knows frames, not Kafka. `dispatch(client, frame)` answers each of them in one of three ways:
 
 - a list of parts (the answer, without its size), or None if there is none: done.
-- a coroutine: it runs as a task, and the connection handles no other frame until it is done.
+- a coroutine: it runs as a task, and the connection handles no other frame until it is done. It ends with one of the
+  other two.
 - a future: the answer comes later, further frames may be handled meanwhile. Answers leave in the order of the frames.
 
 Raising `CloseConnection`, in any of these, ends the connection after the answers that came before.

@@ -5,7 +5,6 @@ Parts are bytes in memory or ranges of files. A file in the outbox is pinned, so
 
 import os
 from collections import deque
-from itertools import islice
 from struct import Struct
 
 from ottla.call import Part
@@ -14,6 +13,7 @@ from ottla.storage.files import Bytes, File, FileSlice
 RUN_BYTES = 256 * 1024  # what leaves in one call
 RUN_PARTS = 512  # parts of one call; the kernel takes 1,024
 COLD_BYTES = 1024 * 1024  # how much of a cold range is brought into the page cache at once
+JOINED_BYTES = 16 * 1024  # an answer up to this size is copied behind its size, to be one part
 PROBE_STRIDE = 128 * 1024  # a range counts as cached if one byte in each stride is; readahead comes in such clusters
 
 _SIZE = Struct(">i")
@@ -99,6 +99,12 @@ class Outbox:
 
     def put(self, answer: list[Part]) -> None:
         """Queue one answer behind its size."""
+        if len(answer) == 1 and isinstance(first := answer[0], (bytes, bytearray)) and len(first) <= JOINED_BYTES:
+            size = len(first) + _SIZE.size
+            self.parts.append(_SIZE.pack(size - _SIZE.size) + first)
+            self.unsent += size
+            self.memory += size
+            return
         total = memory = 0
         for part in answer:
             if isinstance(part, FileSlice):
@@ -178,7 +184,7 @@ class Outbox:
 
     def file_follows(self, run: list[Bytes]) -> bool:
         """Whether the parts after `run` begin with a file range."""
-        return any(isinstance(part, Range) for part in islice(self.parts, len(run), len(run) + 1))
+        return len(self.parts) > len(run) and isinstance(self.parts[len(run)], Range)
 
     def clear(self) -> None:
         for part in self.parts:

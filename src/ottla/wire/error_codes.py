@@ -1,61 +1,55 @@
 """Which errors an answer tells: every error code other than zero in a response, wherever in it they stand.
 
-The places are found once per class, so that reading an answer that has none costs no more than a look at each.
+Each class gets a function of its own, straight code with a loop for each list on the way to a code, compiled when it is
+first asked for. Every answer is looked at, and nearly all of them tell nothing: that look has to cost little.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 from ottla.wire.message import Message, fields_of, structure_of
 
 NAMES = ("error_code", "partition_error_code")
 
+Finder = Callable[[Any], list[int]]
 
-class Places(NamedTuple):
-    own: tuple[str, ...]
-    lists: tuple[tuple[str, Places], ...]
-    structures: tuple[tuple[str, Places], ...]
+_finders: dict[type[Message], Finder | None] = {}
 
 
-_found: dict[type[Message], Places] = {}
+def finder(message_class: type[Message]) -> Finder | None:
+    """What finds the codes of such a response; None if it has no place for any."""
+    if message_class not in _finders:
+        lines = _search(message_class, "message", 1)
+        _finders[message_class] = _compiled(lines) if lines else None
+    return _finders[message_class]
 
 
-def places_in(message_class: type[Message]) -> Places:
-    known = _found.get(message_class)
-    if known is None:
-        known = _found[message_class] = _search(message_class)
-    return known
+def error_codes(response: Message) -> list[int]:
+    find = finder(type(response))
+    return [] if find is None else find(response)
 
 
-def _search(message_class: type[Message]) -> Places:
-    own: list[str] = []
-    lists: list[tuple[str, Places]] = []
-    structures: list[tuple[str, Places]] = []
+def _search(message_class: type[Message], source: str, depth: int) -> list[str]:
+    """Lines that put the codes in `source` and below it into `found`."""
+    margin = "    " * depth
+    lines: list[str] = []
     for field in fields_of(message_class):
+        value = f"{source}.{field.name}"
         if field.name in NAMES:
-            own.append(field.name)
+            lines += [f"{margin}if {value}:", f"{margin}    found.append({value})"]
         elif field.is_structure:
-            below = places_in(structure_of(message_class, field.element))
-            if any(below):
-                (lists if field.is_array else structures).append((field.name, below))
-    return Places(tuple(own), tuple(lists), tuple(structures))
+            element = f"element{depth}"
+            below = _search(structure_of(message_class, field.element), element, depth + 1)
+            if below:
+                elements = f"{value} or ()" if field.is_array else f"() if {value} is None else ({value},)"
+                lines += [f"{margin}for {element} in {elements}:", *below]
+    return lines
 
 
-def error_codes(response: Message) -> Iterator[int]:
-    return _codes(response, places_in(type(response)))
-
-
-def _codes(message: Any, places: Places) -> Iterator[int]:
-    for name in places.own:
-        code = getattr(message, name)
-        if code:
-            yield code
-    for name, below in places.lists:
-        for element in getattr(message, name) or ():
-            yield from _codes(element, below)
-    for name, below in places.structures:
-        element = getattr(message, name)
-        if element is not None:
-            yield from _codes(element, below)
+def _compiled(lines: list[str]) -> Finder:
+    names: dict[str, Any] = {}
+    exec("\n".join(("def find(message):", "    found = []", *lines, "    return found")), names)
+    find: Finder = names["find"]
+    return find

@@ -12,6 +12,7 @@ A frame here is what follows the four bytes of its size.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from importlib import import_module
 from struct import Struct
@@ -29,9 +30,13 @@ API_VERSIONS = 18
 
 AnyMessage = TypeVar("AnyMessage", bound=Message)
 
+REQUEST_HEAD = Struct(">iih")
+"""What every request begins with: its kind (key and version as one number), correlation id, size of the client id."""
+
 _KEY_AND_VERSION = Struct(">hh")
 _FIXED = Struct(">hhih")
 _INT32 = Struct(">i")
+_TAGGED_HEADER = Struct(">ix")
 
 
 class Api:
@@ -113,12 +118,26 @@ def correlation_id(frame: Bytes) -> int:
     return found
 
 
+def kind(key: int, version: int) -> int:
+    """Key and version as one number, as REQUEST_HEAD reads them."""
+    return key << 16 | version
+
+
 def read_request_header(frame: Bytes, of: Api | None = None) -> RequestHeader:
     """The header of a request of any version, also of one that is not supported."""
     try:
         key, version, correlation, size = _FIXED.unpack_from(frame)
-        end = 10
-        client_id = None
+    except struct_error:
+        raise Malformed("a request that ends within its header") from None
+    client_id, end = read_client_id(frame, size, version >= (of or api(key)).flexible_from)
+    return RequestHeader(key, version, correlation, client_id, end)
+
+
+def read_client_id(frame: Bytes, size: int, flexible: bool) -> tuple[str | None, int]:
+    """The rest of a request's header, and the position after it."""
+    end = 10
+    client_id = None
+    try:
         if size >= 0:
             end += size
             if end > len(frame):
@@ -126,37 +145,62 @@ def read_request_header(frame: Bytes, of: Api | None = None) -> RequestHeader:
             client_id = str(frame[10:end], "utf-8")
         elif size != -1:
             raise Malformed(f"a client id of {size} bytes")
-        if version >= (of or api(key)).flexible_from:
+        if flexible:
             end = end + 1 if frame[end] == 0 else skip_tags(frame, end, len(frame), "request header")
-    except (struct_error, IndexError):
+    except IndexError:
         raise Malformed("a request that ends within its header") from None
     except UnicodeDecodeError as error:
         raise Malformed(f"client id: {error}") from None
-    return RequestHeader(key, version, correlation, client_id, end)
+    return client_id, end
 
 
 def response_header(of: Api, version: int, correlation: int) -> bytes:
-    if version >= of.tagged_responses_from:
-        return _INT32.pack(correlation) + b"\0"
-    return _INT32.pack(correlation)
+    return response_header_layout(of, version).pack(correlation)
 
 
-def decode_request(of: Api, version: int, frame: Bytes, position: int = 0) -> Any:
-    """The request's body, in its newest shape.
+def response_header_layout(of: Api, version: int) -> Struct:
+    """How the correlation id, and what tagged fields there are after it (none), become the header."""
+    return _TAGGED_HEADER if version >= of.tagged_responses_from else _INT32
+
+
+def request_reader(of: Api, version: int) -> Callable[[Bytes, int], Any]:
+    """What reads a request's body from a position on, and gives it its newest shape.
 
     Bytes behind it are passed over, as Kafka does: librdkafka asks for the metadata of all topics with three too many.
     """
-    request, _ = schema.reader(of.request, version)(frame, position)
-    shapes.up(request, version)
-    return request
+    read, reshape = schema.reader(of.request, version), shapes.upward(of.request, version)
+
+    def body(frame: Bytes, position: int) -> Any:
+        request, _ = read(frame, position)
+        if reshape is not None:
+            reshape(request, version)
+        return request
+
+    return body
+
+
+def response_writer(of: Api, version: int) -> Callable[[Any, bytes], bytearray]:
+    """What writes a response behind its header; it is changed where the version needs another shape or other codes."""
+    write, reshape = schema.writer(of.response, version), shapes.downward(of.response, version)
+
+    def encoded(response: Any, header: bytes) -> bytearray:
+        if reshape is not None:
+            reshape(response, version)
+        out = bytearray(header)
+        write(out, response)
+        return out
+
+    return encoded
+
+
+def decode_request(of: Api, version: int, frame: Bytes, position: int = 0) -> Any:
+    """One request's body."""
+    return request_reader(of, version)(frame, position)
 
 
 def encode_response(of: Api, version: int, response: Message, header: bytes = b"") -> bytearray:
-    """Header and body. The response is changed where the version needs another shape or other error codes."""
-    shapes.down(response, version)
-    out = bytearray(header)
-    schema.writer(of.response, version)(out, response)
-    return out
+    """One response, behind its header."""
+    return response_writer(of, version)(response, header)
 
 
 def encode_request(message: Message, version: int, correlation: int, client_id: str | None) -> bytes:

@@ -65,11 +65,11 @@ class ReaderSource(Source):
         }
 
     def compiled(self) -> Reader:
-        # Bytes are faster to index and to slice than a view of them; only records are worth not being copied.
+        # Arrays are faster to index and to slice than a view of them; only records are worth not being copied.
         if self.has_records:
             self.line("view = memoryview(buffer)")
         else:
-            self.line("if buffer.__class__ is not bytes:")
+            self.line("if buffer.__class__ is memoryview:")
             self.line("    buffer = bytes(buffer)")
         self.line("end = len(buffer)")
         self.body("message", self.message_class, "")
@@ -189,7 +189,7 @@ class ReaderSource(Source):
         if kind == "records":
             self.line(f"{target} = view[position:stop]")
         elif kind == "bytes":
-            self.line(f"{target} = bytes({piece})" if self.has_records else f"{target} = {piece}")
+            self.line(f"{target} = bytes({piece})")
         else:
             self.line(f"{target} = str({piece}, 'utf-8')" if self.has_records else f"{target} = {piece}.decode()")
         self.line("position = stop")

@@ -1,7 +1,7 @@
 """One shape per message: what old versions said otherwise is turned into the newest shape, and answers back.
 
-A handler sees only the newest shape. `up` changes a request that was read, `down` a response that is about to be
-written; both in place, and only for the few APIs and versions named here:
+A handler sees only the newest shape. What `upward` gives changes a request that was read, what `downward` gives a
+response that is about to be written; both in place, and only for the few APIs and versions named here:
 
     FindCoordinator 3/4       one key, or a list of keys
     OffsetFetch 7/8           one group's topics, or a list of groups
@@ -121,19 +121,29 @@ _DOWN: dict[str, tuple[int, Change]] = {
 }
 
 
-def up(request: Message, version: int) -> None:
-    """Give a request that was read in `version` the newest shape."""
-    change = _UP.get(type(request).__name__)
-    if change is not None and version < change[0]:
-        change[1](request, version)
+def upward(request_class: type[Message], version: int) -> Change | None:
+    """What gives a request that was read in `version` the newest shape; None if it has it."""
+    return _change(_UP, request_class, version)
 
 
-def down(response: Message, version: int) -> None:
-    """Give a response the shape and the error codes that `version` can say."""
-    change = _DOWN.get(type(response).__name__)
-    if change is not None and version < change[0]:
-        change[1](response, version)
-    substitutes.apply(response, version)
+def downward(response_class: type[Message], version: int) -> Change | None:
+    """What gives a response the shape and the error codes that `version` can say; None if it says all."""
+    reshape = _change(_DOWN, response_class, version)
+    substitute = substitutes.rule_for(response_class, version)
+    if substitute is None:
+        return reshape
+
+    def both(response: Any, version: int) -> None:
+        if reshape is not None:
+            reshape(response, version)
+        substitute(response)
+
+    return both
+
+
+def _change(table: dict[str, tuple[int, Change]], message_class: type[Message], version: int) -> Change | None:
+    below, change = table.get(message_class.__name__, (0, None))
+    return change if version < below else None
 
 
 def _built(message_class: type[Message], **values: Any) -> Any:

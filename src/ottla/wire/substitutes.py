@@ -6,9 +6,11 @@ The substitute makes the client do what the code asks for: refresh its metadata,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from ottla.errors import ErrorCode
+from ottla.wire.error_codes import finder
 from ottla.wire.message import Message
 
 _TABLE: Final = (
@@ -29,16 +31,25 @@ assert len(_RULES) == len(_TABLE)  # one rule per response is all there is
 
 
 def substitute(response_name: str, version: int, code: int) -> int:
-    """The code to send, for codecs that do not come through `apply`."""
+    """The code to send, for codecs written by hand."""
     rule = _RULES.get(response_name)
     return rule[2] if rule is not None and code == rule[0] and version < rule[1] else code
 
 
-def apply(response: Message, version: int) -> None:
-    """Put the substitutes into a response, at any depth."""
-    rule = _RULES.get(type(response).__name__)
-    if rule is not None and version < rule[1]:
-        _replace(response, rule[0], rule[2])
+def rule_for(response_class: type[Message], version: int) -> Callable[[Message], None] | None:
+    """What puts the substitutes into such a response, at any depth; None if that version knows every code."""
+    rule = _RULES.get(response_class.__name__)
+    if rule is None or version >= rule[1]:
+        return None
+    error, _, replacement = rule
+    find = finder(response_class)
+    assert find is not None  # it has a rule, so it has a place for a code
+
+    def apply(response: Message) -> None:
+        if error in find(response):  # hardly ever
+            _replace(response, error, replacement)
+
+    return apply
 
 
 def _replace(message: Message, error: ErrorCode, replacement: ErrorCode) -> None:

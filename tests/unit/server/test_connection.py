@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from ottla.call import Answer, Client, CloseConnection
+from ottla.call import Answer, Client, CloseConnection, Frame
 from ottla.server import ServerSettings
 from tests.unit.server.serving import connected, on_both_loops, run, serving, until
 
 Pending = Coroutine[Any, Any, Answer] | asyncio.Future[Answer]
 
 
-def echo(client: Client, frame: memoryview) -> Answer:
+def echo(client: Client, frame: Frame) -> Answer:
     return [b"<", bytes(frame), b">"]
 
 
@@ -62,7 +62,7 @@ def test_ten_thousand_pipelined_requests_are_answered_in_order_from_a_bounded_qu
     random = Random(2)
     waiting = most = 0
 
-    def dispatch(client: Client, frame: memoryview) -> Answer | Pending:
+    def dispatch(client: Client, frame: Frame) -> Answer | Pending:
         nonlocal waiting, most
         kind = random.random()
         answer: Answer = [bytes(frame)]
@@ -102,7 +102,7 @@ def test_a_coroutine_holds_the_connection_and_no_other(loop: str) -> None:
         await gate.wait()
         return [b"slow"]
 
-    def dispatch(client: Client, frame: memoryview) -> Answer | Pending:
+    def dispatch(client: Client, frame: Frame) -> Answer | Pending:
         handled.append(bytes(frame))
         return slowly() if bytes(frame) == b"slow" else [bytes(frame)]
 
@@ -121,11 +121,42 @@ def test_a_coroutine_holds_the_connection_and_no_other(loop: str) -> None:
 
 
 @on_both_loops
+def test_a_coroutine_that_promises_its_answer_lets_the_next_frame_in(loop: str) -> None:
+    # It holds the connection until it ends; from then on its promise overlaps with others, and order is kept.
+    gate = asyncio.Event()
+    promises: list[asyncio.Future[Answer]] = []
+    handled: list[bytes] = []
+
+    async def slowly() -> asyncio.Future[Answer]:
+        await gate.wait()
+        promises.append(asyncio.get_running_loop().create_future())
+        return promises[-1]
+
+    def dispatch(client: Client, frame: Frame) -> Any:
+        handled.append(bytes(frame))
+        return slowly() if bytes(frame) == b"slow" else [bytes(frame)]
+
+    async def main() -> None:
+        async with serving(dispatch) as (server, port):
+            client = await connected(port)
+            client.write_frame(b"slow", b"next")
+            await until(lambda: handled)
+            assert handled == [b"slow"]
+            gate.set()
+            await until(lambda: len(handled) == 2)
+            assert server.traffic.queued == 4 and server.traffic.bytes_out == 0
+            promises[0].set_result([b"promised"])
+            assert [await client.read_frame(), await client.read_frame()] == [b"promised", b"next"]
+
+    run(loop, main())
+
+
+@on_both_loops
 def test_overlapping_requests_are_handled_before_the_first_is_answered(loop: str) -> None:
     # Five are in flight; the sixth waits because the limit is five; the last to finish is the first to leave.
     futures: list[asyncio.Future[Answer]] = []
 
-    def dispatch(client: Client, frame: memoryview) -> Answer | Pending:
+    def dispatch(client: Client, frame: Frame) -> Answer | Pending:
         futures.append(asyncio.get_running_loop().create_future())
         return futures[-1]
 
@@ -194,7 +225,7 @@ def test_close_connection_leaves_the_answers_before_it_and_none_after(
     async def refuse() -> Answer:
         raise CloseConnection("no more")
 
-    def dispatch(client: Client, frame: memoryview) -> Answer | Pending:
+    def dispatch(client: Client, frame: Frame) -> Answer | Pending:
         handled.append(bytes(frame))
         if bytes(frame) != b"bad":
             return later([bytes(frame)], 0.01)
@@ -232,7 +263,7 @@ def test_a_broken_handler_costs_its_connection_only(loop: str, way: str, caplog:
     async def fail() -> Answer:
         raise ZeroDivisionError("oops")
 
-    def dispatch(client: Client, frame: memoryview) -> Answer | Pending:
+    def dispatch(client: Client, frame: Frame) -> Answer | Pending:
         if bytes(frame) != b"bad":
             return [bytes(frame)]
         if way == "raised":
@@ -282,7 +313,7 @@ def test_a_client_that_leaves_during_a_request_is_noticed_and_the_request_finish
         events.append("finished")
         return [b"too late"]
 
-    def dispatch(client: Client, frame: memoryview) -> Answer | Pending:
+    def dispatch(client: Client, frame: Frame) -> Answer | Pending:
         client.when_closed(lambda: events.append(f"closed {client.closing}"))
         return slowly()
 
@@ -305,7 +336,7 @@ def test_handlers_know_who_asks_and_where(loop: str) -> None:
     # Addresses of both ends, the listener, an id of the connection, and a place for the handlers' own state.
     seen: list[Client] = []
 
-    def dispatch(client: Client, frame: memoryview) -> Answer:
+    def dispatch(client: Client, frame: Frame) -> Answer:
         seen.append(client)
         client.state = bytes(frame)
         return [frame]
@@ -329,11 +360,11 @@ def test_handlers_know_who_asks_and_where(loop: str) -> None:
 @on_both_loops
 def test_a_frame_stays_unchanged_and_writable_while_its_request_holds_it(loop: str) -> None:
     # Large buffers are used again, but never under a handler's eyes.
-    held: list[memoryview] = []
+    held: list[Frame] = []
     random = Random(3)
     frames = [random.randbytes(random.choice([100, 70_000, 200_000])) for _ in range(60)]
 
-    def dispatch(client: Client, frame: memoryview) -> Answer:
+    def dispatch(client: Client, frame: Frame) -> Answer:
         frame[:1] = b"!"
         if len(held) < 20:
             held.append(frame)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ottla.call import Answer, Client
+from ottla.call import Answer, Client, Frame
 from ottla.server import Server, ServerSettings
 from tests.simulation.frame_client import FrameClient
 from tests.simulation.loop import simulate
@@ -20,7 +20,7 @@ from tests.simulation.network import SimulatedNetwork
 from tests.unit.server.serving import connected, offload, on_both_loops, run, serving, until
 
 
-def echo(client: Client, frame: memoryview) -> Answer:
+def echo(client: Client, frame: Frame) -> Answer:
     return [bytes(frame)]
 
 
@@ -122,7 +122,7 @@ def test_a_client_that_never_reads_holds_a_bounded_amount_and_disturbs_nobody(lo
     answer = bytes(100_000)
     settings = ServerSettings(unsent_bytes_max=1_000_000)
 
-    def dispatch(client: Client, frame: memoryview) -> Answer:
+    def dispatch(client: Client, frame: Frame) -> Answer:
         return [answer] if len(frame) > 1 else [b"ok"]
 
     async def main() -> None:
@@ -177,7 +177,7 @@ def test_reading_pauses_everywhere_while_too_many_request_bytes_are_queued(loop:
     # One request in progress and another that is arriving exceed the limit: nobody is read until the first is answered.
     gates: list[asyncio.Future[Answer]] = []
 
-    def dispatch(client: Client, frame: memoryview) -> Answer | asyncio.Future[Answer]:
+    def dispatch(client: Client, frame: Frame) -> Answer | asyncio.Future[Answer]:
         if len(frame) < 10:
             return [bytes(frame)]
         gates.append(asyncio.get_running_loop().create_future())
@@ -248,7 +248,7 @@ class Simulation:
         self.server = Server(self.dispatch, settings, offload)
         self.network.listen("broker", 1, self.server.protocol_factory("PLAINTEXT"))
 
-    def dispatch(self, client: Client, frame: memoryview) -> Answer | Coroutine[Any, Any, Answer]:
+    def dispatch(self, client: Client, frame: Frame) -> Answer | Coroutine[Any, Any, Answer]:
         return self.slowly() if bytes(frame[:4]) == b"slow" else [bytes(frame)]
 
     async def slowly(self) -> Answer:
@@ -387,7 +387,7 @@ def test_stopping_answers_what_is_in_progress_and_handles_nothing_new(loop: str)
         await gate.wait()
         return [large]
 
-    def dispatch(client: Client, frame: memoryview) -> Coroutine[Any, Any, Answer]:
+    def dispatch(client: Client, frame: Frame) -> Coroutine[Any, Any, Answer]:
         handled.append(bytes(frame))
         return slowly()
 
@@ -444,7 +444,7 @@ def test_stopping_under_load_loses_no_answer_to_a_handled_request(loop: str) -> 
     handled: dict[int, int] = {}
     answered: dict[int, int] = {}
 
-    def dispatch(client: Client, frame: memoryview) -> asyncio.Future[Answer]:
+    def dispatch(client: Client, frame: Frame) -> asyncio.Future[Answer]:
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         number = frame[0]
         handled[number] = handled.get(number, 0) + 1
@@ -476,7 +476,7 @@ def test_stopping_under_load_loses_no_answer_to_a_handled_request(loop: str) -> 
 @on_both_loops
 def test_several_listeners_share_the_server_and_a_taken_port_is_an_error(loop: str) -> None:
     # Each connection knows its listener's name.
-    def dispatch(client: Client, frame: memoryview) -> Answer:
+    def dispatch(client: Client, frame: Frame) -> Answer:
         return [client.listener.encode()]
 
     async def main() -> None:

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from ottla.call import Answer, Client, Part
+from ottla.call import Answer, Client, Frame, Part
 from ottla.server import ServerSettings, outbox
 from ottla.storage.files import FileSlice
 from tests.unit.server.serving import (
@@ -60,7 +60,7 @@ def test_what_arrives_is_what_the_file_holds(loop: str, kind: type[DescriptorFil
     random = Random(loop)
     answers = [random_answer(random, file) for _ in range(120)]
 
-    def dispatch(client: Client, frame: memoryview) -> Answer | asyncio.Future[Answer]:
+    def dispatch(client: Client, frame: Frame) -> Answer | asyncio.Future[Answer]:
         answer: Answer = answers[int(bytes(frame))][0]
         if random.random() < 0.7:
             return answer
@@ -211,7 +211,7 @@ def test_a_file_that_is_shorter_than_promised_ends_the_connection(
 @on_both_loops
 def test_a_slow_reader_of_large_files_lets_others_have_their_turn(loop: str, file: DescriptorFile) -> None:
     # Between two turns of a connection that sends hundreds of megabytes, others are answered.
-    def dispatch(client: Client, frame: memoryview) -> Answer:
+    def dispatch(client: Client, frame: Frame) -> Answer:
         return [bytes(frame)] if bytes(frame) == b"ping" else [FileSlice(file, 0, SIZE)] * 50
 
     async def main() -> None:
