@@ -28,6 +28,7 @@ from ottla.coordinators.machine import NOBODY, Machine, Outcome, Producer, Reply
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
+from ottla.replication.transactions import TransactionMarker, append_marker
 from ottla.threads import Offload
 
 logger = logging.getLogger(__name__)
@@ -173,18 +174,15 @@ class Coordinator(Generic[M]):
             if shard.loaded:
                 self._turn_alone(shard, decide)
 
-    async def end_transaction(
-        self, partition: int, producer: Producer, coordinator_epoch: int, committed: bool
-    ) -> None:
+    async def end_transaction(self, partition: int, marker: TransactionMarker) -> None:
         """Write a marker into this topic's partition: the log's and the machine's transaction end in one step."""
         shard = self._active(partition)
-        now_ms = self._clock.now_ms()
-        marker = batch.encode_control(producer.id, producer.epoch, committed, coordinator_epoch, now_ms)
-        appended = shard.partition.append(memoryview(marker), batch.read_header(marker), now_ms, -1)
-        shard.machine.end_transaction(producer, committed)
-        shard.end = appended.last_offset + 1
+        replicated = append_marker(shard.partition, marker, self._clock.now_ms())
+        shard.machine.end_transaction(Producer(marker.producer_id, marker.epoch), marker.committed)
+        shard.end = shard.partition.log.end_offset
         self._set_timer(shard)
-        await shard.partition.high_watermark.reach(shard.end)
+        if replicated is not None:
+            await replicated
 
     # Following the metadata
 

@@ -33,7 +33,16 @@ class AppendedBatch(NamedTuple):
 
 
 class Producer:
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "partial", "producer_id", "timestamp", "transaction_start")
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "marker_offset",
+        "partial",
+        "producer_id",
+        "timestamp",
+        "transaction_start",
+    )
 
     def __init__(self, producer_id: int, epoch: int) -> None:
         self.producer_id = producer_id
@@ -41,6 +50,8 @@ class Producer:
         self.coordinator_epoch = -1
         self.timestamp = -1
         self.transaction_start = NO_TRANSACTION
+        self.marker_offset = NO_TRANSACTION
+        """Where its last transaction ended, if that was seen: in memory only."""
         self.partial = False
         """It comes from a snapshot, which has the last batch only; the log may have up to four more."""
         self.batches: deque[AppendedBatch] = deque(maxlen=BATCHES_KEPT)
@@ -102,6 +113,19 @@ class ProducerStates:
             message = f"coordinator epoch {marker.coordinator_epoch}, {producer.coordinator_epoch} was seen"
             raise KafkaError(ErrorCode.TRANSACTION_COORDINATOR_FENCED, message)
 
+    def check_next_epoch(self, producer_id: int, epoch: int) -> None:
+        """May a marker of transactions v2 be appended? It carries the epoch after its transaction's (KIP-890).
+
+        At the same epoch it can only be the same marker once more (KAFKA-19999), so long as nothing is open.
+        """
+        producer = self.producers.get(producer_id)
+        if producer is None or epoch > producer.epoch:
+            return
+        if epoch == producer.epoch and producer.transaction_start == NO_TRANSACTION:
+            return
+        message = f"a marker with epoch {epoch} of producer {producer_id}, which is at {producer.epoch}"
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, message)
+
     def aborted_by(self, header: BatchHeader, base_offset: int, marker: ControlMarker) -> AbortedTransaction | None:
         """The entry of the transaction index that this marker calls for."""
         producer = self.producers.get(header.producer_id)
@@ -132,6 +156,7 @@ class ProducerStates:
 
     def _end_transaction(self, producer: Producer, offset: int, marker: ControlMarker) -> None:
         producer.coordinator_epoch = marker.coordinator_epoch
+        producer.marker_offset = offset
         if producer.transaction_start != NO_TRANSACTION:
             self._open.pop(producer.transaction_start, None)
             self._undecided[producer.transaction_start] = offset
