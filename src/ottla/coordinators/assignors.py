@@ -1,0 +1,198 @@
+"""Server-side assignors: who of a consumer group's members is to read which partition.
+
+Pure functions of the members' subscriptions, of what they were to read until now, and of how many partitions each
+topic has. `uniform` gives every member the same number of partitions, or one more, and moves as few as that allows;
+`range` gives every member neighbouring partitions of each topic. Neither looks at racks: Kafka 4.3's do not either.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import heapify, heapreplace
+from typing import Final, NamedTuple
+
+Partitions = Mapping[bytes, frozenset[int]]
+"""Partitions by topic id. No topic is there without a partition, so equal sets are equal mappings."""
+
+NO_PARTITIONS: Final[Partitions] = {}
+
+
+class Subscriber(NamedTuple):
+    """A member as an assignor sees it."""
+
+    topics: frozenset[bytes]
+    """Topics that exist."""
+    held: Partitions = NO_PARTITIONS
+    """What the last assignment gave it. Members do not hold the same partition twice."""
+    instance_id: str | None = None
+
+
+Assignor = Callable[[Mapping[str, Subscriber], Mapping[bytes, int]], dict[str, Partitions]]
+"""Takes the members by id and the number of partitions by topic id; gives every member its partitions."""
+
+BALANCE_ROUNDS: Final = 32
+"""A round over all topics only ever evens out; this bounds the work where a little would still be gained."""
+
+_Draft = dict[str, dict[bytes, set[int]]]
+
+
+def assign_range(subscribers: Mapping[str, Subscriber], sizes: Mapping[bytes, int]) -> dict[str, Partitions]:
+    """Each topic is cut into neighbouring partitions, one piece for each of its subscribers, always in their order.
+
+    Topics of the same size with the same subscribers are cut alike, so partitions with the same number meet in one
+    member. Static members come first and keep their place when they come back under another member id.
+    """
+    order = sorted(subscribers, key=lambda id: (subscribers[id].instance_id is None, subscribers[id].instance_id or id))
+    given: dict[str, dict[bytes, frozenset[int]]] = {id: {} for id in subscribers}
+    for topic, members in _by_topic(order, subscribers):
+        quota, extra = divmod(sizes[topic], len(members))
+        start = 0
+        for place, id in enumerate(members):
+            end = start + quota + (place < extra)
+            if start < end:
+                given[id][topic] = frozenset(range(start, end))
+            start = end
+    return dict(given)
+
+
+def assign_uniform(subscribers: Mapping[str, Subscriber], sizes: Mapping[bytes, int]) -> dict[str, Partitions]:
+    """Every member gets as many partitions as any other who could read them, and keeps what it has if it may."""
+    if not subscribers:
+        return {}
+    order = sorted(subscribers)
+    topics = subscribers[order[0]].topics
+    if all(subscribers[id].topics == topics for id in order):
+        return _frozen(_assign_alike(order, subscribers, topics, sizes))
+    return _frozen(_assign_mixed(order, subscribers, sizes))
+
+
+ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniform, "range": assign_range}
+
+
+def _assign_alike(
+    order: Sequence[str], subscribers: Mapping[str, Subscriber], topics: frozenset[bytes], sizes: Mapping[bytes, int]
+) -> _Draft:
+    """All members want the same topics: each is due the same number, and some of them one more."""
+    draft, free = _keep_what_is_valid(order, subscribers, sizes)
+    quota, extra = divmod(sum(sizes[topic] for topic in topics), len(order))
+    counts = {id: _count(draft[id]) for id in order}
+    # Whoever has the most keeps its one more.
+    richest = sorted(order, key=lambda id: (-counts[id], id))
+    due = {id: quota + (place < extra) for place, id in enumerate(richest)}
+    for id in order:
+        free.extend(_give_back(draft[id], counts[id] - due[id]))
+    free.sort(reverse=True)
+    for id in order:
+        for _ in range(due[id] - min(counts[id], due[id])):
+            topic, partition = free.pop()
+            draft[id].setdefault(topic, set()).add(partition)
+    return draft
+
+
+def _assign_mixed(order: Sequence[str], subscribers: Mapping[str, Subscriber], sizes: Mapping[bytes, int]) -> _Draft:
+    """Members want different topics: hand out what is free, then even out topic by topic until nothing is gained."""
+    draft, free = _keep_what_is_valid(order, subscribers, sizes)
+    loads = {id: _count(draft[id]) for id in order}
+    members_of = dict(_by_topic(order, subscribers))
+    # Topics that few members can read first: the others can still make up for it.
+    free.sort(key=lambda place: (len(members_of[place[0]]), place))
+    topic_before, heap = b"", list[tuple[int, str]]()
+    for topic, partition in free:
+        if topic != topic_before:
+            topic_before, heap = topic, [(loads[id], id) for id in members_of[topic]]
+            heapify(heap)
+        load, id = heap[0]
+        draft[id].setdefault(topic, set()).add(partition)
+        loads[id] = load + 1
+        heapreplace(heap, (load + 1, id))
+    by_scarcity = sorted(members_of, key=lambda topic: (len(members_of[topic]), topic))
+    for _ in range(BALANCE_ROUNDS):
+        if not sum(_even_out(topic, members_of[topic], draft, loads) for topic in by_scarcity):
+            break
+    return draft
+
+
+def _even_out(topic: bytes, members: Sequence[str], draft: _Draft, loads: dict[str, int]) -> int:
+    """Move partitions of one topic from the busiest of its readers to the idlest. Gives the number of moves."""
+    moves = 0
+    idle = [(loads[id], id) for id in members]
+    busy = [(-loads[id], id) for id in members if topic in draft[id]]
+    heapify(idle)
+    heapify(busy)
+    while busy and -busy[0][0] - idle[0][0] > 1:
+        giver, taker = busy[0][1], idle[0][1]
+        if loads[giver] != -busy[0][0] or topic not in draft[giver]:
+            _refresh(busy, giver, -loads[giver] if topic in draft[giver] else 0)
+            continue
+        if loads[taker] != idle[0][0]:
+            heapreplace(idle, (loads[taker], taker))
+            continue
+        partitions = draft[giver][topic]
+        moved = max(partitions)
+        partitions.remove(moved)
+        if not partitions:
+            del draft[giver][topic]
+        draft[taker].setdefault(topic, set()).add(moved)
+        loads[giver] -= 1
+        loads[taker] += 1
+        moves += 1
+    return moves
+
+
+def _refresh(busy: list[tuple[int, str]], id: str, negative_load: int) -> None:
+    """The top of the heap has become less busy; with nothing to give it sinks to the bottom as idle."""
+    heapreplace(busy, (negative_load, id))
+
+
+def _keep_what_is_valid(
+    order: Iterable[str], subscribers: Mapping[str, Subscriber], sizes: Mapping[bytes, int]
+) -> tuple[_Draft, list[tuple[bytes, int]]]:
+    """What members hold and still may read; and every other partition that somebody wants."""
+    draft: _Draft = {}
+    taken: dict[bytes, set[int]] = {}
+    for id in order:
+        subscriber = subscribers[id]
+        for topic in subscriber.topics:
+            taken.setdefault(topic, set())
+        kept = draft[id] = {}
+        for topic, partitions in subscriber.held.items():
+            if topic in subscriber.topics:
+                valid = {number for number in partitions if number < sizes[topic]} - taken[topic]
+                taken[topic] |= valid
+                if valid:
+                    kept[topic] = valid
+    free = [
+        (topic, number)
+        for topic, numbers in taken.items()
+        if len(numbers) < sizes[topic]
+        for number in range(sizes[topic])
+        if number not in numbers
+    ]
+    return draft, free
+
+
+def _give_back(kept: dict[bytes, set[int]], surplus: int) -> list[tuple[bytes, int]]:
+    given: list[tuple[bytes, int]] = []
+    while len(given) < surplus:
+        topic = max(kept, key=lambda topic: (len(kept[topic]), topic))
+        number = max(kept[topic])
+        kept[topic].remove(number)
+        if not kept[topic]:
+            del kept[topic]
+        given.append((topic, number))
+    return given
+
+
+def _by_topic(order: Sequence[str], subscribers: Mapping[str, Subscriber]) -> list[tuple[bytes, list[str]]]:
+    """The subscribers of each topic, in order."""
+    members: dict[bytes, list[str]] = {}
+    for id in order:
+        for topic in subscribers[id].topics:
+            members.setdefault(topic, []).append(id)
+    return sorted(members.items(), key=lambda item: item[0])
+
+
+def _count(partitions: Mapping[bytes, set[int]]) -> int:
+    return sum(map(len, partitions.values()))
+
+
+def _frozen(draft: _Draft) -> dict[str, Partitions]:
+    return {id: {topic: frozenset(numbers) for topic, numbers in kept.items()} for id, kept in draft.items()}
