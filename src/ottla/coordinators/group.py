@@ -1,0 +1,60 @@
+"""What every kind of group offers to the machine that keeps the groups of one partition."""
+
+from typing import Literal, Protocol
+
+from ottla.coordinators.machine import Outcome, StoredRecord, Turn
+
+
+class Group(Protocol):
+    id: str
+
+    @property
+    def kind(self) -> Literal["classic", "consumer"]: ...
+
+    @property
+    def state_name(self) -> str:
+        """As Kafka's tools show it: Empty, Stable, Dead and, between them, what the kind of group has."""
+
+    @property
+    def protocol_type(self) -> str: ...
+
+    @property
+    def is_empty(self) -> bool:
+        """Nobody is in it."""
+
+    def subscribed_to(self, topic: str) -> bool: ...
+
+    def offsets_expire_from(self, committed_ms: int) -> int | None:
+        """When the retention of an offset that was committed then began; None while it has not."""
+
+    # Offsets: KafkaError if it must not be
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, turn: Turn, *, api_version: int
+    ) -> None:
+        """May this member commit? If so, it is alive."""
+
+    def check_transactional_commit(
+        self, member_id: str, instance_id: str | None, generation: int, turn: Turn
+    ) -> None: ...
+
+    def check_fetch(self, member_id: str, member_epoch: int, turn: Turn) -> None: ...
+
+    def check_delete_offsets(self) -> None: ...
+
+    def check_delete(self) -> None: ...
+
+    # The log
+
+    def loaded(self, turn: Turn) -> Outcome:
+        """Everything was replayed: set timers, begin sessions."""
+
+    def tombstones(self) -> list[StoredRecord]:
+        """Records that delete the group, but not its offsets."""
+
+    # Time
+
+    @property
+    def wake_at(self) -> int | None: ...
+
+    def wake(self, turn: Turn) -> Outcome: ...

@@ -1,0 +1,153 @@
+"""Committed offsets of the groups of one partition of `__consumer_offsets`.
+
+An offset that is committed in a transaction is pending until the transaction's marker: then it counts, unless a later
+commit overtook it in the log, or it is gone. While it is pending, a reader that asks for stable offsets has to wait.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ottla.coordinators.formats import OffsetCommitKey, OffsetCommitValue
+from ottla.coordinators.machine import StoredRecord
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+class Committed(NamedTuple):
+    order: int
+    """Of two commits the one that came later in the log has the higher number."""
+    value: OffsetCommitValue
+
+
+class GroupOffsets:
+    """The offsets of one group."""
+
+    __slots__ = ("by_topic", "pending")
+
+    def __init__(self) -> None:
+        self.by_topic: dict[str, dict[int, Committed]] = {}
+        self.pending: dict[Place, dict[int, Committed]] = {}
+        """What open transactions want to commit, by the producer's id."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.by_topic and not self.pending
+
+    def places(self) -> Iterator[Place]:
+        """Every partition that has an offset, counting or pending."""
+        for topic, partitions in self.by_topic.items():
+            for partition in partitions:
+                yield topic, partition
+        for topic, partition in self.pending:
+            if partition not in self.by_topic.get(topic, ()):
+                yield topic, partition
+
+    def put(self, topic: str, partition: int, committed: Committed) -> None:
+        partitions = self.by_topic.get(topic)
+        if partitions is None:
+            partitions = self.by_topic[topic] = {}
+        known = partitions.get(partition)
+        if known is None or known.order < committed.order:
+            partitions[partition] = committed
+
+    def remove(self, topic: str, partition: int) -> None:
+        partitions = self.by_topic.get(topic)
+        if partitions is not None:
+            partitions.pop(partition, None)
+            if not partitions:
+                del self.by_topic[topic]
+
+
+class Offsets:
+    """All groups' offsets. Changed by replay only."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, GroupOffsets] = {}
+        self._transactions: dict[int, dict[tuple[str, str, int], None]] = {}
+        """What each open transaction has pending: group, topic, partition."""
+        self._replayed = 0
+
+    # Looking
+
+    def group(self, group_id: str) -> GroupOffsets | None:
+        return self._groups.get(group_id)
+
+    def groups_of_topic(self, topic: str) -> list[str]:
+        """Groups with an offset of this topic."""
+        return [
+            group_id
+            for group_id, group in self._groups.items()
+            if topic in group.by_topic or any(place[0] == topic for place in group.pending)
+        ]
+
+    def committed(self, group_id: str, topic: str, partition: int) -> OffsetCommitValue | None:
+        group = self._groups.get(group_id)
+        if group is None:
+            return None
+        found = group.by_topic.get(topic, {}).get(partition)
+        return None if found is None else found.value
+
+    def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        group = self._groups.get(group_id)
+        return group is not None and (topic, partition) in group.pending
+
+    def has_pending(self, group_id: str) -> bool:
+        group = self._groups.get(group_id)
+        return group is not None and bool(group.pending)
+
+    def tombstones(self, group_id: str, places: Sequence[Place] | None = None) -> list[StoredRecord]:
+        """Records that delete these offsets of a group, or all of them."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return []
+        wanted = group.places() if places is None else places
+        return [
+            StoredRecord(OffsetCommitKey(group_id=group_id, topic=topic, partition=partition), None)
+            for topic, partition in wanted
+        ]
+
+    # Replay
+
+    def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: int | None) -> None:
+        self._replayed += 1
+        group_id, topic, partition = key.group_id, key.topic, key.partition
+        group = self._groups.get(group_id)
+        if value is None:
+            if group is not None:
+                self._delete(group_id, group, topic, partition)
+            return
+        if group is None:
+            group = self._groups[group_id] = GroupOffsets()
+        committed = Committed(self._replayed, value)
+        if producer_id is None:
+            group.put(topic, partition, committed)
+        else:
+            group.pending.setdefault((topic, partition), {})[producer_id] = committed
+            self._transactions.setdefault(producer_id, {})[group_id, topic, partition] = None
+
+    def end_transaction(self, producer_id: int, committed: bool) -> list[str]:
+        """What was pending counts, or is gone. The groups concerned."""
+        groups: dict[str, None] = {}
+        for group_id, topic, partition in self._transactions.pop(producer_id, {}):
+            group = self._groups[group_id]
+            groups[group_id] = None
+            pending = group.pending[topic, partition]
+            offset = pending.pop(producer_id)
+            if not pending:
+                del group.pending[topic, partition]
+            if committed:
+                group.put(topic, partition, offset)
+            elif group.is_empty:
+                del self._groups[group_id]
+        return list(groups)
+
+    def _delete(self, group_id: str, group: GroupOffsets, topic: str, partition: int) -> None:
+        group.remove(topic, partition)
+        for producer_id in group.pending.pop((topic, partition), ()):
+            places = self._transactions[producer_id]
+            del places[group_id, topic, partition]
+            if not places:
+                del self._transactions[producer_id]
+        if group.is_empty:
+            del self._groups[group_id]
