@@ -6,6 +6,7 @@ a new topic among 100,000 costs microseconds. What each change does is in replay
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from immutables import Map
 
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 _NO_CONFIG: Mapping[str, str] = Map()
+_ALIVE = "alive brokers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ class Image:
     normalized_names: Map[str, str] = field(default_factory=Map)
     configs: Map[tuple[ConfigResource, str], Map[str, str]] = field(default_factory=Map)
     features: Map[str, int] = field(default_factory=Map)
+    derived: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What was worked out from this image and will be asked for again; it goes when the image goes."""
 
     def replay(self, version: int, changes: Iterable[Change]) -> "Image":
         """The image after the entry `version`; ReplayError if a change does not fit, and then nothing has happened."""
@@ -115,9 +119,12 @@ class Image:
         """Every registered broker, by id."""
         return [self.brokers[broker_id] for broker_id in sorted(self.brokers)]
 
-    def alive_brokers(self) -> list[BrokerImage]:
+    def alive_brokers(self) -> tuple[BrokerImage, ...]:
         """Every broker that serves, by id."""
-        return [broker for broker in self.all_brokers() if not broker.fenced]
+        known: tuple[BrokerImage, ...] | None = self.derived.get(_ALIVE)
+        if known is None:  # each answer to Metadata names them
+            known = self.derived[_ALIVE] = tuple(broker for broker in self.all_brokers() if not broker.fenced)
+        return known
 
 
 EMPTY = Image()

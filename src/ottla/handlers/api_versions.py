@@ -18,6 +18,7 @@ from ottla.wire.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from ottla.wire.schema import written
 
 VERSIONS = range(0, 5)
 
@@ -28,14 +29,14 @@ SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 def handle(node: Node, call: Call[ApiVersionsRequest | None]) -> ApiVersionsResponse:
     request = call.body
     if request is None:  # asked in a version we do not know
-        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=supported(node))
+        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=supported(node, call.version))
     if call.version >= 3 and not (
         SOFTWARE.fullmatch(request.client_software_name) and SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     image = node.image
     return ApiVersionsResponse(
-        api_keys=supported(node),
+        api_keys=supported(node, call.version),
         supported_features=[
             SupportedFeatureKey(name=name, min_version=levels[0], max_version=levels[-1])
             for name, levels in sorted(SUPPORTED.items())
@@ -49,8 +50,15 @@ def handle(node: Node, call: Call[ApiVersionsRequest | None]) -> ApiVersionsResp
     )
 
 
-def supported(node: Node) -> list[ApiVersion]:
-    return [
-        ApiVersion(api_key=key, min_version=0 if key == PRODUCE else versions[0], max_version=versions[-1])
-        for key, versions in node.apis.items()
-    ]
+def supported(node: Node, version: int) -> list[ApiVersion]:
+    """Written once for each version: every connection begins with this list of dozens, and it never changes."""
+    derived = node.image.derived
+    known: list[ApiVersion] | None = derived.get((ApiVersion, version))
+    if known is None:
+        known = derived[ApiVersion, version] = [
+            written(ApiVersionsResponse, version, ApiVersion(
+                api_key=key, min_version=0 if key == PRODUCE else versions[0], max_version=versions[-1]
+            ))
+            for key, versions in node.apis.items()
+        ]  # fmt: skip
+    return known

@@ -1,7 +1,8 @@
 """Which errors an answer tells: every error code other than zero in a response, wherever in it they stand.
 
 Each class gets a function of its own, straight code with a loop for each list on the way to a code, compiled when it is
-first asked for. Every answer is looked at, and nearly all of them tell nothing: that look has to cost little.
+first asked for. Every answer is looked at, and nearly all of them tell nothing: that look has to cost little. Whoever
+puts a structure into an answer as bytes (`schema.written`) sees to it that it tells nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ def _search(message_class: type[Message], source: str, depth: int) -> list[str]:
             below = _search(structure_of(message_class, field.element), element, depth + 1)
             if below:
                 elements = f"{value} or ()" if field.is_array else f"() if {value} is None else ({value},)"
-                lines += [f"{margin}for {element} in {elements}:", *below]
+                lines += [f"{margin}for {element} in {elements}:"]
+                if field.is_array:
+                    lines += [f"{margin}    if {element}.__class__ is bytes:", f"{margin}        continue"]
+                lines += below
     return lines
 
 

@@ -7,7 +7,7 @@ Everything that is wrong with the bytes, or with a message that is to become byt
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from ottla.wire.malformed import Malformed
 from ottla.wire.message import EMPTY, NEVER, ZERO_UUID, Field, Message
@@ -15,7 +15,9 @@ from ottla.wire.primitives import Bytes
 from ottla.wire.readers import Reader, ReaderSource
 from ottla.wire.writers import Writer, WriterSource
 
-__all__ = ["EMPTY", "NEVER", "ZERO_UUID", "Field", "Malformed", "Message", "decode", "encode", "reader", "writer"]
+__all__ = [
+    "EMPTY", "NEVER", "ZERO_UUID", "Field", "Malformed", "Message", "decode", "encode", "reader", "writer", "written",
+]  # fmt: skip
 
 AnyMessage = TypeVar("AnyMessage", bound=Message)
 
@@ -53,6 +55,21 @@ def encode(message_class: type[AnyMessage], version: int, message: AnyMessage) -
     out = bytearray()
     writer(message_class, version)(out, message)
     return out
+
+
+def written(owner: type[Message], version: int, structure: AnyMessage) -> AnyMessage:
+    """A structure of `owner` as the bytes that it is in messages of that version, to stand for it in an array there.
+
+    The type is that of what the bytes stand for. They must not tell an error: nobody would find it (`error_codes`).
+    """
+    _check_version(owner, version)
+    key = (type(structure), version)
+    write = _writers.get(key)
+    if write is None:
+        write = _writers[key] = WriterSource(type(structure), version, owner.FLEXIBLE_FROM).compiled()
+    out = bytearray()
+    write(out, structure)
+    return cast(AnyMessage, bytes(out))
 
 
 def _check_version(message_class: type[Message], version: int) -> None:

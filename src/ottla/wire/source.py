@@ -28,10 +28,11 @@ FEW = 9
 class Source:
     """Lines of one function, the names they use, and the run of fixed-size fields not yet turned into a line."""
 
-    def __init__(self, message_class: type[Message], version: int) -> None:
+    def __init__(self, message_class: type[Message], version: int, flexible_from: int | None = None) -> None:
+        """`flexible_from`: of the message that a structure is a part of; a message of its own knows it."""
         self.message_class = message_class
         self.version = version
-        self.compact = version >= message_class.FLEXIBLE_FROM
+        self.compact = version >= (message_class.FLEXIBLE_FROM if flexible_from is None else flexible_from)
         self.names: dict[str, Any] = {}
         self._lines: list[str] = []
         self._indent = 1

@@ -60,6 +60,7 @@ def _replace(message: Message, error: ErrorCode, replacement: ErrorCode) -> None
                 setattr(message, row[0], replacement)
         elif isinstance(value, Message):
             _replace(value, error, replacement)
-        elif isinstance(value, list) and value and isinstance(value[0], Message):
+        elif isinstance(value, list):
             for element in value:
-                _replace(element, error, replacement)
+                if isinstance(element, Message):
+                    _replace(element, error, replacement)

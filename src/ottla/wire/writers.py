@@ -2,6 +2,9 @@
 
 Like a reader, a writer is straight code with every structure in place. What a version lacks is left out. A value that
 the version cannot say (null where it is not allowed, a number out of range) is `Malformed`, and nothing is appended.
+
+In an array a structure may stand already written, as bytes: what many answers say alike is written once
+(`schema.written`).
 """
 
 from __future__ import annotations
@@ -29,8 +32,8 @@ _HANDLERS = """\
 class WriterSource(Source):
     """Source of one writer. A run is a list of (format code, value expression); `out` names what is appended to."""
 
-    def __init__(self, message_class: type[Message], version: int) -> None:
-        super().__init__(message_class, version)
+    def __init__(self, message_class: type[Message], version: int, flexible_from: int | None = None) -> None:
+        super().__init__(message_class, version, flexible_from)
         self.run: list[tuple[str, str]] = []
         self.out = "out"
         self.names |= {
@@ -153,6 +156,9 @@ class WriterSource(Source):
         self.line(f"for {value} in {values} or ():" if nullable else f"for {value} in {values}:")
         self.indent()
         if field.is_structure:
+            self.line(f"if {value}.__class__ is bytes:")
+            self.line(f"    {self.out} += {value}")
+            self.line("    continue")
             self.body(value, self.structure(owner, field))
             self.flush()
         elif field.element == "uuid":
