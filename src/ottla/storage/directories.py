@@ -9,6 +9,10 @@ Beside one directory per partition it holds Kafka's own files:
     replication-offset-checkpoint       each partition's high watermark
     .kafka_cleanshutdown                {"version": 0, "brokerEpoch": n}: every log was closed; nothing to recover
 
+and one of Ottla's own:
+
+    .ottla_failed_fsync                 a process saw an fsync fail here; what it had written may be in memory only
+
 A checkpoint is text: a line with the version 0, a line with the number of entries, then `topic partition offset` per
 line. It only saves work or narrows what is served, so a damaged one is ignored with a line in the log.
 
@@ -25,6 +29,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.config.properties import read_properties
+from ottla.storage.disk_errors import in_words
 from ottla.storage.files import Disk, FileLock, Space
 
 logger = logging.getLogger(__name__)
@@ -35,6 +40,7 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
+FAILED_FSYNC = ".ottla_failed_fsync"
 
 DELETE = "delete"
 STRAY = "stray"
@@ -52,6 +58,10 @@ Offsets = dict[PartitionKey, int]
 
 class DirectoryError(Exception):
     """This data directory cannot be used; the message is one line for the person who started the broker."""
+
+
+class FailedDirectory(DirectoryError):
+    """It cannot be read or written: a broker that has others goes on without it."""
 
 
 class Identity(NamedTuple):
@@ -153,17 +163,21 @@ def decode_identity(data: bytes) -> Identity:
 class DataDirectory:
     """A data directory in use by this process, from `open` to `close`."""
 
-    def __init__(self, disk: Disk, path: str, lock: FileLock) -> None:
+    def __init__(self, disk: Disk, path: str, lock: FileLock | None) -> None:
         self.path = path
         self._disk = disk
-        self._lock: FileLock | None = lock
+        self._lock = lock
         self._written: dict[str, Offsets] = {}
-        self.identity = self._read_identity()
-        self.recovery_points = self._read_checkpoint(RECOVERY_POINTS)
-        self.log_starts = self._read_checkpoint(LOG_STARTS)
-        self.high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
-        self.was_clean, self.broker_epoch = self._take_clean_marker()
-        self.partition_count = sum(not partition.marker for partition in self.partitions())
+        self.failure: str | None = None
+        """Why the directory is out of service until a restart."""
+        self.identity: Identity | None = None
+        self.recovery_points: Offsets = {}
+        self.log_starts: Offsets = {}
+        self.high_watermarks: Offsets = {}
+        self.was_clean, self.broker_epoch = False, -1
+        self.distrusted = False
+        """Whether what an earlier process wrote may never have reached the disk although it can be read."""
+        self.partition_count = 0
 
     @classmethod
     def open(cls, disk: Disk, path: str) -> "DataDirectory":
@@ -178,15 +192,33 @@ class DataDirectory:
         except BlockingIOError:
             raise DirectoryError(f"{path} is in use by another process") from None
         except OSError as error:
-            raise DirectoryError(f"{path} cannot be used: {error.strerror or error}") from None
+            raise FailedDirectory(f"{path} cannot be used: {error.strerror or error}") from None
+        directory = cls(disk, path, lock)
         try:
-            return cls(disk, path, lock)
+            directory._read()
         except OSError as error:
             lock.close()
-            raise DirectoryError(f"{path} cannot be used: {error.strerror or error}") from None
+            raise FailedDirectory(f"{path} cannot be used: {error.strerror or error}") from None
         except BaseException:
             lock.close()
             raise
+        return directory
+
+    @classmethod
+    def out_of_service(cls, disk: Disk, path: str, failure: str) -> "DataDirectory":
+        """One that could not be opened: it has its place among the others, and nothing in it."""
+        directory = cls(disk, path, None)
+        directory.failure = failure
+        return directory
+
+    def _read(self) -> None:
+        self.identity = self._read_identity()
+        self.recovery_points = self._read_checkpoint(RECOVERY_POINTS)
+        self.log_starts = self._read_checkpoint(LOG_STARTS)
+        self.high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
+        self.distrusted = self._disk.exists(_join(self.path, FAILED_FSYNC))
+        self.partition_count = sum(not partition.marker for partition in self.partitions())
+        self.was_clean, self.broker_epoch = self._take_clean_marker()
 
     def claim(self, cluster_id: str, node_id: int, new_directory_id: bytes) -> Identity:
         """Make sure the directory is this broker's, and mark it so if it is nobody's yet."""
@@ -233,6 +265,20 @@ class DataDirectory:
             if len(left) != len(offsets):
                 self._write_checkpoint(name, left)
 
+    def distrust(self) -> None:
+        """An fsync failed. The next process writes again what it finds: it may look sound and be in memory only."""
+        self.distrusted = True
+        try:
+            self._disk.replace(_join(self.path, FAILED_FSYNC), b"")
+        except OSError as error:
+            logger.error("%s: reboot before the next start; an fsync failed, and %s", self.path, in_words(error))
+
+    def trust(self) -> None:
+        """Everything was written again, and synced."""
+        self._disk.unlink(_join(self.path, FAILED_FSYNC))
+        self._disk.fsync_directory(self.path)
+        self.distrusted = False
+
     def close(self, *, clean: bool, broker_epoch: int = -1) -> None:
         """Let go of the directory: `clean` if all its logs are flushed and closed and the checkpoints are written."""
         if self._lock is None:
@@ -252,7 +298,7 @@ class DataDirectory:
         except FileNotFoundError:
             return None
         except ValueError as error:
-            raise DirectoryError(f"{path} cannot be read: {error}") from None
+            raise FailedDirectory(f"{path} cannot be read: {error}") from None
 
     def _read_checkpoint(self, name: str) -> Offsets:
         path = _join(self.path, name)
@@ -282,11 +328,16 @@ class DataDirectory:
             return False, -1
         self._disk.unlink(path)
         self._disk.fsync_directory(self.path)
+        if not content:
+            return True, -1  # older brokers left it empty
         try:
             epoch = json.loads(content)["brokerEpoch"]
-        except (ValueError, TypeError, LookupError):
-            epoch = -1  # older brokers left it empty
-        return True, epoch if type(epoch) is int else -1
+            if type(epoch) is not int:
+                raise ValueError(f"{epoch!r} is not a broker epoch")
+        except (ValueError, TypeError, LookupError) as error:
+            logger.warning("%s is not believed, every log is checked: %s", path, error)
+            return False, -1
+        return True, epoch
 
 
 def _join(directory: str, name: str) -> str:

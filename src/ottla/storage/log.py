@@ -6,11 +6,14 @@ is told by the module that owns it: `segment`, `index`, `transaction_index`, `pr
 """
 
 import zlib
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.batch import CONTROL, BatchHeader, ControlMarker, CorruptBatch, control_type, stamp
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage import log_read, names, timestamps
+from ottla.storage.cleaner.swap import Swap
+from ottla.storage.disk_errors import in_words, is_failure
 from ottla.storage.files import Bytes, Disk
 from ottla.storage.flush import Flush as Flush
 from ottla.storage.index import RELATIVE_OFFSET_MAX, IndexCache
@@ -53,7 +56,9 @@ class Log:
         "directory",
         "end_offset",
         "epochs",
+        "first_dirty_offset",
         "log_start_offset",
+        "on_disk_failure",
         "producers",
         "recovery_point",
         "segments",
@@ -73,12 +78,16 @@ class Log:
         self.log_start_offset = recovered.log_start_offset
         self.end_offset = recovered.end_offset
         self.recovery_point = recovered.recovery_point
+        self.first_dirty_offset = 0
+        """Records before it were compacted."""
         self._active = self.segments[-1]
         self._clean_end = recovered.end_offset if recovered.clean else None
         self._created_durable = 0
         self._directory_durable = recovered.clean
         self._truncations = 0
         self._failure: str | None = None
+        self.on_disk_failure: Callable[[str], None] | None = None
+        """Told when an error says more about the disk than about this log."""
         self.settings = recovered.settings
 
     @classmethod
@@ -250,7 +259,7 @@ class Log:
         try:
             recall(producer, self.segments)
         except OSError as error:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self} cannot be read: {error}") from error
+            raise self._refusal("cannot be read", error) from error
         return self.producers.check(header)
 
     def _checked_marker(self, batch: Bytes, header: BatchHeader) -> ControlMarker:
@@ -272,7 +281,7 @@ class Log:
             self._index_abort(segment, header, header.base_offset, marker)
         except OSError as error:
             self.fail(f"{self}: {error}")
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: {error}") from error
+            raise self._refusal("cannot be written", error) from error
 
     def _undone(self, segment: Segment, base_offset: int, error: OSError) -> KafkaError:
         """Take back what a failed write left in the file, so that the next append finds it as it was."""
@@ -281,7 +290,13 @@ class Log:
             segment.transactions.truncate(base_offset)
         except OSError as second:
             self.fail(f"{self} cannot be cut back after a failed write: {second}")
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: {error}")
+        return self._refusal("cannot be written", error)
+
+    def _refusal(self, what: str, error: OSError) -> KafkaError:
+        """What the one who asked is told; a disk that fails is reported to whoever cares for all of its logs."""
+        if self.on_disk_failure is not None and is_failure(error):
+            self.on_disk_failure(in_words(error))
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self} {what}: {in_words(error)}")
 
     def fail(self, reason: str) -> None:
         """What the disk holds is unknown now: no more appends, and no clean close."""
@@ -299,7 +314,7 @@ class Log:
         try:
             first_timestamp = segment.first_timestamp
         except OSError as error:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self} cannot be read: {error}") from error
+            raise self._refusal("cannot be read", error) from error
         if first_timestamp >= 0:
             return max_timestamp - first_timestamp > self._roll_ms
         return now_ms - segment.created_ms > self._roll_ms
@@ -316,7 +331,7 @@ class Log:
                 active.write_indexes()
             segment = self._files.create(base, now_ms, self._settings.index_interval_bytes)
         except OSError as error:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self} cannot begin a segment: {error}") from error
+            raise self._refusal("cannot begin a segment", error) from error
         if active.size:
             active.seal()
         else:
@@ -338,15 +353,24 @@ class Log:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
         if offset >= up_to or offset == self.end_offset:
             return None
-        return log_read.read(self._files, self.end_offset, offset, max_bytes, up_to, at_least_one)
+        try:
+            return log_read.read(self._files, self.end_offset, offset, max_bytes, up_to, at_least_one)
+        except OSError as error:
+            raise self._refusal("cannot be read", error) from error
 
     def offset_for_timestamp(self, timestamp: int, up_to: int) -> TimestampOffset | None:
         """The first record before `up_to` that is not older than `timestamp`."""
-        return timestamps.first_at_or_after(self, timestamp, up_to)
+        try:
+            return timestamps.first_at_or_after(self, timestamp, up_to)
+        except OSError as error:
+            raise self._refusal("cannot be read", error) from error
 
     def max_timestamp(self) -> TimestampOffset | None:
         """The first record with the largest timestamp."""
-        return timestamps.largest(self)
+        try:
+            return timestamps.largest(self)
+        except OSError as error:
+            raise self._refusal("cannot be read", error) from error
 
     # Transactions
 
@@ -361,7 +385,10 @@ class Log:
 
     def aborted_transactions(self, from_offset: int, up_to: int) -> list[AbortedTransaction]:
         """The aborted transactions that have records in [from_offset, up_to)."""
-        return self._files.aborted_transactions(from_offset, up_to)
+        try:
+            return self._files.aborted_transactions(from_offset, up_to)
+        except OSError as error:
+            raise self._refusal("cannot be read", error) from error
 
     def expire_producers(self, now_ms: int) -> int:
         return self.producers.expire(now_ms, self._settings.producer_id_expiration_ms)
@@ -457,6 +484,7 @@ class Log:
     def _after_cut(self) -> None:
         self.recovery_point = min(self.recovery_point, self.end_offset)
         self.log_start_offset = min(self.log_start_offset, self.end_offset)
+        self.first_dirty_offset = min(self.first_dirty_offset, self.end_offset)
         self.epochs.truncate_from_end(self.end_offset)
         self.epochs.save()
 
@@ -488,6 +516,10 @@ class Log:
     def take_deleted(self) -> Removal:
         """The files of dropped segments, to be removed `file.delete.delay.ms` later."""
         return self._files.take_deleted()
+
+    def start_swap(self, replaced: list[Segment]) -> Swap:
+        """The segment that was cleaned from these, which are sealed and follow each other, takes their place."""
+        return Swap(self._disk, self._files, replaced)
 
     # Ending
 

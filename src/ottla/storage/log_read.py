@@ -1,6 +1,5 @@
 """Finding the bytes that answer a fetch, without reading them."""
 
-from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.files import FileSlice
 from ottla.storage.segment import Segment
 from ottla.storage.segments import Segments
@@ -28,15 +27,6 @@ def read(
     files: Segments, log_end_offset: int, offset: int, max_bytes: int, up_to: int, at_least_one: bool
 ) -> LogRead | None:
     """Batches of one segment from the one that contains `offset`, none at or after `up_to`; see `Log.read`."""
-    try:
-        return _read(files, log_end_offset, offset, max_bytes, up_to, at_least_one)
-    except OSError as error:
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{files.directory} cannot be read: {error}") from error
-
-
-def _read(
-    files: Segments, log_end_offset: int, offset: int, max_bytes: int, up_to: int, at_least_one: bool
-) -> LogRead | None:
     index = files.index_of(offset)
     place = None
     while place is None and index < len(files.items):

@@ -153,12 +153,17 @@ def test_the_mark_does_not_come_back_after_a_power_cut() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"version":0}', b'{"brokerEpoch":"x"}', b"\xff"])
-def test_a_mark_without_an_epoch_is_still_a_mark(disk: SimulatedDisk, content: bytes) -> None:
-    # Proves: older brokers' empty mark counts, and strange content does no harm.
+def test_a_mark_that_cannot_be_read_is_no_mark(
+    disk: SimulatedDisk, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Proves: older brokers' empty mark counts; what is not whole costs a recovery and a line that says so.
     disk.make_directory(DATA)
     disk.replace(f"{DATA}/{CLEAN_SHUTDOWN}", content)
     directory = DataDirectory.open(disk, DATA)
-    assert (directory.was_clean, directory.broker_epoch) == (True, -1)
+    assert (directory.was_clean, directory.broker_epoch) == (not content, -1)
+    assert [record.message.split(":")[0] for record in caplog.records] == (
+        [f"{DATA}/{CLEAN_SHUTDOWN} is not believed, every log is checked"] if content else []
+    )
 
 
 def test_the_lock_is_free_even_if_the_mark_cannot_be_written(disk: SimulatedDisk) -> None:
