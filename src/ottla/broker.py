@@ -23,6 +23,7 @@ from ottla.cluster.metadata import Metadata
 from ottla.cluster.producer_ids import ProducerIds
 from ottla.cluster.registration import Newcomer, become_controller, register_broker, unfence_broker
 from ottla.config import BrokerConfig, Listener
+from ottla.coordinators.assembly import Coordinators
 from ottla.faults import Faults
 from ottla.monitoring import pages_of
 from ottla.monitoring.endpoint import PageServer
@@ -78,6 +79,7 @@ class Broker:
         self._machine_code = machine_code
         self._directories: list[DataDirectory] = []
         self._background: Background | None = None
+        self._coordinators: Coordinators | None = None
         self._server: Server | None = None
         self._endpoint: PageServer | None = None
         self._stopping = False
@@ -113,6 +115,12 @@ class Broker:
         replicas.adopt(await self._offload(replicas.find, metadata.image, _show_progress), metadata.image)
         metadata.on_change(self._follow_settings)
         metadata.on_change(replicas.apply)
+        producer_ids = ProducerIds(metadata, config.node_id)
+        coordinators = self._coordinators = Coordinators(
+            config.node_id, metadata, replicas, producer_ids, self._clock, self._random, self._offload,
+            lambda: self.node.config,
+        )  # fmt: skip
+        metadata.on_change(coordinators.apply)
         table = handlers.load()
         self._node = Node(
             broker_id=config.node_id,
@@ -127,11 +135,15 @@ class Broker:
                 FETCH_SESSION_EVICTION_S,
                 self._random,
             ),
-            producer_ids=ProducerIds(metadata, config.node_id),
+            producer_ids=producer_ids,
+            groups=coordinators.groups,
+            transactions=coordinators.transactions,
+            markers=coordinators.markers,
             apis={key: handler.versions for key, handler in table.items()},
             faults=self._faults,
         )
         await self._register(metadata, identity)
+        coordinators.follow(metadata.image)
         self._server = Server(handlers.Dispatch(self._node, table), _server_settings(config), self._offload)
         for listener in config.endpoints.bound:
             self.ports[listener.name] = await self._listen(self._server, listener)
@@ -207,6 +219,8 @@ class Broker:
         if self._background is None:  # the last step of a start: one that is not over leaves nothing to close cleanly
             self.abort()
             return
+        if self._coordinators is not None:
+            self._coordinators.stop()  # or members that wait for a rebalance would hold everybody up
         if self._server is not None:
             await self._server.stop(deadline_s)
         if self._endpoint is not None:
@@ -221,6 +235,8 @@ class Broker:
 
     def abort(self) -> None:
         """End at once, as if killed: nothing is flushed, and the next start recovers."""
+        if self._coordinators is not None:
+            self._coordinators.stop()
         if self._server is not None:
             self._server.abort()
         if self._endpoint is not None:

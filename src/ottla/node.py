@@ -9,6 +9,10 @@ from ottla.cluster.image import Image
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.producer_ids import ProducerIds
 from ottla.config import BrokerConfig
+from ottla.coordinators.groups import Groups
+from ottla.coordinators.markers import Markers
+from ottla.coordinators.runtime import Coordinator
+from ottla.coordinators.transactions import Transactions
 from ottla.faults import Faults
 from ottla.metrics import RequestMeters
 from ottla.replication.fetch_sessions import FetchSessions
@@ -27,6 +31,9 @@ class Node:
     record_checks: RecordChecks
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
+    groups: Coordinator[Groups]
+    transactions: Coordinator[Transactions]
+    markers: Markers
     apis: Mapping[int, range]
     """Which versions of which API this broker answers."""
     faults: Faults | None = None

@@ -16,7 +16,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from ottla import batch
 from ottla.batch import CorruptBatch
 from ottla.clock import Clock
-from ottla.cluster.changes import Change
 from ottla.cluster.image import Image, TopicImage
 from ottla.cluster.metadata import Metadata
 from ottla.compression import NONE, ZSTD
@@ -58,6 +57,19 @@ _ANSWERS = {
 """A failed append, as the client of a coordinator may hear of it."""
 
 
+class Surroundings(NamedTuple):
+    """What a coordinator needs of its broker."""
+
+    broker_id: int
+    metadata: Metadata
+    replicas: Replicas
+    clock: Clock
+    random: Random
+    offload: Offload
+    config: Callable[[], BrokerConfig]
+    """The settings of this moment."""
+
+
 class Unsettled(NamedTuple):
     """Replies that wait until the log is committed up to an offset."""
 
@@ -93,26 +105,13 @@ class Coordinator(Generic[M]):
         topic: InternalTopic,
         form: RecordFormat,
         machine: Callable[[], M],
-        *,
-        broker_id: int,
-        metadata: Metadata,
-        replicas: Replicas,
-        clock: Clock,
-        random: Random,
-        offload: Offload,
-        config: Callable[[], BrokerConfig],
+        around: Surroundings,
     ) -> None:
         self.perform: Perform[M] | None = None
         self._topic = topic
         self._form = form
         self._new_machine = machine
-        self._broker_id = broker_id
-        self._metadata = metadata
-        self._replicas = replicas
-        self._clock = clock
-        self._random = random
-        self._offload = offload
-        self._config = config
+        self._broker_id, self._metadata, self._replicas, self._clock, self._random, self._offload, self._config = around
         self._shards: dict[int, Shard[M]] = {}
         self._failures: dict[int, int] = {}
         self._reloads: dict[int, asyncio.TimerHandle] = {}
@@ -186,7 +185,7 @@ class Coordinator(Generic[M]):
 
     # Following the metadata
 
-    def apply(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
+    def apply(self, before: Image, after: Image) -> None:
         """The metadata changed, and the replicas with it."""
         if before.topic(self._topic.name) is not after.topic(self._topic.name):
             self.follow(after)

@@ -1,12 +1,12 @@
 """FindCoordinator: which broker looks after a group or a transactional id.
 
 Versions: 1 key type (transactions) and error message; 3 flexible; 4 many keys at once (KIP-699); 6 share groups.
-One broker is the coordinator of everything.
+The coordinator of a key is the leader of its partition of the internal topic, which is created on first use.
 """
 
 from ottla.addresses import advertised
-from ottla.call import Call
-from ottla.errors import ErrorCode
+from ottla.call import Call, Client
+from ottla.errors import ErrorCode, KafkaError
 from ottla.node import Node
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -15,26 +15,25 @@ VERSIONS = range(0, 7)
 GROUP, TRANSACTION = 0, 1
 
 
-def handle(node: Node, call: Call[FindCoordinatorRequest]) -> FindCoordinatorResponse:
+async def handle(node: Node, call: Call[FindCoordinatorRequest]) -> FindCoordinatorResponse:
     request = call.body
-    if request.key_type not in (GROUP, TRANSACTION):
-        return FindCoordinatorResponse(
-            coordinators=[
-                Coordinator(
-                    key=key,
-                    node_id=-1,
-                    host="",
-                    port=-1,
-                    error_code=ErrorCode.INVALID_REQUEST,
-                    error_message=f"key type {request.key_type} has no coordinator here",
-                )
-                for key in request.coordinator_keys
-            ]
-        )
-    endpoint = advertised(node.image.brokers[node.broker_id], call.client)
     return FindCoordinatorResponse(
-        coordinators=[
-            Coordinator(key=key, node_id=node.broker_id, host=endpoint.host, port=endpoint.port)
-            for key in request.coordinator_keys
-        ]
+        coordinators=[await find(node, call.client, key, request.key_type) for key in request.coordinator_keys]
     )
+
+
+async def find(node: Node, client: Client, key: str, key_type: int) -> Coordinator:
+    try:
+        if key_type not in (GROUP, TRANSACTION):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} has no coordinator here")
+        coordinator = node.groups if key_type == GROUP else node.transactions
+        topic = await coordinator.create_topic()
+        leader = node.image.broker(topic.partitions[coordinator.partition_for(key)].leader)
+        if leader is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator's partition has no leader")
+    except KafkaError as error:
+        return Coordinator(
+            key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message or None
+        )
+    endpoint = advertised(leader, client)
+    return Coordinator(key=key, node_id=leader.id, host=endpoint.host, port=endpoint.port)

@@ -1,0 +1,25 @@
+"""DeleteGroups: empty groups go, with their offsets; each stands or falls alone.
+
+Versions: 1 throttle time; 2 flexible.
+"""
+
+from ottla.call import Call
+from ottla.errors import KafkaError
+from ottla.node import Node
+from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+
+VERSIONS = range(0, 3)
+
+
+async def handle(node: Node, call: Call[DeleteGroupsRequest]) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(results=[await delete(node, name) for name in dict.fromkeys(call.body.groups_names)])
+
+
+async def delete(node: Node, group_id: str) -> DeletableGroupResult:
+    try:
+        result: DeletableGroupResult = await node.groups.run(
+            group_id, lambda groups, turn: groups.delete_group(group_id, turn)
+        )
+    except KafkaError as error:
+        return DeletableGroupResult(group_id=group_id, error_code=error.code)
+    return result

@@ -1,0 +1,18 @@
+"""ListGroups: the groups that this broker coordinates.
+
+Versions: 1 throttle time; 3 flexible; 4 states and a filter by them (KIP-518); 5 types and a filter by them (KIP-848).
+"""
+
+from ottla.call import Call
+from ottla.node import Node
+from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+VERSIONS = range(0, 6)
+
+
+async def handle(node: Node, call: Call[ListGroupsRequest]) -> ListGroupsResponse:
+    request = call.body
+    listed = await node.groups.run_all(
+        lambda groups, turn: groups.list_groups(request.states_filter, request.types_filter, turn)
+    )
+    return ListGroupsResponse(groups=[group for groups in listed for group in groups])

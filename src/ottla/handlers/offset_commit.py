@@ -1,0 +1,19 @@
+"""OffsetCommit: a group remembers how far it has come.
+
+Versions: 2 retention time, for all partitions; 3 throttle time; 5 no retention time (KIP-211); 6 leader epoch
+(KIP-320); 7 static members (KIP-345); 8 flexible; 9 consumer groups (KIP-848); 10 topic ids (KIP-848).
+"""
+
+from ottla.call import Call
+from ottla.node import Node
+from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+
+VERSIONS = range(2, 11)
+
+
+async def handle(node: Node, call: Call[OffsetCommitRequest]) -> OffsetCommitResponse:
+    request, version = call.body, call.version
+    response: OffsetCommitResponse = await node.groups.run(
+        request.group_id, lambda groups, turn: groups.commit_offsets(request, turn, version=version)
+    )
+    return response
