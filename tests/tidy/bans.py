@@ -180,6 +180,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.server.sending": "os.sendfile and os.writev on its own socket",
             "ottla.server.outbox": "reads and probes for cold pages, on descriptors the file layer pinned",
             "ottla.monitoring.process": "reads /proc, which is no disk",
+            "ottla.storage.cleaner.child": "os.nice: the priority of its own process",
             "ottla.cli": COMMAND_LINE,
             "ottla.testing": "fresh directories for a test's broker",
         },

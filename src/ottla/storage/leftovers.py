@@ -21,11 +21,15 @@ def settle(disk: Disk, directory: str) -> list[str]:
     """Leave only segments, snapshots and checkpoints. The names in the directory."""
     found = disk.list(directory)
     before = len(found)
-    cleaned = [name for name in found if name.endswith(names.CLEANED)]
-    first_cleaned = min(map(_offset, cleaned), default=None)
+    first_cleaned = min((_offset(name) for name in found if name.endswith(names.CLEANED)), default=None)
+    begun = [name for name in found if name.endswith(names.SWAP) and _offset(name) >= (first_cleaned or 0)]
+    if first_cleaned is not None and begun:
+        # Only .cleaned tells that these were not ready yet, so it must not be gone before them.
+        for name in begun:
+            disk.unlink(f"{directory}/{name}")
+        disk.fsync_directory(directory)
     for name in found:
-        unfinished_swap = name.endswith(names.SWAP) and first_cleaned is not None and _offset(name) >= first_cleaned
-        if name.endswith((names.DELETED, names.CLEANED, names.TEMPORARY)) or unfinished_swap:
+        if name.endswith((names.DELETED, names.CLEANED, names.TEMPORARY)):
             disk.unlink(f"{directory}/{name}")
     if any(name.endswith((names.DELETED, names.CLEANED, names.TEMPORARY, names.SWAP)) for name in found):
         found = disk.list(directory)
@@ -71,6 +75,7 @@ def _finish_swap(disk: Disk, directory: str, base_offset: int) -> None:
                 target = names.path(directory, replaced, suffix)
                 if disk.exists(target):
                     disk.unlink(target)
+    disk.fsync_directory(directory)  # or they could come back beside the one that has their records
     _promote(disk, swap)
 
 

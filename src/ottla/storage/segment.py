@@ -108,6 +108,17 @@ class Segment:
         segment.forget()
         return segment
 
+    @classmethod
+    def under(
+        cls, path: str, disk: Disk, directory: str, base_offset: int, *, created_ms: int, interval: int,
+        cache: IndexCache,
+    ) -> "Segment":  # fmt: skip
+        """A sealed segment whose file is still called `path`."""
+        segment = cls(disk, directory, base_offset, created_ms=created_ms, interval=interval, cache=cache)
+        segment._file = disk.open(path)
+        segment._size = segment._file.size
+        return segment
+
     def forget(self) -> None:
         """Empty indexes in memory and no bytes counted: what recovery starts from."""
         self._size = self._since_entry = 0

@@ -7,6 +7,7 @@ some time later by the `Removal` that `take_deleted` hands out.
 import contextlib
 import logging
 from bisect import bisect_right
+from typing import Protocol
 
 from ottla.storage import leftovers, names
 from ottla.storage.files import Disk, File
@@ -22,14 +23,19 @@ logger = logging.getLogger(__name__)
 OFFSET_MAX = 2**63 - 1
 
 
+class UnfinishedSwap(Protocol):
+    def hurry(self) -> None:
+        """Be over, one way or the other, when this returns."""
+
+
 class Segments:
-    __slots__ = ("_bases", "_cache", "_disk", "_doomed", "created", "directory", "items", "snapshots")
+    __slots__ = ("_bases", "_disk", "_doomed", "cache", "created", "directory", "items", "snapshots", "swap")
 
     def __init__(
         self, disk: Disk, directory: str, items: list[Segment], snapshots: list[int], cache: IndexCache, created: int
     ) -> None:
         self._disk = disk
-        self._cache = cache
+        self.cache = cache
         self._bases = [segment.base_offset for segment in items]
         self._doomed: list[tuple[str, File | None]] = []
         self.directory = directory
@@ -37,6 +43,7 @@ class Segments:
         self.snapshots = snapshots
         self.created = created
         """How many files came into being: a flush has to make their directory entries durable, too."""
+        self.swap: UnfinishedSwap | None = None
 
     @property
     def active(self) -> Segment:
@@ -55,7 +62,7 @@ class Segments:
         """A new file, not yet part of the log. OSError leaves none behind."""
         try:
             return Segment.create(
-                self._disk, self.directory, base_offset, created_ms=now_ms, interval=interval, cache=self._cache
+                self._disk, self.directory, base_offset, created_ms=now_ms, interval=interval, cache=self.cache
             )
         except OSError:
             self._unlink(names.path(self.directory, base_offset, names.LOG))
@@ -130,14 +137,34 @@ class Segments:
 
     def drop(self, first: int, end: int) -> None:
         """Take segments out of the log, the last first: interrupted, this must not leave a hole."""
+        self.hurry()
+        self._doom_segments(first, end)
+        del self.items[first:end], self._bases[first:end]
+
+    def replace(self, first: int, end: int, segment: Segment) -> None:
+        """One segment in the place of several, which begins where the first of them does."""
+        self._doom_segments(first, end)
+        self.items[first:end] = [segment]
+        self._bases[first:end] = [segment.base_offset]
+        self.created += 1
+        self.prune_snapshots()
+
+    def hurry(self) -> None:
+        """No segment may go while another is being put in its place."""
+        if self.swap is not None:
+            self.swap.hurry()
+
+    def _doom_segments(self, first: int, end: int) -> None:
         for segment in reversed(self.items[first:end]):
-            self._cache.forget(segment)
+            self.cache.forget(segment)
             for suffix in names.SEGMENT_SUFFIXES:
                 self._doom(segment.path(suffix), segment.open_file if suffix == names.LOG else None)
-        del self.items[first:end], self._bases[first:end]
 
     def _doom(self, path: str, file: File | None) -> None:
         doomed = path + names.DELETED
+        while self._disk.exists(doomed):
+            # Compacted twice within file.delete.delay.ms: somebody may still read the first.
+            doomed = f"{doomed}{names.DELETED}"
         try:
             self._disk.rename(path, doomed)
         except FileNotFoundError:
@@ -162,6 +189,7 @@ class Segments:
     # Ending
 
     def close(self) -> None:
+        self.hurry()
         for segment in self.items:
             segment.close()
 

@@ -1,0 +1,121 @@
+"""What is left of a batch after compaction.
+
+- Of the records with one key the last stays; one without a key goes. Records of aborted transactions go.
+- A batch keeps its offsets, its codec, its producer and its sequence, whichever of its records are gone.
+- A tombstone stays for delete.retention.ms after the first compaction that met it. That compaction notes the time when
+  it may go in the batch: the delete horizon, which takes the place of the base timestamp. A marker whose transaction
+  has no records any more is treated alike.
+- A batch without records goes, unless it is the last of a producer that may go on (its sequence is needed to recognise
+  a retry), or the last one of the compacted part (so that the end of the log is never lost). Its header then stays.
+"""
+
+from ottla.batch import (
+    CONTROL,
+    DELETE_HORIZON,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    BatchHeader,
+    read_header,
+    repack,
+)
+from ottla.compression import compress
+from ottla.storage.cleaner.kernels import GROWTH_MAX, Kernels
+from ottla.storage.cleaner.offset_map import OffsetMap
+from ottla.storage.cleaner.order import NO_OFFSET, Order
+from ottla.storage.cleaner.source import records_of
+from ottla.storage.cleaner.transactions import TransactionTrace
+from ottla.storage.files import Bytes
+
+_TIME_MIN, _TIME_MAX = -(1 << 63), (1 << 63) - 1
+_LASTING = LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
+"""The attributes that a batch without records keeps."""
+
+
+class BatchFilter:
+    def __init__(self, kernels: Kernels, order: Order, offsets: OffsetMap, trace: TransactionTrace) -> None:
+        self._kernels = kernels
+        self._order = order
+        self._offsets = offsets
+        self._trace = trace
+        self._up_to = order.up_to
+        self._horizon = min(order.now_ms + order.delete_retention_ms, _TIME_MAX)
+        self.records_read = 0
+        self.records_written = 0
+        self.keyless = 0
+
+    def rest_of(self, header: BatchHeader, batch: memoryview) -> tuple[BatchHeader, Bytes] | None:
+        """The batch as it is written, itself if nothing changes; None if it goes."""
+        self.records_read += header.record_count
+        if header.is_control:
+            rest = self._marker(header, batch)
+        else:
+            aborted = self._trace.data(header)
+            rest = None if aborted or not header.record_count else self._records(header, batch)
+        if rest is None and self._is_needed(header):
+            rest = _empty(header)
+        if rest is not None:
+            self.records_written += rest[0].record_count
+        return rest
+
+    def _is_needed(self, header: BatchHeader) -> bool:
+        if header.next_offset == self._up_to:
+            return True
+        last = self._order.producers.get(header.producer_id)
+        if last is None:
+            return False
+        if last.last_offset == NO_OFFSET:
+            return header.is_control and header.producer_epoch == last.epoch
+        return header.last_offset == last.last_offset
+
+    def _marker(self, header: BatchHeader, batch: memoryview) -> tuple[BatchHeader, Bytes] | None:
+        if not self._trace.control(header, batch):
+            return header, batch
+        if not header.record_count or self._is_over(header):
+            return None
+        if header.has_delete_horizon:
+            return header, batch
+        kept = self._kernels.room(header.record_count)
+        kept[:] = self._kernels.view(b"\1" * header.record_count)
+        return self._packed(header, records_of(header, batch), kept, header.record_count, header.max_timestamp, True)
+
+    def _is_over(self, header: BatchHeader) -> bool:
+        """Whether the time of the batch's tombstones or marker is over."""
+        return header.has_delete_horizon and header.base_timestamp <= self._order.now_ms
+
+    def _records(self, header: BatchHeader, batch: memoryview) -> tuple[BatchHeader, Bytes] | None:
+        records = records_of(header, batch)
+        kept = self._kernels.room(header.record_count)
+        staying, tombstones, keyless, earliest, newest = self._offsets.judge(
+            self._kernels.view(records), header.record_count, header.base_offset, header.base_timestamp,
+            not self._is_over(header), kept,
+        )  # fmt: skip
+        self.keyless += keyless
+        if not staying:
+            return None
+        # A time before the clocks of this universe cannot be told as a distance from the horizon.
+        needs_horizon = tombstones > 0 and not header.has_delete_horizon and earliest > _TIME_MIN + self._horizon
+        if staying == header.record_count and not needs_horizon:
+            return header, batch
+        max_timestamp = header.max_timestamp if header.log_append_time else newest
+        return self._packed(header, records, kept, staying, max_timestamp, needs_horizon)
+
+    def _packed(
+        self, header: BatchHeader, records: Bytes, kept: Bytes, staying: int, max_timestamp: int, needs_horizon: bool
+    ) -> tuple[BatchHeader, Bytes]:
+        """A batch of the records that stay, in the codec of the old one."""
+        base_timestamp, attributes = header.base_timestamp, header.attributes
+        if needs_horizon:
+            base_timestamp, attributes = self._horizon, attributes | DELETE_HORIZON
+        output = self._kernels.room(len(records) + GROWTH_MAX * header.record_count)
+        shift = header.base_timestamp - base_timestamp
+        size = self._kernels.copy(self._kernels.view(records), header.record_count, kept, shift, output)
+        fresh = header._replace(base_timestamp=base_timestamp, attributes=attributes, record_count=staying)
+        with memoryview(output) as view:
+            packed = repack(fresh, header.codec, compress(header.codec, view[:size]), max_timestamp)
+        return read_header(packed), packed
+
+
+def _empty(header: BatchHeader) -> tuple[BatchHeader, Bytes]:
+    fresh = header._replace(attributes=header.attributes & _LASTING, base_timestamp=-1, record_count=0)
+    packed = repack(fresh, 0, b"", header.max_timestamp)
+    return read_header(packed), packed

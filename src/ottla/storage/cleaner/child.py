@@ -1,0 +1,130 @@
+"""The process in which compactions happen: neither the interpreter's lock nor memory is shared with the broker.
+
+The broker starts it for the first order and ends it when there is nothing more to do. Over its two pipes go pickled
+values: an order in, then for every report out a word back that says go on. So a child without a broker notices at its
+next report that nobody listens, and ends; and a broker that takes a while to put a segment in its place, or that
+throttles, keeps the child waiting. It reads and writes in the directory that an order names, and nowhere else.
+
+`InlineCompactor` does the same work where it is called: for the simulator, whose disk no other process can see.
+"""
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import IO, Any
+
+from ottla.storage.cleaner.compaction import compact
+from ottla.storage.cleaner.order import Cleaned, Order, Progress, Report, Uncleanable
+from ottla.storage.files import Disk, RealDisk
+
+NICENESS = 10
+"""Clients first: a compaction takes what processor time they leave."""
+
+_GO_ON = True
+
+
+class InlineCompactor:
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._reports: Iterator[Report] = iter(())
+
+    def begin(self, order: Order) -> None:
+        self._reports = compact(self._disk, order)
+
+    def step(self) -> Report:
+        return next(self._reports)
+
+    def end(self) -> None:
+        self._reports = iter(())
+
+
+class ChildCompactor:
+    def __init__(self) -> None:
+        self._child: subprocess.Popen[bytes] | None = None
+        self._begun = False
+
+    def begin(self, order: Order) -> None:
+        if self._child is None:
+            self._child = _start()
+        self._begun = True
+        _send(self._child.stdin, order)
+
+    def step(self) -> Report:
+        child = self._child
+        if child is None:
+            raise Uncleanable("the compaction was given up")
+        if not self._begun:
+            _send(child.stdin, _GO_ON)
+        self._begun = False
+        try:
+            report = pickle.load(_pipe(child.stdout))
+        except (EOFError, pickle.UnpicklingError, ValueError):
+            self.end()
+            raise Uncleanable(f"the compacting process ended with status {child.returncode}") from None
+        if isinstance(report, Exception):
+            raise report
+        return report  # type: ignore[no-any-return]
+
+    def end(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            child.kill()
+            child.wait()
+            for pipe in (child.stdin, child.stdout):
+                with suppress(OSError):
+                    _pipe(pipe).close()
+
+
+def _start() -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", __name__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},  # ottla is where we found it
+        start_new_session=True,  # Ctrl-C is for the broker, which ends this one
+    )
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    assert pipe is not None
+    return pipe
+
+
+def _send(pipe: IO[bytes] | None, value: Any) -> None:
+    try:
+        pickle.dump(value, _pipe(pipe))
+        _pipe(pipe).flush()
+    except (BrokenPipeError, ValueError):
+        pass  # the child is gone, which shows when its next report is read
+
+
+# In the child
+
+
+def serve(orders: IO[bytes], reports: IO[bytes]) -> None:
+    """Carry out orders until there are no more, or nobody listens."""
+    disk = RealDisk()
+    with suppress(EOFError, BrokenPipeError):
+        while True:
+            for report in _reports(disk, pickle.load(orders)):
+                pickle.dump(report, reports)
+                reports.flush()
+                if isinstance(report, Progress | Cleaned):
+                    pickle.load(orders)
+
+
+def _reports(disk: Disk, order: Order) -> Iterator[Report | Exception]:
+    try:
+        yield from compact(disk, order)
+    except (OSError, Uncleanable) as error:
+        yield error
+    except MemoryError:
+        yield Uncleanable("there is not enough memory")
+
+
+if __name__ == "__main__":
+    os.nice(NICENESS)
+    serve(sys.stdin.buffer, sys.stdout.buffer)

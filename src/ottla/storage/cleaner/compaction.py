@@ -1,0 +1,133 @@
+"""One compaction: index the keys of the dirty part, then write the segments anew, several small ones into one."""
+
+from collections.abc import Iterator, Sequence
+
+from ottla.batch import BatchHeader
+from ottla.storage import names
+from ottla.storage.cleaner.batch_filter import BatchFilter
+from ottla.storage.cleaner.kernels import Kernels, compiled_kernels, python_kernels
+from ottla.storage.cleaner.offset_map import OffsetMap
+from ottla.storage.cleaner.order import Cleaned, Order, Progress, Report, Source, Summary
+from ottla.storage.cleaner.source import batches, records_of
+from ottla.storage.cleaner.target import Target
+from ottla.storage.cleaner.transactions import TransactionTrace
+from ottla.storage.files import Disk
+from ottla.storage.index import RELATIVE_OFFSET_MAX
+
+Group = Sequence[Source]
+
+
+def compact(disk: Disk, order: Order) -> Iterator[Report]:
+    """Carry out an order; the work is done while the next report is asked for.
+
+    After a `Cleaned` the segments it names are not looked at again: whoever asks for the next report may have replaced
+    them.
+    """
+    compaction = Compaction(disk, order, compiled_kernels() if order.compiled else python_kernels())
+    yield from compaction.run()
+
+
+class Compaction:
+    def __init__(self, disk: Disk, order: Order, kernels: Kernels) -> None:
+        self._disk = disk
+        self._order = order
+        self._kernels = kernels
+        self._offsets = OffsetMap(kernels, order)
+        self._filter = BatchFilter(kernels, order, self._offsets, TransactionTrace(()))
+        self._unreported = 0
+        self._bytes_read = self._bytes_written = 0
+
+    def run(self) -> Iterator[Report]:
+        yield from self._index()
+        trace = TransactionTrace(self._order.aborted)
+        self._filter = BatchFilter(self._kernels, self._order, self._offsets, trace)
+        dirty = [source for source in self._order.sources if source.base_offset < self._offsets.end_offset]
+        for group in groups(self._disk, self._order, dirty):
+            yield from self._rewrite(group, trace)
+        yield Progress(self._take_unreported())
+        yield Summary(
+            self._offsets.end_offset, self._bytes_read, self._bytes_written, self._filter.records_read,
+            self._filter.records_written, self._filter.keyless, self._offsets.used,
+        )  # fmt: skip
+
+    def _index(self) -> Iterator[Report]:
+        """Fill the map from the dirty part; records of aborted transactions have no say."""
+        order, offsets = self._order, self._offsets
+        trace = TransactionTrace(entry for entry in order.aborted if entry.last_offset >= order.dirty_from)
+        for source in order.sources:
+            if source.end_offset <= order.dirty_from:
+                continue
+            for header, batch in batches(self._disk, order.directory, source, order.read_bytes):
+                if header.last_offset >= order.dirty_from:
+                    if not self._index_batch(header, batch, trace):
+                        return
+                    offsets.end_offset = header.next_offset
+                yield from self._done(header.size)
+            offsets.end_offset = source.end_offset
+
+    def _index_batch(self, header: BatchHeader, batch: memoryview, trace: TransactionTrace) -> bool:
+        """Whether there was room for all of it."""
+        if header.is_control:
+            trace.control(header, batch)
+            return True
+        if trace.data(header):
+            return True
+        records = self._kernels.view(records_of(header, batch))
+        return self._offsets.index(records, header.record_count, header.base_offset)
+
+    def _rewrite(self, group: Group, trace: TransactionTrace) -> Iterator[Report]:
+        order = self._order
+        target = Target(self._disk, order.directory, group[0].base_offset, order.index_interval_bytes)
+        try:
+            for source in group:
+                for header, batch in batches(self._disk, order.directory, source, order.read_bytes):
+                    rest = self._filter.rest_of(header, batch)
+                    if rest is not None:
+                        target.append(*rest)
+                    self._bytes_read += header.size
+                    yield from self._done(header.size + (len(rest[1]) if rest is not None else 0))
+            aborted, trace.kept = trace.kept, []
+            target.finish(aborted)
+        except BaseException:
+            target.discard()
+            raise
+        self._bytes_written += target.size
+        yield Cleaned(group[0].base_offset, [source.base_offset for source in group])
+
+    def _done(self, size: int) -> Iterator[Report]:
+        self._unreported += size
+        if self._unreported >= self._order.report_bytes:
+            yield Progress(self._take_unreported())
+
+    def _take_unreported(self) -> int:
+        size, self._unreported = self._unreported, 0
+        return size
+
+
+def groups(disk: Disk, order: Order, sources: Sequence[Source]) -> list[list[Source]]:
+    """Neighbours that together are no larger than one segment may be, in bytes, indexes and range of offsets."""
+    found: list[list[Source]] = []
+    total = offset_index = time_index = 0
+    for source in sources:
+        of_offsets = _size(disk, order, source, names.OFFSET_INDEX)
+        of_times = _size(disk, order, source, names.TIME_INDEX)
+        fits = (
+            found
+            and total + source.size <= order.segment_bytes
+            and offset_index + of_offsets <= order.segment_index_bytes
+            and time_index + of_times <= order.segment_index_bytes
+            and (not source.size or source.end_offset - 1 - found[-1][0].base_offset <= RELATIVE_OFFSET_MAX)
+        )
+        if not fits:
+            found.append([])
+            total = offset_index = time_index = 0
+        found[-1].append(source)
+        total, offset_index, time_index = total + source.size, offset_index + of_offsets, time_index + of_times
+    return found
+
+
+def _size(disk: Disk, order: Order, source: Source, suffix: str) -> int:
+    try:
+        return disk.size(names.path(order.directory, source.base_offset, suffix))
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,100 @@
+"""What a compaction is told, and what it reports: plain values that cross the border of a process."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from ottla.storage.transaction_index import AbortedTransaction
+
+NO_OFFSET = -1
+
+
+class Source(NamedTuple):
+    """A sealed segment: its offsets are in [base_offset, end_offset)."""
+
+    base_offset: int
+    end_offset: int
+    size: int
+
+
+class LastBatch(NamedTuple):
+    """What must stay of a producer that may go on: the batch with its last sequence, or else the mark of its epoch."""
+
+    last_offset: int
+    """NO_OFFSET if no batch of its epoch is known."""
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    directory: str
+    sources: Sequence[Source]
+    """All segments from the first of the log to the last that may be compacted."""
+    dirty_from: int
+    """Records before this offset were compacted before."""
+    now_ms: int
+    delete_retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    aborted: Sequence[AbortedTransaction] = ()
+    """The aborted transactions that have records in the sources."""
+    producers: Mapping[int, LastBatch] = field(default_factory=dict)
+    map_bytes: int = 128 * 1024 * 1024
+    map_load_factor: float = 0.9
+    read_bytes: int = 512 * 1024
+    report_bytes: int = 32 * 1024 * 1024
+    """How much is read or written between two reports."""
+    seed: bytes = bytes(16)
+    compiled: bool = True
+
+    @property
+    def up_to(self) -> int:
+        return self.sources[-1].end_offset
+
+
+class Progress(NamedTuple):
+    """So many bytes were read or written since the last report."""
+
+    bytes: int
+
+
+class Cleaned(NamedTuple):
+    """The segment `base_offset` stands ready under the names that end with .cleaned, durably."""
+
+    base_offset: int
+    sources: Sequence[int]
+    """Base offsets of the segments whose place it takes."""
+
+
+class Summary(NamedTuple):
+    """The last report."""
+
+    end_offset: int
+    """Everything before it is compacted."""
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    records_written: int = 0
+    keyless: int = 0
+    map_used: float = 0.0
+    """Share of the map's room that was used."""
+
+
+Report = Progress | Cleaned | Summary
+
+
+class Uncleanable(Exception):
+    """This log cannot be compacted as it is; the message says why."""
+
+
+class Compactor(Protocol):
+    """Does one order at a time, step by step. Calls may block; only `end` may come while another is under way."""
+
+    def begin(self, order: Order) -> None: ...
+
+    def step(self) -> Report:
+        """The next report; a Summary ends the order. OSError if the disk fails, Uncleanable if the log is at fault."""
+
+    def end(self) -> None:
+        """Nothing more to do for now: give up the order, if there is one, and all memory."""

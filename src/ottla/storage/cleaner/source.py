@@ -1,0 +1,49 @@
+"""The batches of a segment, one after the other, none of which fails its checksum.
+
+Damage must not get a new, right checksum by being written again: a log that has any is not compacted.
+"""
+
+from collections.abc import Iterator
+
+from ottla.batch import DECODED_BYTES_MAX, HEADER_SIZE, BatchHeader, CorruptBatch, check, read_header
+from ottla.compression import decompress
+from ottla.storage import names
+from ottla.storage.cleaner.order import Source, Uncleanable
+from ottla.storage.files import Disk
+
+
+def batches(disk: Disk, directory: str, source: Source, read_bytes: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Each batch with its header. The buffer grows for a batch that is larger than `read_bytes`."""
+    file = disk.open_read(names.path(directory, source.base_offset, names.LOG))
+    try:
+        chunk, inside, position = b"", 0, 0
+        next_offset = source.base_offset
+        while position < source.size:
+            if inside + HEADER_SIZE > len(chunk):
+                chunk, inside = file.read_at(position, min(read_bytes, source.size - position)), 0
+            header = read_header(chunk, inside)
+            if header.size > min(source.size - position, DECODED_BYTES_MAX) or header.base_offset < next_offset:
+                raise CorruptBatch(f"no batch of {header.size} bytes with offset {header.base_offset} can be here")
+            if inside + header.size > len(chunk):
+                length = max(header.size, min(read_bytes, source.size - position))
+                chunk, inside = file.read_at(position, length), 0
+            check(chunk, inside)
+            yield header, memoryview(chunk)[inside : inside + header.size]
+            inside += header.size
+            position += header.size
+            next_offset = header.next_offset
+    except CorruptBatch as error:
+        raise Uncleanable(f"{file.path} is damaged at byte {position}: {error}") from None
+    finally:
+        file.close()
+
+
+def records_of(header: BatchHeader, batch: memoryview) -> bytes | bytearray | memoryview:
+    """The records of a batch, unpacked."""
+    body = batch[HEADER_SIZE:]
+    if not header.codec:
+        return body
+    try:
+        return decompress(header.codec, body, DECODED_BYTES_MAX)
+    except CorruptBatch as error:
+        raise Uncleanable(f"the batch at offset {header.base_offset} does not unpack: {error}") from None

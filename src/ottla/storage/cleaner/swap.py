@@ -1,0 +1,99 @@
+"""How a compacted segment takes the place of those it was made from, so that a crash at any moment leaves a whole log.
+
+    begin    .cleaned becomes .swap                               crash before the sync: the old segments are the log
+    sync     the names are on the disk                            crash from here on: opening the log ends the swap
+    switch   the old segments become .deleted; reads go to the new one, whose file is still called .swap
+    sync     the old names are gone from the disk                 or they could come back beside the new segment
+    finish   the file gets its name
+
+Only `sync` waits for the disk, and it may run in a thread. Whoever takes segments out of the log in between calls
+`hurry` first: what has only begun is taken back, what was switched is finished.
+"""
+
+import contextlib
+import enum
+
+from ottla.storage import names
+from ottla.storage.files import Disk
+from ottla.storage.segment import Segment
+from ottla.storage.segments import Segments
+
+
+class Phase(enum.Enum):
+    BEGUN = enum.auto()
+    SWITCHED = enum.auto()
+    OVER = enum.auto()
+
+
+class Swap:
+    """Of the segments `replaced`, which follow each other in `files`, for the one that was cleaned from them."""
+
+    def __init__(self, disk: Disk, files: Segments, replaced: list[Segment]) -> None:
+        self._disk = disk
+        self._files = files
+        self._replaced = replaced
+        self._segment: Segment | None = None
+        self.phase = Phase.BEGUN
+        files.hurry()
+        files.swap = self
+        try:
+            for suffix in reversed(names.SEGMENT_SUFFIXES):
+                self._rename(suffix + names.CLEANED, suffix + names.SWAP)
+        except OSError:
+            self._take_back()
+            raise
+
+    def sync(self) -> None:
+        self._disk.fsync_directory(self._files.directory)
+
+    def switch(self) -> None:
+        """After the first sync."""
+        if self.phase is not Phase.BEGUN:
+            return
+        last = self._replaced[-1]
+        self._segment = Segment.under(
+            self._path(names.LOG + names.SWAP), self._disk, self._files.directory, self._replaced[0].base_offset,
+            created_ms=last.created_ms, interval=last.index_interval_bytes, cache=self._files.cache,
+        )  # fmt: skip
+        self.phase = Phase.SWITCHED
+        first = self._files.items.index(self._replaced[0])
+        self._files.replace(first, first + len(self._replaced), self._segment)
+        for suffix in names.SEGMENT_SUFFIXES[1:]:
+            self._rename(suffix + names.SWAP, suffix)
+
+    def finish(self) -> None:
+        """After the second sync."""
+        if self.phase is not Phase.SWITCHED or self._segment is None:
+            return
+        self._rename(names.LOG + names.SWAP, names.LOG)
+        file = self._segment.open_file
+        if file is not None:
+            file.path = self._path(names.LOG)
+        self._end()
+
+    def hurry(self) -> None:
+        if self.phase is Phase.SWITCHED:
+            self.sync()
+            self.finish()
+        elif self.phase is Phase.BEGUN:
+            self._take_back()
+
+    def _take_back(self) -> None:
+        """Of the names in .cleaned and .swap, those that would end the swap on opening go first, and for good."""
+        for ending in (names.SWAP, names.CLEANED):
+            for suffix in names.SEGMENT_SUFFIXES:
+                with contextlib.suppress(FileNotFoundError):
+                    self._disk.unlink(self._path(suffix + ending))
+            self.sync()
+        self._end()
+
+    def _end(self) -> None:
+        self.phase = Phase.OVER
+        self._files.swap = None
+
+    def _rename(self, suffix: str, target: str) -> None:
+        with contextlib.suppress(FileNotFoundError):  # few segments have a transaction index
+            self._disk.rename(self._path(suffix), self._path(target))
+
+    def _path(self, suffix: str) -> str:
+        return names.path(self._files.directory, self._replaced[0].base_offset, suffix)

@@ -1,0 +1,57 @@
+"""Which batches belong to aborted transactions, and which markers nobody needs any more.
+
+A marker stays as long as a batch of its transaction is there, be it only the header that keeps a producer's last
+sequence: without the marker it would seem to begin a transaction that never ends.
+"""
+
+from collections.abc import Iterable
+
+from ottla.batch import ABORT, COMMIT, BatchHeader, CorruptBatch, control_type
+from ottla.storage.cleaner.order import Uncleanable
+from ottla.storage.transaction_index import AbortedTransaction
+
+
+class TransactionTrace:
+    """Told of every batch in the order of the log."""
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        self._ahead = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
+        self._aborted: dict[int, AbortedTransaction] = {}
+        """The one that is under way for each producer."""
+        self._seen: set[int] = set()
+        """Producers of which a batch was seen since their last marker."""
+        self.kept: list[AbortedTransaction] = []
+        """Aborted transactions that the index still has to name, to be collected by who writes it."""
+
+    def data(self, header: BatchHeader) -> bool:
+        """Whether the batch belongs to an aborted transaction, so that its records may go."""
+        self._reach(header.last_offset)
+        if not header.is_transactional:
+            return False
+        self._seen.add(header.producer_id)
+        transaction = self._aborted.get(header.producer_id)
+        return transaction is not None and header.last_offset < transaction.last_offset
+
+    def control(self, header: BatchHeader, batch: memoryview) -> bool:
+        """Whether nothing of the marker's transaction is left, so that it may go when its time is over."""
+        self._reach(header.last_offset)
+        if not header.record_count:
+            return True  # what it said was compacted before
+        try:
+            kind = control_type(batch).type
+        except CorruptBatch as error:
+            raise Uncleanable(f"the marker at offset {header.base_offset} cannot be read: {error}") from None
+        if kind not in (ABORT, COMMIT):
+            return False
+        seen = header.producer_id in self._seen
+        self._seen.discard(header.producer_id)
+        if kind == ABORT:
+            transaction = self._aborted.pop(header.producer_id, None)
+            if seen and transaction is not None:
+                self.kept.append(transaction)
+        return not seen
+
+    def _reach(self, offset: int) -> None:
+        while self._ahead and self._ahead[-1].first_offset <= offset:
+            transaction = self._ahead.pop()
+            self._aborted[transaction.producer_id] = transaction

@@ -1,0 +1,255 @@
+"""What a compaction leaves of a log."""
+
+import pytest
+
+from ottla import batch, compression
+from ottla.storage import names
+from ottla.storage.cleaner.order import Uncleanable
+from ottla.storage.log import Log
+from tests.simulation.disk import SimulatedDisk
+from tests.unit.storage.cleaner.compactions import (
+    SETTINGS,
+    compact,
+    contents,
+    end_transaction,
+    pairs,
+    put,
+    stored,
+)
+from tests.unit.storage.logs import DIRECTORY, NOW, append, new_disk, new_log, open_log, overwrite, path, records
+
+DAY = 86_400_000
+
+
+def new() -> tuple[SimulatedDisk, Log]:
+    disk = new_disk()
+    return disk, new_log(disk, SETTINGS)
+
+
+def test_of_each_key_the_last_value_stays_at_its_offset() -> None:
+    disk, log = new()
+    for turn in range(20):
+        put(log, ("a", f"a{turn}"), ("b", f"b{turn}"))
+    put(log, ("c", "only"))
+    end = log.end_offset
+    compact(disk, log)
+    assert contents(log) == [(38, "a", "a19"), (39, "b", "b19"), (40, "c", "only")]
+    assert (log.log_start_offset, log.end_offset) == (0, end)
+    assert put(log, ("a", "next")).base_offset == end
+
+
+def test_small_segments_become_one_and_the_rest_of_the_log_is_found() -> None:
+    # Indexes of the new segment lead to every record; a fetch in a gap gets what follows it.
+    disk, log = new()
+    for turn in range(60):
+        put(log, (f"k{turn % 40}", "x" * 20))
+    before = len(log.segments)
+    compact(disk, log, segment_bytes=100_000)
+    assert before > 5 and len(log.segments) == 2
+    kept = [offset for offset, _, _ in contents(log)]
+    assert kept == list(range(20, 60))
+    for offset in range(60):
+        read = log.read(offset, 1, up_to=log.end_offset, at_least_one=True)
+        assert read is not None and batch.read_header(read.slice.read()).base_offset == max(offset, 20)
+    assert [record.offset for record in records(log)] == kept
+    assert disk.list(DIRECTORY).count(f"{0:020d}{names.LOG}") == 1
+
+
+def test_no_group_is_larger_than_a_segment_may_be() -> None:
+    disk, log = new()
+    for turn in range(60):
+        put(log, (f"k{turn}", "x" * 20))
+    compact(disk, log, segment_bytes=1500)
+    assert 3 < len(log.segments) and all(segment.size <= 1500 for segment in log.segments)
+
+
+def test_a_tombstone_stays_for_its_time_and_then_goes() -> None:
+    # Hard case 52: the time counts from the first compaction that met it, and is kept in the batch.
+    disk, log = new()
+    put(log, ("a", "1"), ("b", "1"))
+    put(log, ("a", None))
+    compact(disk, log, delete_retention_ms=DAY)
+    assert contents(log) == [(1, "b", "1"), (2, "a", None)]
+    header = stored(log)[1][0]
+    assert header.has_delete_horizon and header.base_timestamp == NOW + DAY
+    assert [record.timestamp for record in stored(log)[1][1]] == [NOW]
+    put(log, ("c", "1"))
+    compact(disk, log, now_ms=NOW + DAY - 1, delete_retention_ms=DAY)
+    assert (2, "a", None) in contents(log)
+    put(log, ("c", "2"))
+    compact(disk, log, now_ms=NOW + DAY, delete_retention_ms=DAY)
+    assert contents(log) == [(1, "b", "1"), (4, "c", "2")]
+
+
+def test_a_deleted_key_does_not_come_back() -> None:
+    disk, log = new()
+    put(log, ("a", "1"))
+    put(log, ("a", None))
+    put(log, ("z", "1"))
+    for day in range(4):
+        compact(disk, log, now_ms=NOW + day * DAY, delete_retention_ms=DAY)
+        put(log, ("z", str(day)))
+    assert [key for _, key, _ in contents(log)] == ["z", "z"]  # the last one is in the active segment
+
+
+def test_a_record_without_a_key_goes() -> None:
+    disk, log = new()
+    append(log, batch.encode([(None, b"v", (), NOW), (b"k", b"v", (), NOW)]))
+    put(log, ("z", "1"))
+    assert compact(disk, log).keyless == 1
+    assert contents(log) == [(1, "k", "v"), (2, "z", "1")]
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_batches_are_packed_again_as_they_were(codec: int) -> None:
+    # Headers, times, offsets and the codec survive the loss of neighbours in a batch.
+    disk, log = new()
+    headers = [("name", b"\0\1"), ("none", None)]
+    rows = [(b"k%d" % number, b"v" * 30, headers, NOW + number) for number in range(10)]
+    append(log, batch.encode(rows, codec=codec))
+    put(log, ("k3", "new"), ("k9", "new"))
+    compact(disk, log)
+    header, kept = stored(log)[0]
+    assert header.codec == codec and (header.base_offset, header.last_offset) == (0, 9)
+    assert header.max_timestamp == NOW + 8 and header.base_timestamp == NOW
+    assert [(record.offset, record.timestamp) for record in kept] == [
+        (number, NOW + number) for number in range(10) if number not in (3, 9)
+    ]
+    assert all(list(record.headers) == headers for record in kept)
+    assert compression.NAMES[codec]
+
+
+def test_append_time_survives() -> None:
+    disk, log = new()
+    data = pairs(("a", "1"), ("b", "1"), timestamp=5)
+    batch.set_append_time(data, NOW + 7)
+    append(log, data)
+    put(log, ("a", "2"))
+    compact(disk, log)
+    header, kept = stored(log)[0]
+    assert header.log_append_time and header.max_timestamp == NOW + 7
+    assert [record.timestamp for record in kept] == [NOW + 7]
+
+
+def test_the_last_batch_of_a_producer_keeps_its_sequence() -> None:
+    # After a restart from the compacted log alone a retry is recognised and the next sequence accepted.
+    disk, log = new()
+    append(log, pairs(("a", "1"), producer_id=5, sequence=0))
+    last = pairs(("a", "2"), ("b", "2"), producer_id=5, sequence=1)
+    append(log, last)
+    put(log, ("a", "3"), ("b", "3"))
+    compact(disk, log)
+    assert contents(log) == [(3, "a", "3"), (4, "b", "3")]
+    empty = stored(log)[0][0]
+    assert (empty.base_offset, empty.last_offset, empty.record_count, empty.base_sequence) == (1, 2, 0, 1)
+    log.close()
+    for name in disk.list(DIRECTORY):
+        if name.endswith(names.SNAPSHOT):
+            disk.unlink(f"{DIRECTORY}/{name}")
+    log = open_log(disk, SETTINGS)
+    assert append(log, last).duplicate
+    assert not append(log, pairs(("a", "4"), producer_id=5, sequence=3)).duplicate
+
+
+def test_the_last_batch_keeps_the_end_of_the_log() -> None:
+    # Hard case 53: even if its only record goes, its offset is not given again.
+    disk, log = new()
+    put(log, ("a", "1"))
+    append(log, batch.encode([(None, b"no key", (), NOW)]))
+    compact(disk, log)
+    assert [header.record_count for header, _ in stored(log)] == [1, 0]
+    end = log.end_offset
+    log.close()
+    assert open_log(disk, SETTINGS).end_offset == end
+
+
+def test_aborted_records_go_and_markers_follow_when_their_time_is_over() -> None:
+    disk, log = new()
+    put(log, ("a", "old"))
+    append(log, pairs(("a", "aborted"), producer_id=7, sequence=0, transactional=True))
+    end_transaction(log, 7, commit=False)
+    append(log, pairs(("b", "committed"), producer_id=8, sequence=0, transactional=True))
+    end_transaction(log, 8, commit=True)
+    append(log, pairs(("x", "x"), producer_id=7, sequence=1))
+    append(log, pairs(("x", "x"), producer_id=8, sequence=1))
+    put(log, ("z", "1"))
+    compact(disk, log, delete_retention_ms=DAY)
+    assert [key for _, key, _ in contents(log)] == ["a", "b", "x", "z"]
+    assert contents(log)[0] == (0, "a", "old"), "an aborted record must not replace a committed one"
+    assert len(log.aborted_transactions(0, log.end_offset)) == 1
+    put(log, ("z", "2"))
+    compact(disk, log, now_ms=NOW + 1, delete_retention_ms=DAY)
+    markers = [header for header, _ in stored(log) if header.is_control]
+    assert [header.has_delete_horizon for header in markers] == [True, False]
+    assert log.aborted_transactions(0, log.end_offset) == []
+    put(log, ("b", "replaced"))
+    for day in (2, 4, 6):
+        put(log, ("z", "3"))
+        compact(disk, log, now_ms=NOW + day * DAY, delete_retention_ms=DAY)
+    assert not [header for header, _ in stored(log) if header.is_control]
+    assert [key for _, key, _ in contents(log)] == ["a", "x", "b", "z"]
+
+
+def test_the_records_of_an_open_transaction_are_left_alone() -> None:
+    disk, log = new()
+    put(log, ("a", "1"))
+    put(log, ("a", "2"))
+    log.roll(NOW)
+    append(log, pairs(("a", "open"), producer_id=7, sequence=0, transactional=True))
+    put(log, ("a", "3"))
+    log.roll(NOW)
+    compact(disk, log)
+    assert contents(log) == [(1, "a", "2"), (2, "a", "open"), (3, "a", "3")]
+
+
+def test_a_full_map_leaves_the_rest_for_the_next_time() -> None:
+    # Bounded memory for any number of keys: every round gets somewhere, and in the end all is clean.
+    disk, log = new()
+    for turn in range(3):
+        for key in range(50):
+            put(log, (f"k{key}", str(turn)))
+    log.roll(NOW)
+    rounds = 0
+    while log.first_dirty_offset < log.end_offset:
+        before = log.first_dirty_offset
+        compact(disk, log, map_bytes=24 * 20, roll=False)
+        assert log.first_dirty_offset > before
+        rounds += 1
+    assert rounds > 3
+    assert sorted(contents(log)) == [(100 + key, f"k{key}", "2") for key in range(50)]
+
+
+def test_a_second_compaction_changes_nothing() -> None:
+    disk, log = new()
+    for turn in range(30):
+        put(log, (f"k{turn % 7}", str(turn)))
+    compact(disk, log)
+    first = [header for header, _ in stored(log)]
+    log.first_dirty_offset = 0
+    compact(disk, log)
+    assert [header for header, _ in stored(log)] == first
+
+
+def test_a_segment_without_records_keeps_the_start_of_the_log() -> None:
+    disk, log = new()
+    put(log, ("a", "1"))
+    log.roll(NOW)
+    put(log, ("a", "2"))
+    compact(disk, log, segment_bytes=1)
+    assert [segment.size > 0 for segment in log.segments] == [False, True, False]
+    log.close()
+    log = open_log(disk, SETTINGS, clean=True)
+    assert log.log_start_offset == 0 and contents(log) == [(1, "a", "2")]
+
+
+def test_damage_is_not_given_a_right_checksum() -> None:
+    disk, log = new()
+    put(log, ("a", "1"), ("b", "1"))
+    put(log, ("a", "2"))
+    log.roll(NOW)
+    data = bytearray(disk.read(path(0, names.LOG)))
+    data[70] ^= 1
+    overwrite(disk, path(0, names.LOG), bytes(data))
+    with pytest.raises(Uncleanable, match="damaged at byte 0"):
+        compact(disk, log)
+    assert disk.read(path(0, names.LOG)) == data
