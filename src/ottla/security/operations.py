@@ -46,3 +46,13 @@ ON_CLUSTER = bits(
         Operation.IDEMPOTENT_WRITE,
     )
 )
+
+ON_GROUP = bits(
+    (
+        Operation.READ,
+        Operation.DELETE,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    )
+)

@@ -1,0 +1,40 @@
+"""DescribeGroups: state and members of classic groups.
+
+Versions: 1 throttle time; 3 what the caller may do with the group (KIP-430); 4 instance ids (KIP-345); 5 flexible;
+6 GROUP_ID_NOT_FOUND with a message (KIP-1043): before, a group that is not there is a dead one.
+"""
+
+from ottla.call import Call
+from ottla.coordinators.classic_states import State
+from ottla.errors import ErrorCode, KafkaError
+from ottla.node import Node
+from ottla.security import operations
+from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+
+VERSIONS = range(0, 7)
+
+NOT_FOUND_FROM = 6
+
+
+async def handle(node: Node, call: Call[DescribeGroupsRequest]) -> DescribeGroupsResponse:
+    groups = [await describe(node, group_id, call.version) for group_id in call.body.groups]
+    if call.body.include_authorized_operations:
+        for group in groups:
+            if not group.error_code:
+                group.authorized_operations = operations.ON_GROUP
+    return DescribeGroupsResponse(groups=groups)
+
+
+async def describe(node: Node, group_id: str, version: int) -> DescribedGroup:
+    try:
+        described: DescribedGroup = await node.groups.run(
+            group_id, lambda groups, turn: groups.describe_group(group_id, turn)
+        )
+    except KafkaError as error:
+        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+            return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
+        missing = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
+        if version >= NOT_FOUND_FROM:
+            missing.error_code, missing.error_message = error.code, error.message
+        return missing
+    return described

@@ -1,0 +1,26 @@
+"""Heartbeat: a member of a classic group says that it is alive; the answer may tell it to join again.
+
+Versions: 1 throttle time; 3 static members (KIP-345); 4 flexible.
+"""
+
+from ottla.call import Call
+from ottla.errors import ErrorCode, KafkaError
+from ottla.node import Node
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+VERSIONS = range(0, 5)
+
+
+async def handle(node: Node, call: Call[HeartbeatRequest]) -> HeartbeatResponse:
+    request = call.body
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
+    try:
+        response: HeartbeatResponse = await node.groups.run(
+            request.group_id, lambda groups, turn: groups.heartbeat(request, turn)
+        )
+    except KafkaError as error:
+        if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return HeartbeatResponse()  # it will have a new session when the group is loaded
+        raise
+    return response

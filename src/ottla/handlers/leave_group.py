@@ -1,0 +1,40 @@
+"""LeaveGroup: members of a classic group leave it, or an administrator removes them.
+
+Versions: 1 throttle time; 3 many members, by member id or instance id (KIP-345); 4 flexible; 5 reason (KIP-800).
+"""
+
+from ottla.call import Call
+from ottla.errors import ErrorCode, KafkaError
+from ottla.node import Node
+from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+
+VERSIONS = range(0, 6)
+
+
+async def handle(node: Node, call: Call[LeaveGroupRequest]) -> LeaveGroupResponse:
+    request = call.body
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
+    try:
+        response: LeaveGroupResponse = await node.groups.run(
+            request.group_id, lambda groups, turn: groups.leave_group(request, turn)
+        )
+    except KafkaError as error:
+        if error.code is ErrorCode.UNKNOWN_MEMBER_ID:
+            return nobody(request)
+        raise
+    return response
+
+
+def nobody(request: LeaveGroupRequest) -> LeaveGroupResponse:
+    """There is no such group: it is each member that is not known."""
+    return LeaveGroupResponse(
+        members=[
+            MemberResponse(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                error_code=ErrorCode.UNKNOWN_MEMBER_ID,
+            )
+            for member in request.members
+        ]
+    )

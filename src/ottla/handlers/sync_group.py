@@ -1,0 +1,21 @@
+"""SyncGroup: a member of a classic group asks for its assignment, and the leader brings everybody's.
+
+Versions: 1 throttle time; 3 static members (KIP-345); 4 flexible; 5 protocol type and name, to be compared.
+"""
+
+from ottla.call import Call
+from ottla.errors import ErrorCode, KafkaError
+from ottla.node import Node
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+VERSIONS = range(0, 6)
+
+
+async def handle(node: Node, call: Call[SyncGroupRequest]) -> SyncGroupResponse:
+    request = call.body
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
+    response: SyncGroupResponse = await node.groups.run(
+        request.group_id, lambda groups, turn: groups.sync_group(request, turn)
+    )
+    return response
