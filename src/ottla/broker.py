@@ -9,13 +9,16 @@ are the real ones.
 import logging
 from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from random import Random, SystemRandom
 
 from ottla import handlers
 from ottla.background import Background, Job
 from ottla.clock import Clock, WallClock
+from ottla.cluster.adoption import adopt_topic
 from ottla.cluster.changes import Change, Endpoint
 from ottla.cluster.configs import broker_config, run_time_settings
+from ottla.cluster.embedded import DIRECTORY as METADATA_DIRECTORY
 from ottla.cluster.embedded import EmbeddedLog
 from ottla.cluster.features import introduce_features
 from ottla.cluster.image import Image
@@ -34,12 +37,18 @@ from ottla.replication.replicas import Replicas
 from ottla.server import Server, ServerSettings
 from ottla.storage.directories import DataDirectory, Identity
 from ottla.storage.files import Disk, RealDisk
+from ottla.storage.foreign import find_topics, is_foreign
+from ottla.storage.overlay import OverlayDisk
 from ottla.threads import Offload, Threads
 
 logger = logging.getLogger(__name__)
 
 FETCH_SESSION_EVICTION_S = 120.0
 """As in Kafka, where it cannot be set either."""
+
+RETENTION, COMPACTION = "retention", "compaction"
+UPKEEP = (RETENTION, COMPACTION)
+"""Jobs that take records away. A read-only broker shows what there is, however old."""
 
 METRICS = "metrics"
 """The endpoint's name among `ports`; no listener can have it, theirs are in capital letters."""
@@ -65,11 +74,16 @@ class Broker:
         listen: Listen = listen_on_sockets,
         faults: Faults | None = None,
         machine_code: bool = True,
+        read_only: bool = False,
     ) -> None:
+        """`read_only`: not a byte of the data directories is changed, and clients cannot change a topic."""
         self.ports: dict[str, int] = {}
         self._config = config
         self._paths = list(config.log_dirs or (data_directory,))
-        self._disk = disk or RealDisk()
+        self._read_only = read_only
+        self._disk: Disk = disk or RealDisk()
+        if read_only:
+            self._disk = OverlayDisk(self._disk)
         self._clock = clock or WallClock()
         self._random = random or SystemRandom()
         self._threads = None if offload is not None else Threads()
@@ -105,10 +119,14 @@ class Broker:
     async def _start(self) -> None:
         for path in self._paths:
             self._directories.append(DataDirectory.open(self._disk, path))
+        if self._read_only:
+            self._take_over_settings()
         identity = self._claim_directories()
         self._metadata_log = EmbeddedLog(self._disk, self._paths[0], self._offload, self._clock)
         metadata = Metadata(self._metadata_log, self._random)
         config = broker_config(self._config, await metadata.load())
+        if self._read_only and not metadata.image.topics_by_name:
+            await self._adopt_topics(metadata)
         replicas = Replicas(
             config.node_id, config, self._disk, self._directories, self._clock, self._random, self._offload
         )
@@ -121,7 +139,7 @@ class Broker:
             lambda: self.node.config,
         )  # fmt: skip
         metadata.on_change(coordinators.apply)
-        table = handlers.load()
+        table = handlers.read_only(handlers.load()) if self._read_only else handlers.load()
         self._node = Node(
             broker_id=config.node_id,
             config=config,
@@ -150,7 +168,26 @@ class Broker:
         if config.metrics_port is not None:
             self._endpoint = PageServer(pages_of(self._node, self._server, lambda: self._stopping))
             self.ports[METRICS] = await self._endpoint.start(config.endpoints.bound[0].host, config.metrics_port)
-        self._background = Background(self._jobs())
+        self._background = Background([job for job in self._jobs() if not self._read_only or job.name not in UPKEEP])
+
+    def _take_over_settings(self) -> None:
+        """A read-only broker is whoever the directory belongs to. Apache Kafka's metadata is not read."""
+        known = next((directory.identity for directory in self._directories if directory.identity), None)
+        changes: dict[str, str | None] = {"auto.create.topics.enable": "false"}
+        if known is not None:
+            changes |= {"node.id": str(known.node_id), "broker.id": None}
+        self._config = self._config.with_changes(changes)
+        metadata_directory = f"{self._paths[0]}/{METADATA_DIRECTORY}"
+        if is_foreign(self._disk, metadata_directory):
+            self._disk.rename(metadata_directory, f"{metadata_directory}.foreign")
+
+    async def _adopt_topics(self, metadata: Metadata) -> None:
+        found = await self._offload(find_topics, self._disk, self._directories)
+        for (name, topic_id), epochs in sorted(found.items()):
+            decide = partial(
+                adopt_topic, name=name, topic_id=topic_id, leader_epochs=epochs, broker_id=self._config.node_id
+            )
+            await metadata.change(decide)
 
     def _claim_directories(self) -> Identity:
         """All data directories carry the cluster's id and this broker's; a new cluster gets a random one."""
@@ -204,7 +241,7 @@ class Broker:
             Job("catching up with the metadata", 1.0, metadata.refresh),
             Job("creating replicas that the disk had no room for", 5.0,
                 lambda: replicas.place_missing(metadata.image)),
-            Job("retention", config.log_retention_check_interval_ms / 1000, replicas.expire_segments,
+            Job(RETENTION, config.log_retention_check_interval_ms / 1000, replicas.expire_segments,
                 config.log_initial_task_delay_ms / 1000),
             Job("removal of deleted files", 1.0, replicas.remove_deleted),
             Job("expiry of producers", config.producer_id_expiration_check_interval_ms / 1000,

@@ -18,8 +18,9 @@ SOURCE = Path(ottla.__file__).parents[1]
 
 
 class OttlaUp:
-    def __init__(self, data: Path, *settings: str) -> None:
+    def __init__(self, data: Path, *settings: str, read_only: bool = False) -> None:
         self.data = data
+        self._place = ["--read-only" if read_only else "--data", str(data)]
         self.log = data.with_name(data.name + ".stderr")
         # Bound and never listening: no client that is looking for the broker gets its port, and so talks to itself.
         self._reserved = socket.socket()
@@ -43,7 +44,7 @@ class OttlaUp:
         command = [sys.executable, "-m", "ottla", "up", "--host", HOST, "--port", str(self.port)]
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
-                [*command, "--data", str(self.data), *self._settings],
+                [*command, *self._place, *self._settings],
                 env={**os.environ, "PYTHONPATH": str(SOURCE)},
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -84,8 +85,8 @@ class OttlaUp:
 
 
 @contextmanager
-def ottla_up(data: Path, *settings: str) -> Iterator[OttlaUp]:
-    broker = OttlaUp(data, *settings)
+def ottla_up(data: Path, *settings: str, read_only: bool = False) -> Iterator[OttlaUp]:
+    broker = OttlaUp(data, *settings, read_only=read_only)
     try:
         yield broker
     finally:

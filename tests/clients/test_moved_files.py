@@ -28,6 +28,8 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from tests.clients import confluent
+from tests.clients.child import ottla_up
+from tests.clients.files import contents
 from tests.clients.messages import CODECS, Delivery, Sent, by_partition, messages
 from tests.raw_client import RawClient
 from tests.scenarios.asking import LATEST, batch_of, offset_at, produced
@@ -213,6 +215,19 @@ def test_we_serve_kafkas_files(journey: Journey) -> None:
 def test_what_kafka_aborted_stays_aborted(journey: Journey) -> None:
     # Its index of aborted transactions is read: the value between the two is not seen by who reads what is committed.
     assert committed(journey.broker.bootstrap, TRANSACTIONS, 2) == [b"one", b"two"]
+
+
+def test_a_killed_kafkas_directory_is_served_as_it_is(journey: Journey) -> None:
+    # Every topic of it, without metadata of ours and without a recovery by Kafka; and not a byte is changed.
+    before = contents(journey.kafkas_data)
+    with ottla_up(journey.kafkas_data, read_only=True) as broker:
+        found = confluent.receive(broker.bootstrap, KILLED, PARTITIONS, len(journey.sent[KILLED]))
+        assert by_partition(found) == by_partition(journey.sent[KILLED])
+        assert told(broker.port, KILLED, journey.sent[KILLED][-1].timestamp) == journey.before[KILLED]
+        assert committed(broker.bootstrap, TRANSACTIONS, 2) == [b"one", b"two"]
+        ours = confluent.receive(broker.bootstrap, OURS, PARTITIONS, len(journey.sent[OURS]))
+        assert by_partition(ours) == by_partition(journey.sent[OURS])
+    assert contents(journey.kafkas_data) == before
 
 
 def test_we_recover_what_a_killed_kafka_left(journey: Journey) -> None:

@@ -20,7 +20,7 @@ from typing import NoReturn
 from ottla import __version__, logs
 from ottla.broker import METRICS, Broker
 from ottla.cli import STARTED_S
-from ottla.cli.refusal import OBSTACLE, Refusal
+from ottla.cli.refusal import BAD_REQUEST, OBSTACLE, Refusal
 from ottla.cli.settings import address_of, broker_config, data_directories
 from ottla.config import BrokerConfig
 from ottla.monitoring.endpoint import PortTaken
@@ -37,6 +37,10 @@ logger = logging.getLogger("ottla")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "Start a broker and serve until stopped."
     parser.add_argument("--data", metavar="DIR", help="where topics are kept (default: ~/.local/share/ottla)")
+    parser.add_argument(
+        "--read-only", metavar="DIR",
+        help="serve a data directory, also one of Apache Kafka's, without changing a byte of it",
+    )
     parser.add_argument("--port", type=int, help="port to listen on; 0 takes a free one (default: 9092)")
     parser.add_argument("--host", help="address to listen on; 0.0.0.0 lets other machines in (default: localhost)")
     parser.add_argument("--metrics-port", type=int, help="serve metrics for Prometheus on it; 0 takes a free one")
@@ -53,18 +57,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     logs.configure(sys.stderr, options.log_level)
+    read_only = options.read_only is not None
+    if read_only:
+        options.data = _existing(options)
     config = broker_config(options, os.environ)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(_serve(config))
+            return runner.run(_serve(config, read_only))
     except Exception as error:
         logger.debug("the broker failed", exc_info=True)
         raise Refusal(_explanation(error, config), OBSTACLE) from None
 
 
-async def _serve(config: BrokerConfig) -> int:
+def _existing(options: argparse.Namespace) -> str:
+    """A directory that is only read has to be there, unlike one that a broker makes for itself."""
+    if options.data is not None:
+        raise Refusal("--data and --read-only name two directories", BAD_REQUEST)
+    path: str = options.read_only
+    for directory in path.split(","):
+        try:
+            os.listdir(directory)
+        except OSError as error:
+            raise Refusal(f"--read-only: {directory}: {error.strerror or error}") from None
+    return path
+
+
+async def _serve(config: BrokerConfig, read_only: bool) -> int:
     stopping = _stop_signal()
-    broker = Broker(config, data_directories(config)[0])
+    broker = Broker(config, data_directories(config)[0], read_only=read_only)
     starting = asyncio.ensure_future(broker.start())
     await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
@@ -73,7 +93,7 @@ async def _serve(config: BrokerConfig) -> int:
         return 0
     starting.result()
     _calm_garbage_collector()
-    _announce(config, broker)
+    _announce(config, broker, read_only)
     await stopping
     return await _stop(broker)
 
@@ -115,11 +135,12 @@ def _leave(status: int) -> NoReturn:
     os._exit(status)
 
 
-def _announce(config: BrokerConfig, broker: Broker) -> None:
+def _announce(config: BrokerConfig, broker: Broker, read_only: bool) -> None:
     addresses = [address_of(listener, broker.ports[listener.name]) for listener in config.endpoints.bound]
     seconds = time.perf_counter() - STARTED_S
     data = ", ".join(data_directories(config))
-    line = f"ottla {__version__} ready on {', '.join(addresses)} (data {data}, {seconds:.2f} s)"
+    manner = "read-only " if read_only else ""
+    line = f"ottla {__version__} ready on {', '.join(addresses)} ({manner}data {data}, {seconds:.2f} s)"
     if METRICS in broker.ports:
         line += f", metrics on http://{address_of(config.endpoints.bound[0], broker.ports[METRICS])}/metrics"
     print(line, flush=True)

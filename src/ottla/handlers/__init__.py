@@ -59,6 +59,27 @@ def load() -> Mapping[int, Handler]:
     return dict(sorted(handlers.items()))
 
 
+WRITES = frozenset((
+    "Produce", "CreateTopics", "DeleteTopics", "CreatePartitions", "DeleteRecords", "AlterConfigs",
+    "IncrementalAlterConfigs", "AlterReplicaLogDirs", "ElectLeaders", "AlterPartitionReassignments", "UpdateFeatures",
+    "WriteTxnMarkers", "CreateAcls", "DeleteAcls", "AlterClientQuotas", "AlterUserScramCredentials",
+))  # fmt: skip
+"""What a read-only broker refuses. The coordinators' state goes to memory, so that groups work as ever; a producer gets
+its identity, and the reason with its first batch: without an identity librdkafka would ask again and again."""
+
+
+def read_only(handlers: Mapping[int, Handler]) -> Mapping[int, Handler]:
+    """The same table for a broker that must not change anything."""
+
+    def refuse(node: Node, call: Call[Any]) -> Any:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, "this broker is read-only")
+
+    return {
+        key: handler._replace(handle=refuse) if handler.api.name in WRITES else handler
+        for key, handler in handlers.items()
+    }
+
+
 class Route:
     """One version of an API: all that its requests need, put together when the first of them comes."""
 

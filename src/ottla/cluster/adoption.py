@@ -1,0 +1,28 @@
+"""Topics that are on the disk and in no metadata of ours: a data directory that Apache Kafka wrote, or a copy of one.
+
+Only a read-only broker adopts. Of the topics' settings nothing is known, and of partitions that other brokers of their
+cluster kept only that they are missing.
+"""
+
+from collections.abc import Mapping
+
+from ottla.cluster.changes import NO_LEADER, Change, CreatePartition, CreateTopic
+from ottla.cluster.image import Image
+from ottla.cluster.metadata import Decision
+
+
+def adopt_topic(
+    image: Image, name: str, topic_id: bytes, leader_epochs: Mapping[int, int], broker_id: int
+) -> Decision[None]:
+    """`leader_epochs`: of each partition that is there, the last epoch in its log. The next one begins after it."""
+    if image.topic(name) is not None:
+        return Decision([], None)
+    changes: list[Change] = [CreateTopic(topic_id, name)]
+    elsewhere = (broker_id + 1,)
+    for number in range(max(leader_epochs) + 1):
+        if number in leader_epochs:
+            here = (broker_id,)
+            changes.append(CreatePartition(topic_id, number, here, here, NO_LEADER, max(leader_epochs[number], 0)))
+        else:
+            changes.append(CreatePartition(topic_id, number, elsewhere, elsewhere, NO_LEADER))
+    return Decision(changes, None)
