@@ -126,20 +126,22 @@ class ReaderSource(Source):
         if field.is_array:
             self.array(target, owner, field, path)
         elif field.is_structure:
-            self.single_structure(target, self.structure(owner, field), nullable, path)
+            self.single_structure(target, self.structure(owner, field), field, path)
         elif field.type in FIXED_CODES:
             self.run.append((FIXED_CODES[field.type], target))
         else:
             self.blob(target, field.type, nullable, path)
 
-    def single_structure(self, target: str, structure: type[Message], nullable: bool, path: str) -> None:
+    def single_structure(self, target: str, structure: type[Message], field: Field, path: str) -> None:
+        """Where there may be none a byte says so: in place one below zero, behind a tag a zero."""
         inner = self.local("inner")
+        nullable = field.is_nullable(self.version)
         if nullable:
             mark = self.local("mark")
             self.run.append(("b", mark))
             self.flush()
             self.line(f"{target} = None")
-            self.line(f"if {mark} >= 0:")
+            self.line(f"if {mark} >= {0 if field.tag is None else 1}:")
             self.indent()
         else:
             self.flush()

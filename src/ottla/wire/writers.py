@@ -80,7 +80,7 @@ class WriterSource(Source):
         if field.is_array:
             self.array(source, owner, field, nullable)
         elif field.is_structure:
-            self.single_structure(source, self.structure(owner, field), nullable)
+            self.single_structure(source, self.structure(owner, field), field)
         elif field.type == "uuid":
             self.check_uuid(source)
             self.run.append(("16s", source))
@@ -94,15 +94,15 @@ class WriterSource(Source):
         self.line(f"if len({source}) != 16:")
         self.line(f"    raise Malformed({f'{source} is not 16 bytes'!r})")
 
-    def single_structure(self, source: str, structure: type[Message], nullable: bool) -> None:
+    def single_structure(self, source: str, structure: type[Message], field: Field) -> None:
         inner = self.local("inner")
         self.line(f"{inner} = {source}")
-        if not nullable:
+        if not field.is_nullable(self.version):
             self.body(inner, structure)
             return
         self.flush()
         self.line(f"if {inner} is None:")
-        self.line(f"    {self.out}.append(255)")
+        self.line(f"    {self.out}.append({255 if field.tag is None else 0})")
         self.line("else:")
         self.indent()
         self.line(f"{self.out}.append(1)")
