@@ -5,16 +5,20 @@ from typing import Any
 import pytest
 
 import ottla.testing
+from ottla.cluster.features import SUPPORTED
 from ottla.errors import ErrorCode
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.raw_client import RawClient
 
+NEWEST = [(name, levels[-1], levels[-1]) for name, levels in sorted(SUPPORTED.items())]
+
 
 def finalised(client: RawClient, version: int = 4) -> tuple[list[tuple[str, int, int]], int]:
     answer = client.request(ApiVersionsRequest(client_software_name="raw", client_software_version="1"), version)
+    # Below version 4 a feature that may be absent (level 0) cannot be told.
     assert [(each.name, each.min_version, each.max_version) for each in answer.supported_features] == [
-        ("metadata.version", 30, 30)
+        (name, levels[0], levels[-1]) for name, levels in sorted(SUPPORTED.items()) if version >= 4 or levels[0]
     ]
     levels = [(each.name, each.min_version_level, each.max_version_level) for each in answer.finalized_features]
     return levels, answer.finalized_features_epoch
@@ -29,7 +33,8 @@ def update(client: RawClient, version: int, *features: tuple[str, int], **option
 def test_features_are_told_to_every_client(client: RawClient, version: int) -> None:
     """What this broker has, and what the cluster agreed on: nothing that is not there."""
     levels, epoch = finalised(client, version)
-    assert levels == [("metadata.version", 30, 30)]
+    assert levels == NEWEST
+    assert ("metadata.version", 30, 30) in levels and ("transaction.version", 2, 2) in levels
     assert epoch > 0
 
 
@@ -45,7 +50,7 @@ def test_updates(client: RawClient, version: int) -> None:
         assert feature in answer.error_message
     if version:
         assert update(client, version, ("metadata.version", 31), validate_only=True).error_code != 0
-    assert finalised(client)[0] == [("metadata.version", 30, 30)]
+    assert finalised(client)[0] == NEWEST
 
 
 def test_features_are_there_after_a_restart() -> None:

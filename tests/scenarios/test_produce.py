@@ -87,9 +87,9 @@ REFUSED: dict[str, tuple[Callable[[], bytearray], ErrorCode]] = {
     "a few bytes": (lambda: bytearray(b"hello"), ErrorCode.INVALID_RECORD),
     "producer without sequence": (
         lambda: batch_of(b"one", producer_id=5, producer_epoch=0, base_sequence=-1), ErrorCode.INVALID_RECORD),
-    "transaction without coordinator": (
+    "transaction without its id": (
         lambda: batch_of(b"one", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True),
-        ErrorCode.INVALID_TXN_STATE),
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
 }  # fmt: skip
 
 

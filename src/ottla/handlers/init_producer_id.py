@@ -1,11 +1,12 @@
-"""InitProducerId: an identity for an idempotent producer.
+"""InitProducerId: an identity for an idempotent producer, or for the new owner of a transactional id.
 
 Versions: 2 flexible; 3 the producer's current id and epoch (KIP-360); 4 PRODUCER_FENCED; 5 TRANSACTION_ABORTABLE.
 A producer without a transactional id gets a fresh id each time, as in Kafka: its old one is nobody's any more.
 """
 
 from ottla.call import Call
-from ottla.errors import ErrorCode
+from ottla.coordinators.transaction_rules import FreshIdNeeded
+from ottla.errors import ErrorCode, KafkaError
 from ottla.node import Node
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -14,12 +15,28 @@ VERSIONS = range(0, 6)
 
 async def handle(node: Node, call: Call[InitProducerIdRequest]) -> InitProducerIdResponse:
     request = call.body
-    if request.transactional_id == "":
+    if request.transactional_id is None:
+        return InitProducerIdResponse(producer_id=await node.producer_ids.next(), producer_epoch=0)
+    if not request.transactional_id or (request.producer_id < 0) != (request.producer_epoch < 0):
         return refused(ErrorCode.INVALID_REQUEST)
-    if request.transactional_id is not None:
-        # No transaction coordinator yet. Not a retriable code: the client would wait for it for ever.
-        return refused(ErrorCode.UNSUPPORTED_VERSION)
-    return InitProducerIdResponse(producer_id=await node.producer_ids.next(), producer_epoch=0)
+    try:
+        return await initialise(node, request, request.transactional_id)
+    except KafkaError as error:
+        return refused(error.code)
+
+
+async def initialise(node: Node, request: InitProducerIdRequest, transactional_id: str) -> InitProducerIdResponse:
+    response: InitProducerIdResponse
+    try:
+        response = await node.transactions.run(
+            transactional_id, lambda machine, turn: machine.init_producer_id(request, turn)
+        )
+    except FreshIdNeeded:
+        fresh_id = await node.producer_ids.next()
+        response = await node.transactions.run(
+            transactional_id, lambda machine, turn: machine.init_producer_id(request, turn, fresh_id)
+        )
+    return response
 
 
 def refused(code: ErrorCode) -> InitProducerIdResponse:

@@ -4,24 +4,29 @@ Versions: 5 log start offset; 7 zstd (KIP-110); 8 record errors (KIP-467); 9 fle
 (KIP-951); 12 transactions v2 (KIP-890); 13 topics by id (KIP-516).
 A plain function: batches are checked and appended before the next request of the connection is looked at, so order is
 never in doubt. What comes back is the answer, or a future if acknowledging has to wait (in-sync replicas, fsync), or a
-coroutine, for which the connection waits, if a batch is so large that it is checked in a thread. It ends when all is
-appended, with the answer or the future.
+coroutine, for which the connection waits, if a batch is so large that it is checked in a thread, or is the first of a
+transaction in its partition: then the transaction's coordinator is asked. It ends when all is appended, with the answer
+or the future.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
 from ottla import batch
+from ottla.batch import BatchHeader
 from ottla.call import Answer, Call, CloseConnection
 from ottla.cluster.topics import is_internal
 from ottla.compression import ZSTD
+from ottla.coordinators.admission import Speech, admit
+from ottla.coordinators.machine import Producer
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metrics import TopicMeter
 from ottla.node import Node
 from ottla.replication.partition import Partition
 from ottla.replication.record_checks import Outcome
+from ottla.replication.transactions import is_open
 from ottla.replication.validation import Checked, RefusedRecords
 from ottla.wire import produce
 from ottla.wire.produce import PartitionData, PartitionResult, ProduceRequest, ProduceResponse, TopicData, TopicResult
@@ -29,6 +34,8 @@ from ottla.wire.produce import PartitionData, PartitionResult, ProduceRequest, P
 API_KEY = 0
 VERSIONS = produce.VERSIONS
 ZSTD_FROM = 7
+ABORTABLE_FROM = 11
+ADDED_FROM = 12
 
 Waiting = tuple[PartitionResult, asyncio.Future[None], TopicMeter]
 Response = ProduceResponse | None
@@ -40,6 +47,12 @@ class Arrival(NamedTuple):
     partition: Partition
     result: PartitionResult
     batch: Checked | asyncio.Future[Outcome]
+
+    @property
+    def header(self) -> BatchHeader:
+        """Of a batch that has been checked."""
+        assert isinstance(self.batch, Checked)
+        return self.batch.header
 
 
 def handle(
@@ -53,6 +66,8 @@ def handle(
     for arrival in arrivals:
         if isinstance(arrival.batch, asyncio.Future):
             return append_when_checked(node, call, response, arrivals)
+    if request.transactional_id is not None and begins_transaction(arrivals):
+        return append_when_checked(node, call, response, arrivals)
     return append_all(node, call, response, arrivals)
 
 
@@ -81,8 +96,9 @@ def receive(
     if data.records is None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
     header = batch.check_client_batch(data.records)
-    if header.is_transactional:
-        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "this broker has no open transaction of that producer")
+    if header.attributes & batch.TRANSACTIONAL and not call.body.transactional_id:
+        message = "records of a transaction need its transactional id"
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message)
     if header.codec == ZSTD and call.version < ZSTD_FROM:
         message = f"zstd needs Produce version {ZSTD_FROM}, this is {call.version}"
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message)
@@ -100,7 +116,49 @@ async def append_when_checked(
             refuse(node, arrival.partition, arrival.result, outcome)
         else:
             checked.append(arrival._replace(batch=outcome))
+    if call.body.transactional_id is not None and begins_transaction(checked):
+        checked = await admitted(node, call, call.body.transactional_id, checked)
     return append_all(node, call, response, checked)
+
+
+def begins_transaction(arrivals: list[Arrival]) -> bool:
+    """Whether a batch is the first of its transaction in its partition."""
+    for arrival in arrivals:
+        header = arrival.header
+        if header.is_transactional and not is_open(arrival.partition, header.producer_id, header.producer_epoch):
+            return True
+    return False
+
+
+async def admitted(
+    node: Node, call: Call[ProduceRequest], transactional_id: str, arrivals: list[Arrival]
+) -> list[Arrival]:
+    """Those that may be appended, as of now: whatever their transaction's coordinator has to say against is refused."""
+    speech = speech_of(call.version)
+    if speech is not Speech.ADD and not node.config.transaction_partition_verification_enable:
+        return arrivals
+    headers = [arrival.header for arrival in arrivals]
+    partitions = [arrival.partition for arrival in arrivals if arrival.header.is_transactional]
+    producers = {Producer(header.producer_id, header.producer_epoch) for header in headers if header.is_transactional}
+    refused: Mapping[Partition, KafkaError]
+    if len(producers) == 1:
+        refused = await admit(node.transactions, transactional_id, producers.pop(), partitions, speech)
+    else:
+        error = KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "batches of several producers in one transaction")
+        refused = dict.fromkeys(partitions, error)
+    kept = []
+    for arrival in arrivals:
+        if arrival.partition in refused and arrival.header.is_transactional:
+            refuse(node, arrival.partition, arrival.result, refused[arrival.partition])
+        else:
+            kept.append(arrival)
+    return kept
+
+
+def speech_of(version: int) -> Speech:
+    if version >= ADDED_FROM:
+        return Speech.ADD
+    return Speech.VERIFY if version >= ABORTABLE_FROM else Speech.OLD
 
 
 def append_all(

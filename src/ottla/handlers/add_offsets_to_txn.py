@@ -1,0 +1,26 @@
+"""AddOffsetsToTxn: a group's committed offsets become part of a transaction: the partition that keeps them does.
+
+Versions: 2 PRODUCER_FENCED; 3 flexible; 4 TRANSACTION_ABORTABLE.
+"""
+
+from ottla.call import Call
+from ottla.cluster.topics import CONSUMER_OFFSETS
+from ottla.coordinators.machine import Producer
+from ottla.errors import ErrorCode, KafkaError
+from ottla.node import Node
+from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+VERSIONS = range(0, 5)
+
+
+async def handle(node: Node, call: Call[AddOffsetsToTxnRequest]) -> AddOffsetsToTxnResponse:
+    request = call.body
+    if not request.transactional_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    producer = Producer(request.producer_id, request.producer_epoch)
+    place = (CONSUMER_OFFSETS, node.groups.partition_for(request.group_id))
+    await node.transactions.run(
+        request.transactional_id,
+        lambda machine, turn: machine.add_partitions(request.transactional_id, producer, [place], turn, version=0),
+    )
+    return AddOffsetsToTxnResponse()

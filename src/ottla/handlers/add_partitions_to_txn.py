@@ -1,0 +1,89 @@
+"""AddPartitionsToTxn: partitions become part of a transaction, or are looked for in it.
+
+Versions: 2 PRODUCER_FENCED; 3 flexible; 4 many transactions at once, from brokers (KIP-890); 5 TRANSACTION_ABORTABLE.
+"""
+
+from collections.abc import Mapping
+
+from ottla.call import Call
+from ottla.cluster.topics import is_internal
+from ottla.coordinators.machine import Producer
+from ottla.coordinators.transaction import EPOCH_BUMP, TopicPartition
+from ottla.errors import ErrorCode, KafkaError
+from ottla.node import Node
+from ottla.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+VERSIONS = range(0, 6)
+BROKERS_FROM = 4
+
+Codes = Mapping[TopicPartition, ErrorCode]
+
+
+async def handle(node: Node, call: Call[AddPartitionsToTxnRequest]) -> AddPartitionsToTxnResponse:
+    results = [await answer(node, call.version, transaction) for transaction in call.body.transactions]
+    return AddPartitionsToTxnResponse(results_by_transaction=results)
+
+
+async def answer(
+    node: Node, version: int, transaction: AddPartitionsToTxnTransaction
+) -> AddPartitionsToTxnResult:
+    places = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
+    codes = unfit(node, places) if version < BROKERS_FROM else {}
+    if not codes:
+        try:
+            codes = await ask(node, version, transaction, places)
+        except KafkaError as error:
+            codes = dict.fromkeys(places, error.code)
+    return AddPartitionsToTxnResult(
+        transactional_id=transaction.transactional_id,
+        topic_results=[
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    AddPartitionsToTxnPartitionResult(
+                        partition_index=index, partition_error_code=codes.get((topic.name, index), ErrorCode.NONE)
+                    )
+                    for index in topic.partitions
+                ],
+            )
+            for topic in transaction.topics
+        ],
+    )
+
+
+def unfit(node: Node, places: list[TopicPartition]) -> Codes:
+    """If a client may not write to one of the partitions, none of them is added."""
+    found = {}
+    for topic, index in places:
+        if is_internal(topic):
+            found[topic, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif node.image.partition(topic, index) is None:
+            found[topic, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return {place: found.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED) for place in places} if found else {}
+
+
+async def ask(
+    node: Node, version: int, transaction: AddPartitionsToTxnTransaction, places: list[TopicPartition]
+) -> Codes:
+    transactional_id = transaction.transactional_id
+    if not transactional_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    producer = Producer(transaction.producer_id, transaction.producer_epoch)
+    if transaction.verify_only:
+        missing = await node.transactions.run(
+            transactional_id, lambda machine, turn: machine.missing_partitions(transactional_id, producer, places, turn)
+        )
+        return dict.fromkeys(missing, ErrorCode.TRANSACTION_ABORTABLE)
+    spoken = EPOCH_BUMP if version >= BROKERS_FROM else 0
+    await node.transactions.run(
+        transactional_id,
+        lambda machine, turn: machine.add_partitions(transactional_id, producer, places, turn, version=spoken),
+    )
+    return {}

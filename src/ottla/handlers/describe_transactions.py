@@ -1,0 +1,33 @@
+"""DescribeTransactions: the state of transactional ids, and what is in their transactions (KIP-664).
+
+Versions: 0.
+"""
+
+from ottla.call import Call
+from ottla.errors import ErrorCode, KafkaError
+from ottla.node import Node
+from ottla.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+
+VERSIONS = range(0, 1)
+
+
+async def handle(node: Node, call: Call[DescribeTransactionsRequest]) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        transaction_states=[await describe(node, transactional_id) for transactional_id in call.body.transactional_ids]
+    )
+
+
+async def describe(node: Node, transactional_id: str) -> TransactionState:
+    try:
+        if not transactional_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        description: TransactionState = await node.transactions.run(
+            transactional_id, lambda machine, turn: machine.describe(transactional_id, turn)
+        )
+    except KafkaError as error:
+        return TransactionState(transactional_id=transactional_id, error_code=error.code)
+    return description

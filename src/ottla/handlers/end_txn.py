@@ -1,0 +1,32 @@
+"""EndTxn: a transaction is committed or aborted. The answer leaves when that is decided; the markers follow.
+
+Versions: 2 PRODUCER_FENCED; 3 flexible; 4 TRANSACTION_ABORTABLE; 5 who the producer is from now on (KIP-890).
+"""
+
+from ottla.call import Call
+from ottla.coordinators.transaction_rules import FreshIdNeeded
+from ottla.errors import ErrorCode, KafkaError
+from ottla.node import Node
+from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+VERSIONS = range(0, 6)
+RAISED_EPOCH_FROM = 5
+
+
+async def handle(node: Node, call: Call[EndTxnRequest]) -> EndTxnResponse:
+    request = call.body
+    if not request.transactional_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    version = 2 if call.version >= RAISED_EPOCH_FROM else 0
+    response: EndTxnResponse
+    try:
+        response = await node.transactions.run(
+            request.transactional_id, lambda machine, turn: machine.end(request, turn, version=version)
+        )
+    except FreshIdNeeded:
+        fresh_id = await node.producer_ids.next()
+        response = await node.transactions.run(
+            request.transactional_id,
+            lambda machine, turn: machine.end(request, turn, version=version, fresh_id=fresh_id),
+        )
+    return response

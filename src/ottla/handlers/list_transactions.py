@@ -1,0 +1,50 @@
+"""ListTransactions: the transactional ids that this broker coordinates (KIP-664).
+
+Versions: 1 only what runs longer than a time (KIP-994); 2 only ids that match a pattern (KIP-1152).
+"""
+
+from ottla.call import Call
+from ottla.coordinators.regular_expressions import check_pattern, matching
+from ottla.coordinators.transaction import State, Transaction
+from ottla.coordinators.transactions import Filters
+from ottla.node import Node
+from ottla.wire.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+
+VERSIONS = range(0, 3)
+
+STATES = {state.shown: state for state in State}
+
+
+async def handle(node: Node, call: Call[ListTransactionsRequest]) -> ListTransactionsResponse:
+    request = call.body
+    pattern = request.transactional_id_pattern
+    if pattern:
+        check_pattern(pattern)
+    unknown = [name for name in request.state_filters if name not in STATES]
+    filters = Filters(
+        frozenset(STATES[name] for name in request.state_filters if name in STATES),
+        frozenset(request.producer_id_filters),
+        request.duration_filter,
+    )
+    found: list[Transaction] = []
+    if not request.state_filters or filters.states:
+        for part in await node.transactions.run_all(lambda machine, turn: machine.listing(filters, turn)):
+            found += part
+    if pattern:
+        names = matching([pattern], (each.transactional_id for each in found))[pattern]
+        found = [each for each in found if each.transactional_id in names]
+    return ListTransactionsResponse(
+        unknown_state_filters=unknown,
+        transaction_states=[
+            TransactionState(
+                transactional_id=each.transactional_id,
+                producer_id=each.producer_id,
+                transaction_state=each.state.shown,
+            )
+            for each in found
+        ],
+    )

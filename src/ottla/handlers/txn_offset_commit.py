@@ -1,0 +1,50 @@
+"""TxnOffsetCommit: offsets that count when the transaction is committed, together with what it wrote.
+
+Versions: 2 leader epoch; 3 flexible, who commits (KIP-447); 4 TRANSACTION_ABORTABLE; 5 the broker adds the group's
+partition to the transaction (KIP-890).
+"""
+
+from ottla.call import Call
+from ottla.cluster.topics import CONSUMER_OFFSETS
+from ottla.coordinators.admission import Speech, admit
+from ottla.coordinators.machine import Producer
+from ottla.errors import ErrorCode, KafkaError
+from ottla.node import Node
+from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+
+VERSIONS = range(0, 6)
+ABORTABLE_FROM = 4
+ADDED_FROM = 5
+
+
+async def handle(node: Node, call: Call[TxnOffsetCommitRequest]) -> TxnOffsetCommitResponse:
+    request = call.body
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    if not request.transactional_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    await node.groups.create_topic()
+    await admit_offsets(node, request, call.version)
+    response: TxnOffsetCommitResponse = await node.groups.run(
+        request.group_id, lambda groups, turn: groups.transactional_commit(request, turn)
+    )
+    return response
+
+
+async def admit_offsets(node: Node, request: TxnOffsetCommitRequest, version: int) -> None:
+    """The partition that keeps the group's offsets must be part of the transaction, as any other."""
+    speech = Speech.ADD if version >= ADDED_FROM else Speech.VERIFY if version >= ABORTABLE_FROM else Speech.OLD
+    if speech is not Speech.ADD and not node.config.transaction_partition_verification_enable:
+        return
+    try:
+        partition = node.replicas.get(CONSUMER_OFFSETS, node.groups.partition_for(request.group_id))
+        partition.require_leader()
+    except KafkaError:
+        raise KafkaError(ErrorCode.NOT_COORDINATOR) from None
+    producer = Producer(request.producer_id, request.producer_epoch)
+    refused = await admit(node.transactions, request.transactional_id, producer, [partition], speech)
+    error = refused.get(partition)
+    if error is not None:
+        # A group's coordinator that must wait says so in the words of coordinators.
+        again = error.code is ErrorCode.NOT_ENOUGH_REPLICAS
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE if again else error.code, error.message)

@@ -1,0 +1,51 @@
+"""WriteTxnMarkers: the ends of transactions, from their coordinators, or from an admin who ends a hanging one.
+
+Versions: 1 flexible; 2 the version of transactions that the producer speaks (KIP-1228).
+"""
+
+from ottla.call import Call
+from ottla.errors import ErrorCode, KafkaError
+from ottla.node import Node
+from ottla.replication.transactions import TransactionMarker
+from ottla.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+VERSIONS = range(1, 3)
+
+
+async def handle(node: Node, call: Call[WriteTxnMarkersRequest]) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(markers=[await write(node, marker) for marker in call.body.markers])
+
+
+async def write(node: Node, asked: WritableTxnMarker) -> WritableTxnMarkerResult:
+    marker = TransactionMarker(
+        asked.producer_id,
+        asked.producer_epoch,
+        asked.transaction_result,
+        asked.coordinator_epoch,
+        asked.transaction_version,
+    )
+    topics = []
+    for topic in asked.topics:
+        partitions = [
+            WritableTxnMarkerPartitionResult(
+                partition_index=index, error_code=await write_one(node, topic.name, index, marker)
+            )
+            for index in topic.partition_indexes
+        ]
+        topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions))
+    return WritableTxnMarkerResult(producer_id=asked.producer_id, topics=topics)
+
+
+async def write_one(node: Node, topic: str, index: int, marker: TransactionMarker) -> ErrorCode:
+    try:
+        await node.markers.write((topic, index), marker)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE
