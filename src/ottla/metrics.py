@@ -10,7 +10,7 @@ error codes), never text that a client merely sent, so the number of series is b
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -103,6 +103,60 @@ class TopicMeters:
         gone = self.by_topic.pop(topic, None)
         if gone is not None:
             self.elsewhere.add(gone)
+
+
+class Compacted(Protocol):
+    """What a compaction tells of itself."""
+
+    @property
+    def bytes_read(self) -> int: ...
+
+    @property
+    def bytes_written(self) -> int: ...
+
+    @property
+    def records_read(self) -> int: ...
+
+    @property
+    def records_written(self) -> int: ...
+
+    @property
+    def map_used(self) -> float: ...
+
+
+class CompactionMeter:
+    """What the compaction of logs did, and how far it is behind."""
+
+    __slots__ = (
+        "bytes_read", "bytes_written", "dirtiest", "last_map_used", "last_recopied", "last_seconds", "looked_at_ms",
+        "overdue_ms", "records_read", "records_written", "runs",
+    )  # fmt: skip
+
+    def __init__(self, now_ms: int) -> None:
+        self.runs = 0
+        self.bytes_read = 0
+        self.bytes_written = 0
+        self.records_read = 0
+        self.records_written = 0
+        self.last_recopied = 0.0
+        self.last_map_used = 0.0
+        self.last_seconds = 0.0
+        self.dirtiest = 0.0
+        self.overdue_ms = 0
+        self.looked_at_ms = now_ms
+
+    def looked(self, now_ms: int, dirtiest: float, overdue_ms: int) -> None:
+        self.looked_at_ms, self.dirtiest, self.overdue_ms = now_ms, dirtiest, overdue_ms
+
+    def compacted(self, compacted: Compacted, seconds: float) -> None:
+        self.runs += 1
+        self.bytes_read += compacted.bytes_read
+        self.bytes_written += compacted.bytes_written
+        self.records_read += compacted.records_read
+        self.records_written += compacted.records_written
+        self.last_recopied = compacted.bytes_written / compacted.bytes_read if compacted.bytes_read else 0.0
+        self.last_map_used = compacted.map_used
+        self.last_seconds = seconds
 
 
 # Text

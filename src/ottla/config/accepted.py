@@ -101,8 +101,6 @@ internal.metadata.log.segment.bytes int -
 internal.metadata.max.batch.size.in.bytes int 8388608
 kafka.metrics.polling.interval.secs int 10
 kafka.metrics.reporters list ""
-log.cleaner.io.buffer.load.factor double 0.9
-log.cleaner.io.buffer.size int 524288
 log.cleaner.threads int 1
 log.dir.failure.timeout.ms long 30000
 metadata.log.dir string -
@@ -318,8 +316,6 @@ _CHANGEABLE = frozenset(
         "group.share.assignment.interval.ms",
         "group.streams.assignment.interval.ms",
         "leader.replication.throttled.rate",
-        "log.cleaner.io.buffer.load.factor",
-        "log.cleaner.io.buffer.size",
         "log.cleaner.threads",
         "num.io.threads",
         "num.network.threads",

@@ -252,6 +252,14 @@ class BrokerSettings(Settings):
         doc="Memory for the keys of one compaction.",
     )
     log_cleaner_enable = Setting(BOOLEAN, True, doc="Compact topics that ask for it.")
+    log_cleaner_io_buffer_load_factor = Setting(
+        DOUBLE, 0.9, mode=CLUSTER_WIDE,
+        doc="How full the memory for keys may get, as a share of it.",
+    )
+    log_cleaner_io_buffer_size = Setting(
+        INT, 524_288, at_least(0), mode=CLUSTER_WIDE,
+        doc="Bytes that compaction reads at a time; more where a batch is larger.",
+    )
     log_cleaner_io_max_bytes_per_second = Setting(
         DOUBLE, sys.float_info.max, mode=CLUSTER_WIDE,
         doc="Bytes that compaction reads and writes per second.",

@@ -7,6 +7,7 @@ Beside one directory per partition it holds Kafka's own files:
     recovery-point-offset-checkpoint    up to where each log is known to be on the platter
     log-start-offset-checkpoint         where each log starts, if records at its front were deleted
     replication-offset-checkpoint       each partition's high watermark
+    cleaner-offset-checkpoint           up to where each log was compacted
     .kafka_cleanshutdown                {"version": 0, "brokerEpoch": n}: every log was closed; nothing to recover
 
 and one of Ottla's own:
@@ -40,6 +41,7 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
+CLEAN_ENDS = "cleaner-offset-checkpoint"
 FAILED_FSYNC = ".ottla_failed_fsync"
 
 DELETE = "delete"
@@ -174,6 +176,7 @@ class DataDirectory:
         self.recovery_points: Offsets = {}
         self.log_starts: Offsets = {}
         self.high_watermarks: Offsets = {}
+        self.clean_ends: Offsets = {}
         self.was_clean, self.broker_epoch = False, -1
         self.distrusted = False
         """Whether what an earlier process wrote may never have reached the disk although it can be read."""
@@ -216,6 +219,7 @@ class DataDirectory:
         self.recovery_points = self._read_checkpoint(RECOVERY_POINTS)
         self.log_starts = self._read_checkpoint(LOG_STARTS)
         self.high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
+        self.clean_ends = self._read_checkpoint(CLEAN_ENDS)
         self.distrusted = self._disk.exists(_join(self.path, FAILED_FSYNC))
         self.partition_count = sum(not partition.marker for partition in self.partitions())
         self.was_clean, self.broker_epoch = self._take_clean_marker()
@@ -256,6 +260,9 @@ class DataDirectory:
 
     def write_high_watermarks(self, offsets: Mapping[PartitionKey, int]) -> None:
         self.high_watermarks = self._write_checkpoint(HIGH_WATERMARKS, offsets)
+
+    def write_clean_ends(self, offsets: Mapping[PartitionKey, int]) -> None:
+        self.clean_ends = self._write_checkpoint(CLEAN_ENDS, offsets)
 
     def forget(self, keys: Iterable[PartitionKey]) -> None:
         """These partitions are no more: take them out of the checkpoints, durably, if they are in any."""

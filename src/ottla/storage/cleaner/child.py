@@ -24,6 +24,7 @@ NICENESS = 10
 """Clients first: a compaction takes what processor time they leave."""
 
 _GO_ON = True
+_GIVEN_UP = "the compaction was given up"
 
 
 class InlineCompactor:
@@ -35,7 +36,10 @@ class InlineCompactor:
         self._reports = compact(self._disk, order)
 
     def step(self) -> Report:
-        return next(self._reports)
+        report = next(self._reports, None)
+        if report is None:
+            raise Uncleanable(_GIVEN_UP)
+        return report
 
     def end(self) -> None:
         self._reports = iter(())
@@ -55,7 +59,7 @@ class ChildCompactor:
     def step(self) -> Report:
         child = self._child
         if child is None:
-            raise Uncleanable("the compaction was given up")
+            raise Uncleanable(_GIVEN_UP)
         if not self._begun:
             _send(child.stdin, _GO_ON)
         self._begun = False
