@@ -1,8 +1,9 @@
-"""The broker beside a real Apache Kafka: the same load generator, in one run, taking turns.
+"""The broker beside a real Apache Kafka: the same load generators, in one run, taking turns.
 
-`python -m benchmarks.broker` takes about five minutes, `--quick` about one. Both brokers listen at the same time and
+`python -m benchmarks.broker` takes about ten minutes, `--quick` about two. Both brokers listen at the same time and
 only one of them is under load; who goes first changes with every pair; the JVM is warmed up before anything is
-measured. A ratio is the median of the ratios of the pairs, so that a slow minute of the machine hits both sides.
+measured. A ratio is the median of the ratios of the pairs, so that a slow minute of the machine hits both sides. A row
+that fails is told at the end, and the others are measured all the same.
 """
 
 import argparse
@@ -17,25 +18,28 @@ from pathlib import Path
 
 from benchmarks.apache_kafka import VERSION, ApacheKafka, Unavailable
 from benchmarks.child import BrokerChild
+from benchmarks.jobs import JobFailure, Values, run_job
 from benchmarks.ottla_broker import OttlaBroker
-from benchmarks.report import Measurement, Neighbours, document, machine, table
+from benchmarks.report import Measurement, Neighbours, document, inserted, machine, table, wrapped
+from benchmarks.small_requests import KINDS
 from benchmarks.workloads import (
     ACCEPTED,
     ANSWERED,
+    CODECS,
     FULL,
     IDLE_MEMORY,
     LOADED_MEMORY,
     QUICK,
     WORKLOADS,
-    JobFailure,
     Size,
-    Values,
     Workload,
-    run_job,
+    run_requests,
 )
 
 PEER = f"Apache Kafka {VERSION}"
 IDLE_SECONDS = 2.0
+PATIENCE_SECONDS = 600
+"""Rows that come later are measured once, so that a run on a slow machine ends before long as well."""
 START = "start"
 SETTINGS = {"log.segment.delete.delay.ms": "1000"}  # otherwise deleted topics fill the page cache for a minute
 
@@ -46,6 +50,8 @@ class Comparison:
     def __init__(self, size: Size, with_peer: bool) -> None:
         self.size = size
         self.measurements: dict[str, Measurement] = {}
+        self.failures: list[str] = []
+        self._patient_until = time.monotonic() + PATIENCE_SECONDS
         self._kinds: list[Callable[[], BrokerChild]] = [lambda: OttlaBroker(SETTINGS)]
         if with_peer:
             self._kinds.append(lambda: ApacheKafka(settings=SETTINGS))
@@ -65,7 +71,11 @@ class Comparison:
             for broker in brokers:
                 warm_up(broker, self.size)
             for workload in workloads:
-                self._measure(workload, brokers)
+                try:
+                    self._measure(workload, brokers)
+                except (JobFailure, Unavailable) as reason:
+                    # The other rows take minutes, and say what they say without this one.
+                    self.failures.append(f"{workload.name}: {reason}")
             for side, broker in enumerate(brokers):
                 self._record_memory(side, broker)
 
@@ -90,6 +100,8 @@ class Comparison:
         for broker in brokers:
             workload.prepare(broker, self.size)
         for pair in range(self.size.pairs):
+            if pair and time.monotonic() > self._patient_until:
+                return  # the table shows it: a row of one pair has no brackets
             for side in self._turns(pair):
                 progress(f"{workload.name}, pair {pair + 1} of {self.size.pairs}, {brokers[side].name}")
                 values: Values = workload.measure(brokers[side], self.size)
@@ -111,11 +123,13 @@ def warm_up(broker: BrokerChild, size: Size) -> None:
     for turn in range(size.warm_up_rounds):
         for value_bytes in (100, 1000, 10_000):
             topic = f"warm-up-{turn}-{value_bytes}"
-            records = size.produced(value_bytes)
+            records = size.produced(value_bytes) // 2
             run_job(broker, "produce", topic=topic, records=records, size=value_bytes, keep=True)
             run_job(broker, "consume", topic=topic, records=records + 1, size=value_bytes, delete=True)
-        run_job(broker, "latency", topic=f"warm-up-{turn}-latency", records=2000, size=100)
-        run_job(broker, "requests", topic=f"warm-up-{turn}-requests", connections=64, seconds=1)
+        for codec in CODECS:
+            run_job(broker, "produce", topic=f"warm-up-{turn}-{codec}", records=10_000, size=1000, codec=codec)
+        run_job(broker, "synchronous", topic=f"warm-up-{turn}-latency", records=2000, size=100)
+        run_requests(broker, f"warm-up-{turn}-requests", list(KINDS), connections=64, seconds=1)
 
 
 def progress(text: str) -> None:
@@ -125,9 +139,10 @@ def progress(text: str) -> None:
 def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks.broker", description="Measure Ottla beside Apache Kafka.")
     names = ", ".join([START, *(workload.name for workload in WORKLOADS)])
-    parser.add_argument("--quick", action="store_true", help="one pair of short runs: about a minute")
+    parser.add_argument("--quick", action="store_true", help="one pair of short runs: about two minutes")
     parser.add_argument("--rows", default="*", help=f"comma-separated patterns of: {names}")
     parser.add_argument("--pairs", type=int, help="how many pairs of runs each row is the median of")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table and its conditions here as well")
     parser.add_argument("--alone", action="store_true", help="without Apache Kafka")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every single value here as well")
     return parser.parse_args(arguments)
@@ -142,28 +157,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     workloads = [workload for workload in WORKLOADS if any(fnmatchcase(workload.name, item) for item in patterns)]
     began, neighbours = time.monotonic(), Neighbours()
     comparison = Comparison(size, with_peer=not chosen.alone)
-    failure = ""
     try:
         comparison.run(workloads, with_start=any(fnmatchcase(START, item) for item in patterns))
     except Unavailable as reason:
         print(f"Apache Kafka cannot be run here: {reason}. --alone measures Ottla without it.", file=sys.stderr)
         return 1
-    except JobFailure as reason:  # what was measured until then took minutes: show it, and that it is not all
-        failure = str(reason)
     measurements = list(comparison.measurements.values())
-    conditions = {"size": asdict(size), "settings_of_both": SETTINGS, "share_of_other_programs": neighbours.share()}
-    around = machine()
-    print(table(measurements, PEER))
-    print(
-        f"\n{around['cores']} cores shared by broker and client, {around['memory_gb']} GB of memory, Python "
-        f"{around['python']}, {around['client']}; {size.pairs} pair(s), {time.monotonic() - began:.0f} s in all. "
-        f"Other programs took {conditions['share_of_other_programs']:.0%} of the machine meanwhile."
-    )
+    share = neighbours.share()
+    text = f"{table(measurements, PEER)}\n\n{wrapped(conditions(size, time.monotonic() - began, share))}"
+    print(text)
+    if chosen.markdown:
+        page = chosen.markdown.read_text() if chosen.markdown.exists() else ""
+        chosen.markdown.write_text(inserted(page, text))
     if chosen.json:
-        chosen.json.write_text(json.dumps(document(measurements, PEER, conditions), indent=2) + "\n")
-    if failure:
-        print(f"\nThe run ended early, the table is not complete: {failure}", file=sys.stderr)
-    return 1 if failure else 0
+        around = {"size": asdict(size), "settings_of_both": SETTINGS, "share_of_other_programs": share}
+        chosen.json.write_text(json.dumps(document(measurements, PEER, around), indent=2) + "\n")
+    for failure in comparison.failures:
+        print(f"\nThe table is not complete: {failure}", file=sys.stderr)
+    return 1 if comparison.failures else 0
+
+
+def conditions(size: Size, seconds: float, share: float) -> str:
+    """Under which the table came to be, in a few sentences."""
+    around = machine()
+    return (
+        f"{around['cores']} cores shared by broker and client, {around['memory_gb']} GB of memory, Python "
+        f"{around['python']}, {around['client']}, {around['java']}; {size.pairs} pair(s), {seconds:.0f} s in all. "
+        f"Other programs took {share:.0%} of the machine meanwhile."
+    )
 
 
 if __name__ == "__main__":

@@ -57,6 +57,18 @@ def answers(port: int) -> float | None:
         return None
 
 
+def usage_of(process_id: int) -> Usage:
+    root = psutil.Process(process_id)
+    cpu_seconds = 0.0
+    resident_bytes = 0
+    for process in [root, *root.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            cpu_seconds += times.user + times.system
+            resident_bytes += process.memory_info().rss
+    return Usage(cpu_seconds, resident_bytes)
+
+
 class BrokerChild:
     """One broker process that listens on `port`. Everything it prints goes to `output`."""
 
@@ -94,15 +106,7 @@ class BrokerChild:
         raise StartFailure(f"{self.name} did not answer within {timeout_seconds:g} s: {self._last_lines()}")
 
     def usage(self) -> Usage:
-        root = psutil.Process(self.process_id)
-        cpu_seconds = 0.0
-        resident_bytes = 0
-        for process in [root, *root.children(recursive=True)]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                times = process.cpu_times()
-                cpu_seconds += times.user + times.system
-                resident_bytes += process.memory_info().rss
-        return Usage(cpu_seconds, resident_bytes)
+        return usage_of(self.process_id)
 
     def stop(self, timeout_seconds: float = 30) -> None:
         """Ask it to end, and insist after the timeout. Does nothing when it has ended already."""

@@ -2,7 +2,11 @@
 
 import os
 import platform
+import re
+import shutil
 import statistics
+import subprocess
+import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +16,8 @@ import confluent_kafka
 import psutil
 
 from benchmarks.workloads import Row
+
+BEGIN, END = "<!-- measured -->", "<!-- end of what was measured -->"
 
 
 @dataclass
@@ -78,8 +84,24 @@ def machine() -> dict[str, Any]:
         "memory_gb": round(psutil.virtual_memory().total / 1e9),
         "system": platform.platform(terse=True),
         "python": platform.python_version(),
+        "java": java_version(),
         "client": f"confluent-kafka {confluent_kafka.version()}, librdkafka {confluent_kafka.libversion()[0]}",
     }
+
+
+def java_version() -> str:
+    """Of the machine's Java, which runs Apache Kafka and its tools."""
+    java = shutil.which("java")
+    if java is None:
+        return "no Java"
+    told = subprocess.run([java, "-version"], capture_output=True, text=True).stderr
+    found = re.search(r'version "([^"]+)"', told)
+    return f"Java {found[1]}" if found else "an unknown Java"
+
+
+def wrapped(text: str) -> str:
+    """As the pages of this project are: no line above 120 characters."""
+    return textwrap.fill(text, 120, break_on_hyphens=False)
 
 
 def table(measurements: Sequence[Measurement], peer: str) -> str:
@@ -95,6 +117,13 @@ def table(measurements: Sequence[Measurement], peer: str) -> str:
     return "\n".join(
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
     )
+
+
+def inserted(page: str, text: str) -> str:
+    """A page with `text` between its two marks; a page that has none is replaced."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    return f"{before}{begin}\n{text}\n{end}{after}" if begin and end else f"{text}\n"
 
 
 def document(measurements: Sequence[Measurement], peer: str, conditions: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,73 +1,134 @@
-"""Small requests by raw sockets: Metadata of one topic, version 12 as librdkafka sends it, encoded by hand.
+"""Small requests by raw sockets, prepared as bytes before the clock starts: several kinds, one in flight at a time.
 
-Request: size int32 | api key int16 | version int16 | correlation id int32 | client id | tags
-         | topics (id 16 bytes, name, tags) | auto-create bool | authorized operations bool | tags
-Answer:  size int32 | correlation id int32 | tags | throttle | brokers | cluster id | controller id | topics | tags
-The first answer must name the topic without an error; every later one must be like it except for the correlation id,
-so that a broker cannot be fast by refusing.
+The first answer of each kind on a connection must carry no error; every later one must be as long as that and have the
+next correlation id, so that a broker cannot be fast by refusing. A connection goes through the kinds in turn, and each
+begins with another of them.
 """
 
+import resource
 import select
 import socket
 import struct
 import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-METADATA_KEY = 3
-METADATA_VERSION = 12
+from benchmarks.child import usage_of
+from ottla.batch import encode
+from ottla.wire import frames as wire
+from ottla.wire.message import Message
+from ottla.wire.messages import fetch, list_offsets, metadata, produce
+from ottla.wire.messages.api_versions import ApiVersionsRequest
+
 CORRELATION_AT = 8
-CLIENT_ID = b"benchmark"
+CLIENT_ID = "benchmark"
 ANSWER_SECONDS = 10.0
+LATEST = -1
 
 
 class WrongAnswer(Exception):
     """The broker did not answer the request that was sent."""
 
 
-def metadata_request(topic: str) -> bytearray:
-    """A whole frame; the correlation id at CORRELATION_AT is written for each request."""
-    name = compact(topic)
-    body = struct.pack(f">hhih{len(CLIENT_ID)}sx", METADATA_KEY, METADATA_VERSION, 0, len(CLIENT_ID), CLIENT_ID)
-    body += struct.pack(f">B16x{len(name)}sx??x", 2, name, False, False)
-    return bytearray(struct.pack(">i", len(body)) + body)
+class Frame:
+    """A request of one kind; the correlation id is written into a copy of it for each time it is sent."""
+
+    def __init__(self, message: Message, version: int) -> None:
+        self.data = wire.encode_request(message, version, 0, CLIENT_ID)
+        self._answer = wire.api_of(message).response
+        self._version = version
+
+    def check(self, answer: bytes) -> None:
+        """WrongAnswer if it cannot be read, or has an error anywhere."""
+        _, read = wire.decode_response(self._answer, self._version, answer[4:])
+        if found := errors_in(read):
+            raise WrongAnswer(f"{self._answer.__name__} has error {found[0]}")
 
 
-def compact(name: str) -> bytes:
-    """A short string with its length plus one in front."""
-    encoded = name.encode()
-    return bytes([len(encoded) + 1]) + encoded
+def errors_in(value: Any) -> list[int]:
+    if isinstance(value, list):
+        return [code for each in value for code in errors_in(each)]
+    if not isinstance(value, Message):
+        return []
+    found = [getattr(value, "error_code", 0)]
+    for name, *_ in value.FIELDS:
+        found += errors_in(getattr(value, name))
+    return [code for code in found if code]
 
 
-def topic_error(answer: bytes, topic: str) -> int:
-    """The error code in front of the topic's name."""
-    at = answer.find(compact(topic))
-    if at < 2:
-        raise WrongAnswer(f"the answer does not name {topic}")
-    return int(struct.unpack_from(">h", answer, at - 2)[0])
+def api_versions(topic: str, written: str) -> Frame:
+    return Frame(ApiVersionsRequest(client_software_name="benchmark", client_software_version="1"), 3)
+
+
+def metadata_of_one(topic: str, written: str) -> Frame:
+    asked = [metadata.MetadataRequestTopic(name=topic)]
+    return Frame(metadata.MetadataRequest(topics=asked, allow_auto_topic_creation=False), 12)
+
+
+def latest_offset(topic: str, written: str) -> Frame:
+    partition = list_offsets.ListOffsetsPartition(timestamp=LATEST, current_leader_epoch=-1)
+    asked = list_offsets.ListOffsetsTopic(name=topic, partitions=[partition])
+    return Frame(list_offsets.ListOffsetsRequest(replica_id=-1, topics=[asked]), 7)
+
+
+def empty_fetch(topic: str, written: str) -> Frame:
+    """At the end of a log that nobody writes to, and without waiting."""
+    partition = fetch.FetchPartition(
+        fetch_offset=0, partition_max_bytes=1 << 20, current_leader_epoch=-1, last_fetched_epoch=-1, log_start_offset=-1
+    )
+    asked = fetch.FetchTopic(topic=topic, partitions=[partition])
+    request = fetch.FetchRequest(
+        replica_id=-1, max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, session_epoch=-1, topics=[asked]
+    )
+    return Frame(request, 12)
+
+
+def one_record(topic: str, written: str) -> Frame:
+    records = bytes(encode([(None, b"x" * 100, (), 1_000)]))
+    partition = produce.PartitionProduceData(records=records)
+    asked = produce.TopicProduceData(name=written, partition_data=[partition])
+    return Frame(produce.ProduceRequest(acks=1, timeout_ms=10_000, topic_data=[asked]), 9)
+
+
+KINDS: dict[str, Callable[[str, str], Frame]] = {
+    "api versions": api_versions,
+    "metadata": metadata_of_one,
+    "list offsets": latest_offset,
+    "empty fetch": empty_fetch,
+    "produce": one_record,
+}
+
+
+def frames(kinds: Sequence[str], topic: str, written: str) -> list[Frame]:
+    return [KINDS[kind](topic, written) for kind in kinds]
 
 
 class Connection:
     """One socket with one request in flight."""
 
-    def __init__(self, address: tuple[str, int], topic: str) -> None:
+    def __init__(self, address: tuple[str, int], kinds: Sequence[Frame]) -> None:
         self.socket = socket.create_connection(address, timeout=ANSWER_SECONDS)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._request = metadata_request(topic)
-        self._correlation = 0
-        self.send()
-        first = self._read_frame()
-        if error := topic_error(first, topic):
-            raise WrongAnswer(f"{topic} was answered with error {error}")
-        self._size = len(first)
+        self._requests = [bytearray(kind.data) for kind in kinds]
+        self._sizes: list[int] = []
+        self._sent = 0
+        for kind in kinds:
+            self.send()
+            first = self._read_frame()
+            kind.check(first)
+            self._sizes.append(len(first))
 
     def send(self) -> None:
-        self._correlation += 1
-        struct.pack_into(">i", self._request, CORRELATION_AT, self._correlation)
-        self.socket.sendall(self._request)
+        request = self._requests[self._sent % len(self._requests)]
+        self._sent += 1
+        struct.pack_into(">i", request, CORRELATION_AT, self._sent)
+        self.socket.sendall(request)
 
     def receive(self) -> None:
         answer = self._read_frame()
-        if len(answer) != self._size or struct.unpack_from(">i", answer, 4)[0] != self._correlation:
-            raise WrongAnswer(f"an answer of {len(answer)} bytes is not that of request {self._correlation}")
+        size = self._sizes[(self._sent - 1) % len(self._sizes)]
+        if len(answer) != size or struct.unpack_from(">i", answer, 4)[0] != self._sent:
+            raise WrongAnswer(f"an answer of {len(answer)} bytes is not that of request {self._sent}")
 
     def _read_frame(self) -> bytes:
         data = self.socket.recv(65536)
@@ -79,17 +140,39 @@ class Connection:
         return data
 
 
-def run(address: tuple[str, int], topic: str, connections: int, seconds: float) -> tuple[int, float]:
-    """How many requests were answered, and in how many seconds."""
-    opened = [Connection(address, topic) for _ in range(connections)]
+class Answered(NamedTuple):
+    """What was measured while the connections were at work; not what it took to open them."""
+
+    requests: int
+    seconds: float
+    broker_cpu_seconds: float
+
+
+def run(
+    address: tuple[str, int], kinds: Sequence[Frame], connections: int, seconds: float, broker_process_id: int
+) -> Answered:
+    allow_files(connections + 100)
+    turns = [[*kinds[start:], *kinds[:start]] for start in range(len(kinds))]
+    opened = [Connection(address, turns[number % len(turns)]) for number in range(connections)]
     try:
-        return one_connection(opened[0], seconds) if connections == 1 else many_connections(opened, seconds)
+        before = usage_of(broker_process_id).cpu_seconds
+        work = one_connection if connections == 1 else many_connections
+        answered, took = work(opened, seconds)
+        return Answered(answered, took, usage_of(broker_process_id).cpu_seconds - before)
     finally:
         for connection in opened:
             connection.socket.close()
 
 
-def one_connection(connection: Connection, seconds: float) -> tuple[int, float]:
+def allow_files(count: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < count:
+        allowed = count if hard == resource.RLIM_INFINITY else min(count, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+
+
+def one_connection(opened: Sequence[Connection], seconds: float) -> tuple[int, float]:
+    (connection,) = opened
     began = now = time.perf_counter()
     answered = 0
     while now - began < seconds:
@@ -100,7 +183,7 @@ def one_connection(connection: Connection, seconds: float) -> tuple[int, float]:
     return answered, now - began
 
 
-def many_connections(opened: list[Connection], seconds: float) -> tuple[int, float]:
+def many_connections(opened: Sequence[Connection], seconds: float) -> tuple[int, float]:
     by_file = {connection.socket.fileno(): connection for connection in opened}
     poll = select.epoll()
     for file in by_file:

@@ -1,29 +1,24 @@
-"""What is measured: each workload is one job of the load generator and the table rows that come out of it.
+"""What is measured: each workload is one job of a load generator and the table rows that come out of it.
 
 A workload runs against one broker and returns a value per row. Values of the two brokers are only ever compared within
 a pair of runs that follow each other.
 """
 
-import json
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from pathlib import Path
 
+from benchmarks import kafka_tools
 from benchmarks.child import BrokerChild
+from benchmarks.jobs import Values, run_job
+from benchmarks.small_requests import KINDS
 
-ROOT = Path(__file__).resolve().parent.parent
-JOB_SECONDS = 180
 GIGABYTE = 1e9
+CODEC_PARTS = {"none": 1, "gzip": 10, "snappy": 2, "lz4": 2, "zstd": 2}
+"""What part of the records is sent with each: the client is slower the better it packs."""
+CODECS = tuple(codec for codec in CODEC_PARTS if codec != "none")
+RATE = 2000
 topic_numbers = count()
-
-Values = dict[str, float]
-
-
-class JobFailure(Exception):
-    """The load generator failed: records missing, refused or late. Its message is what it printed."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +32,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Size:
-    """How long a whole run takes: about a minute, or about five."""
+    """How long a whole run takes."""
 
     pairs: int
     produced_bytes: int
     consumed_bytes: int
     most_records: int
     latency_records: int
+    fixed_rate_seconds: float
     request_seconds: float
     starts: int
     warm_up_rounds: int
@@ -59,12 +55,12 @@ class Size:
 
 
 FULL = Size(
-    pairs=5, produced_bytes=400_000_000, consumed_bytes=1_000_000_000, most_records=1_500_000, latency_records=4000,
-    request_seconds=1.5, starts=3, warm_up_rounds=3,
+    pairs=3, produced_bytes=400_000_000, consumed_bytes=1_000_000_000, most_records=1_500_000, latency_records=4000,
+    fixed_rate_seconds=5, request_seconds=1.5, starts=3, warm_up_rounds=3,
 )
 QUICK = Size(
-    pairs=1, produced_bytes=200_000_000, consumed_bytes=400_000_000, most_records=500_000, latency_records=1500,
-    request_seconds=1.0, starts=1, warm_up_rounds=1,
+    pairs=1, produced_bytes=50_000_000, consumed_bytes=100_000_000, most_records=200_000, latency_records=1000,
+    fixed_rate_seconds=1, request_seconds=0.5, starts=1, warm_up_rounds=1,
 )
 
 
@@ -76,40 +72,37 @@ class Workload:
     prepare: Callable[[BrokerChild, Size], None] = field(default=lambda broker, size: None)
 
 
-def run_job(broker: BrokerChild, job: str, **details: object) -> tuple[Values, float]:
-    """What the load generator measured, and the CPU seconds the broker spent meanwhile."""
-    description = json.dumps({"job": job, "bootstrap": broker.bootstrap} | details)
-    before = broker.usage().cpu_seconds
-    command = [sys.executable, "-m", "benchmarks.load", description]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=JOB_SECONDS)
-    if done.returncode != 0:
-        raise JobFailure(f"{broker.name}, {description}:\n{done.stderr.strip()}")
-    result: Values = json.loads(done.stdout)
-    return result, broker.usage().cpu_seconds - before
-
-
 def human(value_bytes: int) -> str:
     return f"{value_bytes} B" if value_bytes < 1000 else f"{value_bytes // 1000} KB"
 
 
-def produce_workload(value_bytes: int, acks: str) -> Workload:
-    name = f"produce {human(value_bytes)}, acks {acks}"
-    speed = Row(name, "MB/s", more_is_better=True)
-    cost = Row(f"{name}: broker CPU", "s/GB", more_is_better=False)
+def bulk_rows(name: str) -> tuple[Row, Row]:
+    """How fast, and what it cost."""
+    return Row(name, "MB/s", more_is_better=True), Row(f"{name}: broker CPU", "s/GB", more_is_better=False)
+
+
+def bulk_values(rows: tuple[Row, Row], sent_bytes: float, bytes_per_second: float, cpu_seconds: float) -> Values:
+    speed, cost = rows
+    return {speed.name: bytes_per_second / 1e6, cost.name: cpu_seconds / (sent_bytes / GIGABYTE)}
+
+
+def produce_workload(value_bytes: int, acks: str, codec: str = "none") -> Workload:
+    suffix = "" if codec == "none" else f", {codec}"
+    rows = bulk_rows(f"produce {human(value_bytes)}, acks {acks}{suffix}")
 
     def measure(broker: BrokerChild, size: Size) -> Values:
-        records = size.produced(value_bytes)
+        records = size.produced(value_bytes) // CODEC_PARTS[codec]
         topic = f"produce-{next(topic_numbers)}"
-        result, cpu_seconds = run_job(broker, "produce", topic=topic, records=records, size=value_bytes, acks=acks)
-        return throughput(result, cpu_seconds, speed, cost)
+        result, cpu_seconds = run_job(
+            broker, "produce", topic=topic, records=records, size=value_bytes, acks=acks, codec=codec
+        )
+        return bulk_values(rows, result["bytes"], result["bytes"] / result["seconds"], cpu_seconds)
 
-    return Workload(f"produce-{value_bytes}-{acks}", (speed, cost), measure)
+    return Workload(f"produce-{value_bytes}-{acks}" + suffix.replace(", ", "-"), rows, measure)
 
 
 def consume_workload(value_bytes: int) -> Workload:
-    name = f"consume {human(value_bytes)}"
-    speed = Row(name, "MB/s", more_is_better=True)
-    cost = Row(f"{name}: broker CPU", "s/GB", more_is_better=False)
+    rows = bulk_rows(f"consume {human(value_bytes)}")
     topic = f"consume-{value_bytes}"
 
     def prepare(broker: BrokerChild, size: Size) -> None:
@@ -119,52 +112,110 @@ def consume_workload(value_bytes: int) -> Workload:
         # One record more than was timed: the producer sends one to open its connection.
         records = size.consumed(value_bytes) + 1
         result, cpu_seconds = run_job(broker, "consume", topic=topic, records=records, size=value_bytes)
-        return throughput(result, cpu_seconds, speed, cost)
+        return bulk_values(rows, result["bytes"], result["bytes"] / result["seconds"], cpu_seconds)
 
-    return Workload(f"consume-{value_bytes}", (speed, cost), measure, prepare)
-
-
-def throughput(result: Values, cpu_seconds: float, speed: Row, cost: Row) -> Values:
-    return {
-        speed.name: result["bytes"] / 1e6 / result["seconds"],
-        cost.name: cpu_seconds / (result["bytes"] / GIGABYTE),
-    }
+    return Workload(f"consume-{value_bytes}", rows, measure, prepare)
 
 
-def latency_workload() -> Workload:
-    middle = Row("synchronous produce 100 B, p50", "ms", more_is_better=False)
-    slow = Row("synchronous produce 100 B, p99", "ms", more_is_better=False)
+def quantile_rows(name: str) -> dict[str, Row]:
+    """By the name that the load generator has for each."""
+    shown = {"p50_ms": "p50", "p99_ms": "p99", "p999_ms": "p99.9"}
+    return {key: Row(f"{name}, {quantile}", "ms", more_is_better=False) for key, quantile in shown.items()}
+
+
+def synchronous_workload() -> Workload:
+    rows = quantile_rows("synchronous produce 100 B")
 
     def measure(broker: BrokerChild, size: Size) -> Values:
         topic = f"latency-{next(topic_numbers)}"
-        result, _ = run_job(broker, "latency", topic=topic, records=size.latency_records, size=100)
-        return {middle.name: result["p50_ms"], slow.name: result["p99_ms"]}
+        result, _ = run_job(broker, "synchronous", topic=topic, records=size.latency_records, size=100)
+        return {row.name: result[key] for key, row in rows.items()}
 
-    return Workload("latency", (middle, slow), measure)
+    return Workload("latency", tuple(rows.values()), measure)
 
 
-def request_workload(connections: int) -> Workload:
-    name = f"small requests, {connections} connection{'s' if connections > 1 else ''}"
-    rate = Row(name, "1/s", more_is_better=True)
-    cost = Row(f"{name}: broker CPU", "us each", more_is_better=False)
+def end_to_end_workload() -> Workload:
+    rows = quantile_rows(f"end to end, 100 B at {RATE:,}/s")
+
+    def measure(broker: BrokerChild, size: Size) -> Values:
+        topic = f"end-to-end-{next(topic_numbers)}"
+        result, _ = run_job(
+            broker, "end-to-end", topic=topic, rate=RATE, seconds=size.fixed_rate_seconds, size=100
+        )  # fmt: skip
+        return {row.name: result[key] for key, row in rows.items()}
+
+    return Workload("end-to-end", tuple(rows.values()), measure)
+
+
+def run_requests(broker: BrokerChild, topic: str, kinds: Sequence[str], connections: int, seconds: float) -> Values:
+    result, _ = run_job(
+        broker, "requests", topic=topic, kinds=list(kinds), connections=connections, seconds=seconds,
+        broker_process_id=broker.process_id,
+    )  # fmt: skip
+    return result
+
+
+def request_workload(connections: int, name: str, kinds: Sequence[str]) -> Workload:
+    title = f"{name}, {connections:,} connection{'s' if connections > 1 else ''}"
+    rate = Row(title, "1/s", more_is_better=True)
+    cost = Row(f"{title}: broker CPU", "us each", more_is_better=False)
 
     def measure(broker: BrokerChild, size: Size) -> Values:
         topic = f"requests-{next(topic_numbers)}"
-        result, cpu_seconds = run_job(
-            broker, "requests", topic=topic, connections=connections, seconds=size.request_seconds
-        )
+        result = run_requests(broker, topic, kinds, connections, size.request_seconds)
         answered = result["requests"]
-        return {rate.name: answered / result["seconds"], cost.name: 1e6 * cpu_seconds / answered}
+        return {rate.name: answered / result["seconds"], cost.name: 1e6 * result["broker_cpu_seconds"] / answered}
 
-    return Workload(f"requests-{connections}", (rate, cost), measure)
+    suffix = "" if len(kinds) > 1 else "-" + name.replace(" ", "-")
+    return Workload(f"requests-{connections}{suffix}", (rate, cost), measure)
+
+
+def java_produce_workload(acks: str) -> Workload:
+    rows = bulk_rows(f"ProducerPerformance 1 KB, acks {acks}")
+
+    def measure(broker: BrokerChild, size: Size) -> Values:
+        topic = f"java-produce-{next(topic_numbers)}"
+        found = kafka_tools.produce(broker, topic, size.produced(1000) // 2, 1000, acks)
+        return bulk_values(rows, found["bytes"], found["rate"], found["cpu_seconds"])
+
+    return Workload(f"java-produce-{acks}", rows, measure)
+
+
+def java_consume_workload() -> Workload:
+    rows = bulk_rows("ConsumerPerformance 1 KB")
+    topic = "java-consume"
+
+    def prepare(broker: BrokerChild, size: Size) -> None:
+        run_job(broker, "produce", topic=topic, records=size.consumed(1000), size=1000, keep=True)
+
+    def measure(broker: BrokerChild, size: Size) -> Values:
+        found = kafka_tools.consume(broker, topic, size.consumed(1000), 1000)
+        return bulk_values(rows, found["bytes"], found["rate"], found["cpu_seconds"])
+
+    return Workload("java-consume", rows, measure, prepare)
+
+
+def java_end_to_end_workload() -> Workload:
+    mean = Row("EndToEndLatency 100 B, acks all, mean", "ms", more_is_better=False)
+
+    def measure(broker: BrokerChild, size: Size) -> Values:
+        topic = f"java-end-to-end-{next(topic_numbers)}"
+        return {mean.name: kafka_tools.end_to_end(broker, topic, size.latency_records, 100)["mean_ms"]}
+
+    return Workload("java-end-to-end", (mean,), measure)
 
 
 WORKLOADS: tuple[Workload, ...] = (
     *(produce_workload(value_bytes, acks) for acks in ("1", "all") for value_bytes in (100, 1000, 10_000)),
+    *(produce_workload(1000, acks, codec) for codec in CODECS for acks in ("1", "all")),
     *(consume_workload(value_bytes) for value_bytes in (100, 1000, 10_000)),
-    latency_workload(),
-    request_workload(1),
-    request_workload(64),
+    synchronous_workload(),
+    end_to_end_workload(),
+    *(request_workload(connections, "small requests", list(KINDS)) for connections in (1, 64, 1000)),
+    *(request_workload(64, kind, [kind]) for kind in KINDS),
+    *(java_produce_workload(acks) for acks in ("1", "all")),
+    java_consume_workload(),
+    java_end_to_end_workload(),
 )
 
 ACCEPTED = Row("start to first accepted connection", "s", more_is_better=False)

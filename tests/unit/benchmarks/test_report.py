@@ -1,6 +1,6 @@
 """The table says who is better by how much: whichever way a row counts, above one means Ottla."""
 
-from benchmarks.report import Measurement, document, number, ratio, table
+from benchmarks.report import BEGIN, END, Measurement, document, inserted, number, ratio, table
 from benchmarks.workloads import Row
 
 SPEED = Row("produce", "MB/s", more_is_better=True)
@@ -39,3 +39,11 @@ def test_every_single_value_is_in_the_document() -> None:
 def test_numbers_keep_three_digits() -> None:
     # Enough to compare, too few to look exact.
     assert [number(value) for value in (12345.6, 123.4, 12.34, 1.234)] == ["12,346", "123", "12.3", "1.23"]
+
+
+def test_a_page_with_marks_keeps_the_rest_of_itself() -> None:
+    # What stood between the marks before is gone; a new file holds the table and nothing else.
+    page = f"before\n{BEGIN}\nold\n{END}\nafter\n"
+    assert inserted(page, "new") == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
+    assert inserted(inserted(page, "new"), "old") == page
+    assert inserted("", "new") == "new\n"

@@ -1,35 +1,44 @@
-"""The hand-made Metadata request is one that Kafka's schema can read, and a refusal is told from an answer."""
+"""The requests that are measured are ones that Kafka's schema can read, and a refusal is told from an answer."""
 
 import io
 import struct
+from importlib import import_module
 
 import pytest
-from kio.schema.metadata.v12.request import MetadataRequest
 from kio.schema.request_header.v2.header import RequestHeader
 from kio.serial import entity_reader
 
-from benchmarks.small_requests import CORRELATION_AT, WrongAnswer, metadata_request, topic_error
+from benchmarks.small_requests import CORRELATION_AT, KINDS, WrongAnswer, frames
+from ottla.wire import frames as wire
+from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 
 
-def test_the_request_is_what_the_schema_says() -> None:
-    # Read back by another implementation, to the last byte.
-    frame = metadata_request("orders")
-    struct.pack_into(">i", frame, CORRELATION_AT, 77)
-    stream = io.BytesIO(bytes(frame))
-    assert struct.unpack(">i", stream.read(4))[0] == len(frame) - 4
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_request_is_what_the_schema_says(kind: str) -> None:
+    # Read back by another implementation, to the last byte; the correlation id stands where it is written.
+    (frame,) = frames([kind], "orders", "written")
+    request = bytearray(frame.data)
+    struct.pack_into(">i", request, CORRELATION_AT, 77)
+    stream = io.BytesIO(bytes(request))
+    assert struct.unpack(">i", stream.read(4))[0] == len(request) - 4
     data = stream.read()
     header, used = entity_reader(RequestHeader)(data, 0)
-    body, more = entity_reader(MetadataRequest)(data, used)
-    assert (header.request_api_version, header.correlation_id, header.client_id) == (12, 77, "benchmark")
-    assert body.topics is not None
-    assert [topic.name for topic in body.topics] == ["orders"]
-    assert body.allow_auto_topic_creation is False
+    assert (header.correlation_id, header.client_id) == (77, "benchmark")
+    api = wire.api(header.request_api_key)
+    module = import_module(f"kio.schema.{api.folder}.v{header.request_api_version}.request")
+    _, more = entity_reader(getattr(module, f"{api.name}Request"))(data, used)
     assert used + more == len(data)
 
 
-def test_the_error_of_a_topic_stands_before_its_name() -> None:
-    # A broker that answers quickly with an error must not look fast.
-    name = b"\x07orders"
-    assert topic_error(b"\0\0\0\0" + struct.pack(">h", 3) + name, "orders") == 3
-    with pytest.raises(WrongAnswer):
-        topic_error(b"\0" * 40, "orders")
+def test_a_broker_that_refuses_quickly_is_not_fast() -> None:
+    # An error code anywhere in the first answer ends the measurement.
+    (frame,) = frames(["metadata"], "orders", "written")
+    api = wire.api(3)
+    for code in (0, 3):
+        response = MetadataResponse(topics=[MetadataResponseTopic(name="orders", error_code=code)])
+        answer = bytes(4) + wire.encode_response(api, 12, response, wire.response_header(api, 12, 1))
+        if code:
+            with pytest.raises(WrongAnswer, match="error 3"):
+                frame.check(bytes(answer))
+        else:
+            frame.check(bytes(answer))

@@ -1,0 +1,41 @@
+"""One job of a load generator against one broker: in a process of its own, with what the broker spent meanwhile."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.child import BrokerChild
+from benchmarks.ottla_broker import child_environment
+
+ROOT = Path(__file__).resolve().parent.parent
+JOB_SECONDS = 180
+
+Values = dict[str, float]
+
+
+class JobFailure(Exception):
+    """The load generator failed: records missing, refused or late. Its message is what it printed."""
+
+
+def run_job(broker: BrokerChild, job: str, **details: object) -> tuple[Values, float]:
+    """What our own load generator measured, and the CPU seconds the broker spent meanwhile."""
+    description = json.dumps({"job": job, "bootstrap": broker.bootstrap} | details)
+    printed, cpu_seconds = run_command(broker, [sys.executable, "-m", "benchmarks.load", description])
+    result: Values = json.loads(printed)
+    return result, cpu_seconds
+
+
+def run_command(broker: BrokerChild, command: Sequence[str]) -> tuple[str, float]:
+    """What a program printed that put load on the broker, and the CPU seconds the broker spent meanwhile."""
+    before = broker.usage().cpu_seconds
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, env=child_environment(), capture_output=True, text=True, timeout=JOB_SECONDS
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise JobFailure(f"{broker.name}, {command[-1]}: not done after {JOB_SECONDS} s") from None
+    if done.returncode != 0:
+        raise JobFailure(f"{broker.name}, {' '.join(command[-3:])}:\n{(done.stderr or done.stdout).strip()[-2000:]}")
+    return done.stdout, broker.usage().cpu_seconds - before

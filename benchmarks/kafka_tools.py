@@ -1,0 +1,66 @@
+"""Apache Kafka's own load generators, run as its scripts run them; what they print, as numbers.
+
+Each is a JVM of its own with a heap of 512 MB. What they measure is theirs; we count records afterwards.
+"""
+
+import re
+
+from benchmarks.apache_kafka import java_command
+from benchmarks.child import BrokerChild
+from benchmarks.jobs import JobFailure, Values, run_command, run_job
+
+TOOLS = "org.apache.kafka.tools"
+HEAP = ("-Xmx512M",)
+WARM_UP_PART = 4
+"""One record in so many is sent before the producer's clock starts."""
+RECORDS_PER_SECOND = re.compile(r"([\d.]+) records/sec")
+MEAN_MS = re.compile(r"Avg latency: ([\d.]+) ms")
+
+
+def produce(broker: BrokerChild, topic: str, records: int, size: int, acks: str, keep: bool = False) -> Values:
+    """ProducerPerformance without a limit: records, bytes and seconds of its steady state, and the broker's CPU."""
+    run_job(broker, "create", topic=topic)
+    warm_up = records // WARM_UP_PART
+    command = java_command(
+        f"{TOOLS}.ProducerPerformance",
+        *("--bootstrap-server", broker.bootstrap, "--topic", topic, "--num-records", str(records)),
+        *("--record-size", str(size), "--throughput", "-1", "--warmup-records", str(warm_up)),
+        *("--command-property", f"acks={acks}"),
+        options=HEAP,
+    )
+    printed, cpu_seconds = run_command(broker, command)
+    run_job(broker, "verify", topic=topic, records=records, delete=not keep)
+    rate = last(RECORDS_PER_SECOND, printed)
+    return {"bytes": records * size, "rate": rate * size, "cpu_seconds": cpu_seconds}
+
+
+def consume(broker: BrokerChild, topic: str, records: int, size: int) -> Values:
+    """ConsumerPerformance, in a group: what it fetched per second, without the time to join the group."""
+    command = java_command(
+        f"{TOOLS}.ConsumerPerformance",
+        *("--bootstrap-server", broker.bootstrap, "--topic", topic, "--num-records", str(records), "--hide-header"),
+        options=HEAP,
+    )
+    printed, cpu_seconds = run_command(broker, command)
+    columns = [column.strip() for column in printed.strip().splitlines()[-1].split(",")]
+    if len(columns) != 10 or int(columns[4]) < records:
+        raise JobFailure(f"{broker.name}: ConsumerPerformance did not read {records} records: {printed[-500:]}")
+    return {"bytes": int(columns[4]) * size, "rate": float(columns[9]) * size, "cpu_seconds": cpu_seconds}
+
+
+def end_to_end(broker: BrokerChild, topic: str, records: int, size: int) -> Values:
+    """EndToEndLatency: a record is sent, acknowledged by all, and polled, before the next one is sent."""
+    run_job(broker, "create", topic=topic)
+    command = java_command(
+        f"{TOOLS}.EndToEndLatency", broker.bootstrap, topic, str(records), "all", str(size), options=HEAP
+    )
+    printed, _ = run_command(broker, command)
+    run_job(broker, "verify", topic=topic, records=records, delete=True)
+    return {"mean_ms": last(MEAN_MS, printed)}
+
+
+def last(pattern: re.Pattern[str], printed: str) -> float:
+    found = pattern.findall(printed)
+    if not found:
+        raise JobFailure(f"a tool of Kafka's printed no result: {printed[-500:]}")
+    return float(found[-1])
