@@ -31,10 +31,12 @@ from ottla.faults import Faults
 from ottla.monitoring import pages_of
 from ottla.monitoring.endpoint import PageServer
 from ottla.node import Node
+from ottla.replication.compaction import Compaction
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.record_checks import RecordChecks
 from ottla.replication.replicas import Replicas
 from ottla.server import Server, ServerSettings
+from ottla.storage.cleaner.child import ChildCompactor, InlineCompactor
 from ottla.storage.directories import DataDirectory, Identity
 from ottla.storage.files import Disk, RealDisk
 from ottla.storage.foreign import find_topics, is_foreign
@@ -84,6 +86,8 @@ class Broker:
         self._disk: Disk = disk or RealDisk()
         if read_only:
             self._disk = OverlayDisk(self._disk)
+        # A child knows only the disk of the machine.
+        self._compactor = ChildCompactor() if disk is None else InlineCompactor(self._disk)
         self._clock = clock or WallClock()
         self._random = random or SystemRandom()
         self._threads = None if offload is not None else Threads()
@@ -147,6 +151,10 @@ class Broker:
             random=self._random,
             metadata=metadata,
             replicas=replicas,
+            compaction=Compaction(
+                replicas, self._compactor, self._disk, self._clock, self._random, self._offload,
+                lambda: self.node.config, compiled=self._machine_code,
+            ),
             record_checks=RecordChecks(self._offload, compiled=self._machine_code),
             fetch_sessions=FetchSessions(
                 config.max_incremental_fetch_session_cache_slots,
@@ -243,6 +251,7 @@ class Broker:
                 lambda: replicas.place_missing(metadata.image)),
             Job(RETENTION, config.log_retention_check_interval_ms / 1000, replicas.expire_segments,
                 config.log_initial_task_delay_ms / 1000),
+            Job(COMPACTION, lambda: self.node.compaction.backoff_s, self.node.compaction.run),
             Job("removal of deleted files", 1.0, replicas.remove_deleted),
             Job("expiry of producers", config.producer_id_expiration_check_interval_ms / 1000,
                 replicas.expire_producers),

@@ -15,6 +15,7 @@ from ottla.coordinators.runtime import Coordinator
 from ottla.coordinators.transactions import Transactions
 from ottla.faults import Faults
 from ottla.metrics import RequestMeters
+from ottla.replication.compaction import Compaction
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.record_checks import RecordChecks
 from ottla.replication.replicas import Replicas
@@ -28,6 +29,7 @@ class Node:
     random: Random
     metadata: Metadata
     replicas: Replicas
+    compaction: Compaction
     record_checks: RecordChecks
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds

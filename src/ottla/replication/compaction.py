@@ -208,13 +208,12 @@ class Compaction:
     async def _step(self, function: Callable[..., Any], *args: Any) -> Any:
         """Do not leave a step behind that would begin something after the end."""
         step = self._offload(function, *args)
+        step.add_done_callback(_hear)
         try:
             return await asyncio.shield(step)
         except asyncio.CancelledError:
             self._compactor.end()
             await asyncio.wait([step])
-            if not step.cancelled():
-                step.exception()
             raise
 
     async def _keep_pace(self, size: int) -> None:
@@ -248,6 +247,12 @@ def rules_of(config: TopicConfig) -> CompactionRules:
     return CompactionRules(
         config.min_cleanable_dirty_ratio, config.min_compaction_lag_ms, config.max_compaction_lag_ms
     )
+
+
+def _hear(step: "asyncio.Future[Any]") -> None:
+    """Nobody waits for a step that was given up; that it failed is no news then."""
+    if not step.cancelled():
+        step.exception()
 
 
 def _intact(partition: Partition, segments: Iterable[Segment]) -> bool:
