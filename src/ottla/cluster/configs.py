@@ -2,6 +2,7 @@
 
 A topic's settings belong to the topic. A broker's are for one broker, named by its id, or for all of them, under the
 empty name; both overrule what a broker was started with, and only those that can take effect at once may be set.
+A group's settings may be there before the group is.
 """
 
 import logging
@@ -13,9 +14,9 @@ from ottla.cluster.changes import ConfigResource, SetConfig
 from ottla.cluster.image import Image
 from ottla.cluster.metadata import Decision
 from ottla.cluster.topics import topic_configs
-from ottla.config import BrokerConfig, ConfigError, Setting, TopicConfig, UpdateMode
+from ottla.config import BrokerConfig, ConfigError, GroupConfig, Setting, TopicConfig, UpdateMode
 from ottla.config.accepted import ACCEPTED, Accepted
-from ottla.config.settings import nearest
+from ottla.config.settings import Settings, nearest
 from ottla.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -84,6 +85,22 @@ def alter_brokers(
     return _decision(ConfigResource.BROKER, name, before, after)
 
 
+def alter_group(
+    image: Image, name: str, alterations: Sequence[Alteration], config: BrokerConfig, *, replace: bool = False
+) -> Decision[None]:
+    """A group's own settings, within the broker's limits; as for topics."""
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "name a group: there are no settings for all groups")
+    before = image.config(ConfigResource.GROUP, name)
+    try:
+        effective = GroupConfig.of(before, config)
+        after = _altered({} if replace else before, alterations, GroupConfig.table, effective)
+        GroupConfig.of(after, config).check_together(config)
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    return _decision(ConfigResource.GROUP, name, before, after)
+
+
 def broker_config(config: BrokerConfig, image: Image) -> BrokerConfig:
     """What holds for a broker: its `config`, overruled by what the metadata says.
 
@@ -123,7 +140,7 @@ def check_broker(name: str, broker_id: int) -> None:
 
 
 def _altered(
-    before: Mapping[str, str], alterations: Sequence[Alteration], table: Table, effective: BrokerConfig | TopicConfig
+    before: Mapping[str, str], alterations: Sequence[Alteration], table: Table, effective: Settings
 ) -> dict[str, str]:
     if len({alteration.name for alteration in alterations}) != len(alterations):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a setting is named more than once")
@@ -144,7 +161,7 @@ def _altered(
     return after
 
 
-def _list_altered(name: str, operation: int, value: str, table: Table, effective: BrokerConfig | TopicConfig) -> str:
+def _list_altered(name: str, operation: int, value: str, table: Table, effective: Settings) -> str:
     """The list that holds now, with items that are not in it yet, or without items."""
     setting = table.get(name)
     if setting is None or setting.kind.name != "list":

@@ -65,9 +65,6 @@ delete.records.purgatory.purge.interval.requests int 1
 early.start.listeners list -
 fetch.purgatory.purge.interval.requests int 1000
 follower.fetch.last.tiered.offset.enable boolean false
-group.consumer.assignment.interval.ms int 1000
-group.consumer.max.assignment.interval.ms int 15000
-group.consumer.min.assignment.interval.ms int 0
 group.coordinator.append.linger.ms int -1
 group.coordinator.background.threads int 2
 group.coordinator.cached.buffer.max.bytes int 1048588
@@ -311,7 +308,6 @@ _CHANGEABLE = frozenset(
         "background.threads",
         "follower.fetch.last.tiered.offset.enable",
         "follower.replication.throttled.rate",
-        "group.consumer.assignment.interval.ms",
         "group.coordinator.cached.buffer.max.bytes",
         "group.share.assignment.interval.ms",
         "group.streams.assignment.interval.ms",

@@ -129,6 +129,8 @@ _ORDERED = (
     ("group.consumer.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
     ("group.consumer.min.session.timeout.ms", "group.consumer.session.timeout.ms"),
     ("group.consumer.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
+    ("group.consumer.min.assignment.interval.ms", "group.consumer.assignment.interval.ms"),
+    ("group.consumer.assignment.interval.ms", "group.consumer.max.assignment.interval.ms"),
     ("group.share.min.heartbeat.interval.ms", "group.share.heartbeat.interval.ms"),
     ("group.share.heartbeat.interval.ms", "group.share.max.heartbeat.interval.ms"),
     ("group.share.min.session.timeout.ms", "group.share.session.timeout.ms"),

@@ -345,6 +345,18 @@ class BrokerSettings(Settings):
         INT, 45_000, at_least(1),
         doc="Shortest session time-out that a group may set.",
     )
+    group_consumer_assignment_interval_ms = Setting(
+        INT, 1000, at_least(0), mode=CLUSTER_WIDE,
+        doc="Shortest time between two assignments of a consumer group.",
+    )
+    group_consumer_max_assignment_interval_ms = Setting(
+        INT, 15_000, at_least(0),
+        doc="Longest assignment interval that a group may set.",
+    )
+    group_consumer_min_assignment_interval_ms = Setting(
+        INT, 0, at_least(0),
+        doc="Shortest assignment interval that a group may set.",
+    )
     group_consumer_max_size = Setting(INT, INT_MAX, at_least(1), doc="Members of a consumer group.")
     group_consumer_migration_policy = Setting(
         STRING, "bidirectional", one_of_any_case("disabled", "downgrade", "upgrade", "bidirectional"),

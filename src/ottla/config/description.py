@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ottla.config.accepted import ACCEPTED, Accepted
 from ottla.config.broker import BrokerConfig
+from ottla.config.group import GroupConfig
 from ottla.config.settings import ConfigSource, Setting, UpdateMode, render
 from ottla.config.topic import TopicConfig
 
@@ -68,6 +69,19 @@ class TopicDescriptions:
             contributions = _contributions(names, broker)
             found.append(Description(name, render(value), source, contributions, setting.kind.name, setting.doc))
         return found
+
+
+def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> Iterator[Description]:
+    """Every setting of a group, by name."""
+    for name, value in GroupConfig.of(overrides, broker).items():
+        setting = GroupConfig.table[name]
+        names = tuple(synonym.name for synonym in setting.synonyms)
+        contributions = _contributions(names, broker) if names else ()
+        source = _source(names[0], broker) if names else ConfigSource.DEFAULT
+        if name in overrides:
+            source = ConfigSource.GROUP
+            contributions = (Contribution(name, overrides[name], source), *contributions)
+        yield Description(name, render(value), source, contributions, setting.kind.name, setting.doc)
 
 
 def describe_broker(config: BrokerConfig, keys: Container[str] | None = None) -> Iterator[Description]:

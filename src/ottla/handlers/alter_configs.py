@@ -1,4 +1,4 @@
-"""AlterConfigs: all settings of a topic or of brokers are replaced; what is not named goes back to its default.
+"""AlterConfigs: all settings of a topic, a group or brokers are replaced; what is not named goes back to its default.
 
 Versions: 2 flexible. Clients since 2.3 use IncrementalAlterConfigs, which cannot undo what another one has just set.
 """
@@ -8,7 +8,7 @@ from functools import partial
 
 from ottla.call import Call
 from ottla.cluster.changes import ConfigResource
-from ottla.cluster.configs import Alteration, Operation, alter_brokers, alter_topic
+from ottla.cluster.configs import Alteration, Operation, alter_brokers, alter_group, alter_topic
 from ottla.errors import ErrorCode, KafkaError
 from ottla.node import Node
 from ottla.wire.messages.alter_configs import (
@@ -20,7 +20,11 @@ from ottla.wire.messages.alter_configs import (
 
 VERSIONS = range(0, 3)
 
-DECIDERS = {int(ConfigResource.TOPIC): alter_topic, int(ConfigResource.BROKER): alter_brokers}
+DECIDERS = {
+    int(ConfigResource.TOPIC): alter_topic,
+    int(ConfigResource.BROKER): alter_brokers,
+    int(ConfigResource.GROUP): alter_group,
+}
 
 
 async def handle(node: Node, call: Call[AlterConfigsRequest]) -> AlterConfigsResponse:

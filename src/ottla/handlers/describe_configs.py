@@ -1,4 +1,4 @@
-"""DescribeConfigs: settings of topics, of this broker, of all brokers, and levels of loggers; who set each of them.
+"""DescribeConfigs: settings of topics, groups, this broker, all brokers, and levels of loggers; who set each of them.
 
 Versions: 3 types and documentation (KIP-569); 4 flexible. Values of passwords are never told.
 """
@@ -11,7 +11,13 @@ from ottla.cluster.changes import ConfigResource
 from ottla.cluster.configs import ALL_BROKERS, BROKER_LOGGER, check_broker
 from ottla.cluster.topics import check_name
 from ottla.config import ConfigSource
-from ottla.config.description import Description, TopicDescriptions, describe_all_brokers, describe_broker
+from ottla.config.description import (
+    Description,
+    TopicDescriptions,
+    describe_all_brokers,
+    describe_broker,
+    describe_group,
+)
 from ottla.config.loggers import levels
 from ottla.errors import ErrorCode, KafkaError
 from ottla.node import Node
@@ -62,6 +68,8 @@ def answer(
             found = topic(node, topics, name)
         elif asked.resource_type == ConfigResource.BROKER:
             found = broker(node, name, keys)
+        elif asked.resource_type == ConfigResource.GROUP:
+            found = group(node, name)
         elif asked.resource_type == BROKER_LOGGER:
             found = loggers(node, name)
         else:
@@ -99,6 +107,13 @@ def broker(node: Node, name: str, keys: Keys) -> Iterable[Description]:
     if name == ALL_BROKERS:
         return describe_all_brokers(node.image.config(ConfigResource.BROKER, ALL_BROKERS))
     return describe_broker(node.config, keys)
+
+
+def group(node: Node, name: str) -> Iterable[Description]:
+    """A group need not be there to have settings."""
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "name a group: there are no settings for all groups")
+    return describe_group(node.image.config(ConfigResource.GROUP, name), node.config)
 
 
 def loggers(node: Node, name: str) -> Iterable[Description]:

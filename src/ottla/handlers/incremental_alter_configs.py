@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: settings of topics and brokers, and levels of loggers, changed one by one (KIP-339).
+"""IncrementalAlterConfigs: settings of topics, groups and brokers, and levels of loggers, changed one by one (KIP-339).
 
 Versions: 1 flexible. Each resource stands or falls alone, with all that is asked of it. A change holds when the answer
 leaves. Levels of loggers last until the broker stops; everything else is kept.
@@ -15,6 +15,7 @@ from ottla.cluster.configs import (
     Alteration,
     Operation,
     alter_brokers,
+    alter_group,
     alter_topic,
     check_broker,
 )
@@ -30,7 +31,11 @@ from ottla.wire.messages.incremental_alter_configs import (
 
 VERSIONS = range(0, 2)
 
-DECIDERS = {int(ConfigResource.TOPIC): alter_topic, int(ConfigResource.BROKER): alter_brokers}
+DECIDERS = {
+    int(ConfigResource.TOPIC): alter_topic,
+    int(ConfigResource.BROKER): alter_brokers,
+    int(ConfigResource.GROUP): alter_group,
+}
 
 
 async def handle(node: Node, call: Call[IncrementalAlterConfigsRequest]) -> IncrementalAlterConfigsResponse:

@@ -1,0 +1,155 @@
+"""Group settings: every one of Kafka 4.3, each with the broker setting that gives its default.
+
+A group may move within the limits that the broker's settings draw. Limits can be drawn anew under a group that has
+been there for long, so whoever uses a setting looks at them again.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ottla.config.settings import (
+    BOOLEAN,
+    INT,
+    STRING,
+    ConfigError,
+    Setting,
+    Settings,
+    Synonym,
+    at_least,
+    nearest,
+    one_of,
+)
+
+if TYPE_CHECKING:
+    from ottla.config.broker import BrokerConfig
+
+_DURATION = re.compile(r"P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?", re.ASCII | re.IGNORECASE)
+_BY_DURATION = "by_duration:"
+
+
+def _offset_reset(value: str) -> str | None:
+    if value in ("latest", "earliest"):
+        return None
+    if value.startswith(_BY_DURATION) and _DURATION.fullmatch(value.removeprefix(_BY_DURATION)):
+        return None
+    return f"{value!r} is not one of latest, earliest, by_duration:PnDTnHnMn.nS"
+
+
+def _of_broker(name: str) -> tuple[Synonym, ...]:
+    return (Synonym(f"group.{name}"),)
+
+
+class GroupConfig(Settings):
+    """What holds for one group: its own overrides over the broker's defaults."""
+
+    consumer_assignment_interval_ms = Setting(
+        INT, 1000, at_least(0), synonyms=_of_broker("consumer.assignment.interval.ms"),
+        doc="Shortest time between two assignments of a consumer group.",
+    )
+    consumer_heartbeat_interval_ms = Setting(
+        INT, 5000, at_least(1), synonyms=_of_broker("consumer.heartbeat.interval.ms"),
+        doc="Heartbeat interval of a consumer group's members.",
+    )
+    consumer_session_timeout_ms = Setting(
+        INT, 45_000, at_least(1), synonyms=_of_broker("consumer.session.timeout.ms"),
+        doc="Silence after which a member of a consumer group is taken for dead.",
+    )
+    share_assignment_interval_ms = Setting(
+        INT, 1000, at_least(0), synonyms=_of_broker("share.assignment.interval.ms"),
+        doc="Shortest time between two assignments of a share group.",
+    )
+    share_auto_offset_reset = Setting(
+        STRING, "latest", _offset_reset, doc="Where a share group begins to read: latest, earliest, by_duration:P1D.",
+    )
+    share_delivery_count_limit = Setting(
+        INT, 5, at_least(2), synonyms=_of_broker("share.delivery.count.limit"),
+        doc="Attempts to deliver a record to a share group.",
+    )
+    share_heartbeat_interval_ms = Setting(
+        INT, 5000, at_least(1), synonyms=_of_broker("share.heartbeat.interval.ms"),
+        doc="Heartbeat interval of a share group's members.",
+    )
+    share_isolation_level = Setting(
+        STRING, "read_uncommitted", one_of("read_committed", "read_uncommitted"),
+        doc="Whether a share group gets records of transactions that are open or aborted.",
+    )
+    share_partition_max_record_locks = Setting(
+        INT, 2000, at_least(100), synonyms=_of_broker("share.partition.max.record.locks"),
+        doc="Records of a partition that a share group may hold at once.",
+    )
+    share_record_lock_duration_ms = Setting(
+        INT, 30_000, at_least(1000), synonyms=_of_broker("share.record.lock.duration.ms"),
+        doc="How long a member of a share group may hold a record.",
+    )
+    share_renew_acknowledge_enable = Setting(
+        BOOLEAN, True, doc="Whether members of a share group may ask to hold a record for longer.",
+    )
+    share_session_timeout_ms = Setting(
+        INT, 45_000, at_least(1), synonyms=_of_broker("share.session.timeout.ms"),
+        doc="Silence after which a member of a share group is taken for dead.",
+    )
+    streams_assignment_interval_ms = Setting(
+        INT, 1000, at_least(0), synonyms=_of_broker("streams.assignment.interval.ms"),
+        doc="Kept for Kafka Streams, whose groups are not coordinated here.",
+    )
+    streams_heartbeat_interval_ms = Setting(
+        INT, 5000, at_least(1), synonyms=_of_broker("streams.heartbeat.interval.ms"),
+        doc="Kept for Kafka Streams, whose groups are not coordinated here.",
+    )
+    streams_initial_rebalance_delay_ms = Setting(
+        INT, 3000, at_least(0), synonyms=_of_broker("streams.initial.rebalance.delay.ms"),
+        doc="Kept for Kafka Streams, whose groups are not coordinated here.",
+    )
+    streams_num_standby_replicas = Setting(
+        INT, 0, at_least(0), synonyms=_of_broker("streams.num.standby.replicas"),
+        doc="Kept for Kafka Streams, whose groups are not coordinated here.",
+    )
+    streams_session_timeout_ms = Setting(
+        INT, 45_000, at_least(1), synonyms=_of_broker("streams.session.timeout.ms"),
+        doc="Kept for Kafka Streams, whose groups are not coordinated here.",
+    )
+
+    @classmethod
+    def of(cls, overrides: Mapping[str, str], broker: "BrokerConfig") -> "GroupConfig":
+        """Effective values; each override is checked by itself, `check_together` is for whoever sets them."""
+        values: dict[str, Any] = {
+            name: broker.value(setting.synonyms[0].name) if setting.synonyms else setting.default
+            for name, setting in cls.table.items()
+        }
+        for name, text in overrides.items():
+            known = cls.table.get(name)
+            if known is None:
+                raise ConfigError(f"unknown group setting {name!r}{nearest(name, cls.table)}")
+            values[name] = known.read(text)
+        return cls()._fill(values, overrides)
+
+    def check_together(self, broker: "BrokerConfig") -> None:
+        """The group's own settings are within the broker's limits, and a session outlasts a heartbeat."""
+        for name in sorted(self.given):
+            lowest, highest = _LOWEST.get(name), _HIGHEST.get(name)
+            if lowest is not None and self.value(name) < broker.value(lowest):
+                raise ConfigError(f"{name}: {self.value(name)} is below {lowest} ({broker.value(lowest)})")
+            if highest is not None and self.value(name) > broker.value(highest):
+                raise ConfigError(f"{name}: {self.value(name)} is above {highest} ({broker.value(highest)})")
+        for kind in ("consumer", "share", "streams"):
+            session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+            if session in self.given or heartbeat in self.given:
+                session_ms, heartbeat_ms = self.value(session), self.value(heartbeat)
+                if session_ms <= heartbeat_ms:
+                    raise ConfigError(f"{session}: {session_ms} is not above {heartbeat} ({heartbeat_ms})")
+
+
+def _limits(which: str) -> dict[str, str]:
+    """Setting of a group -> setting of the broker that says how far it may go."""
+    names = (
+        "consumer.assignment.interval.ms", "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms",
+        "share.assignment.interval.ms", "share.delivery.count.limit", "share.heartbeat.interval.ms",
+        "share.partition.max.record.locks", "share.record.lock.duration.ms", "share.session.timeout.ms",
+        "streams.assignment.interval.ms", "streams.heartbeat.interval.ms", "streams.session.timeout.ms",
+    )  # fmt: skip
+    return {name: "group.{0}.{2}.{1}".format(*name.split(".", 1), which) for name in names}
+
+
+_LOWEST = _limits("min")
+_HIGHEST = {**_limits("max"), "streams.num.standby.replicas": "group.streams.max.standby.replicas"}
