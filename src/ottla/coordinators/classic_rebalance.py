@@ -129,9 +129,10 @@ class Rebalance:
                 self.renew(member, draft.turn)
 
     def synchronised(self, member: Member) -> None:
-        self.unsynced.pop(member.id, None)
-        if not self.unsynced:
-            self.deadline = None
+        if member.id in self.unsynced:
+            del self.unsynced[member.id]
+            if not self.unsynced:
+                self.deadline = None
 
     def _cancel_syncs(self, draft: Draft) -> None:
         for member in self.roster:

@@ -79,7 +79,7 @@ class Stage:
         self.clients: dict[str, Client] = {}
         self.waiting: dict[Ticket, Client] = {}
         self._tickets = 0
-        self._ids = 0
+        self.ids_given = 0
         self._told: list[str] = []
         self._state = self.group.state
 
@@ -161,8 +161,8 @@ class Stage:
         given.setdefault("id", None)
         client.joining = joining = replace(client.joining, **given)
         member_id = {None: client.member_id, "none": ""}.get(joining.id, joining.id) or ""
-        self._ids += 1
-        caller, fresh = Caller(client.name, "/127.0.0.1"), f"{client.name}-{self._ids}"
+        self.ids_given += 1
+        caller, fresh = Caller(client.name, "/127.0.0.1"), f"{client.name}-{self.ids_given}"
         request, version = joining.request(member_id), joining.version
         join = self.group.join
         self.run(client, lambda turn: join(request, caller, turn, version=version, fresh_member_id=fresh))
@@ -233,13 +233,17 @@ class Stage:
             given = {name.replace("_", "."): str(value) for name, value in settings.items()}
             self.config = self.config.with_changes(given)
         self.waiting.clear()
-        self.group = ClassicGroup("group")
-        for record in self.log:
-            assert isinstance(record.value, GroupMetadataValue)
-            self.group.replay_metadata(record.value)
+        self.group = self.copy_from_log()
         self._state = self.group.state
         self.tell(f"[{self._state}]")
         self.run(None, self.group.loaded)
+
+    def copy_from_log(self) -> ClassicGroup:
+        copy = ClassicGroup("group")
+        for record in self.log:
+            assert isinstance(record.value, GroupMetadataValue)
+            copy.replay_metadata(record.value)
+        return copy
 
     # --- scripts ---
 

@@ -96,6 +96,15 @@ def test_two_with_one_name_while_members_sync() -> None:
     """)
 
 
+def test_two_with_one_name_in_a_new_group() -> None:
+    # The first wait goes on for the one that takes the place.
+    play("""
+        a joins instance=i1     | [PreparingRebalance]
+        b joins instance=i1     | a: FENCED_INSTANCE_ID
+        3000 ms pass            | [CompletingRebalance]; b: generation 1, leads b
+    """)
+
+
 def test_a_name_that_is_not_known() -> None:
     # An id that is right under a name that is not.
     play(TWO_STATIC).play("""
