@@ -70,6 +70,7 @@ BANS: tuple[Ban, ...] = (
         allowed={
             "ottla.coordinators.runtime": "the one place that waits on behalf of the state machines",
             "ottla.coordinators.markers": "an errand is retried until it is done",
+            "ottla.coordinators.group_errands": "a long search runs in a thread",
             "ottla.coordinators.admission": "asks another coordinator before an append",
         },
         wrong=("import asyncio", "from asyncio import Event", "async def load(): ...", "def f():\n import asyncio"),

@@ -10,6 +10,7 @@ from ottla.cluster.metadata import Metadata
 from ottla.cluster.producer_ids import ProducerIds
 from ottla.config import BrokerConfig
 from ottla.coordinators.formats import GROUP_FORMAT, TRANSACTION_FORMAT
+from ottla.coordinators.group_errands import GroupErrands
 from ottla.coordinators.groups import Groups
 from ottla.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.coordinators.markers import Markers
@@ -36,6 +37,7 @@ class Coordinators:
         self.transactions = Coordinator(TRANSACTIONS_TOPIC, TRANSACTION_FORMAT, Transactions, around)
         self.markers = Markers(replicas, self.groups, producer_ids, clock, lambda: metadata.image)
         self.transactions.perform = self.markers.perform
+        self.groups.perform = GroupErrands(offload).perform
 
     def follow(self, image: Image) -> None:
         """Coordinate what this broker leads."""

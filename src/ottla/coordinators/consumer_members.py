@@ -4,7 +4,7 @@ A member is stored as two records, one for each half; the third, its target, bel
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Final
 
@@ -66,8 +66,8 @@ class Member:
     assignor: str | None = None
     classic: ClassicMemberMetadata | None = None
     """There if it speaks the classic protocol."""
-    assigned: Holding = NOTHING_HELD
-    revoking: Holding = NOTHING_HELD
+    assigned: Holding = field(default_factory=lambda: NOTHING_HELD)
+    revoking: Holding = field(default_factory=lambda: NOTHING_HELD)
     """Told to give back and not yet given back."""
 
     def reconciled_to(self, target_epoch: int) -> bool:

@@ -19,6 +19,8 @@ from ottla.wire.schema import encode, reader
 
 PROTOCOL_TYPE = "consumer"
 
+_VERSION_BYTES = 2
+
 AnyMessage = TypeVar("AnyMessage", bound=Message)
 
 
@@ -32,14 +34,10 @@ def read_assignment(data: bytes) -> ConsumerProtocolAssignment:
     return _read(ConsumerProtocolAssignment, data)
 
 
-def read_version(data: bytes) -> int:
-    """The version that a subscription was written in, no newer than we write."""
-    if len(data) < 2:
-        raise Malformed("consumer protocol: the version is missing")
-    version = int.from_bytes(data[:2], "big", signed=True)
-    if version < 0:
-        raise Malformed(f"consumer protocol: version {version}")
-    return min(version, ConsumerProtocolAssignment.VERSIONS[-1])
+def answer_version(subscription: bytes) -> int:
+    """The version in which to answer one who wrote this subscription."""
+    version = int.from_bytes(subscription[:_VERSION_BYTES], "big", signed=True)
+    return min(max(version, 0), ConsumerProtocolAssignment.VERSIONS[-1])
 
 
 def write_assignment(partitions: Mapping[bytes, frozenset[int]], image: Image, version: int) -> bytes:
@@ -48,7 +46,7 @@ def write_assignment(partitions: Mapping[bytes, frozenset[int]], image: Image, v
     message = ConsumerProtocolAssignment(
         assigned_partitions=[TopicPartition(topic=name, partitions=sorted(numbers)) for name, numbers in sorted(topics)]
     )
-    return version.to_bytes(2, "big") + encode(ConsumerProtocolAssignment, version, message)
+    return version.to_bytes(_VERSION_BYTES, "big") + encode(ConsumerProtocolAssignment, version, message)
 
 
 def partitions_by_id(topics: "list[TopicPartition] | list[OwnedPartition]", image: Image) -> Partitions:
@@ -62,6 +60,9 @@ def partitions_by_id(topics: "list[TopicPartition] | list[OwnedPartition]", imag
 
 
 def _read(message_class: type[AnyMessage], data: bytes) -> AnyMessage:
-    message, _ = reader(message_class, read_version(data))(data, 2)
+    version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
+    if version < 0:
+        raise Malformed(f"consumer protocol: version {version}")
+    message, _ = reader(message_class, min(version, message_class.VERSIONS[-1]))(data, _VERSION_BYTES)
     assert isinstance(message, message_class)
     return message

@@ -44,7 +44,7 @@ class Resolution(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class GroupState:
     id: str
-    epoch: int = 0
+    epoch: int = 1
     """Goes up with every change that calls for another assignment."""
     metadata_hash: int = 0
     """Of the topics that are subscribed to, as they were when the epoch went up."""
@@ -164,13 +164,14 @@ class Change:
     def store(self, *records: StoredRecord) -> None:
         for record in records:
             self.records.append(record)
-            self.state = self.state.replay(record)
+            if type(record.key) in CONSUMER_KEYS:  # what the group was before may be deleted with the same batch
+                self.state = self.state.replay(record)
 
 
 def _replay_epoch(
     state: GroupState, key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue | None
 ) -> GroupState:
-    value = value or ConsumerGroupMetadataValue()
+    value = value or ConsumerGroupMetadataValue(epoch=1)
     return replace(state, epoch=value.epoch, metadata_hash=value.metadata_hash)
 
 

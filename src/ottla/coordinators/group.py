@@ -1,8 +1,12 @@
 """What every kind of group offers to the machine that keeps the groups of one partition."""
 
+from collections.abc import Callable
 from typing import Literal, Protocol
 
 from ottla.coordinators.machine import Outcome, StoredRecord, Turn
+
+PartitionCheck = Callable[[bytes, int], None]
+"""Whether a partition's offset may be committed, by topic id and number: KafkaError if not."""
 
 
 class Group(Protocol):
@@ -31,12 +35,12 @@ class Group(Protocol):
 
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, turn: Turn, *, api_version: int
-    ) -> None:
-        """May this member commit? If so, it is alive."""
+    ) -> PartitionCheck | None:
+        """May this member commit? If so, it is alive. What comes back is asked for each partition."""
 
     def check_transactional_commit(
         self, member_id: str, instance_id: str | None, generation: int, turn: Turn
-    ) -> None: ...
+    ) -> PartitionCheck | None: ...
 
     def check_fetch(self, member_id: str, member_epoch: int, turn: Turn) -> None: ...
 

@@ -4,12 +4,16 @@ Finds the group that a request is for, or begins one; has groups woken when thei
 the group or the offsets it belongs to; lets offsets expire, and with the last of them the group.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from heapq import heappop, heappush
 from typing import Any
 
 from ottla.coordinators.classic_groups import ClassicGroup
+from ottla.coordinators.consumer_groups import ConsumerGroup
+from ottla.coordinators.consumer_state import CONSUMER_KEYS, Resolution
+from ottla.coordinators.downgrade import Downgrade
 from ottla.coordinators.formats import (
+    ConsumerGroupMetadataKey,
     GroupMetadataKey,
     OffsetCommitKey,
     OffsetCommitValue,
@@ -19,6 +23,7 @@ from ottla.coordinators.machine import Caller, Outcome, Producer, Reply, StoredR
 from ottla.coordinators.offset_requests import OffsetRequests
 from ottla.coordinators.offsets import Offsets
 from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.wire.messages.delete_groups import DeletableGroupResult
 from ottla.wire.messages.describe_groups import DescribedGroup
 from ottla.wire.messages.heartbeat import HeartbeatRequest
@@ -51,22 +56,22 @@ class Groups:
         self._unexpired: list[str] = []
         """Groups that the search for expired offsets has still to look at."""
 
-    # Classic groups
+    # Members of the classic protocol
 
     def join_group(
         self, request: JoinGroupRequest, caller: Caller, turn: Turn, *, version: int, fresh_member_id: str
     ) -> Outcome:
-        group = self._classic(request.group_id)
-        is_new = group is None
-        if group is None:
+        """A consumer group without members may become anything, also a classic one."""
+        group = self.groups.get(request.group_id)
+        before = group.tombstones() if isinstance(group, ConsumerGroup) and group.is_empty else []
+        if not isinstance(group, ClassicGroup | ConsumerGroup) or before:
             if request.member_id:
                 raise _unknown_member(request.group_id)
             group = ClassicGroup(request.group_id)
         outcome = group.join(request, caller, turn, version=version, fresh_member_id=fresh_member_id)
-        if is_new:
-            self.groups[request.group_id] = group
+        self.groups[request.group_id] = group
         self._touched[request.group_id] = None
-        return outcome
+        return _together([Outcome(records=before), outcome]) if before else outcome
 
     def sync_group(self, request: SyncGroupRequest, turn: Turn) -> Outcome:
         return self._member_of(request.group_id).sync(request, turn)
@@ -85,18 +90,56 @@ class Groups:
         described: DescribedGroup = group.describe()
         return answer(turn, described)
 
-    def _classic(self, group_id: str) -> ClassicGroup | None:
+    def _member_of(self, group_id: str) -> ClassicGroup | ConsumerGroup:
         group = self.groups.get(group_id)
-        if group is None or isinstance(group, ClassicGroup):
-            return group
-        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"group '{group_id}' is a {group.kind} group")
-
-    def _member_of(self, group_id: str) -> ClassicGroup:
-        group = self._classic(group_id)
-        if group is None:
+        if not isinstance(group, ClassicGroup | ConsumerGroup):
             raise _unknown_member(group_id)
         self._touched[group_id] = None
         return group
+
+    # Members of the consumer protocol
+
+    def consumer_group_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller, turn: Turn
+    ) -> Outcome:
+        """The first member makes a new group, or turns a classic one into a consumer group."""
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            outcome = group.consumer_heartbeat(request, caller, turn)
+        elif request.member_epoch != 0:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group '{request.group_id}'")
+        else:
+            new = ConsumerGroup(request.group_id)
+            if isinstance(group, ClassicGroup) and not group.is_empty:
+                outcome = new.take_over(group, request, caller, turn)
+            else:
+                before = [] if group is None else group.tombstones()
+                outcome = new.consumer_heartbeat(request, caller, turn, *before)
+            self.groups[request.group_id] = new
+        self._touched[request.group_id] = None
+        return outcome
+
+    def describe_consumer_group(self, group_id: str, turn: Turn) -> Outcome:
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group '{group_id}'")
+        return answer(turn, group.describe(turn))
+
+    def topics_found(self, group_id: str, found: Mapping[str, Resolution], turn: Turn) -> Outcome:
+        """The end of an errand: which topics a group's patterns stand for."""
+        group = self.groups.get(group_id)
+        return group.topics_found(found, turn) if isinstance(group, ConsumerGroup) else Outcome()
+
+    def downgraded(self, downgrade: Downgrade, turn: Turn) -> Outcome:
+        """A group that became a classic one in the last turn begins its life as that."""
+        group = self.groups.get(downgrade.group_id)
+        if not isinstance(group, ClassicGroup) or group.is_empty:
+            return Outcome()
+        self._touched[group.id] = None
+        outcome = group.loaded(turn)
+        if not downgrade.rebalance:
+            return outcome
+        return _together([outcome, group.rebalance(turn, "the group has gone back to the classic protocol")])
 
     # Offsets
 
@@ -230,7 +273,10 @@ class Groups:
     def replay(self, record: StoredRecord, written_ms: int, producer: Producer | None) -> None:
         key: Any = record.key
         value: Any = record.value
-        _REPLAYS[type(key)](self, key, value, producer)
+        if type(key) in CONSUMER_KEYS:
+            self._replay_consumer(record, key.group_id)
+        else:
+            _REPLAYS[type(key)](self, key, value, producer)
 
     def _replay_offset(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer: Producer | None) -> None:
         self.offsets.replay(key, value, None if producer is None else producer.id)
@@ -247,6 +293,18 @@ class Groups:
             group = self.groups[key.group_id] = ClassicGroup(key.group_id)
         group.replay_metadata(value)
         self._touched[key.group_id] = None
+
+    def _replay_consumer(self, record: StoredRecord, group_id: str) -> None:
+        """A group's own record is the last that is deleted of it; what is deleted later is another group's past."""
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            if record.value is None:
+                return
+            group = self.groups[group_id] = ConsumerGroup(group_id)
+        if record.value is None and type(record.key) is ConsumerGroupMetadataKey:
+            del self.groups[group_id]
+        else:
+            group.replay(record)
 
     def end_transaction(self, producer: Producer, committed: bool) -> None:
         self.offsets.end_transaction(producer.id, committed)

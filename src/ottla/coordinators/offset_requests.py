@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ottla.cluster.image import Image
 from ottla.coordinators.formats import OffsetCommitKey, OffsetCommitValue
-from ottla.coordinators.group import Group
+from ottla.coordinators.group import Group, PartitionCheck
 from ottla.coordinators.machine import Outcome, Producer, Reply, StoredRecord, Turn, answer
 from ottla.coordinators.offsets import Offsets, Place
 from ottla.errors import ErrorCode, KafkaError
@@ -51,7 +51,7 @@ class OffsetRequests:
     # Committing
 
     def commit(self, request: OffsetCommitRequest, turn: Turn, version: int) -> Outcome:
-        self._check_commit(request, turn, version)
+        check = self._check_commit(request, turn, version)
         expire_ms = -1 if request.retention_time_ms < 0 else turn.wall_ms + request.retention_time_ms
         records: list[StoredRecord] = []
         topics = []
@@ -67,6 +67,8 @@ class OffsetRequests:
                 elif _is_too_long(partition, turn):
                     code = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 else:
+                    if check is not None:
+                        check(found.id, partition.partition_index)
                     value = _value(partition, found.id, turn.wall_ms, expire_ms)
                     records.append(_record(request.group_id, found.name, partition.partition_index, value))
                 results.append(
@@ -77,23 +79,25 @@ class OffsetRequests:
             )
         return answer(turn, OffsetCommitResponse(topics=topics), *records)
 
-    def _check_commit(self, request: OffsetCommitRequest, turn: Turn, version: int) -> None:
+    def _check_commit(self, request: OffsetCommitRequest, turn: Turn, version: int) -> PartitionCheck | None:
         generation = request.generation_id_or_member_epoch
         group = self._groups.get(request.group_id)
         if group is not None:
-            group.check_commit(
+            return group.check_commit(
                 request.member_id, request.group_instance_id, generation, turn, api_version=version
             )
-        elif generation >= 0:
+        if generation >= 0:
             if version >= 9:
                 raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group '{request.group_id}'")
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"there is no group '{request.group_id}'")
+        return None
 
     def commit_in_transaction(self, request: TxnOffsetCommitRequest, turn: Turn) -> Outcome:
         """Pending until the transaction's marker comes."""
         group = self._groups.get(request.group_id)
+        check = None
         if group is not None:
-            group.check_transactional_commit(
+            check = group.check_transactional_commit(
                 request.member_id, request.group_instance_id, request.generation_id, turn
             )
         elif request.generation_id >= 0:
@@ -110,6 +114,8 @@ class OffsetRequests:
                 elif _is_too_long(partition, turn):
                     code = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 else:
+                    if check is not None:
+                        check(found.id, partition.partition_index)
                     value = _value(partition, found.id, turn.wall_ms, -1)
                     records.append(_record(request.group_id, found.name, partition.partition_index, value))
                 results.append(

@@ -10,7 +10,6 @@ from typing import Final
 
 from ottla.coordinators.assignors import Partitions
 from ottla.coordinators.consumer_members import NOTHING_HELD, Holding, Member, MemberState
-from ottla.errors import ErrorCode, KafkaError
 
 TRANSITIONS: Final[Mapping[MemberState, frozenset[MemberState]]] = {
     MemberState.STABLE: frozenset(
@@ -47,9 +46,6 @@ def reconcile(member: Member, goal: Goal, owned: Partitions | None, subscription
         return _drop_unsubscribed(member, goal, owned) if subscription_changed else member
     if member.state is MemberState.UNREVOKED_PARTITIONS and _still_reads(owned, member.revoking):
         return _drop_unsubscribed(member, goal, owned) if subscription_changed else member
-    if member.state is MemberState.UNKNOWN and (owned is None or owned):
-        message = "the member is in a state that this broker does not know; it must give up its partitions and rejoin"
-        raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, message)
     return _step(member, goal, owned)
 
 

@@ -1,0 +1,37 @@
+"""ConsumerGroupDescribe: state, epochs and members of consumer groups (KIP-848).
+
+Versions: 1 which protocol a member speaks.
+"""
+
+from ottla.call import Call
+from ottla.errors import ErrorCode, KafkaError
+from ottla.node import Node
+from ottla.security import operations
+from ottla.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+)
+
+VERSIONS = range(0, 2)
+
+
+async def handle(node: Node, call: Call[ConsumerGroupDescribeRequest]) -> ConsumerGroupDescribeResponse:
+    groups = [await describe(node, group_id) for group_id in call.body.group_ids]
+    if call.body.include_authorized_operations:
+        for group in groups:
+            if not group.error_code:
+                group.authorized_operations = operations.ON_GROUP
+    return ConsumerGroupDescribeResponse(groups=groups)
+
+
+async def describe(node: Node, group_id: str) -> DescribedGroup:
+    try:
+        if not group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
+        described: DescribedGroup = await node.groups.run(
+            group_id, lambda groups, turn: groups.describe_consumer_group(group_id, turn)
+        )
+    except KafkaError as error:
+        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
+    return described
