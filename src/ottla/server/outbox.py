@@ -17,6 +17,7 @@ JOINED_BYTES = 16 * 1024  # an answer up to this size is copied behind its size,
 PROBE_STRIDE = 128 * 1024  # a range counts as cached if one byte in each stride is; readahead comes in such clusters
 
 _SIZE = Struct(">i")
+_PROBE = [bytearray(1)]  # what a probe reads, and nobody looks at
 
 
 class TruncatedFile(Exception):
@@ -78,7 +79,7 @@ class Range:
 
 def _in_page_cache(descriptor: int, position: int) -> bool:
     try:
-        return os.preadv(descriptor, [bytearray(1)], position, os.RWF_NOWAIT) == 1
+        return os.preadv(descriptor, _PROBE, position, os.RWF_NOWAIT) == 1
     except BlockingIOError:
         return False
     except OSError:  # as in Range.read_cached

@@ -33,6 +33,7 @@ from ottla.wire.primitives import (
     Writer,
     endpoints_field,
     reader,
+    unsigned_varint,
     writer,
 )
 from ottla.wire.substitutes import substitute
@@ -172,14 +173,58 @@ _REPLICA_STATE = Struct(">iq")
 _HIGH_WATERMARK = Struct(">q")
 _NO_TAGS = b"\0"
 
+# A request for one partition of one topic, by id, or for all that its session knows: from the limits to the number of
+# topics; from the topic to the number of forgotten ones, with three times no tags; the rack's length.
+_SINGLE_LIMITS = Struct(">iiibiiB")
+_SINGLE_TOPIC = Struct(">16sBiiqiqiBBBB")
+_SINGLE_NONE = Struct(">BB")
+
 
 def read_request(version: int, buffer: Bytes, position: int = 0) -> FetchRequest:
     """The request in `buffer` from `position` to its end."""
+    if version >= TOPIC_ID_FROM:
+        try:
+            request = _read_single(version, buffer, position)
+        except READ_ERRORS:
+            request = None  # not that shape, or not a request at all: the general way finds out which
+        if request is not None:
+            return request
     source = reader(memoryview(buffer), position, version >= COMPACT_FROM)
     try:
         return _read_request(version, source)
     except READ_ERRORS as error:
         raise Malformed(f"fetch request: {error}") from error
+
+
+def _read_single(version: int, buffer: Bytes, position: int) -> FetchRequest | None:
+    """What nearly all consumers of one partition send, and all that have a session and nothing new to ask."""
+    replica_id = -1
+    if version < _REPLICA_STATE_FROM:
+        (replica_id,) = _REPLICA_ID.unpack_from(buffer, position)
+        position += _REPLICA_ID.size
+    wait, least, most, isolation, session_id, session_epoch, topics = _SINGLE_LIMITS.unpack_from(buffer, position)
+    position += _SINGLE_LIMITS.size
+    asked: list[FetchTopic] = []
+    if topics == 2:
+        (
+            topic_id, partitions, index, leader_epoch, offset, last_epoch, log_start, size,
+            partition_tags, topic_tags, forgotten, rack,
+        ) = _SINGLE_TOPIC.unpack_from(buffer, position)  # fmt: skip
+        position += _SINGLE_TOPIC.size
+        if partitions != 2 or partition_tags or topic_tags:
+            return None
+        partition = FetchPartition(index, leader_epoch, offset, last_epoch, log_start, size)
+        asked.append(FetchTopic("", topic_id, [partition]))
+    else:
+        forgotten, rack = _SINGLE_NONE.unpack_from(buffer, position)
+        position += _SINGLE_NONE.size
+    end = position + rack - 1
+    if topics > 2 or not topics or forgotten != 1 or not 0 < rack < 0x80 or end + 1 != len(buffer) or buffer[end]:
+        return None
+    rack_id = str(buffer[position:end], "utf-8") if rack > 1 else ""
+    return FetchRequest(
+        replica_id, -1, wait, least, most, isolation, session_id, session_epoch, asked, [], rack_id, None
+    )
 
 
 def _read_request(version: int, source: Reader) -> FetchRequest:
@@ -340,8 +385,20 @@ _CURRENT_LEADER = Struct(">ii")
 _SNAPSHOT_ID = Struct(">qi")
 
 
+# One partition of one topic, by id, with nothing but records: from the throttle time to them, and what follows.
+_SINGLE_RESULT = Struct(">ihiB16sBihqqqBi")
+_SINGLE_END = bytes(3)
+
+
 def write_response(version: int, response: FetchResponse, header: Bytes = b"") -> list[Part]:
     """The response after `header`, as parts to be sent one after the other; `total_length` says how long they are."""
+    topics = response.topics
+    if version >= TOPIC_ID_FROM and len(topics) == 1 and len(topics[0].partitions) == 1:
+        topic_id, result = topics[0].topic_id, topics[0].partitions[0]
+        records = result.records
+        plain = result.aborted_transactions is None and not response.node_endpoints and not _result_tags(result)
+        if plain and len(topic_id) == 16 and (records is None or isinstance(records, FileSlice)):
+            return _write_single(response, topic_id, result, records, header)
     target = writer(bytearray(header), version >= COMPACT_FROM)
     parts: list[Part] = []
     try:
@@ -362,6 +419,24 @@ def write_response(version: int, response: FetchResponse, header: Bytes = b"") -
     if target.out:
         parts.append(target.out)
     return parts
+
+
+def _write_single(
+    response: FetchResponse, topic_id: bytes, result: PartitionResult, records: FileSlice | None, header: Bytes
+) -> list[Part]:
+    out = bytearray(header)
+    try:
+        out += _SINGLE_RESULT.pack(
+            response.throttle_time_ms, response.error_code, response.session_id, 2, topic_id, 2, result.index,
+            result.error_code, result.high_watermark, result.last_stable_offset, result.log_start_offset, 0,
+            result.preferred_read_replica,
+        )  # fmt: skip
+    except struct_error as error:
+        raise ValueError(f"fetch response: {error}") from error
+    if records is None or not records.length:
+        return [out + b"\1" + _SINGLE_END]
+    out += unsigned_varint(records.length + 1)
+    return [out, records, _SINGLE_END]
 
 
 def total_length(parts: Sequence[Part]) -> int:
