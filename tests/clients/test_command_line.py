@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from benchmarks.apache_kafka import CACHE, JARS_VARIABLE, ApacheKafka, Unavailable
 from ottla.testing import LocalBroker
@@ -31,6 +32,7 @@ class CommandLine:
 
     def __init__(self, bootstrap: str, directory: Path) -> None:
         self.directory = directory
+        self.bootstrap = bootstrap
         script = directory / "ottla"
         script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ottla "$@"\n')
         script.chmod(0o755)
@@ -102,7 +104,7 @@ def test_the_page_tells_the_truth(tmp_path: Path) -> None:
     if shutil.which("bash") is None:
         pytest.skip("bash is not installed")
     commands = {command.split("ottla ", 1)[1].split()[0] for command, _ in examples() if "ottla " in command}
-    assert commands >= {"topic", "produce", "consume", "config", "bench", "log", "completion"}
+    assert commands >= {"topic", "produce", "consume", "config", "bench", "log", "completion", "group", "txn"}
     with local_broker(process=True) as fresh:
         ottla = CommandLine(fresh.bootstrap, tmp_path)
         ottla.environment["DATA"] = str(fresh.directory)
@@ -265,6 +267,12 @@ def test_trimming_deletes_the_oldest_and_no_more(ottla: CommandLine, topic: str)
     assert ottla.ended("topic", "trim", topic).returncode == 2
 
 
+def test_groups_and_transactions_of_our_broker(ottla: CommandLine, topic: str) -> None:
+    ottla("topic", "create", topic, "-p", "2")
+    use_groups(ottla, topic)
+    use_transactions(ottla, topic)
+
+
 def test_apache_kafka_is_served_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Every command does on it what the page shows it do on ours.
     if JARS_VARIABLE not in os.environ and not (CACHE / "jars").is_dir():
@@ -299,8 +307,61 @@ def use_everything(ottla: CommandLine) -> None:
     assert [row["begins"] - row["began"] for row in trimmed] == [row["deleted"] for row in trimmed]
     assert sum(row["deleted"] for row in trimmed) == 4
     assert ottla("consume", name) == b""
+    use_groups(ottla, name)
+    use_transactions(ottla, name)
     produced, consumed = json.loads(ottla("bench", "--seconds", "0.1", "--format", "json"))
     assert produced["records"] == consumed["records"] > 0
     ottla("topic", "delete", name)
     ended = ottla.ended("consume", name)
     assert (ended.returncode, ended.stderr.decode()[:18]) == (1, "ottla: there is no")
+
+
+def use_groups(ottla: CommandLine, topic: str) -> None:
+    """Where a group goes on is set, told and forgotten."""
+    group = "use-groups"
+
+    def reset(*arguments: str) -> list[int]:
+        return [row["after"] for row in json.loads(ottla("group", "reset", group, *arguments, "--format", "json"))]
+
+    ottla("produce", topic, "-p", "0", "-k", "k", data=b"x\n" * 10)
+    (first, *_) = json.loads(ottla("topic", "describe", topic, "--format", "json"))[0]["partitions"]
+    begin, end = first["beginning"], first["end"]
+    only = f"{topic}:0"
+    assert reset("-t", only, "--to-earliest") == [begin]
+    assert reset("-t", only, "--to-latest", "--dry-run") == [end]
+    assert reset("--all-topics", "--shift-by", "3") == [begin + 3]
+    assert reset("--all-topics", "--shift-by", "-99") == [begin]
+    assert reset("--all-topics", "--to-offset", str(end + 5)) == [end]
+    assert reset("--all-topics", "--to-time", "1h") == [begin]
+    assert reset("--all-topics", "--to-current") == [begin]
+    wanted = json.dumps([{"topic": topic, "partition": 0, "after": begin + 2}])
+    (row,) = json.loads(ottla("group", "reset", group, "--from-file", "-", "--format", "json", data=wanted.encode()))
+    assert (row["before"], row["after"]) == (begin, begin + 2)
+    ottla("group", "reset", group, "--from-file", "-", data=f'"{topic}",0,{begin + 4}\n'.encode())
+    (described,) = json.loads(ottla("group", "describe", group, "--format", "json"))
+    assert (described["state"], described["lag"], described["members"]) == ("empty", end - begin - 4, [])
+    listed = json.loads(ottla("group", "list", "--state", "empty", "--format", "json"))
+    assert group in [found["group"] for found in listed]
+    ottla("group", "delete", group, "-t", topic)
+    (described,) = json.loads(ottla("group", "describe", group, "--format", "json"))
+    assert described["offsets"] == []
+    ottla("group", "delete", group, "--if-exists")
+    assert ottla.ended("group", "describe", group).returncode == 1
+    assert ottla.ended("group", "delete", group).returncode == 1
+
+
+def use_transactions(ottla: CommandLine, topic: str) -> None:
+    """A transaction is shown while it is open, and after it was ended; none hangs."""
+    producer = Producer({"bootstrap.servers": ottla.bootstrap, "transactional.id": "use-transactions"})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topic, b"x", b"k", partition=1)
+    producer.flush(20)
+    listed = json.loads(ottla("txn", "list", "--state", "ongoing", "--matching", "use.*", "--format", "json"))
+    assert [found["transactional_id"] for found in listed] == ["use-transactions"]
+    (described,) = json.loads(ottla("txn", "describe", "use-transactions", "--format", "json"))
+    assert (described["state"], described["partitions"]) == ("ongoing", [f"{topic}-1"])
+    assert json.loads(ottla("txn", "find-hanging", "-t", topic, "--older-than", "0s", "--format", "json")) == []
+    producer.commit_transaction(20)
+    ended = ottla.ended("txn", "abort", topic, "1", "--start-offset", "0")
+    assert (ended.returncode, ended.stdout) == (2, b"")

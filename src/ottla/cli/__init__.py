@@ -26,6 +26,8 @@ COMMANDS = {
     "topic": "create, list, describe, alter, trim and delete topics",
     "produce": "send records from standard input or files",
     "consume": "print the records of a topic",
+    "group": "list, describe, reset and delete consumer groups",
+    "txn": "list and describe transactions, find and end hanging ones",
     "config": "read and change settings of topics and brokers",
     "bench": "a quick load test",
     "log": "look into a broker's files and verify them, without a broker",

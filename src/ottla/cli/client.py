@@ -199,6 +199,22 @@ class Cluster:
         except (Unreachable, ValueError) as error:
             raise Refusal(str(error)) from None
 
+    def coordinator(self, kind: str, name: str) -> "Connection":
+        """A connection to the broker that looks after a `group` or a `transaction`."""
+        from ottla.errors import ErrorCode
+        from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+
+        request = FindCoordinatorRequest(key_type=int(kind == "transaction"), coordinator_keys=[name])
+        deadline_s = time.monotonic() + OPERATION_S
+        while True:
+            with self.connection(self.brokers[0]) as connection:
+                found = connection.ask(request).coordinators[0]
+            if not found.error_code:
+                return self.connection(found.node_id)
+            if time.monotonic() > deadline_s or found.error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                raise Refusal(f"{kind} {name!r}: {ErrorCode(found.error_code).name}")
+            time.sleep(GLANCE_S)
+
     def unreachable(self, reason: str) -> Refusal:
         return Refusal(f"no Kafka broker answers at {self.address}: {reason}")
 
