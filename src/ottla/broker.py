@@ -6,6 +6,7 @@ a clean shutdown. Whatever touches the outside (disk, clock, randomness, threads
 are the real ones.
 """
 
+import asyncio
 import logging
 from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,6 +16,7 @@ from random import Random, SystemRandom
 from ottla import handlers
 from ottla.background import Background, Job
 from ottla.clock import Clock, WallClock
+from ottla.cluster.abdication import abdicate
 from ottla.cluster.adoption import adopt_topic
 from ottla.cluster.changes import Change, Endpoint
 from ottla.cluster.configs import broker_config, run_time_settings
@@ -37,7 +39,7 @@ from ottla.replication.record_checks import RecordChecks
 from ottla.replication.replicas import Replicas
 from ottla.server import Server, ServerSettings
 from ottla.storage.cleaner.child import ChildCompactor, InlineCompactor
-from ottla.storage.directories import DataDirectory, Identity
+from ottla.storage.directories import DataDirectory, FailedDirectory, Identity
 from ottla.storage.files import Disk, RealDisk
 from ottla.storage.foreign import find_topics, is_foreign
 from ottla.storage.overlay import OverlayDisk
@@ -104,6 +106,8 @@ class Broker:
         self._node: Node | None = None
         self._metadata_log: EmbeddedLog | None = None
         self._broker_epoch = -1
+        self.failure: asyncio.Future[str]
+        """Done when the broker cannot go on, from its start on: it has to be stopped. Why, in one line."""
 
     @property
     def node(self) -> Node:
@@ -114,6 +118,7 @@ class Broker:
 
     async def start(self) -> None:
         """Returns when clients can connect. If it fails, everything it opened is closed again."""
+        self.failure = asyncio.get_running_loop().create_future()
         try:
             await self._start()
         except BaseException:
@@ -122,11 +127,13 @@ class Broker:
 
     async def _start(self) -> None:
         for path in self._paths:
-            self._directories.append(DataDirectory.open(self._disk, path))
+            self._directories.append(self._open_directory(path))
         if self._read_only:
             self._take_over_settings()
         identity = self._claim_directories()
-        self._metadata_log = EmbeddedLog(self._disk, self._paths[0], self._offload, self._clock)
+        self._metadata_log = EmbeddedLog(
+            self._disk, self._paths[0], self._offload, self._clock, on_failure=self._metadata_failed
+        )
         metadata = Metadata(self._metadata_log, self._random)
         config = broker_config(self._config, await metadata.load())
         if self._read_only and not metadata.image.topics_by_name:
@@ -134,7 +141,9 @@ class Broker:
         replicas = Replicas(
             config.node_id, config, self._disk, self._directories, self._clock, self._random, self._offload
         )
-        replicas.adopt(await self._offload(replicas.find, metadata.image, _show_progress), metadata.image)
+        replicas.on_directory_failure = self._directory_failed
+        found = await self._offload(replicas.find, metadata.image, _show_progress, metadata.deleted_before)
+        replicas.adopt(found, metadata.image)
         metadata.on_change(self._follow_settings)
         metadata.on_change(replicas.apply)
         producer_ids = ProducerIds(metadata, config.node_id)
@@ -169,6 +178,7 @@ class Broker:
             faults=self._faults,
         )
         await self._register(metadata, identity)
+        await self._abdicate()
         coordinators.follow(metadata.image)
         self._server = Server(handlers.Dispatch(self._node, table), _server_settings(config), self._offload)
         for listener in config.endpoints.bound:
@@ -197,6 +207,35 @@ class Broker:
             )
             await metadata.change(decide)
 
+    def _open_directory(self, path: str) -> DataDirectory:
+        """One that fails stays out of service, unless it is the first: that one holds the metadata."""
+        try:
+            return DataDirectory.open(self._disk, path)
+        except FailedDirectory as error:
+            if path == self._paths[0]:
+                raise
+            logger.error("%s; its partitions are offline", error)
+            return DataDirectory.out_of_service(self._disk, path, str(error))
+
+    def _directory_failed(self, directory: DataDirectory) -> None:
+        if directory is self._directories[0]:
+            self._fail(f"{directory.path}, which holds the metadata, failed: {directory.failure}")
+
+    def _metadata_failed(self, reason: str) -> None:
+        self._fail(f"{self._paths[0]}: the metadata log failed: {reason}")
+
+    def _fail(self, reason: str) -> None:
+        if not self.failure.done():
+            self.failure.set_result(reason)
+
+    async def _abdicate(self) -> None:
+        """Of partitions that are offline this broker must not be the leader."""
+        replicas, metadata = self.node.replicas, self.node.metadata
+        if len(replicas.offline):
+            await metadata.change(
+                lambda image: abdicate(image, self.node.broker_id, self._broker_epoch, replicas.offline)
+            )
+
     def _claim_directories(self) -> Identity:
         """All data directories carry the cluster's id and this broker's; a new cluster gets a random one."""
         known = next((directory.identity for directory in self._directories if directory.identity), None)
@@ -204,13 +243,14 @@ class Broker:
         identities = [
             directory.claim(cluster_id, self._config.node_id, self._random.randbytes(16))
             for directory in self._directories
+            if directory.failure is None
         ]
         return identities[0]
 
     async def _register(self, metadata: Metadata, identity: Identity) -> None:
         """Enter the cluster: leave every ISR, then, all logs being open, lead again what is this broker's to lead."""
         config = self.node.config
-        clean = all(directory.was_clean for directory in self._directories)
+        clean = all(directory.was_clean for directory in self._directories if directory.failure is None)
         newcomer = Newcomer(
             config.node_id,
             identity.directory_id,
@@ -249,6 +289,7 @@ class Broker:
             Job("catching up with the metadata", 1.0, metadata.refresh),
             Job("creating replicas that the disk had no room for", 5.0,
                 lambda: replicas.place_missing(metadata.image)),
+            Job("leaving partitions that are offline", 0.5, self._abdicate),
             Job(RETENTION, config.log_retention_check_interval_ms / 1000, replicas.expire_segments,
                 config.log_initial_task_delay_ms / 1000),
             Job(COMPACTION, lambda: self.node.compaction.backoff_s, self.node.compaction.run),
@@ -272,11 +313,11 @@ class Broker:
         if self._endpoint is not None:
             self._endpoint.close()
         await self._background.stop()
-        clean = self._node is not None and await self._node.replicas.close()
+        clean = await self._node.replicas.close() if self._node is not None else []
         if self._metadata_log is not None:
             self._metadata_log.close()
         for directory in self._directories:
-            directory.close(clean=clean, broker_epoch=self._broker_epoch)
+            directory.close(clean=directory in clean, broker_epoch=self._broker_epoch)
         self._end_threads()
 
     def abort(self) -> None:

@@ -69,6 +69,7 @@ class Machine:
         self.down.set()
         self.up = asyncio.Event()
         """Set while a broker accepts connections here."""
+        self.stopping: asyncio.Task[bool] | None = None
         self._config = BrokerConfig.of({"listeners": f"PLAINTEXT://{name}:{PORT}", **settings})
 
     def _note(self, event: str) -> None:
@@ -94,6 +95,7 @@ class Machine:
         if error is None:
             self._note(f"life {life} accepts connections")
             self.up.set()
+            process.broker.failure.add_done_callback(lambda failure: self._gives_up(process, failure.result()))
             return True
         if process.alive:
             if not isinstance(error, OSError | KafkaError | DirectoryError):
@@ -101,6 +103,13 @@ class Machine:
             self._note(f"cannot start: {error}")
             self.crash(Ending.KILL)
         return False
+
+    def _gives_up(self, process: Process, reason: str) -> None:
+        """The broker cannot go on, and stops by itself, as `ottla up` would."""
+        if process is self.process and self.up.is_set():
+            self._note(f"gives up: {reason}")
+            self.up.clear()
+            self.stopping = self.world.loop.create_task(self.stop(), name=f"{self.name} gives up")
 
     async def stop(self) -> bool:
         """Shut down cleanly; whether it was clean."""

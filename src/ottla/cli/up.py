@@ -64,6 +64,8 @@ def run(options: argparse.Namespace) -> int:
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_serve(config, read_only))
+    except Refusal:
+        raise
     except Exception as error:
         logger.debug("the broker failed", exc_info=True)
         raise Refusal(_explanation(error, config), OBSTACLE) from None
@@ -94,7 +96,10 @@ async def _serve(config: BrokerConfig, read_only: bool) -> int:
     starting.result()
     _calm_garbage_collector()
     _announce(config, broker, read_only)
-    await stopping
+    await asyncio.wait((stopping, broker.failure), return_when=asyncio.FIRST_COMPLETED)
+    if broker.failure.done():
+        await _stop(broker)
+        raise Refusal(broker.failure.result(), OBSTACLE)
     return await _stop(broker)
 
 

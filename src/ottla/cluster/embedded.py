@@ -5,7 +5,7 @@ It keeps the same promises as the one in ZooKeeper, so that a single broker take
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ottla.clock import Clock
 from ottla.cluster.changes import Change, encode
@@ -27,9 +27,18 @@ class EmbeddedLog:
     """A `MetadataLog` in one directory. One append at a time; `Metadata` sees to that."""
 
     def __init__(
-        self, disk: Disk, data_directory: str, offload: Offload, clock: Clock, snapshot_bytes: int = SNAPSHOT_BYTES
+        self,
+        disk: Disk,
+        data_directory: str,
+        offload: Offload,
+        clock: Clock,
+        snapshot_bytes: int = SNAPSHOT_BYTES,
+        on_failure: Callable[[str], None] | None = None,
     ) -> None:
-        """Recovers the log; DamagedMetadata if that cannot be done without losing what was acknowledged."""
+        """Recovers the log; DamagedMetadata if that cannot be done without losing what was acknowledged.
+
+        `on_failure` is told when the log can take no more entries until it is opened again.
+        """
         self._disk = disk
         self._directory = f"{data_directory}/{DIRECTORY}"
         self._offload = offload
@@ -45,6 +54,7 @@ class EmbeddedLog:
         self._flush: asyncio.Future[None] | None = None
         self._last: Entry | None = None
         self._failure: str | None = None
+        self._on_failure = on_failure
         self._growers: list[asyncio.Future[None]] = []
 
     @property
@@ -120,7 +130,7 @@ class EmbeddedLog:
         try:
             file.truncate(size)
         except OSError as error:
-            self._failure = f"a half-written entry could not be removed: {error}"
+            self._fail(f"a half-written entry could not be removed: {error}")
 
     def _sync(self, file: File, created: bool) -> None:
         file.fsync()
@@ -132,7 +142,7 @@ class EmbeddedLog:
         error = "it was cancelled" if flush.cancelled() else flush.exception()
         if error is not None:
             # What is on the platter is unknown now and a second fsync would not tell.
-            self._failure = f"fsync failed: {error}"
+            self._fail(f"fsync failed: {error}")
             return
         self._head = entry.version
         self._last = entry
@@ -140,6 +150,12 @@ class EmbeddedLog:
         for grower in growers:
             if not grower.done():
                 grower.set_result(None)
+
+    def _fail(self, reason: str) -> None:
+        if self._failure is None:
+            self._failure = reason
+            if self._on_failure is not None:
+                self._on_failure(reason)
 
     async def _settle(self) -> None:
         """Wait for the entry that is on its way, also when its own writer has stopped waiting."""

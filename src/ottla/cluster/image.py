@@ -11,7 +11,7 @@ from typing import Any
 from immutables import Map
 
 from ottla.cluster import changes as change
-from ottla.cluster.changes import Change, ConfigResource
+from ottla.cluster.changes import NO_LEADER, Change, ConfigResource
 from ottla.cluster.entities import BrokerImage, ControllerImage, PartitionImage, TopicImage
 from ottla.cluster.replay import Draft, ReplayError, normalized, replay
 
@@ -118,6 +118,16 @@ class Image:
     def all_brokers(self) -> list[BrokerImage]:
         """Every registered broker, by id."""
         return [self.brokers[broker_id] for broker_id in sorted(self.brokers)]
+
+    def offline_replicas(self, partition: PartitionImage) -> list[int]:
+        """Replicas that cannot serve: their broker is gone, or the directory that it kept them in."""
+        # An in-sync replica whose broker is there would lead if it could.
+        leaderless = partition.leader == NO_LEADER
+        return [
+            broker
+            for broker in partition.replicas
+            if self.brokers[broker].fenced or (leaderless and broker in partition.isr)
+        ]
 
     def alive_brokers(self) -> tuple[BrokerImage, ...]:
         """Every broker that serves, by id."""

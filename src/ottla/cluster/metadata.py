@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Generic, TypeVar
 
-from ottla.cluster.changes import ENTRY_BYTES_MAX, Change, ReserveProducerIds, encode
+from ottla.cluster.changes import ENTRY_BYTES_MAX, Change, DeleteTopic, ReserveProducerIds, encode
 from ottla.cluster.image import EMPTY, Image, ReplayError
 from ottla.cluster.metadata_log import Conflict, Entry, MetadataLog
 from ottla.errors import ErrorCode, KafkaError
@@ -43,13 +43,18 @@ class Metadata:
         self._listeners: list[Listener] = []
         self._appending = asyncio.Lock()
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self.deleted_before: frozenset[bytes] = frozenset()
+        """Ids of topics that the log, as far back as it goes, says were deleted before it was loaded."""
 
     def on_change(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
     async def load(self) -> Image:
         """Replay up to the head of the log."""
-        await self.refresh()
+        entries = await self._log.read(self.image.version)
+        self._replay(entries)
+        changes = (change for entry in entries for change in entry.changes)
+        self.deleted_before = frozenset(change.topic_id for change in changes if isinstance(change, DeleteTopic))
         return self.image
 
     async def refresh(self) -> None:

@@ -37,10 +37,13 @@ def handle(node: Node, call: Call[DescribeLogDirsRequest]) -> DescribeLogDirsRes
 
 
 def describe(directory: DataDirectory, partitions: list[Partition], wanted: Wanted) -> DescribeLogDirsResult:
+    failed = DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path)
+    if directory.failure is not None:
+        return failed
     try:
         space = directory.space()
     except OSError:
-        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path)
+        return failed
     topics: dict[str, DescribeLogDirsTopic] = {}
     for partition in sorted(partitions, key=lambda partition: (partition.topic, partition.index)):
         if wanted is None or partition.index in wanted.get(partition.topic, ()):

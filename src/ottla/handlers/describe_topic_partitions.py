@@ -97,5 +97,5 @@ def partition(image: Image, topic: TopicImage, index: int) -> DescribeTopicParti
         isr_nodes=list(state.isr),
         eligible_leader_replicas=[],
         last_known_elr=[],
-        offline_replicas=[broker for broker in state.replicas if image.brokers[broker].fenced],
+        offline_replicas=image.offline_replicas(state),
     )

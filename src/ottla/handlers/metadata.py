@@ -173,7 +173,7 @@ def describe(image: Image, topic: TopicImage) -> MetadataResponseTopic:
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
                 isr_nodes=list(partition.isr),
-                offline_replicas=[broker for broker in partition.replicas if image.brokers[broker].fenced],
+                offline_replicas=image.offline_replicas(partition),
             )
             for index, partition in enumerate(topic.partitions)
         ],

@@ -249,8 +249,9 @@ class Partition:
 
     def fail(self, reason: str) -> None:
         """The disk let us down. After a failed fsync nobody knows what is on it: this log takes no more records."""
-        logger.error("%s: %s; the partition is offline until a restart", self, reason)
         self.log.fail(reason)
+        if self.log.on_disk_failure is not None:
+            self.log.on_disk_failure(f"{self}: {reason}")
         error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
         self.durable.fail(error)
         self.high_watermark.fail(error)

@@ -6,13 +6,11 @@ data with it. A deleted partition is renamed `-delete` first, so that its name i
 """
 
 import asyncio
-import errno
 import logging
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from random import Random
-from typing import NamedTuple
 
 from ottla.clock import Clock, SteadyClock
 from ottla.cluster.changes import (
@@ -27,54 +25,24 @@ from ottla.cluster.changes import (
     UnfenceBroker,
 )
 from ottla.cluster.image import Image, TopicImage
-from ottla.cluster.topics import CLUSTER_METADATA
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metrics import TopicMeters
+from ottla.replication.discovery import Discovery, Progress, log_settings, set_aside
+from ottla.replication.offline import OfflinePartitions
 from ottla.replication.partition import Partition
 from ottla.replication.removals import Removals
-from ottla.storage import names
-from ottla.storage.directories import DELETE, STRAY, DataDirectory, Offsets, PartitionDirectory
+from ottla.storage.directories import DELETE, DataDirectory, Offsets, PartitionDirectory
+from ottla.storage.disk_errors import in_words, is_failure
 from ottla.storage.files import Disk
-from ottla.storage.flush import write_again
 from ottla.storage.index import IndexCache
 from ottla.storage.leftovers import remove_tree
-from ottla.storage.log import Log, LogSettings
-from ottla.storage.partition_metadata import read_topic_id
+from ottla.storage.log import Log
 from ottla.threads import Offload
 
 logger = logging.getLogger(__name__)
 
-Progress = Callable[[str, int, int], None]
 Partitions = dict[int, Partition]
-
-
-class Found(NamedTuple):
-    """A partition's log as it was found on disk, not yet given its place in the cluster."""
-
-    topic: TopicImage
-    number: int
-    log: Log
-    directory: DataDirectory
-    high_watermark: int
-
-
-def log_settings(config: TopicConfig, broker: BrokerConfig) -> LogSettings:
-    compacted = "compact" in config.cleanup_policy
-    deletes = "delete" in config.cleanup_policy
-    return LogSettings(
-        segment_bytes=config.internal_segment_bytes or config.segment_bytes,
-        # The active segment is never compacted, so it must not be active for longer than compaction may lag behind.
-        segment_ms=min(config.segment_ms, config.max_compaction_lag_ms) if compacted else config.segment_ms,
-        segment_jitter_ms=config.segment_jitter_ms,
-        segment_index_bytes=config.segment_index_bytes,
-        index_interval_bytes=config.index_interval_bytes,
-        producer_id_expiration_ms=broker.producer_id_expiration_ms,
-        compacted=compacted,
-        retention_ms=config.retention_ms if deletes else -1,
-        retention_bytes=config.retention_bytes if deletes else -1,
-        timestamps_ahead_ms=config.message_timestamp_after_max_ms,
-    )
 
 
 class Replicas:
@@ -96,7 +64,12 @@ class Replicas:
         self._clock = clock
         self._random = random
         self._offload = offload
-        self._seconds = asyncio.get_running_loop().time
+        self._loop = asyncio.get_running_loop()
+        self._seconds = self._loop.time
+        self.offline = OfflinePartitions()
+        self.on_directory_failure: Callable[[DataDirectory], None] | None = None
+        self._marking: list[asyncio.Future[None]] = []
+        self._closing = False
         self._by_name: dict[str, Partitions] = {}
         self._by_id: dict[bytes, Partitions] = {}
         self._homes: dict[Partition, DataDirectory] = {}
@@ -109,20 +82,23 @@ class Replicas:
     # Finding a partition
 
     def get(self, topic: str, index: int) -> Partition:
-        """The local replica; UNKNOWN_TOPIC_OR_PARTITION if this broker has none."""
+        """The local replica; UNKNOWN_TOPIC_OR_PARTITION if there is none, KAFKA_STORAGE_ERROR if its disk failed."""
         try:
             return self._by_name[topic][index]
         except KeyError:
+            self.offline.refuse(topic, index)
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from None
 
     def get_by_id(self, topic_id: bytes, index: int) -> Partition:
         try:
             partitions = self._by_id[topic_id]
         except KeyError:
+            self.offline.refuse_by_id(topic_id, index)
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID) from None
         try:
             return partitions[index]
         except KeyError:
+            self.offline.refuse_by_id(topic_id, index)
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from None
 
     def __iter__(self) -> Iterator[Partition]:
@@ -137,69 +113,64 @@ class Replicas:
 
     # Start
 
-    def find(self, image: Image, progress: Progress) -> list[Found]:
-        """Open every log of the data directories, with recovery where needed. Slow: runs in a thread, at start only."""
-        found = []
-        for directory in self._directories:
-            for partition in directory.partitions():
-                if partition.marker == DELETE:
-                    self._remove_directory(partition.path)
-                elif not partition.marker and partition.topic != CLUSTER_METADATA:
-                    topic = image.topic(partition.topic)
-                    if topic is None or topic.id != read_topic_id(self._disk, partition.path):
-                        self._set_aside(directory, partition)
-                    else:
-                        found.append(self._open(directory, topic, partition, image, progress))
-        return found
+    def find(self, image: Image, progress: Progress, deleted: Collection[bytes] = ()) -> Discovery:
+        """Open every log of the data directories. Slow: runs in a thread, at start only.
 
-    def _open(
-        self,
-        directory: DataDirectory,
-        topic: TopicImage,
-        partition: PartitionDirectory,
-        image: Image,
-        progress: Progress,
-    ) -> Found:
-        key = (partition.topic, partition.index)
-        config = self._topic_config(image, topic.name)
-        log = Log.open(
-            self._disk,
-            partition.path,
-            log_settings(config, self._config),
-            clean=directory.was_clean,
-            recovery_point=directory.recovery_points.get(key, 0),
-            log_start_offset=directory.log_starts.get(key, 0),
-            now_ms=self._clock.now_ms(),
-            progress=lambda done, total: progress(partition.path, done, total),
-            cache=self._indexes,
+        `deleted` are topics that are known to have been deleted: what is left of them goes.
+        """
+        discovery = Discovery(
+            self._disk, self._config, self._clock, self._unique, self._indexes, image, deleted, progress
         )
-        if config.flush_messages == 1 and log.recovery_point < log.end_offset:
-            # Found after a crash, and maybe in the page cache only. Consumers have seen it: they must never be told of
-            # a high watermark below it, so it is made durable before the first of them can ask.
-            self._write_again(log)
-            log.flush()
-        return Found(topic, partition.index, log, directory, directory.high_watermarks.get(key, 0))
+        return discovery.run(self._directories)
 
-    def _write_again(self, log: Log) -> None:
-        first = bisect_right([segment.base_offset for segment in log.segments], log.recovery_point) - 1
-        for segment in log.segments[max(first, 0) :]:
-            file = self._disk.open(segment.path(names.LOG))
-            write_again(file, 0)
-            file.close()
+    def adopt(self, discovery: Discovery, image: Image) -> None:
+        """Take into service what `find` found."""
+        for path in discovery.doomed:
+            self._remove_directory(path)
+        for topic, index, log, directory, high_watermark in discovery.found.values():
+            self._add(topic, index, log, directory, high_watermark, self._topic_config(image, topic.name))
+        for topic, index in discovery.unreadable:
+            self.offline.add(topic.name, topic.id, index)
+        if len(self._in_service()) < len(self._directories):
+            self._miss(image)
 
-    def _set_aside(self, directory: DataDirectory, partition: PartitionDirectory) -> None:
-        target = directory.marked_path(partition.topic, partition.index, self._unique(), STRAY)
-        logger.warning("%s belongs to no topic in the metadata: kept as %s", partition.path, target)
-        self._disk.rename(partition.path, target)
-        self._disk.fsync_directory(directory.path)
+    def _miss(self, image: Image) -> None:
+        """What a failed directory holds is unknown: a partition that is in no other is in it, and not begun anew."""
+        for topic in image.topics():
+            here = self._by_id.get(topic.id, {})
+            for index, state in enumerate(topic.partitions):
+                if self._broker_id in state.replicas and index not in here:
+                    self.offline.add(topic.name, topic.id, index)
 
     def _unique(self) -> str:
         return self._random.randbytes(16).hex()
 
-    def adopt(self, found: Sequence[Found], image: Image) -> None:
-        """Take the logs that `find` opened into service."""
-        for topic, index, log, directory, high_watermark in found:
-            self._add(topic, index, log, directory, high_watermark, self._topic_config(image, topic.name))
+    # Directories that fail
+
+    def _in_service(self) -> list[DataDirectory]:
+        return [directory for directory in self._directories if directory.failure is None]
+
+    def _report(self, directory: DataDirectory, reason: str) -> None:
+        """A log had an error that says that its disk fails. It may be in the middle of something: let it finish."""
+        if not self._closing:
+            self._loop.call_soon(self.fail_directory, directory, reason)
+
+    def fail_directory(self, directory: DataDirectory, reason: str) -> None:
+        """Nobody knows what is on its disk now: its partitions are offline until a restart, all others go on."""
+        if directory.failure is not None or self._closing:
+            return
+        directory.failure = reason
+        partitions = [partition for partition, home in self._homes.items() if home is directory]
+        logger.error(
+            "%s failed, its %d partitions are offline until a restart: %s", directory.path, len(partitions), reason
+        )
+        for partition in partitions:
+            del self._homes[partition], self._by_id[partition.topic_id][partition.index]
+            self.offline.add(partition.topic, partition.topic_id, partition.index)
+            partition.retire(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason))
+        self._marking.append(self._offload(directory.distrust))
+        if self.on_directory_failure is not None:
+            self.on_directory_failure(directory)
 
     # Following the metadata
 
@@ -211,7 +182,7 @@ class Replicas:
         for change in changes:
             match change:
                 case DeleteTopic(topic_id=topic_id):
-                    self._delete(topic_id)
+                    self._delete(topic_id, before)
                 case CreatePartition(topic_id=topic_id) | ChangePartition(topic_id=topic_id):
                     touched[topic_id] = None
                 case SetConfig(resource_type=ConfigResource.TOPIC, resource_name=topic):
@@ -231,21 +202,27 @@ class Replicas:
             self._reconfigure(name, image)
 
     def _place(self, topic: TopicImage, image: Image) -> None:
-        partitions = self._by_name.get(topic.name, {})
-        for index, state in enumerate(topic.partitions):
-            if self._broker_id in state.replicas:
-                partition = partitions.get(index) or self._create(topic, index, image)
-                if partition is not None:
-                    partition.become(state)
+        here = self._by_id.get(topic.id, {})
+        mine = [(index, state) for index, state in enumerate(topic.partitions) if self._broker_id in state.replicas]
+        new = [index for index, _ in mine if index not in here and not self.offline.knows(topic.id, index)]
+        if new:
+            self._create(topic, new, image)
+            here = self._by_id.get(topic.id, {})
+        for index, state in mine:
+            if index in here:
+                here[index].become(state)
 
-    def _create(self, topic: TopicImage, index: int, image: Image) -> Partition | None:
-        """A new, empty replica; None if the disk refuses, and then `place_missing` tries again."""
+    def _create(self, topic: TopicImage, new: Sequence[int], image: Image) -> None:
+        """New, empty replicas. Those that the disk refuses are tried again by `place_missing`."""
         try:
-            return self._create_log(topic, index, image)
+            for directory in self._in_service():
+                # Checkpoints go by name: a new topic must not inherit those of an old one.
+                directory.forget([(topic.name, index) for index in new])
+            for index in new:
+                self._create_log(topic, index, image)
         except OSError as error:
-            logger.error("%s-%d cannot be created: %s", topic.name, index, error)
+            logger.error("%s: partitions cannot be created: %s", topic.name, in_words(error))
             self._missing[topic.id] = None
-            return None
 
     async def place_missing(self, image: Image) -> None:
         """Replicas that the disk had no room for, once more."""
@@ -254,22 +231,34 @@ class Replicas:
             if topic is not None:
                 self._place(topic, image)
 
-    def _create_log(self, topic: TopicImage, index: int, image: Image) -> Partition:
-        directory = min(self._directories, key=lambda directory: directory.partition_count)
-        path = directory.partition_path(topic.name, index)
+    def _create_log(self, topic: TopicImage, index: int, image: Image) -> None:
+        """In the directory with the fewest partitions, or the next one if it has no room. OSError if none has."""
         config = self._topic_config(image, topic.name)
+        directories = sorted(self._in_service(), key=lambda directory: directory.partition_count)
+        for directory in directories:
+            try:
+                log = self._begin_log(directory, topic, index, config)
+            except OSError as error:
+                if is_failure(error):
+                    self._report(directory, in_words(error))
+                if directory is directories[-1]:
+                    raise
+            else:
+                directory.partition_count += 1
+                self._add(topic, index, log, directory, 0, config)
+                return
+
+    def _begin_log(self, directory: DataDirectory, topic: TopicImage, index: int, config: TopicConfig) -> Log:
+        path = directory.partition_path(topic.name, index)
         if self._disk.exists(path):
-            self._set_aside(directory, PartitionDirectory(topic.name, index, "", path))
-        log = Log.create(
-            self._disk,
-            path,
-            topic.id,
-            log_settings(config, self._config),
-            self._clock.now_ms(),
-            cache=self._indexes,
-        )
-        directory.partition_count += 1
-        return self._add(topic, index, log, directory, 0, config)
+            set_aside(self._disk, directory, PartitionDirectory(topic.name, index, "", path), self._unique())
+        settings = log_settings(config, self._config)
+        try:
+            return Log.create(self._disk, path, topic.id, settings, self._clock.now_ms(), cache=self._indexes)
+        except OSError:
+            with suppress(OSError):
+                remove_tree(self._disk, path)  # or the next start would find the partition twice
+            raise
 
     def _add(
         self,
@@ -279,32 +268,39 @@ class Replicas:
         directory: DataDirectory,
         high_watermark: int,
         config: TopicConfig,
-    ) -> Partition:
+    ) -> None:
         partition = Partition(
             topic.name, topic.id, index, log, config, self._broker_id, self._offload, high_watermark,
             self.meters.of(topic.name),
         )  # fmt: skip
-        partitions = self._by_name.setdefault(topic.name, {})
-        self._by_id[topic.id] = partitions
+        log.on_disk_failure = partial(self._report, directory)
+        partitions = self._by_id.setdefault(topic.id, {})
+        self._by_name[topic.name] = partitions
         self._homes[partition] = directory
         partitions[index] = partition
-        return partition
 
-    def _delete(self, topic_id: bytes) -> None:
+    def _delete(self, topic_id: bytes, image: Image) -> None:
+        """The names are free when this returns; what they stood for is removed later."""
         gone = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
         partitions = self._by_id.pop(topic_id, {})
-        for directory in self._directories:
-            # Checkpoints go by name: a new topic of this name must not inherit them.
-            directory.forget([(partition.topic, index) for index, partition in partitions.items()])
+        topic = image.topic_by_id(topic_id)
+        if topic is not None:
+            self._by_name.pop(topic.name, None)
+            self.meters.forget(topic.name)
+            self.offline.forget(topic.name, topic_id)
         for partition in partitions.values():
-            self._by_name.pop(partition.topic, None)
-            self.meters.forget(partition.topic)
             directory = self._homes.pop(partition)
             directory.partition_count -= 1
             partition.retire(gone)
             target = directory.marked_path(partition.topic, partition.index, self._unique(), DELETE)
-            self._disk.rename(partition.log.directory, target)
-            self._remove_directory(target)
+            try:
+                self._disk.rename(partition.log.directory, target)
+            except OSError as error:
+                # The next start finds a topic that the metadata knows to be deleted.
+                logger.error("%s cannot be renamed: %s", partition.log.directory, in_words(error))
+                self._report(directory, in_words(error))
+            else:
+                self._remove_directory(target)
 
     def _remove_directory(self, path: str) -> None:
         self._remove_later(self._config.log_segment_delete_delay_ms, partial(remove_tree, self._disk, path))
@@ -323,41 +319,60 @@ class Replicas:
     # Upkeep
 
     def _offsets(self, of: Callable[[Partition], int]) -> dict[DataDirectory, Offsets]:
-        offsets: dict[DataDirectory, Offsets] = {directory: {} for directory in self._directories}
+        offsets: dict[DataDirectory, Offsets] = {directory: {} for directory in self._in_service()}
         for partition, directory in self._homes.items():
             offsets[directory][partition.topic, partition.index] = of(partition)
         return offsets
 
     async def write_high_watermarks(self) -> None:
         for directory, offsets in self._offsets(lambda partition: partition.high_watermark.value).items():
-            await self._offload(directory.write_high_watermarks, offsets)
+            await self._write(directory, directory.write_high_watermarks, offsets)
 
     async def write_recovery_points(self) -> None:
         for directory, offsets in self._offsets(lambda partition: partition.log.recovery_point).items():
-            await self._offload(directory.write_recovery_points, offsets)
+            await self._write(directory, directory.write_recovery_points, offsets)
+
+    async def _write(
+        self, directory: DataDirectory, write: Callable[[Offsets], None], offsets: Offsets
+    ) -> OSError | None:
+        """A checkpoint that cannot be written is in nobody's way; a directory that fails is. What went wrong."""
+        if directory.failure is not None:
+            return None
+        try:
+            await self._offload(write, offsets)
+        except OSError as error:
+            logger.warning("%s: a checkpoint is not written: %s", directory.path, in_words(error))
+            if is_failure(error):
+                self.fail_directory(directory, in_words(error))
+            return error
+        return None
 
     def _remove_dropped(self, partition: Partition) -> None:
         if partition.log.has_deleted:
             self._remove_later(partition.config.file_delete_delay_ms, partition.log.take_deleted().run)
 
     async def write_log_starts(self) -> None:
-        """Where every log begins now is on disk when this returns; what lies before that goes."""
+        """Where every log begins now is on disk when this returns, and what lies before that goes; or an OSError."""
+        refused: OSError | None = None
         async with self._writing_log_starts:
             for directory, partitions in self.by_directory().items():
                 starts = {partition: partition.log.log_start_offset for partition in partitions}
                 moved = {(partition.topic, partition.index): start for partition, start in starts.items() if start}
-                try:
-                    await self._offload(directory.write_log_starts, moved)
-                except OSError as error:
-                    if error.errno == errno.ENOSPC:  # what goes makes the room that is missing
-                        await self._drop_segments(starts, in_order=True)
-                    raise
-                await self._drop_segments(starts, in_order=False)
+                error = await self._write(directory, directory.write_log_starts, moved)
+                refused = error or refused
+                # Without room for a checkpoint old segments still have to go: they take what is missing.
+                await self._drop_segments(starts, in_order=error is not None)
+        if refused is not None:
+            raise refused
 
     async def _drop_segments(self, starts: dict[Partition, int], *, in_order: bool) -> None:
         for partition, start in starts.items():
             if partition in self._homes and partition.log.has_segments_before(start):
-                partition.log.drop_segments(start, in_order=in_order)
+                try:
+                    partition.log.drop_segments(start, in_order=in_order)
+                except OSError as error:
+                    self._report(self._homes[partition], in_words(error))
+                    continue
                 self._remove_dropped(partition)
                 await asyncio.sleep(0)  # renaming takes a while for thousands of segments
 
@@ -368,8 +383,10 @@ class Replicas:
             if partition in self._homes:
                 try:
                     partition.expire(now_ms)
-                except (OSError, KafkaError) as error:
-                    logger.error("%s: its old segments cannot be found: %s", partition, error)
+                except KafkaError as error:
+                    logger.error("%s: its old segments stay: %s", partition, error.message)
+                except OSError as error:
+                    self._report(self._homes[partition], in_words(error))
             await asyncio.sleep(0)
         await self.write_log_starts()
 
@@ -390,26 +407,31 @@ class Replicas:
             self._remove_dropped(partition)
         await self._removals.run_due(self._seconds())
 
-    async def close(self) -> bool:
-        """Flush and close every log and write every checkpoint. Whether all of it worked."""
-        closed = await self._offload(self._close_logs)
-        await self.write_recovery_points()
-        await self.write_log_starts()
-        await self.write_high_watermarks()
-        return closed
+    async def close(self) -> list[DataDirectory]:
+        """Flush and close every log and write every checkpoint. The directories where all of it worked."""
+        self._closing = True
+        await asyncio.gather(*self._marking)
+        clean = await self._offload(self._close_logs)
+        for write in (self.write_recovery_points, self.write_log_starts, self.write_high_watermarks):
+            try:
+                await write()
+            except OSError:
+                clean = []
+        return [directory for directory in clean if directory.failure is None]
 
     def abandon(self) -> None:
         """Let go of every log as it is; those who wait are told."""
         for partition in self._homes:
             partition.retire(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker has stopped"))
 
-    def _close_logs(self) -> bool:
-        clean = True
-        for partition in self._homes:
+    def _close_logs(self) -> list[DataDirectory]:
+        clean = dict.fromkeys(self._in_service())
+        for partition, directory in self._homes.items():
             try:
                 partition.log.close()
             except OSError as error:
                 partition.log.fail(str(error))
-                logger.error("%s could not be closed: %s", partition, error)
-            clean = clean and not partition.log.failed
-        return clean
+                logger.error("%s could not be closed: %s", partition, in_words(error))
+            if partition.log.failed:
+                clean.pop(directory, None)
+        return list(clean)

@@ -133,8 +133,9 @@ from ottla.cli import main, up
 
 class SlowBroker:
     ports = {"PLAINTEXT": 1}
-    def __init__(self, config, directory): ...
-    async def start(self): ...
+    def __init__(self, config, directory, **options): ...
+    async def start(self):
+        self.failure = asyncio.get_running_loop().create_future()
     async def stop(self, deadline_s):
         print("draining", flush=True)
         await asyncio.Event().wait()

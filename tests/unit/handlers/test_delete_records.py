@@ -78,12 +78,12 @@ def test_a_power_cut_in_the_middle() -> None:
 
 
 def test_a_disk_that_does_not_take_the_new_beginning() -> None:
-    """KAFKA_STORAGE_ERROR and no offset: nothing was promised. When the disk is well again, so is the answer."""
+    """KAFKA_STORAGE_ERROR and no offset: nothing was promised. When there is room again, the answer is as ever."""
 
     async def run() -> None:
         disk = SimulatedDisk(Random(1))
         broker = await filled(disk)
-        disk.fail("fsync", errno.EIO, "*log-start-offset-checkpoint*", times=1)
+        disk.fail("append", errno.ENOSPC, "*log-start-offset-checkpoint*", times=1)
         assert await delete(broker) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
         assert await delete(broker) == (0, KEPT_FROM)
         broker.abort()

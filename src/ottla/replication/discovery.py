@@ -1,0 +1,190 @@
+"""What a start finds in the data directories: logs to open, with recovery where needed, and what belongs to nobody.
+
+A directory is a topic's only if the topic id inside it says so. One that the metadata does not know is renamed `-stray`
+and kept, for metadata that was lost must never take the data with it; one whose topic the metadata log says was deleted
+goes on being deleted, although the power went before its renaming was certain.
+"""
+
+import logging
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
+
+from ottla.clock import Clock
+from ottla.cluster.changes import ConfigResource
+from ottla.cluster.image import Image, TopicImage
+from ottla.cluster.topics import CLUSTER_METADATA
+from ottla.config import BrokerConfig, TopicConfig
+from ottla.storage import names
+from ottla.storage.directories import DELETE, STRAY, DataDirectory, FailedDirectory, PartitionDirectory
+from ottla.storage.disk_errors import in_words, is_failure
+from ottla.storage.files import Disk
+from ottla.storage.flush import write_again
+from ottla.storage.index import IndexCache
+from ottla.storage.log import Log, LogSettings
+from ottla.storage.partition_metadata import NO_TOPIC_ID, read_topic_id
+
+logger = logging.getLogger(__name__)
+
+Progress = Callable[[str, int, int], None]
+
+
+class Found(NamedTuple):
+    """A partition's log as it was found on disk, not yet given its place in the cluster."""
+
+    topic: TopicImage
+    number: int
+    log: Log
+    directory: DataDirectory
+    high_watermark: int
+
+
+def log_settings(config: TopicConfig, broker: BrokerConfig) -> LogSettings:
+    compacted = "compact" in config.cleanup_policy
+    deletes = "delete" in config.cleanup_policy
+    return LogSettings(
+        segment_bytes=config.internal_segment_bytes or config.segment_bytes,
+        # The active segment is never compacted, so it must not be active for longer than compaction may lag behind.
+        segment_ms=min(config.segment_ms, config.max_compaction_lag_ms) if compacted else config.segment_ms,
+        segment_jitter_ms=config.segment_jitter_ms,
+        segment_index_bytes=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+        producer_id_expiration_ms=broker.producer_id_expiration_ms,
+        compacted=compacted,
+        retention_ms=config.retention_ms if deletes else -1,
+        retention_bytes=config.retention_bytes if deletes else -1,
+        timestamps_ahead_ms=config.message_timestamp_after_max_ms,
+    )
+
+
+class Discovery:
+    """Slow: runs in a thread, at start only. Afterwards its attributes are what was found."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        config: BrokerConfig,
+        clock: Clock,
+        unique: Callable[[], str],
+        cache: IndexCache,
+        image: Image,
+        deleted: Collection[bytes],
+        progress: Progress,
+    ) -> None:
+        self._disk = disk
+        self._config = config
+        self._clock = clock
+        self._unique = unique
+        self._cache = cache
+        self._image = image
+        self._deleted = deleted
+        self._progress = progress
+        self.found: dict[tuple[bytes, int], Found] = {}
+        self.doomed: list[str] = []
+        """Directories that were being deleted."""
+        self.unreadable: list[tuple[TopicImage, int]] = []
+        """Partitions whose directory does not say whose it is, although it once did."""
+
+    def run(self, directories: Sequence[DataDirectory]) -> "Discovery":
+        """FailedDirectory if it is the first one that fails: it holds the metadata."""
+        for directory in directories:
+            if directory.failure is None:
+                try:
+                    self._search(directory)
+                except OSError as error:
+                    if not is_failure(error):
+                        raise FailedDirectory(f"{directory.path} cannot be used: {in_words(error)}") from error
+                    self._give_up(directory, in_words(error))
+        first = directories[0]
+        if first.failure is not None:
+            raise FailedDirectory(f"{first.path} cannot be used: {first.failure}")
+        return self
+
+    def _give_up(self, directory: DataDirectory, failure: str) -> None:
+        logger.error("%s failed, its partitions are offline: %s", directory.path, failure)
+        directory.failure = failure
+        for key, found in list(self.found.items()):
+            if found.directory is directory:
+                found.log.abandon()
+                del self.found[key]
+
+    def _search(self, directory: DataDirectory) -> None:
+        for partition in directory.partitions():
+            if partition.marker == DELETE:
+                self.doomed.append(partition.path)
+            elif not partition.marker and partition.topic != CLUSTER_METADATA:
+                self._look_at(directory, partition)
+        if directory.distrusted:
+            directory.trust()
+
+    def _look_at(self, directory: DataDirectory, partition: PartitionDirectory) -> None:
+        topic = self._image.topic(partition.topic)
+        topic_id = read_topic_id(self._disk, partition.path)
+        if topic is not None and topic.id == topic_id:
+            self._keep(self._open(directory, topic, partition))
+        elif topic is not None and topic_id == NO_TOPIC_ID and _was_durable(directory, partition):
+            logger.error("%s/%s is damaged: the partition is offline", partition.path, names.METADATA)
+            self.unreadable.append((topic, partition.index))
+        elif topic_id in self._deleted:
+            target = directory.marked_path(partition.topic, partition.index, self._unique(), DELETE)
+            logger.info("%s is of a deleted topic", partition.path)
+            self._disk.rename(partition.path, target)
+            self.doomed.append(target)
+        else:
+            set_aside(self._disk, directory, partition, self._unique())
+
+    def _keep(self, found: Found) -> None:
+        """A partition that is in two directories was begun in one of them and then in another: the longer log is it."""
+        key = (found.topic.id, found.number)
+        other = self.found.get(key)
+        if other is not None:
+            if other.log.end_offset >= found.log.end_offset:
+                found, other = other, found
+            other.log.abandon()
+            spare = PartitionDirectory(found.topic.name, found.number, "", other.log.directory)
+            set_aside(self._disk, other.directory, spare, self._unique())
+        self.found[key] = found
+
+    def _open(self, directory: DataDirectory, topic: TopicImage, partition: PartitionDirectory) -> Found:
+        key = (partition.topic, partition.index)
+        config = TopicConfig.of(self._image.config(ConfigResource.TOPIC, topic.name), self._config)
+        log = Log.open(
+            self._disk,
+            partition.path,
+            log_settings(config, self._config),
+            clean=directory.was_clean and not directory.distrusted,
+            recovery_point=directory.recovery_points.get(key, 0),
+            log_start_offset=directory.log_starts.get(key, 0),
+            now_ms=self._clock.now_ms(),
+            progress=lambda done, total: self._progress(partition.path, done, total),
+            cache=self._cache,
+        )
+        if (config.flush_messages == 1 or directory.distrusted) and log.recovery_point < log.end_offset:
+            # Found after a crash, and maybe in the page cache only. Of a topic that flushes every message consumers
+            # have seen it: they must never be told of a high watermark below it, so it is made durable before the first
+            # of them can ask. Of any topic, after a failed fsync, the next one would succeed without writing it.
+            self._write_again(log)
+            log.flush()
+        return Found(topic, partition.index, log, directory, directory.high_watermarks.get(key, 0))
+
+    def _write_again(self, log: Log) -> None:
+        first = bisect_right([segment.base_offset for segment in log.segments], log.recovery_point) - 1
+        paths = [segment.path(names.LOG) for segment in log.segments[max(first, 0) :]]
+        for path in (f"{log.directory}/{names.METADATA}", *paths):
+            file = self._disk.open(path)
+            try:
+                write_again(file, 0)
+            finally:
+                file.close()
+
+
+def _was_durable(directory: DataDirectory, partition: PartitionDirectory) -> bool:
+    """Whether the topic id in it had reached the disk: before the first flush nothing in a new partition has."""
+    return directory.was_clean or directory.recovery_points.get((partition.topic, partition.index), 0) > 0
+
+
+def set_aside(disk: Disk, directory: DataDirectory, partition: PartitionDirectory, unique: str) -> None:
+    target = directory.marked_path(partition.topic, partition.index, unique, STRAY)
+    logger.warning("%s belongs to no topic in the metadata: kept as %s", partition.path, target)
+    disk.rename(partition.path, target)
+    disk.fsync_directory(directory.path)
