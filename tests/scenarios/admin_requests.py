@@ -46,7 +46,7 @@ def alter(version: int, topic: str) -> Message:
 
 def grow(version: int, topic: str) -> Message:
     return create_partitions.CreatePartitionsRequest(
-        topics=[create_partitions.CreatePartitionsTopic(name=topic, count=2)]
+        topics=[create_partitions.CreatePartitionsTopic(name=topic, count=2)], timeout_ms=10_000
     )
 
 

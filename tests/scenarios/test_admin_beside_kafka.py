@@ -6,7 +6,6 @@ there is no Java or where Maven cannot bring Apache Kafka's jars.
 
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -27,17 +26,12 @@ from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.raw_client import RawClient
+from tests.scenarios.likeness import essence
 
 PATIENCE_S = 30
 CATCHING_UP_S = 3
 TOPIC, BROKER, LOGGER = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = range(4)
-OWN = frozenset(
-    (
-        "cluster_id", "documentation", "error_message", "host", "log_dir", "port", "topic_id", "total_bytes",
-        "usable_bytes",
-    )
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -67,15 +61,6 @@ def create(client: RawClient, *names: str) -> None:
         asked = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=partitions)])
         while any(each.error_code for each in client.request(asked, 5).topics[0].partitions):
             pass
-
-
-def essence(value: Any) -> Any:
-    """What both must agree on."""
-    if isinstance(value, Message):
-        return tuple((row[0], essence(getattr(value, row[0]))) for row in value.FIELDS if row[0] not in OWN)
-    if isinstance(value, list):
-        return sorted((essence(each) for each in value), key=repr)
-    return value
 
 
 def alter(resource: int, name: str, *changes: tuple[str, int, str | None], **options: bool) -> Message:

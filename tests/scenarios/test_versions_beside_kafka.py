@@ -1,0 +1,117 @@
+"""Every version of every API that this broker speaks, asked of Apache Kafka as well: the same fields, the same codes.
+
+Skipped, with the reason, where there is no Java or where Maven cannot bring Apache Kafka's jars.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+import ottla.testing
+from benchmarks.apache_kafka import ApacheKafka, Unavailable
+from ottla.wire import fetch, produce
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.metadata import MetadataRequest
+from tests.raw_client import RawClient
+from tests.scenarios.asking import LATEST, append, batch_of, offset_at, values_of
+from tests.scenarios.every_request import HANDLERS, WITH_A_CODEC_OF_THEIR_OWN, answered, request_of
+from tests.scenarios.likeness import OWN, unlike
+
+PATIENCE_S = 30.0
+FEW_PARTITIONS = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
+BOTH_CODECS = ("Produce", "Fetch")
+WITH_A_TOPIC_OF_THEIR_OWN = {"CreatePartitions", "DeleteTopics"}
+"""Each version of these changes what the next one would find."""
+ALSO_OWN = OWN | {
+    "api_keys", "finalized_features", "finalized_features_epoch", "supported_features", "producer_id", "synonyms",
+}  # fmt: skip
+WRITTEN_BY_KAFKA = "configs[min.insync.replicas].config_source: 3, not 5"
+"""It sets min.insync.replicas for all brokers of a new cluster by itself, for its eligible leader replicas."""
+PAIRS = [
+    (name, version) for name, handler in sorted(HANDLERS.items()) if name not in WITH_A_CODEC_OF_THEIR_OWN
+    for version in handler.versions
+]  # fmt: skip
+
+
+class Side(NamedTuple):
+    client: RawClient
+    topic_ids: dict[str, bytes]
+
+
+def topic_of(api: str, version: int) -> str:
+    return f"{api}-{version}" if api in WITH_A_TOPIC_OF_THEIR_OWN else "shared"
+
+
+def prepared(client: RawClient) -> Side:
+    """Topics with a record, and coordinators that are at work."""
+    names = [*dict.fromkeys(topic_of(*pair) for pair in PAIRS), *BOTH_CODECS]
+    topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
+    created = client.request(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 7).topics
+    assert {each.error_code for each in created} == {0}
+    for name in names:
+        while offset_at(client, name, LATEST).error_code:
+            pass
+        if name not in BOTH_CODECS:
+            append(client, name, b"one")
+    for kind in (0, 1):
+        answered(client, FindCoordinatorRequest(coordinator_keys=["group"], key_type=kind), 6)
+    described = client.request(MetadataRequest(topics=None), 12).topics
+    return Side(client, {each.name: each.topic_id for each in described})
+
+
+@pytest.fixture(scope="module")
+def both() -> Iterator[tuple[Side, Side]]:
+    try:
+        kafka = ApacheKafka(settings=FEW_PARTITIONS)
+    except Unavailable as missing:
+        pytest.skip(str(missing))
+    with (
+        kafka,
+        ottla.testing.broker() as broker,
+        RawClient("127.0.0.1", kafka.port, timeout_s=PATIENCE_S) as theirs,
+        RawClient(broker.host, broker.port, timeout_s=PATIENCE_S) as ours,
+    ):
+        yield prepared(theirs), prepared(ours)
+
+
+def answer(side: Side, api: str, version: int) -> Any:
+    topic = topic_of(api, version)
+    return answered(side.client, request_of(api, version, topic, side.topic_ids[topic]), version)
+
+
+def test_every_version_is_answered_alike(both: tuple[Side, Side]) -> None:
+    # One after the other, all versions of all APIs that have generated messages.
+    different = []
+    for api, version in PAIRS:
+        theirs, ours = (answer(side, api, version) for side in both)
+        found = [place for place in unlike(theirs, ours, ALSO_OWN) if not place.endswith(WRITTEN_BY_KAFKA)]
+        different += [f"{api} {version}{place}" for place in found]
+    assert not different, "\n".join(different)
+
+
+@pytest.mark.parametrize("version", produce.VERSIONS)
+def test_every_version_of_produce(version: int, both: tuple[Side, Side]) -> None:
+    # The same batch to both: the same offset and error.
+    results = []
+    for client, topic_ids in both:
+        target = topic_ids["Produce"] if version >= produce.TOPIC_ID_FROM else "Produce"
+        results.append(client.produce(target, 0, batch_of(b"one", b"two"), 1, version))
+    theirs, ours = results
+    assert theirs == ours
+
+
+@pytest.mark.parametrize("version", fetch.VERSIONS)
+def test_every_version_of_fetch(version: int, both: tuple[Side, Side]) -> None:
+    # The same log on both: the same records and offsets.
+    results = []
+    for client, topic_ids in both:
+        if version == fetch.VERSIONS[0]:
+            append(client, "Fetch", b"one", b"two")
+        target = topic_ids["Fetch"] if version >= fetch.TOPIC_ID_FROM else "Fetch"
+        found = client.fetch(target, 0, 0, version)
+        results.append((values_of(found), found.error_code, found.high_watermark, found.last_stable_offset,
+                        found.log_start_offset, list(found.aborted_transactions or ())))  # fmt: skip
+    theirs, ours = results
+    assert theirs == ours
