@@ -1,0 +1,405 @@
+"""Transactions over the wire: what is committed is seen, what is aborted is not, and nobody gets in between.
+
+Hard cases 32, 34, 35, 36, 37, 39, 40 and 48; what the coordinator decides by itself is tested in tests/unit.
+"""
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+
+import ottla.testing
+from ottla.coordinators.machine import Producer
+from ottla.errors import ErrorCode
+from ottla.testing import LocalBroker
+from ottla.wire.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.messages.describe_transactions import TopicData
+from tests.raw_client import RawClient
+from tests.scenarios.asking import LATEST, all_values, append, connect, create, delete, offset_at
+from tests.scenarios.transacting import (
+    READ_COMMITTED,
+    TransactionalProducer,
+    committed_values,
+    described,
+    fetched_offset,
+    listed,
+    producers_of,
+    write_marker,
+)
+
+VERSIONS = pytest.mark.parametrize("version", [1, 2])
+
+_numbers = count()
+
+
+@pytest.fixture
+def name() -> str:
+    """A transactional id that nobody else has."""
+    return f"transactional-{next(_numbers)}"
+
+
+@VERSIONS
+def test_committed_records_are_seen_and_aborted_ones_are_not(
+    version: int, client: RawClient, topic: str, name: str
+) -> None:
+    producer = TransactionalProducer(client, name, version).initialised()
+    producer.write(topic, b"a", b"b")
+    assert committed_values(client, topic) == []
+    assert all_values(client, topic) == [b"a", b"b"]
+    producer.commit()
+    producer.write(topic, b"c")
+    producer.abort()
+    producer.write(topic, b"d")
+    producer.commit()
+    append(client, topic, b"e")
+    assert committed_values(client, topic) == [b"a", b"b", b"d", b"e"]
+    assert described(client, name).transaction_state == "CompleteCommit"
+
+
+@VERSIONS
+def test_every_end_is_the_same_in_all_partitions(version: int, client: RawClient, name: str) -> None:
+    topic = f"wide-{version}"
+    create(client, topic, partitions=5)
+    producer = TransactionalProducer(client, name, version).initialised()
+    for committed in (True, False, True):
+        for partition in range(5):
+            producer.write(topic, b"%d" % committed, partition=partition)
+        (producer.commit if committed else producer.abort)()
+    for partition in range(5):
+        assert committed_values(client, topic, partition) == [b"1", b"1"]
+
+
+@VERSIONS
+def test_an_open_transaction_holds_readers_of_committed_records_back(
+    version: int, client: RawClient, topic: str, name: str
+) -> None:
+    # The last stable offset is where the first open transaction begins, in Fetch and in ListOffsets.
+    append(client, topic, b"before")
+    producer = TransactionalProducer(client, name, version).initialised()
+    producer.write(topic, b"open")
+    append(client, topic, b"after")
+    fetched = client.fetch(topic, 0, 0, isolation_level=READ_COMMITTED)
+    assert (fetched.high_watermark, fetched.last_stable_offset) == (3, 1)
+    assert offset_at(client, topic, LATEST, isolation_level=READ_COMMITTED).offset == 1
+    assert offset_at(client, topic, LATEST).offset == 3
+    producer.commit()
+    assert offset_at(client, topic, LATEST, isolation_level=READ_COMMITTED).offset == 4
+    assert committed_values(client, topic) == [b"before", b"open", b"after"]
+
+
+@VERSIONS
+@pytest.mark.parametrize("committed", [True, False])
+def test_hard_case_39_a_long_poll_wakes_when_the_transaction_ends(
+    version: int, committed: bool, client: RawClient, other: RawClient, topic: str, name: str
+) -> None:
+    # KAFKA-5376: it waits for the last stable offset, not only for the high watermark.
+    producer = TransactionalProducer(client, name, version).initialised()
+    producer.write(topic, b"one")
+    wanted = FetchTopic(topic, bytes(16), [FetchPartition(0, fetch_offset=0, max_bytes=1 << 20)])
+    request = FetchRequest(
+        max_wait_ms=30_000, min_bytes=1, max_bytes=1 << 20, isolation_level=READ_COMMITTED, topics=[wanted]
+    )
+    other.send_fetch(request, 12)
+    append(client, topic, b"more")  # moves the high watermark alone, and is answered after the fetch has begun to wait
+    producer.commit() if committed else producer.abort()
+    fetched = other.read_fetch(12).topics[0].partitions[0]
+    assert fetched.last_stable_offset == 3
+    assert [each.first_offset for each in fetched.aborted_transactions or ()] == ([] if committed else [0])
+
+
+def test_hard_case_39_aborted_transactions_overlap_and_cross_segments(client: RawClient, name: str) -> None:
+    # Three producers at once over several segments; every one's end is told with whatever part of it is fetched.
+    topic = "overlapping"
+    create(client, topic, configs={"segment.bytes": str(1 << 20)})
+    producers = [TransactionalProducer(client, f"{name}-{number}").initialised() for number in range(3)]
+    large = bytes(300_000)
+    expected = []
+    for turn in range(8):
+        for number, producer in enumerate(producers):
+            value = b"%d-%d-" % (turn, number) + large
+            producer.write(topic, value)
+            if (turn // 2 + number) % 2 == 0:
+                expected.append(value[:4])
+        if turn % 2:
+            for number, producer in enumerate(producers):
+                (producer.commit if (turn // 2 + number) % 2 == 0 else producer.abort)()
+    assert [value[:4] for value in committed_values(client, topic)] == expected
+
+
+def test_hard_case_40_an_offset_within_a_transactions_batch(client: RawClient, topic: str, name: str) -> None:
+    # The whole batch comes, with the aborted transaction that it belongs to: the client leaves out what it must.
+    producer = TransactionalProducer(client, name).initialised()
+    producer.write(topic, b"a", b"b", b"c")
+    producer.abort()
+    fetched = client.fetch(topic, 0, 1, isolation_level=READ_COMMITTED)
+    assert [(each.producer_id, each.first_offset) for each in fetched.aborted_transactions or ()] == [
+        (producer.producer.id, 0)
+    ]
+
+
+# Who may not
+
+
+def test_hard_case_32_a_second_owner_fences_the_first_everywhere(client: RawClient, topic: str, name: str) -> None:
+    first = TransactionalProducer(client, name, 1).initialised()
+    first.write(topic, b"lost")
+    second = TransactionalProducer(client, name, 1)
+    assert second.init() is ErrorCode.CONCURRENT_TRANSACTIONS
+    second.initialised()
+    assert first.add(topic, 0, version=3) == [ErrorCode.PRODUCER_FENCED]
+    assert first.add(topic, 0, version=1) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert first.send(topic, b"zombie") is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert first.end(True) is ErrorCode.PRODUCER_FENCED
+    assert first.add_offsets("g") is ErrorCode.PRODUCER_FENCED
+    assert first.commit_offset("g", topic, 5) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert first.init(continues=True) is ErrorCode.PRODUCER_FENCED
+    second.write(topic, b"kept")
+    second.commit()
+    assert committed_values(client, topic) == [b"kept"]
+    assert fetched_offset(client, "g", topic) == (-1, ErrorCode.NONE)
+
+
+def test_a_version_2_producer_is_fenced_in_produce_alone(client: RawClient, topic: str, name: str) -> None:
+    # It never asks the coordinator itself: the broker does, before the first batch of each transaction.
+    first = TransactionalProducer(client, name).initialised()
+    TransactionalProducer(client, name).initialised()
+    assert first.send(topic, b"zombie") is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert first.commit_offset("g", topic, 5) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert all_values(client, topic) == []
+
+
+def test_hard_case_34_what_is_late_is_not_taken_into_the_next_transaction(
+    client: RawClient, topic: str, name: str
+) -> None:
+    producer = TransactionalProducer(client, name).initialised()
+    late = TransactionalProducer(client, name)
+    late.become(producer.producer)
+    producer.write(topic, b"first")
+    assert late.end(True, heard=False) is ErrorCode.NONE
+    while producer.end(True) is not ErrorCode.NONE:  # the retry is answered once the markers have landed
+        pass
+    producer.write(topic, b"second")
+    assert late.send(topic, b"late") is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert late.send("nowhere-yet", b"late") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert late.end(True) is ErrorCode.PRODUCER_FENCED
+    assert late.commit_offset("g", topic, 1) is ErrorCode.INVALID_PRODUCER_EPOCH
+    producer.abort()
+    assert committed_values(client, topic) == [b"first"]
+
+
+@pytest.mark.parametrize(
+    ("produce", "code"), [(10, ErrorCode.INVALID_TXN_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE)]
+)
+def test_hard_case_35_a_batch_after_the_marker_begins_no_hanging_transaction(
+    produce: int, code: ErrorCode, client: RawClient, topic: str, name: str
+) -> None:
+    # KIP-890 part 1: the partition asks the coordinator, and is told that it is in no transaction.
+    producer = TransactionalProducer(client, name, 1).initialised()
+    assert producer.send(topic, b"never added", version=produce) is code
+    producer.write(topic, b"one")
+    assert producer.send(topic, b"two", version=produce) is ErrorCode.NONE
+    producer.abort()
+    assert producer.send(topic, b"late", version=produce) is code
+    append(client, topic, b"plain")
+    assert committed_values(client, topic) == [b"plain"]
+
+
+def test_a_stranger_cannot_write_under_a_transactional_id(client: RawClient, topic: str, name: str) -> None:
+    first = TransactionalProducer(client, name).initialised()
+    stranger = TransactionalProducer(client, name)
+    stranger.become(Producer(first.producer.id + 1_000_000, 0))
+    assert stranger.send(topic, b"x") is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_partitions_that_are_not_there_keep_the_others_out(client: RawClient, topic: str, name: str) -> None:
+    producer = TransactionalProducer(client, name, 1).initialised()
+    assert producer.add(topic, 0, 7) == [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert producer.add("__transaction_state", 0) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    assert described(client, name).transaction_state == "Empty"
+    unknown = TransactionalProducer(client, "nobody-knows", 1)
+    assert unknown.add(topic, 0) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+
+
+# Offsets
+
+
+@VERSIONS
+def test_hard_case_48_offsets_of_a_transaction_are_pending_until_it_ends(
+    version: int, client: RawClient, topic: str, name: str
+) -> None:
+    # Readers see the old offset; those who want only stable ones are told to wait.
+    group = f"group-of-{name}"
+    producer = TransactionalProducer(client, name, version).initialised()
+    for committed, offset, counts in ((True, 10, 10), (False, 20, 10), (True, 30, 30)):
+        before = fetched_offset(client, group, topic)[0]
+        if version == 1:
+            assert producer.add_offsets(group) is ErrorCode.NONE
+        assert producer.commit_offset(group, topic, offset) is ErrorCode.NONE
+        assert fetched_offset(client, group, topic) == (before, ErrorCode.NONE)
+        assert fetched_offset(client, group, topic, stable=True)[1] is ErrorCode.UNSTABLE_OFFSET_COMMIT
+        (producer.commit if committed else producer.abort)()
+        assert fetched_offset(client, group, topic, stable=True) == (counts, ErrorCode.NONE)
+
+
+@pytest.mark.parametrize(("version", "code"), [(3, ErrorCode.INVALID_TXN_STATE), (4, ErrorCode.TRANSACTION_ABORTABLE)])
+def test_offsets_without_their_group_in_the_transaction_are_refused(
+    version: int, code: ErrorCode, client: RawClient, topic: str, name: str
+) -> None:
+    producer = TransactionalProducer(client, name, 1).initialised()
+    assert producer.commit_offset("g", topic, 5, version=version) is code
+    assert producer.commit_offset("", topic, 5, version=version) is ErrorCode.INVALID_GROUP_ID
+
+
+# Looking, and mending
+
+
+def test_transactions_are_described_and_listed(client: RawClient, topic: str, name: str) -> None:
+    producer = TransactionalProducer(client, name, timeout_ms=12_345).initialised()
+    assert described(client, name).transaction_state == "Empty"
+    producer.write(topic, b"one")
+    found = described(client, name)
+    assert (found.error_code, found.transaction_state, found.transaction_timeout_ms) == (0, "Ongoing", 12_345)
+    assert Producer(found.producer_id, found.producer_epoch) == producer.producer
+    assert found.topics == [TopicData(topic=topic, partitions=[0])]
+    assert found.transaction_start_time_ms > 0
+    assert described(client, "nobody").error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert described(client, "").error_code == ErrorCode.INVALID_REQUEST
+    own: dict[str, Any] = {"producer_id_filters": [producer.producer.id]}
+    for filters, is_in in (
+        ({}, True),
+        ({"state_filters": ["Ongoing"]}, True),
+        ({"state_filters": ["CompleteCommit", "Empty"]}, False),
+        ({"duration_filter": 3_600_000}, False),
+        ({"transactional_id_pattern": "transactional-.*"}, True),
+        ({"transactional_id_pattern": "transactional"}, False),
+    ):
+        answer = listed(client, **own, **filters)
+        assert [each.transactional_id for each in answer.transaction_states] == [name] * is_in, filters
+    answer = listed(client, state_filters=["Ongoing", "Sleeping"], **own)
+    assert answer.unknown_state_filters == ["Sleeping"]
+    assert [each.transaction_state for each in answer.transaction_states] == ["Ongoing"]
+    assert listed(client, state_filters=["Sleeping"]).transaction_states == []
+    assert listed(client, transactional_id_pattern="(").error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    producer.abort()
+
+
+def test_hard_case_35_a_hanging_transaction_is_found_and_ended() -> None:
+    # With verification off a late batch can still begin one. Its coordinator knows nothing of it; an admin ends it.
+    with ottla.testing.broker(transaction_partition_verification_enable=False) as broker, connect(broker) as client:
+        broker.create_topic("t")
+        producer = TransactionalProducer(client, "x", 1).initialised()
+        assert producer.send("t", b"hanging") is ErrorCode.NONE
+        append(client, "t", b"behind")
+        assert committed_values(client, "t") == []
+        assert described(client, "x").topics == []
+        (found,) = producers_of(client, "t")
+        assert (found.producer_id, found.current_txn_start_offset) == (producer.producer.id, 0)
+        assert write_marker(client, "t", Producer(found.producer_id, found.producer_epoch)) is ErrorCode.NONE
+        (found,) = producers_of(client, "t")
+        assert (found.current_txn_start_offset, found.coordinator_epoch) == (-1, 0)
+        assert committed_values(client, "t") == [b"behind"]
+
+
+def test_markers_of_the_past_are_refused(client: RawClient, topic: str, name: str) -> None:
+    # Older coordinators, older epochs, and under v2 the epoch of the transaction itself have no say.
+    producer = TransactionalProducer(client, name).initialised()
+    producer.write(topic, b"one")
+    open_one = producer.producer
+    assert write_marker(client, topic, open_one, transaction_version=2) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert committed_values(client, topic) == []
+    raised = Producer(open_one.id, open_one.epoch + 1)
+    assert write_marker(client, topic, raised, coordinator_epoch=9, transaction_version=2) is ErrorCode.NONE
+    assert write_marker(client, topic, raised, coordinator_epoch=9, transaction_version=2) is ErrorCode.NONE
+    assert write_marker(client, topic, open_one, coordinator_epoch=9) is ErrorCode.INVALID_PRODUCER_EPOCH
+    fenced = write_marker(client, topic, raised, coordinator_epoch=8)
+    assert fenced is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert write_marker(client, "nowhere", raised) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+# Time, and trouble
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[LocalBroker]:
+    """One whose time is moved, and that is killed."""
+    with ottla.testing.broker() as running:
+        yield running
+
+
+@VERSIONS
+def test_hard_case_36_a_transaction_that_takes_too_long_is_aborted(
+    broker: LocalBroker, version: int, name: str
+) -> None:
+    topic = f"late-{version}"
+    broker.create_topic(topic)
+    with connect(broker) as client:
+        producer = TransactionalProducer(client, name, version, timeout_ms=30_000).initialised()
+        producer.write(topic, b"too late")
+        append(client, topic, b"plain")
+        broker.advance(seconds=29)
+        assert described(client, name).transaction_state == "Ongoing"
+        broker.advance(seconds=11)
+        assert described(client, name).transaction_state == "CompleteAbort"
+        assert committed_values(client, topic) == [b"plain"]
+        assert producer.end(True) is ErrorCode.PRODUCER_FENCED
+        assert producer.send(topic, b"x") is ErrorCode.INVALID_PRODUCER_EPOCH
+        # A client of version 2 may abort what was aborted already, and goes on.
+        assert producer.end(False) is (ErrorCode.NONE if version == 2 else ErrorCode.PRODUCER_FENCED)
+
+
+def test_an_idle_transactional_id_expires(broker: LocalBroker, name: str) -> None:
+    with connect(broker) as client:
+        producer = TransactionalProducer(client, name).initialised()
+        broker.advance(days=8)
+        assert described(client, name).error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        assert producer.end(False) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert producer.init(continues=True) is ErrorCode.NONE
+
+
+def test_a_topic_that_is_deleted_does_not_keep_its_transaction_open(broker: LocalBroker, name: str) -> None:
+    broker.create_topic("going")
+    broker.create_topic("staying")
+    with connect(broker) as client:
+        producer = TransactionalProducer(client, name).initialised()
+        producer.write("going", b"one")
+        producer.write("staying", b"two")
+        assert delete(client, "going") == 0
+        producer.commit()
+        assert committed_values(client, "staying") == [b"two"]
+
+
+@VERSIONS
+@pytest.mark.parametrize("ending", [None, True, False])
+def test_transactions_outlive_a_kill(broker: LocalBroker, version: int, ending: bool | None, name: str) -> None:
+    # What was open is open, what was decided is finished, and the producer goes on as if nothing had been.
+    topic = f"killed-{version}-{ending}"
+    group = f"group-of-{name}"
+    broker.create_topic(topic)
+    with connect(broker) as client:
+        producer = TransactionalProducer(client, name, version).initialised()
+        producer.write(topic, b"one")
+        if version == 1:
+            producer.add_offsets(group)
+        assert producer.commit_offset(group, topic, 7) is ErrorCode.NONE
+        if ending is not None:
+            assert producer.end(ending) is ErrorCode.NONE
+    broker.kill()
+    broker.restart()
+    with connect(broker) as client:
+        producer.client = client
+        if ending is None:
+            assert committed_values(client, topic) == []
+            assert fetched_offset(client, group, topic, stable=True)[1] is ErrorCode.UNSTABLE_OFFSET_COMMIT
+            producer.write(topic, b"two")
+            producer.commit()
+            assert committed_values(client, topic) == [b"one", b"two"]
+            assert fetched_offset(client, group, topic, stable=True) == (7, ErrorCode.NONE)
+        else:
+            while described(client, name).transaction_state.startswith("Prepare"):
+                pass
+            assert committed_values(client, topic) == [b"one"] * ending
+            assert fetched_offset(client, group, topic, stable=True) == (7 if ending else -1, ErrorCode.NONE)
+            producer.write(topic, b"two")
+            producer.commit()
+            assert committed_values(client, topic) == [b"one"] * ending + [b"two"]
