@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -70,7 +71,8 @@ class Surroundings(NamedTuple):
     """The settings of this moment."""
 
 
-class Unsettled(NamedTuple):
+@dataclass(slots=True)
+class Unsettled:
     """Replies that wait until the log is committed up to an offset."""
 
     offset: int
@@ -92,6 +94,8 @@ class Shard(Generic[M]):
         """After the last record that the machine knows."""
         self.waiting: dict[Ticket, asyncio.Future[Any]] = {}
         self.unsettled: deque[Unsettled] = deque()
+        self.impatient: deque[Unsettled] = deque()
+        """Those of the unsettled whose deadline has not come: the last of them."""
         self.timer: asyncio.TimerHandle | None = None
         self.tasks: dict[asyncio.Task[None], None] = {}
         self.watcher: Callable[[], None] | None = None
@@ -286,8 +290,7 @@ class Coordinator(Generic[M]):
         return shard
 
     def _turn(self, shard: Shard[M], decide: Decide[M], ticket: Ticket) -> None:
-        loop = asyncio.get_running_loop()
-        turn = Turn(int(loop.time() * 1000), self._clock.now_ms(), self._metadata.image, self._config(), ticket)
+        turn = Turn(_monotonic_ms(), self._clock.now_ms(), self._metadata.image, self._config(), ticket)
         outcome = decide(shard.machine, turn)
         if outcome.records:
             self._append(shard, outcome, turn.wall_ms)
@@ -296,7 +299,9 @@ class Coordinator(Generic[M]):
                 self._settle(shard, outcome.replies, outcome.errands)
             else:
                 deadline_ms = turn.monotonic_ms + turn.config.offsets_commit_timeout_ms
-                shard.unsettled.append(Unsettled(shard.end, deadline_ms, outcome.replies, outcome.errands))
+                unsettled = Unsettled(shard.end, deadline_ms, outcome.replies, outcome.errands)
+                shard.unsettled.append(unsettled)
+                shard.impatient.append(unsettled)
         self._set_timer(shard)
 
     def _turn_alone(self, shard: Shard[M], decide: Decide[M]) -> None:
@@ -365,16 +370,17 @@ class Coordinator(Generic[M]):
             self._fail(shard, KafkaError(ErrorCode.NOT_COORDINATOR, "the coordinator's disk failed"))
         while shard.unsettled and shard.unsettled[0].offset <= partition.high_watermark.value:
             settled = shard.unsettled.popleft()
+            if shard.impatient and shard.impatient[0] is settled:
+                shard.impatient.popleft()
             self._settle(shard, settled.replies, settled.errands)
 
     def _give_up(self, shard: Shard[M], now_ms: int) -> None:
         """What was not committed in time may be committed later, or not at all: who asked has to ask again."""
         late = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator's log was not committed in time")
-        for number, (offset, deadline_ms, replies, errands) in enumerate(shard.unsettled):
-            if deadline_ms > now_ms:
-                break
-            self._settle(shard, [Reply(ticket, late) for ticket, _ in replies], ())
-            shard.unsettled[number] = Unsettled(offset, deadline_ms + (1 << 40), (), errands)
+        while shard.impatient and shard.impatient[0].deadline_ms <= now_ms:
+            unsettled = shard.impatient.popleft()
+            self._settle(shard, [Reply(ticket, late) for ticket, _ in unsettled.replies], ())
+            unsettled.replies = ()
 
     # Timers
 
@@ -383,8 +389,8 @@ class Coordinator(Generic[M]):
         if shard.dropped:
             return
         due_ms = shard.machine.wake_at
-        if shard.unsettled and (due_ms is None or shard.unsettled[0].deadline_ms < due_ms):
-            due_ms = shard.unsettled[0].deadline_ms
+        if shard.impatient and (due_ms is None or shard.impatient[0].deadline_ms < due_ms):
+            due_ms = shard.impatient[0].deadline_ms
         if due_ms is None:
             return
         timer, due_s = shard.timer, due_ms / 1000
@@ -397,9 +403,8 @@ class Coordinator(Generic[M]):
 
     def _timer_due(self, shard: Shard[M]) -> None:
         shard.timer = None
-        now_ms = int(asyncio.get_running_loop().time() * 1000)
-        if shard.unsettled:
-            self._give_up(shard, now_ms)
+        now_ms = _monotonic_ms()
+        self._give_up(shard, now_ms)
         wake_at = shard.machine.wake_at
         if wake_at is not None and wake_at <= now_ms:
             self._turn_alone(shard, lambda machine, turn: machine.wake(turn))
@@ -440,7 +445,13 @@ class Coordinator(Generic[M]):
             if task is not asyncio.current_task():
                 task.cancel()
         shard.unsettled.clear()
+        shard.impatient.clear()
         waiting, shard.waiting = shard.waiting, {}
         for future in waiting.values():
             if not future.done():
                 future.set_result(error)
+
+
+def _monotonic_ms() -> int:
+    """Rounded, or a timer that is due at 5.123 s could find that it is 5122 ms, and set itself again for ever."""
+    return round(asyncio.get_running_loop().time() * 1000)
