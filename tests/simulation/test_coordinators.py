@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ottla import batch
 from ottla.config import BrokerConfig
 from ottla.coordinators.formats import GROUP_FORMAT, OffsetCommitKey, OffsetCommitValue
 from ottla.coordinators.internal_topics import InternalTopic, key_hash
@@ -360,6 +361,23 @@ def test_a_very_large_outcome_is_packed() -> None:
         coordinator.stop()
         coordinator = coordinator_of(machine)
         assert len((await loaded(coordinator)).notes) == 100
+
+    play(script)
+
+
+def test_what_cannot_be_read_is_passed_over() -> None:
+    """A damaged record and one of a newer broker stay in the log; everything else is loaded."""
+
+    async def script(machine: Machine) -> None:
+        coordinator = coordinator_of(machine)
+        await coordinator.run("a", note("a", "one"))
+        partition = coordinator._shards[0].partition
+        for key in (b"\0\x01", b"\0\x63 is newer", b""):
+            data = batch.encode([(key, b"nonsense", (), 1)])
+            partition.append(memoryview(data), batch.read_header(data), 1, 1)
+        coordinator.stop()
+        coordinator = coordinator_of(machine)
+        assert (await loaded(coordinator)).notes == {"a": "one"}
 
     play(script)
 
