@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from random import Random
 
 from ottla.clock import Clock, SteadyClock
@@ -41,6 +42,8 @@ from ottla.storage.log import Log
 from ottla.threads import Offload
 
 logger = logging.getLogger(__name__)
+
+LEAVING_AT_ONCE = 100
 
 Partitions = dict[int, Partition]
 
@@ -76,6 +79,8 @@ class Replicas:
         self._old = SteadyClock(clock, self._seconds)
         self._removals = Removals(offload)
         self._missing: dict[bytes, None] = {}
+        self._leaving: dict[str, tuple[Partition, DataDirectory]] = {}
+        """Directories of deleted partitions that still have their name."""
         self._indexes = IndexCache()
         self._writing_log_starts = asyncio.Lock()
 
@@ -250,6 +255,8 @@ class Replicas:
 
     def _begin_log(self, directory: DataDirectory, topic: TopicImage, index: int, config: TopicConfig) -> Log:
         path = directory.partition_path(topic.name, index)
+        if path in self._leaving:
+            self._leave(path)
         if self._disk.exists(path):
             set_aside(self._disk, directory, PartitionDirectory(topic.name, index, "", path), self._unique())
         settings = log_settings(config, self._config)
@@ -280,7 +287,6 @@ class Replicas:
         partitions[index] = partition
 
     def _delete(self, topic_id: bytes, image: Image) -> None:
-        """The names are free when this returns; what they stood for is removed later."""
         gone = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
         partitions = self._by_id.pop(topic_id, {})
         topic = image.topic_by_id(topic_id)
@@ -292,15 +298,27 @@ class Replicas:
             directory = self._homes.pop(partition)
             directory.partition_count -= 1
             partition.retire(gone)
-            target = directory.marked_path(partition.topic, partition.index, self._unique(), DELETE)
-            try:
-                self._disk.rename(partition.log.directory, target)
-            except OSError as error:
-                # The next start finds a topic that the metadata knows to be deleted.
-                logger.error("%s cannot be renamed: %s", partition.log.directory, in_words(error))
-                self._report(directory, in_words(error))
-            else:
-                self._remove_directory(target)
+            self._leaving[partition.log.directory] = partition, directory
+        self._rename_leaving()
+
+    def _rename_leaving(self) -> None:
+        """A few at a time: a topic may have thousands of partitions. The next start knows what a crash leaves of it."""
+        for path in list(islice(self._leaving, LEAVING_AT_ONCE)):
+            self._leave(path)
+        if self._leaving:
+            self._loop.call_soon(self._rename_leaving)
+
+    def _leave(self, path: str) -> None:
+        """The name is free then; what it stood for is removed later."""
+        partition, directory = self._leaving.pop(path)
+        target = directory.marked_path(partition.topic, partition.index, self._unique(), DELETE)
+        try:
+            self._disk.rename(path, target)
+        except OSError as error:
+            logger.error("%s cannot be renamed: %s", path, in_words(error))
+            self._report(directory, in_words(error))
+        else:
+            self._remove_directory(target)
 
     def _remove_directory(self, path: str) -> None:
         self._remove_later(self._config.log_segment_delete_delay_ms, partial(remove_tree, self._disk, path))
@@ -410,6 +428,8 @@ class Replicas:
     async def close(self) -> list[DataDirectory]:
         """Flush and close every log and write every checkpoint. The directories where all of it worked."""
         self._closing = True
+        for path in list(self._leaving):
+            self._leave(path)
         await asyncio.gather(*self._marking)
         clean = await self._offload(self._close_logs)
         for write in (self.write_recovery_points, self.write_log_starts, self.write_high_watermarks):

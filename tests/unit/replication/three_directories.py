@@ -1,6 +1,7 @@
 """A whole broker with three data directories on a simulated disk, one partition of a topic in each."""
 
 import asyncio
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -17,9 +18,9 @@ DIRECTORIES = ("/one", "/two", "/three")
 TOPIC = "orders"
 
 
-def broker_on(disk: SimulatedDisk, **settings: str) -> Broker:
+def broker_on(disk: SimulatedDisk, directories: Sequence[str] = DIRECTORIES) -> Broker:
     return Broker(
-        BrokerConfig.of({"log.dirs": ",".join(DIRECTORIES), **settings}),
+        BrokerConfig.of({"log.dirs": ",".join(directories)}),
         DIRECTORIES[0],
         disk=disk,
         clock=FixedClock(),
@@ -29,8 +30,8 @@ def broker_on(disk: SimulatedDisk, **settings: str) -> Broker:
     )
 
 
-async def started(disk: SimulatedDisk) -> Broker:
-    broker = broker_on(disk)
+async def started(disk: SimulatedDisk, directories: Sequence[str] = DIRECTORIES) -> Broker:
+    broker = broker_on(disk, directories)
     await broker.start()
     return broker
 

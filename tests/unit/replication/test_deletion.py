@@ -1,0 +1,69 @@
+"""A topic is deleted, and maybe created again under its name: what is left of the old one never is the new one's."""
+
+import asyncio
+from functools import partial
+
+import pytest
+
+from ottla.cluster.topics import delete_topic
+from ottla.replication.replicas import LEAVING_AT_ONCE
+from tests.unit.replication.three_directories import TOPIC, append, create, settled, started
+from tests.unit.storage.logs import new_disk
+
+MANY = 2 * LEAVING_AT_ONCE + 10
+DATA = ("/data",)
+
+
+def test_hard_case_12_a_large_topic_is_deleted_and_created_again_at_once() -> None:
+    # Not all directories have been renamed when the new partitions come: each of them is empty all the same, and what
+    # was there before is removed when file.delete.delay.ms is over.
+    async def run() -> None:
+        disk = new_disk()
+        broker = await started(disk, DATA)
+        await create(broker, TOPIC, MANY)
+        replicas = broker.node.replicas
+        for index in range(MANY):
+            append(replicas.get(TOPIC, index), b"old")
+        await broker.node.metadata.change(partial(delete_topic, topic_id=replicas.get(TOPIC, 0).topic_id))
+        live = [name for name in disk.list("/data") if name.startswith(TOPIC) and not name.endswith("-delete")]
+        assert len(live) == MANY - LEAVING_AT_ONCE, "the rest waits for the next turn"
+        await create(broker, TOPIC, MANY)
+        await settled()
+        assert [replicas.get(TOPIC, index).log.end_offset for index in range(MANY)] == [0] * MANY
+        old = [name for name in disk.list("/data") if name.endswith("-delete")]
+        assert len(old) == MANY
+        await replicas.remove_deleted()
+        assert disk.exists(f"/data/{old[0]}"), "not before its time"
+        await replicas._removals.run_due(float("inf"))
+        assert not [name for name in disk.list("/data") if name.endswith("-delete")]
+        await broker.stop(1)
+        broker = await started(disk, DATA)
+        assert [broker.node.replicas.get(TOPIC, index).log.end_offset for index in range(MANY)] == [0] * MANY
+        broker.abort()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_hard_case_12_a_lost_renaming_is_done_again(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+    # The deletion is in the metadata log, the new name of the directory was not synced when the power went: the next
+    # start knows that the topic was deleted, and does not keep it as something that belongs to nobody.
+    async def run() -> None:
+        disk = new_disk(seed)
+        broker = await started(disk, DATA)
+        await create(broker, TOPIC)
+        partition = broker.node.replicas.get(TOPIC, 0)
+        append(partition, b"old")
+        partition.log.flush()
+        await broker.node.metadata.change(partial(delete_topic, topic_id=partition.topic_id))
+        broker.abort()
+        disk.crash(lose_unsynced=True)
+        broker = await started(disk, DATA)
+        left = [name for name in disk.list("/data") if name.startswith(TOPIC)]
+        assert len(left) == 1 and left[0].endswith("-delete")
+        await broker.node.replicas._removals.run_due(float("inf"))
+        assert not [name for name in disk.list("/data") if name.startswith(TOPIC)]
+        broker.abort()
+
+    asyncio.run(run())
+    assert "belongs to no topic" not in caplog.text
