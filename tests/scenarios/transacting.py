@@ -177,11 +177,11 @@ def committed_values(client: RawClient, topic: str, partition: int = 0) -> list[
         if not data:
             assert offset == fetched.last_stable_offset
             return found
-        found += _visible(data, fetched, offset)
+        found += visible(data, fetched, offset)
         offset = max(header.next_offset for _, header in headers(data))
 
 
-def _visible(data: bytes, fetched: Fetched, offset: int) -> list[bytes]:
+def visible(data: bytes, fetched: Fetched, offset: int) -> list[bytes]:
     aborted: set[int] = set()
     begins = sorted(fetched.aborted_transactions or (), key=lambda each: each.first_offset)
     values: list[bytes] = []

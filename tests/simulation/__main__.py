@@ -7,9 +7,10 @@
 
 import argparse
 import sys
+from functools import partial
 from random import SystemRandom
 
-from tests.simulation import crash_points, scenario
+from tests.simulation import crash_points, scenario, transactions
 
 
 def main() -> int:
@@ -21,7 +22,7 @@ def main() -> int:
     parser.add_argument(
         "--keep-page-cache", action="store_true", help="no reboot between a failed fsync and the next start"
     )
-    parser.add_argument("--crash-points", action="store_true", help="crash in every operation of one piece of work")
+    parser.add_argument("--crash-points", action="store_true", help="crash in every operation of a piece of work")
     options = parser.parse_args()
     if options.crash_points:
         return crash_everywhere(options)
@@ -49,15 +50,21 @@ def simulate_seeds(seeds: range, options: argparse.Namespace) -> int:
 
 def crash_everywhere(options: argparse.Namespace) -> int:
     """With a seed, another choice of what each power cut leaves."""
-    operations = crash_points.count_operations()
     failed = 0
-    for point in crash_points.every_point(operations, options.seed or 0):
-        outcome = crash_points.run(point)
-        if outcome.problems:
-            failed += 1
-            show_trace(outcome.trace, options)
-            print(f"{point}: {'; '.join(outcome.problems[:5])}", flush=True)
-    print(f"{operations} operations, each with kill -9 and with a power cut: {failed} broke a promise")
+    for work, operations, run in (
+        ("producing", crash_points.count_operations(), crash_points.run),
+        ("transactions v1", transactions.count_operations(1), partial(transactions.run, 1)),
+        ("transactions v2", transactions.count_operations(2), partial(transactions.run, 2)),
+    ):
+        broken = 0
+        for point in crash_points.every_point(operations, options.seed or 0):
+            outcome = run(point)
+            if outcome.problems:
+                broken += 1
+                show_trace(outcome.trace, options)
+                print(f"{work}, {point}: {'; '.join(outcome.problems[:5])}", flush=True)
+        print(f"{work}: {operations} operations, each with kill -9 and with a power cut: {broken} broke a promise")
+        failed += broken
     return 1 if failed else 0
 
 
