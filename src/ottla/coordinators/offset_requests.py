@@ -41,6 +41,7 @@ TOPIC_IDS_FROM = 10
 """OffsetCommit and OffsetFetch name topics by id from this version on."""
 
 _NONE = int(ErrorCode.NONE)
+_FOREVER_MS = 2**63 - 1
 
 
 class OffsetRequests:
@@ -52,7 +53,7 @@ class OffsetRequests:
 
     def commit(self, request: OffsetCommitRequest, turn: Turn, version: int) -> Outcome:
         check = self._check_commit(request, turn, version)
-        expire_ms = -1 if request.retention_time_ms < 0 else turn.wall_ms + request.retention_time_ms
+        expire_ms = -1 if request.retention_time_ms < 0 else min(turn.wall_ms + request.retention_time_ms, _FOREVER_MS)
         records: list[StoredRecord] = []
         topics = []
         for topic in request.topics:

@@ -142,8 +142,9 @@ def find(
 def wanted(image: Image, asked: MetadataRequestTopic, version: int) -> TopicImage | MetadataResponseTopic:
     """The topic that is asked for, or why there is none."""
     name, topic_id = asked.name, asked.topic_id
-    if topic_id != ZERO_UUID and (version < 12 or name is not None):
-        # The field came in version 10, its meaning in version 12; and one of name and id must do.
+    by_name_and_id = name is not None and topic_id != ZERO_UUID
+    by_id_too_early = version < 12 and (name is None or topic_id != ZERO_UUID)  # the fields came in version 10
+    if by_name_and_id or by_id_too_early:
         return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name or "", topic_id=topic_id)
     if name is None:
         by_id = image.topic_by_id(topic_id)

@@ -1,0 +1,157 @@
+"""What strangers do to a broker. Each attack has a random of its own, may fail in any way, and leaves nothing behind
+that does not end by itself."""
+
+import socket
+import struct
+import time
+from collections.abc import Callable
+from random import Random
+from typing import NamedTuple
+
+from ottla.wire import frames
+from ottla.wire.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.messages.api_versions import ApiVersionsRequest
+from ottla.wire.messages.metadata import MetadataRequest
+from tests.raw_client import RawClient
+from tests.scenarios.every_request import HANDLERS, WITH_A_CODEC_OF_THEIR_OWN, request_of
+from tests.scenarios.fuzz.bombs import bomb, liar
+from tests.unit.wire.arbitrary import arbitrary
+from tests.unit.wire.mutations import mutants
+
+SIZES = (-1, -(2**31), 2**31 - 1, 104_857_601, 104_857_600, 50_000_000, 0, 1, 7, 8)
+KINDS = [(name, version) for name, handler in HANDLERS.items() for version in handler.versions]
+PLAIN_KINDS = [(name, version) for name, version in KINDS if name not in WITH_A_CODEC_OF_THEIR_OWN]
+ABORT = struct.pack("ii", 1, 0)
+TIMEOUT_S = 5.0
+HELD_S = 0.3
+
+
+class Target(NamedTuple):
+    host: str
+    port: int
+    topic: str
+    """What attacks may do to it is nobody's loss."""
+    topic_id: bytes
+
+    def connect(self) -> RawClient:
+        return RawClient(self.host, self.port, "stranger", TIMEOUT_S)
+
+    def plain(self) -> socket.socket:
+        return socket.create_connection((self.host, self.port), TIMEOUT_S)
+
+
+def garbage(random: Random, target: Target) -> None:
+    """Bytes that are nothing."""
+    with target.plain() as stranger:
+        for _ in range(random.randrange(1, 5)):
+            stranger.sendall(random.randbytes(random.choice((1, 3, 10, 1000, 100_000))))
+
+
+def huge_lengths(random: Random, target: Target) -> None:
+    """Sizes that are announced and never come, on many connections at once."""
+    strangers = [target.plain() for _ in range(random.randrange(1, 20))]
+    for stranger in strangers:
+        head = struct.pack(">ihhi", random.choice(SIZES), random.randrange(80), random.randrange(20), 1)
+        stranger.sendall(head + random.randbytes(random.choice((0, 10, 60_000))))
+    time.sleep(HELD_S)
+    for stranger in strangers:
+        stranger.close()
+
+
+def unknown_apis(random: Random, target: Target) -> None:
+    """Keys and versions that do not exist, or not here."""
+    with target.connect() as stranger:
+        key, version = random.randrange(-5, 120), random.randrange(-3, 40)
+        stranger.send_frame(struct.pack(">hhih", key, version, 1, -1) + random.randbytes(random.randrange(100)))
+        stranger.closed_by_peer()
+
+
+def half_open(random: Random, target: Target) -> None:
+    """Connections that say half of something, wait, and vanish without a word."""
+    strangers = [target.plain() for _ in range(random.randrange(1, 50))]
+    frame = real_frame(random, target)
+    for stranger in strangers:
+        stranger.sendall(frame[: random.randrange(len(frame))])
+    time.sleep(HELD_S)
+    for stranger in strangers:
+        stranger.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, ABORT)
+        stranger.close()
+
+
+def slow_writer(random: Random, target: Target) -> None:
+    """A good request, byte by byte."""
+    with target.plain() as stranger:
+        for byte in real_frame(random, target)[:200]:
+            stranger.sendall(bytes([byte]))
+            time.sleep(0.001)
+
+
+def slow_reader(random: Random, target: Target) -> None:
+    """Megabytes of answers are asked for, and nobody takes them."""
+    wanted = FetchRequest(topics=[FetchTopic(target.topic, partitions=[FetchPartition(0, max_bytes=2**31 - 1)])])
+    with target.connect() as stranger:
+        for _ in range(random.randrange(1, 100)):
+            if random.random() < 0.5:
+                stranger.send_fetch(wanted, 12)
+            else:
+                stranger.send_request(MetadataRequest(topics=None), 12)
+        time.sleep(HELD_S)
+
+
+def flood(random: Random, target: Target) -> None:
+    """Thousands of requests in one go; the answers are read afterwards, or never."""
+    count = random.randrange(100, 3000)
+    request = frames.encode_request(ApiVersionsRequest(), 0, 1, "stranger")
+    with target.plain() as stranger:
+        stranger.sendall(request * count)
+        if random.random() < 0.5:
+            stranger.recv(1 << 16)
+
+
+def bombs(random: Random, target: Target) -> None:
+    """Records that unpack to a quarter of a gigabyte, or say that they do."""
+    with target.connect() as stranger:
+        for _ in range(random.randrange(1, 4)):
+            result = stranger.produce(target.topic, 0, bomb(random))
+            assert result is not None and result.error_code != 0, "a bomb was accepted"
+
+
+def liars(random: Random, target: Target) -> None:
+    """Batches with a sound checksum and nonsense in them: some are refused, some are sound after all."""
+    with target.connect() as stranger:
+        for _ in range(20):
+            stranger.produce(target.topic, 0, liar(random))
+
+
+def mutated_requests(random: Random, target: Target) -> None:
+    """Real requests of every API and version, damaged."""
+    for mutant in mutants(random, real_frame(random, target)[4:], 10):
+        with target.connect() as stranger:
+            stranger.send_frame(mutant)
+            stranger.send_frame(struct.pack(">hhih", 999, 0, 2, -1))  # closes it if the first one did not
+            stranger.closed_by_peer()
+
+
+def wild_requests(random: Random, target: Target) -> None:
+    """Requests that are sound on the wire and absurd in what they ask for."""
+    with target.connect() as stranger:
+        for _ in range(5):
+            name, version = random.choice(PLAIN_KINDS)
+            message = arbitrary(HANDLERS[name].api.request, version, random)
+            stranger.send_request(message, version)
+            stranger.read_frame()
+
+
+def real_frame(random: Random, target: Target) -> bytes:
+    """A request as a good client sends it, with its size."""
+    name, version = random.choice(PLAIN_KINDS)
+    message = request_of(name, version, target.topic, target.topic_id)
+    return frames.encode_request(message, version, random.randrange(2**31), "stranger")
+
+
+Attack = Callable[[Random, Target], None]
+
+ATTACKS: tuple[Attack, ...] = (
+    garbage, huge_lengths, unknown_apis, half_open, slow_writer, slow_reader, flood, bombs, liars, mutated_requests,
+    wild_requests,
+)  # fmt: skip

@@ -1,0 +1,54 @@
+"""Batches that are small on the wire and huge unpacked, or that lie about what is in them; each with a sound CRC."""
+
+import struct
+from functools import cache
+from random import Random
+
+from crc32c import crc32c
+
+from ottla.batch import encode, read_header, repack
+from ottla.compression import GZIP, LZ4, SNAPPY, ZSTD, compress
+from tests.unit.wire.mutations import mutants
+
+CODECS = (GZIP, SNAPPY, LZ4, ZSTD)
+ZEROS = {GZIP: 256 << 20, SNAPPY: 20 << 20, LZ4: 128 << 20, ZSTD: 256 << 20}
+"""How many are packed: as many as fit into a request by far, snappy's being the worst packer."""
+CRC_AT, CRC_FROM, COUNT_AT = 17, 21, 57
+
+FORGED = {
+    GZIP: b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03" + b"\xed\xc1\x01\x01" * 50,
+    SNAPPY: b"\xff\xff\xff\xff\x07" + b"\xfe\x01\x00" * 300,
+    LZ4: struct.pack("<IBBQB", 0x184D2204, 0x68, 0x70, 1 << 60, 0) + b"\x1f\x00\x01\x00" + b"\xff" * 900,
+    ZSTD: struct.pack("<IBQ", 0xFD2FB528, 0xE0, 1 << 60) + b"\x03\xff\xff" * 100,
+}
+"""Heads that promise gigabytes, and next to nothing behind them."""
+
+_HONEST = encode([(b"key", b"value %d" % number, (("header", b"x"),), 1_000 + number) for number in range(20)])
+
+
+@cache
+def packed_zeros(codec: int) -> bytes:
+    return bytes(compress(codec, bytes(ZEROS[codec])))
+
+
+def bomb(random: Random) -> bytearray:
+    """Zeros without end, or a promise of them."""
+    codec = random.choice(CODECS)
+    body = packed_zeros(codec) if random.random() < 0.5 else FORGED[codec]
+    batch = repack(read_header(_HONEST), codec, body, 1_019)
+    if random.random() < 0.5:
+        struct.pack_into(">i", batch, COUNT_AT, random.choice((0, -1, 1 << 30, 2**31 - 1)))
+    return sealed(batch)
+
+
+def liar(random: Random) -> bytearray:
+    """A sound batch that was damaged after its length, and whose checksum is right again."""
+    (damaged,) = mutants(random, bytes(_HONEST[CRC_FROM:]), 1)
+    batch = bytearray(_HONEST[:CRC_FROM] + damaged)
+    struct.pack_into(">i", batch, 8, len(batch) - 12)
+    return sealed(batch)
+
+
+def sealed(batch: bytearray) -> bytearray:
+    struct.pack_into(">I", batch, CRC_AT, crc32c(batch[CRC_FROM:]))
+    return batch

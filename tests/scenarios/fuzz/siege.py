@@ -1,0 +1,169 @@
+"""A broker under attack by several strangers at once, while one good client goes on working and its memory is watched.
+
+The broker is a process of its own. At the end it must be alive, have answered the good client all the time, have kept
+within its memory, hold no more descriptors than before, and have logged no traceback.
+"""
+
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from statistics import median
+
+import psutil
+
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.metadata import MetadataRequest
+from tests.clients.child import HOST, OttlaUp
+from tests.raw_client import RawClient
+from tests.scenarios.asking import append, batch_of, create, produced, records_of, topic_id
+from tests.scenarios.every_request import answered
+from tests.scenarios.fuzz.attacks import ATTACKS, Attack, Target
+
+GOOD, VICTIM = "good", "victim"
+STRANGERS = 3
+ANSWER_S = 20.0
+SAMPLE_S = 0.25
+TIDY_S = 2.0
+PEAK_BYTES_MAX = 250_000_000
+GROWTH_BYTES_MAX = 20_000_000
+FLAT_FROM_S = 30.0
+"""In a shorter siege there is nothing yet to be flat."""
+WARM_UP_RECORDS, WARM_UP_BATCHES = 1000, 15
+"""So many that the machine code which checks records is there before memory is compared."""
+SPARE_DESCRIPTORS = 10
+
+
+@dataclass
+class Findings:
+    seed: int
+    attacks: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+    answered: int = 0
+    slowest_s: float = 0.0
+    resident: list[int] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        attacks = ", ".join(f"{name} {count}" for name, count in sorted(self.attacks.items()))
+        thirds = [f"{int(median(part)) >> 20}" for part in parts(self.resident)]
+        return (
+            f"seed {self.seed}: {self.attacks.total()} attacks ({attacks})\n"
+            f"good client: {self.answered} records there and back, the slowest in {self.slowest_s:.2f} s\n"
+            f"memory: at most {max(self.resident) >> 20} MB; the medians of its thirds {', '.join(thirds)} MB"
+        )
+
+
+def parts(samples: list[int]) -> list[list[int]]:
+    """Three of the same length."""
+    third = max(len(samples) // 3, 1)
+    return [samples[:third], samples[third : 2 * third] or samples, samples[2 * third :] or samples]
+
+
+class Siege:
+    def __init__(self, broker: OttlaUp, seed: int, attacks: Sequence[Attack] = ATTACKS) -> None:
+        self.findings = Findings(seed)
+        self._attacks = attacks
+        self._broker = broker
+        self._process = psutil.Process(broker.process.pid)
+        self._over = threading.Event()
+        with self._connect() as client:
+            for topic in (GOOD, VICTIM):
+                assert create(client, topic, configs={"retention.ms": "-1"}).error_code == 0
+            append(client, VICTIM, b"x" * 500_000)
+            for kind in (0, 1):  # the internal topics have files of their own, and are made when somebody asks
+                answered(client, FindCoordinatorRequest(coordinator_keys=["any"], key_type=kind), 6)
+            self._target = Target(HOST, broker.port, VICTIM, topic_id(client, VICTIM))
+
+    def run(self, seconds: float) -> Findings:
+        with self._connect() as client:
+            if seconds >= FLAT_FROM_S:
+                for _ in range(WARM_UP_BATCHES):
+                    produced(client, GOOD, batch_of(*(b"x" for _ in range(WARM_UP_RECORDS))))
+            before = self._process.num_fds()
+            strangers = [
+                threading.Thread(target=self._attack, args=(Random(f"{self.findings.seed}-{number}"),), daemon=True)
+                for number in range(STRANGERS)
+            ]
+            for stranger in strangers:
+                stranger.start()
+            try:
+                self._work(client, time.monotonic() + seconds)
+            except (OSError, AssertionError) as trouble:
+                self.findings.problems.append(f"the good client: {trouble!r}")
+            self._over.set()
+            for stranger in strangers:
+                stranger.join(ANSWER_S)
+            if self._broker.process.poll() is None:
+                self._tidy(client)
+        self._judge(seconds, before)
+        return self.findings
+
+    def _connect(self) -> RawClient:
+        return RawClient(HOST, self._broker.port, "good", ANSWER_S)
+
+    def _attack(self, random: Random) -> None:
+        while not self._over.is_set():
+            attack = random.choice(self._attacks)
+            try:
+                attack(random, self._target)
+            except AssertionError as failure:
+                self.findings.problems.append(f"{attack.__name__}: {failure}")
+            except OSError:
+                pass  # closed on, timed out or turned away: what a stranger may expect
+            self.findings.attacks[attack.__name__] += 1
+
+    def _work(self, client: RawClient, until: float) -> None:
+        """Records there and back, all the time; topics that strangers have made are removed, or they would add up."""
+        sampled = tidied = time.monotonic()
+        while (now := time.monotonic()) < until:
+            number = b"%d" % self.findings.answered
+            offset = append(client, GOOD, number)
+            (found,) = records_of(client.fetch(GOOD, 0, offset))
+            assert found.value == number, found
+            self.findings.answered += 1
+            self.findings.slowest_s = max(self.findings.slowest_s, time.monotonic() - now)
+            if now - sampled >= SAMPLE_S or not self.findings.resident:
+                self.findings.resident.append(self._process.memory_info().rss)
+                sampled = now
+            if now - tidied >= TIDY_S:
+                self._tidy(client)
+                tidied = now
+            self._over.wait(0.01)
+
+    def _tidy(self, client: RawClient) -> None:
+        listed = client.request(MetadataRequest(topics=None), 12).topics
+        strange = [each.name for each in listed if each.name not in (GOOD, VICTIM) and not each.is_internal]
+        topics = [DeleteTopicState(name=name) for name in strange]
+        client.request(DeleteTopicsRequest(topics=topics, timeout_ms=10_000), 6)
+        if VICTIM not in [each.name for each in listed]:
+            create(client, VICTIM)
+
+    def _judge(self, seconds: float, descriptors: int) -> None:
+        problems, resident = self.findings.problems, self.findings.resident
+        if self._broker.process.poll() is not None:
+            problems.append(f"the broker ended with status {self._broker.process.returncode}")
+            return
+        deadline = time.monotonic() + ANSWER_S
+        while self._process.num_fds() > descriptors + SPARE_DESCRIPTORS and time.monotonic() < deadline:
+            time.sleep(SAMPLE_S)
+        if (left := self._process.num_fds()) > descriptors + SPARE_DESCRIPTORS:
+            problems.append(f"{left} descriptors are open, and {descriptors} were before")
+        if (peak := max(resident)) > PEAK_BYTES_MAX:
+            problems.append(f"{peak >> 20} MB of memory at most")
+        if seconds >= FLAT_FROM_S:
+            _, middle, last = parts(resident)
+            if (growth := median(last) - median(middle)) > GROWTH_BYTES_MAX:
+                problems.append(f"memory grew by {int(growth) >> 20} MB from the second third to the last")
+        problems += tracebacks(Path(self._broker.log).read_text())
+
+
+def tracebacks(log: str) -> list[str]:
+    """Each event of a log that came with one, told once however often it happened."""
+    events = [event for event in re.split(r"^(?=\S)", log, flags=re.MULTILINE) if "Traceback" in event]
+    by_end = {event.strip().splitlines()[-1]: event for event in reversed(events)}
+    return [f"the log has a traceback:\n{event[:3000]}" for event in by_end.values()]

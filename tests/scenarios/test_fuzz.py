@@ -1,0 +1,67 @@
+"""A few seconds of the siege that `make fuzz` keeps up for longer."""
+
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from ottla.batch import check
+from ottla.compression import CorruptBatch
+from ottla.errors import ErrorCode
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tests.clients.child import ottla_up
+from tests.raw_client import RawClient
+from tests.scenarios.every_request import answered, errors_in
+from tests.scenarios.fuzz.bombs import bomb, liar
+from tests.scenarios.fuzz.siege import Siege
+
+SECONDS = 5.0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory and descriptors of a process as Linux has them")
+def test_a_broker_under_siege_goes_on_working(tmp_path: Path, seed: int) -> None:
+    # Every attack there is, from three strangers at once: a good client is answered throughout, memory stays within
+    # its limit, descriptors come back, nothing is logged that was not expected.
+    with ottla_up(tmp_path / "data") as broker:
+        findings = Siege(broker, seed).run(SECONDS)
+    assert not findings.problems, f"{findings}\n" + "\n".join(findings.problems)
+    assert findings.answered > 0
+
+
+def test_bombs_and_liars_get_past_the_checksum(seed: int) -> None:
+    # Otherwise they would be refused at the door, and prove nothing.
+    random = Random(seed)
+    for _ in range(20):
+        check(bomb(random))
+    passed = 0
+    for _ in range(50):
+        try:
+            check(liar(random))
+            passed += 1
+        except CorruptBatch:
+            pass  # cut so short that it is no batch
+    assert passed > 25
+
+
+@pytest.mark.parametrize("version", (10, 11))
+def test_found_a_topic_without_a_name_before_ids_count(version: int, client: RawClient) -> None:
+    # The field may be null from version 10 on, and the answer's only from 12: it once had no form to be written in.
+    answer = client.request(MetadataRequest(topics=[MetadataRequestTopic(name=None)]), version)
+    assert [(each.name, each.error_code) for each in answer.topics] == [("", ErrorCode.INVALID_REQUEST)]
+
+
+def test_found_an_offset_that_is_kept_until_the_end_of_time(client: RawClient, topic: str) -> None:
+    # From now on, for the longest time that can be said: once more than a timestamp holds.
+    partition = OffsetCommitRequestPartition(committed_offset=7)
+    commit = OffsetCommitRequest(
+        group_id="forever",
+        retention_time_ms=2**63 - 1,
+        topics=[OffsetCommitRequestTopic(name=topic, partitions=[partition])],
+    )
+    assert errors_in(answered(client, commit, 3)) == []
