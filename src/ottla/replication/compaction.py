@@ -229,8 +229,10 @@ class Compaction:
             raise LogChanged
         swap.switch()
         await self._offload(swap.sync)
-        if partition.state is not None:
-            swap.finish()
+        if partition.state is None:
+            raise LogChanged
+        swap.finish()
+        await self._offload(swap.sync)
 
     async def _write_clean_ends(self) -> None:
         for directory, partitions in self._replicas.by_directory().items():

@@ -19,8 +19,7 @@ from ottla.storage.scan import scan
 
 def settle(disk: Disk, directory: str) -> list[str]:
     """Leave only segments, snapshots and checkpoints. The names in the directory."""
-    found = disk.list(directory)
-    before = len(found)
+    found = before = disk.list(directory)
     first_cleaned = min((_offset(name) for name in found if name.endswith(names.CLEANED)), default=None)
     begun = [name for name in found if name.endswith(names.SWAP) and _offset(name) >= (first_cleaned or 0)]
     if first_cleaned is not None and begun:
@@ -44,7 +43,7 @@ def settle(disk: Disk, directory: str) -> list[str]:
         for offset in names.offsets_with(found, suffix):
             if offset not in bases:
                 disk.unlink(names.path(directory, offset, suffix))
-    if len(found) != before:
+    if found != before:
         disk.fsync_directory(directory)
     return list(found)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ottla.batch import CONTROL, BatchHeader, ControlMarker, CorruptBatch, control_type, stamp
 from ottla.errors import ErrorCode, KafkaError
-from ottla.storage import log_read, names, timestamps
+from ottla.storage import damage_record, log_read, names, timestamps
 from ottla.storage.cleaner.swap import Swap
 from ottla.storage.disk_errors import in_words, is_failure
 from ottla.storage.files import Bytes, Disk
@@ -274,6 +274,7 @@ class Log:
         entry = self.producers.aborted_by(header, base_offset, marker)
         if entry is not None:
             segment.transactions.add(entry)
+            self._files.created += 1  # maybe; aborts are rare
 
     def _index_abort_or_fail(self, segment: Segment, header: BatchHeader, marker: ControlMarker) -> None:
         """The batches are written already; without the index entry only recovery can put things right."""
@@ -413,6 +414,9 @@ class Log:
             for suffix in names.SEGMENT_SUFFIXES[1:]
             if closing or segment is not self._active
         ]
+        if self._active.has_aborts:
+            # If the segment is sealed before the next flush, and all of it is flushed now, nobody reads it again.
+            paths.append(self._active.path(names.TRANSACTION_INDEX))
         snapshots = [offset for offset in self._files.snapshots if offset >= self.recovery_point]
         paths += [names.path(self.directory, offset, names.SNAPSHOT) for offset in snapshots]
         directories = [self.directory] if self._files.created != self._created_durable or closing else []
@@ -487,6 +491,7 @@ class Log:
         self.first_dirty_offset = min(self.first_dirty_offset, self.end_offset)
         self.epochs.truncate_from_end(self.end_offset)
         self.epochs.save()
+        damage_record.save(self._disk, self.directory, self.segments)
 
     def advance_log_start(self, offset: int) -> bool:
         """Records below `offset` are no more; their segments stay until `drop_segments`. Whether the start moved."""

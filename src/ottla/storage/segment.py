@@ -211,6 +211,11 @@ class Segment:
         return self._transactions
 
     @property
+    def has_aborts(self) -> bool:
+        """Whether entries of its transaction index are in memory, and so maybe not on the disk."""
+        return self._transactions is not None and bool(self._transactions.entries())
+
+    @property
     def offset_index(self) -> OffsetIndex:
         if self._offsets is None:
             self._load_offset_index()

@@ -5,6 +5,7 @@
     switch   the old segments become .deleted; reads go to the new one, whose file is still called .swap
     sync     the old names are gone from the disk                 or they could come back beside the new segment
     finish   the file gets its name
+    sync     and keeps it                                         or .swap could stand beside the .cleaned of the next
 
 Only `sync` waits for the disk, and it may run in a thread. Whoever takes segments out of the log in between calls
 `hurry` first: what has only begun is taken back, what was switched is finished.
@@ -75,6 +76,7 @@ class Swap:
         if self.phase is Phase.SWITCHED:
             self.sync()
             self.finish()
+            self.sync()
         elif self.phase is Phase.BEGUN:
             self._take_back()
 

@@ -90,6 +90,7 @@ def swap_in(log: Log, sources: Sequence[int]) -> None:
     swap.switch()
     swap.sync()
     swap.finish()
+    swap.sync()
 
 
 def compact(
