@@ -44,6 +44,10 @@ class RawClient:
     def close(self) -> None:
         self._socket.close()
 
+    def fileno(self) -> int:
+        """For select: to wait for the first of several clients that has an answer."""
+        return self._socket.fileno()
+
     # --- bytes ---
 
     def send(self, data: Bytes) -> None:

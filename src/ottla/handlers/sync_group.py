@@ -10,11 +10,15 @@ from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 VERSIONS = range(0, 6)
 
+PROTOCOL_FROM = 5
+
 
 async def handle(node: Node, call: Call[SyncGroupRequest]) -> SyncGroupResponse:
     request = call.body
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
+    if call.version >= PROTOCOL_FROM and (request.protocol_type is None or request.protocol_name is None):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "a member must say which protocol it was told")
     response: SyncGroupResponse = await node.groups.run(
         request.group_id, lambda groups, turn: groups.sync_group(request, turn)
     )
