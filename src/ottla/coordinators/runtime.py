@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from ottla import batch
 from ottla.batch import CorruptBatch
@@ -46,6 +46,9 @@ LOAD_BYTES = 128 << 10
 RELOAD_DELAY_S = 0.1
 RELOAD_DELAY_MAX_S = 30.0
 TIMER_MAX_S = 86_400.0
+
+LATER: Final = object()
+"""Instead of a reply: it will come."""
 
 _ANSWERS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -151,12 +154,27 @@ class Coordinator(Generic[M]):
 
     async def run_in(self, partition: int, decide: Decide[M]) -> Any:
         """As `run`, for one who knows the partition."""
-        shard = self._active(partition)
+        reply = self._ask(self._active(partition), decide)
+        return await reply if asyncio.iscoroutine(reply) else reply
+
+    def answer(self, key: str, decide: Decide[M]) -> Any | Coroutine[Any, Any, Any]:
+        """As `run`, but the reply itself where it is ready at once, as it nearly always is: no task is needed then."""
+        if self._metadata.image.topic(self._topic.name) is None:
+            return self.run(key, decide)
+        return self._ask(self._active(self.partition_for(key)), decide)
+
+    def _ask(self, shard: Shard[M], decide: Decide[M]) -> Any | Coroutine[Any, Any, Any]:
         self._tickets = ticket = self._tickets + 1
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        shard.waiting[ticket] = future
+        reply = self._turn(shard, decide, ticket)
+        if reply is LATER:
+            return self._reply(shard, ticket)
+        if isinstance(reply, KafkaError):
+            raise reply
+        return reply
+
+    async def _reply(self, shard: Shard[M], ticket: Ticket) -> Any:
+        future = shard.waiting[ticket]
         try:
-            self._turn(shard, decide, ticket)
             reply = await future
         finally:
             shard.waiting.pop(ticket, None)
@@ -289,20 +307,24 @@ class Coordinator(Generic[M]):
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return shard
 
-    def _turn(self, shard: Shard[M], decide: Decide[M], ticket: Ticket) -> None:
+    def _turn(self, shard: Shard[M], decide: Decide[M], ticket: Ticket) -> Any:
+        """The reply to the one who holds the ticket, or LATER: then there is a future in `waiting`."""
         turn = Turn(_monotonic_ms(), self._clock.now_ms(), self._metadata.image, self._config(), ticket)
         outcome = decide(shard.machine, turn)
         if outcome.records:
             self._append(shard, outcome, turn.wall_ms)
-        if outcome.replies or outcome.errands:
-            if shard.partition.high_watermark.value >= shard.end:
-                self._settle(shard, outcome.replies, outcome.errands)
-            else:
-                deadline_ms = turn.monotonic_ms + turn.config.offsets_commit_timeout_ms
-                unsettled = Unsettled(shard.end, deadline_ms, outcome.replies, outcome.errands)
-                shard.unsettled.append(unsettled)
-                shard.impatient.append(unsettled)
+        own: Any = LATER
+        if shard.partition.high_watermark.value >= shard.end:
+            own = self._settle(shard, outcome.replies, outcome.errands, ticket)
+        elif outcome.replies or outcome.errands:
+            deadline_ms = turn.monotonic_ms + turn.config.offsets_commit_timeout_ms
+            unsettled = Unsettled(shard.end, deadline_ms, outcome.replies, outcome.errands)
+            shard.unsettled.append(unsettled)
+            shard.impatient.append(unsettled)
+        if own is LATER and ticket != NOBODY:
+            shard.waiting[ticket] = asyncio.get_running_loop().create_future()
         self._set_timer(shard)
+        return own
 
     def _turn_alone(self, shard: Shard[M], decide: Decide[M]) -> None:
         try:
@@ -329,6 +351,8 @@ class Coordinator(Generic[M]):
             raise
         shard.end = appended.last_offset + 1
         self._failures.pop(shard.partition.index, None)
+        if shard.dropped:  # the disk failed while it took the batch: nobody would ever answer
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
 
     def _encode(self, shard: Shard[M], outcome: Outcome, now_ms: int) -> bytearray:
         """One batch. It is packed only if it would be too large otherwise, as that of a very large group is."""
@@ -348,13 +372,21 @@ class Coordinator(Generic[M]):
 
     # Replies
 
-    def _settle(self, shard: Shard[M], replies: Sequence[Reply], errands: Sequence[Any]) -> None:
+    def _settle(
+        self, shard: Shard[M], replies: Sequence[Reply], errands: Sequence[Any], own_ticket: Ticket = NOBODY
+    ) -> Any:
+        """Hand out the replies; the one to `own_ticket` is handed back."""
+        own: Any = LATER
         for ticket, response in replies:
+            if ticket == own_ticket:
+                own = response
+                continue
             future = shard.waiting.pop(ticket, None)
             if future is not None and not future.done():
                 future.set_result(response)
         for errand in errands:
             self._start(shard, self._run_errand(shard, errand))
+        return own
 
     async def _run_errand(self, shard: Shard[M], errand: Any) -> None:
         assert self.perform is not None, "a machine has errands and nobody to do them"

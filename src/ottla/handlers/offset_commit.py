@@ -4,6 +4,9 @@ Versions: 2 retention time, for all partitions; 3 throttle time; 5 no retention 
 (KIP-320); 7 static members (KIP-345); 8 flexible; 9 consumer groups (KIP-848); 10 topic ids (KIP-848).
 """
 
+from collections.abc import Coroutine
+from typing import Any
+
 from ottla.call import Call
 from ottla.node import Node
 from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -11,9 +14,10 @@ from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitR
 VERSIONS = range(2, 11)
 
 
-async def handle(node: Node, call: Call[OffsetCommitRequest]) -> OffsetCommitResponse:
+def handle(
+    node: Node, call: Call[OffsetCommitRequest]
+) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
     request, version = call.body, call.version
-    response: OffsetCommitResponse = await node.groups.run(
+    return node.groups.answer(
         request.group_id, lambda groups, turn: groups.commit_offsets(request, turn, version=version)
     )
-    return response
