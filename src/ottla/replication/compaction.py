@@ -124,6 +124,8 @@ class Compaction:
             return None
         if log.failed or partition.state is None or len(log.segments) < 2:
             return None
+        if log.sealed_unflushed:
+            partition.request_flush()  # what is not flushed has to wait for the next round
         try:
             return dirt_of(log, partition.last_stable_offset, rules_of(partition.config), now_ms)
         except (OSError, KafkaError) as error:

@@ -2,7 +2,8 @@
 
 A log has a clean part, which was compacted before, a dirty one, and behind it what may not be compacted yet: the active
 segment, everything from the segment with the first open transaction or the first uncommitted record on, and from the
-first segment on that has a record younger than min.compaction.lag.ms. The limits are borders of segments.
+first segment on that has a record younger than min.compaction.lag.ms or one that is not flushed: a power cut must not
+take a value whose predecessor is gone already. The limits are borders of segments.
 """
 
 import logging
@@ -33,6 +34,7 @@ class DirtyLog(Protocol):
     log_start_offset: int
     end_offset: int
     first_dirty_offset: int
+    recovery_point: int
     producers: ProducerStates
 
     @property
@@ -68,12 +70,12 @@ class Dirt(NamedTuple):
 
 
 def dirt_of(log: DirtyLog, last_stable_offset: int, rules: CompactionRules, now_ms: int) -> Dirt:
-    """Kafka's rules. OSError if a segment cannot be read."""
+    """Kafka's rules, and the one about flushing. OSError if a segment cannot be read."""
     segments = log.segments
     bases = [segment.base_offset for segment in segments]
     dirty_from = _first_dirty(log)
     first_dirty = max(bisect_right(bases, dirty_from) - 1, 0)
-    end = min(max(bisect_right(bases, last_stable_offset) - 1, 0), len(segments) - 1)
+    end = max(bisect_right(bases, min(last_stable_offset, log.recovery_point)) - 1, 0)
     if rules.min_lag_ms > 0:
         for index in range(first_dirty, end):
             if segments[index].max_timestamp > now_ms - rules.min_lag_ms:

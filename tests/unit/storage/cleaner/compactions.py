@@ -106,6 +106,7 @@ def compact(
     """Compact all that there is."""
     if roll:
         log.roll(now_ms)
+    log.flush()
     order = order_for(
         log, now_ms=now_ms, delete_retention_ms=delete_retention_ms, map_bytes=map_bytes, segment_bytes=segment_bytes
     )
