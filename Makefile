@@ -36,8 +36,8 @@ format: setup ## Sort imports and repair what the linter can repair
 bench: setup ## Measure the broker beside Apache Kafka: make bench ARGS=--quick
 	$(RUN)/python -m benchmarks.broker $(ARGS)
 
-chaos: setup ## Kill brokers with kill -9 more often than the suite does: make chaos KILLS=100
-	OTTLA_BUDGET_FACTOR=100 OTTLA_KILLS=$(or $(KILLS),100) $(RUN)/python -m pytest -p no:cacheprovider tests/clients/test_kill.py $(ARGS)
+chaos: setup ## Kill brokers and transactional clients with kill -9 more often than the suite does: make chaos KILLS=100
+	OTTLA_BUDGET_FACTOR=100 OTTLA_KILLS=$(or $(KILLS),100) $(RUN)/python -m pytest -p no:cacheprovider tests/clients/test_kill.py tests/clients/test_transactions.py $(ARGS)
 
 simulate: setup ## Simulate more seeds than the suite does: make simulate SEEDS=1000
 	$(RUN)/python -m tests.simulation --seeds $(or $(SEEDS),1000) $(ARGS)

@@ -1,0 +1,213 @@
+"""Transactions with real clients: librdkafka and aiokafka speak version 1 of them, the Java client version 2.
+
+    OTTLA_KILLS=50     how often something dies in the chain of copies; `make chaos` sets it
+"""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from time import monotonic
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+
+from benchmarks import apache_kafka
+from benchmarks.apache_kafka import Unavailable, run_tool
+from ottla.testing import LocalBroker
+from tests.clients.child import HOST, SOURCE, OttlaUp, ottla_up
+from tests.raw_client import RawClient
+from tests.scenarios.asking import create
+
+KILLS = int(os.environ.get("OTTLA_KILLS", "4"))
+TOOLS = "org.apache.kafka.tools"
+PATIENCE_S = 30.0
+RECORDS = 400
+
+
+def committed_values(bootstrap: str, topic: str, count: int, *, patience_s: float = PATIENCE_S) -> list[bytes]:
+    """The first records that a read_committed consumer gets, and whatever else comes with them."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "log_level": 0, "fetch.wait.max.ms": 50, "enable.auto.commit": False,
+         "group.id": "unused", "isolation.level": "read_committed", "auto.offset.reset": "error"}
+    )  # fmt: skip
+    try:
+        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+        found: list[bytes] = []
+        deadline = monotonic() + patience_s
+        while len(found) < count and monotonic() < deadline:
+            found += [message.value() or b"" for message in consumer.consume(500, 0.2) if message.error() is None]
+        return found + [message.value() or b"" for message in consumer.consume(500, 0.3) if message.error() is None]
+    finally:
+        consumer.close()
+
+
+def test_librdkafka_commits_and_aborts_and_is_fenced(broker: LocalBroker, topic: str) -> None:
+    broker.create_topic(topic)
+    settings = {"bootstrap.servers": broker.bootstrap, "transactional.id": topic, "log_level": 0}
+    first = Producer(settings)
+    first.init_transactions(PATIENCE_S)
+    for number in range(10):
+        first.begin_transaction()
+        first.produce(topic, b"%d" % number)
+        (first.abort_transaction if number % 3 == 0 else first.commit_transaction)(PATIENCE_S)
+    first.begin_transaction()
+    first.produce(topic, b"of a zombie")
+    first.flush(PATIENCE_S)
+    second = Producer(settings)
+    second.init_transactions(PATIENCE_S)  # aborts what the first has open
+    with pytest.raises(KafkaException) as fenced:
+        first.commit_transaction(PATIENCE_S)
+    assert fenced.value.args[0].fatal()
+    second.begin_transaction()
+    second.produce(topic, b"last")
+    second.commit_transaction(PATIENCE_S)
+    assert committed_values(broker.bootstrap, topic, 7) == [b"1", b"2", b"4", b"5", b"7", b"8", b"last"]
+
+
+def test_aiokafka_commits_and_aborts(broker: LocalBroker, topic: str) -> None:
+    broker.create_topic(topic)
+
+    async def produce() -> None:
+        async with asyncio.timeout(PATIENCE_S), AIOKafkaProducer(
+            bootstrap_servers=broker.bootstrap, transactional_id=topic
+        ) as producer:
+            for number in range(6):
+                await producer.begin_transaction()
+                await producer.send(topic, b"%d" % number)
+                await (producer.abort_transaction() if number % 3 == 0 else producer.commit_transaction())
+
+    asyncio.run(produce())
+    assert committed_values(broker.bootstrap, topic, 4) == [b"1", b"2", b"4", b"5"]
+
+
+# Chains of copies
+
+
+@pytest.mark.timeout(0 if KILLS > 10 else 120)
+def test_a_chain_of_copies_under_kill_9_of_everybody(tmp_path: Path, seed: int) -> None:
+    # Two copiers in a row and the broker die at any moment; the last topic has every record once, in order.
+    random = Random(seed)
+    with ottla_up(tmp_path / "data") as broker:
+        create_topics(broker, "first", "middle", "last")
+        values = fill(broker.bootstrap, "first", RECORDS * max(1, KILLS // 4))
+        places = [("first", "middle"), ("middle", "last")]
+        copiers = [start_copier(broker, *place) for place in places]
+        try:
+            for _ in range(KILLS):
+                wait_for_progress(broker.bootstrap, random)
+                victim = random.randrange(3)
+                if victim == 2:
+                    broker.kill()
+                    broker.start()
+                else:
+                    copiers[victim].kill()
+                    copiers[victim].wait(PATIENCE_S)
+                    copiers[victim] = start_copier(broker, *places[victim])
+            found = committed_values(broker.bootstrap, "last", len(values), patience_s=60 + KILLS)
+        finally:
+            for copier in copiers:
+                copier.kill()
+                copier.wait(PATIENCE_S)
+        assert found == values
+
+
+def create_topics(broker: OttlaUp, *topics: str) -> None:
+    with RawClient(HOST, broker.port) as client:
+        for topic in topics:
+            assert create(client, topic).error_code == 0
+
+
+def fill(bootstrap: str, topic: str, count: int) -> list[bytes]:
+    """So many numbered records."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+    values = [b"%d" % number for number in range(count)]
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(PATIENCE_S) == 0
+    return values
+
+
+def start_copier(broker: OttlaUp, source: str, target: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "tests.clients.copier", broker.bootstrap, source, target]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), str(SOURCE.parent)])}
+    return subprocess.Popen(command, env=environment, cwd=SOURCE.parent, stderr=subprocess.DEVNULL)
+
+
+def wait_for_progress(bootstrap: str, random: Random) -> None:
+    """Until the middle has some more than it had."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "log_level": 0})
+    place = TopicPartition("middle", 0)
+    try:
+        _, before = consumer.get_watermark_offsets(place, PATIENCE_S)
+        deadline = monotonic() + 3
+        while monotonic() < deadline:
+            _, now = consumer.get_watermark_offsets(place, PATIENCE_S)
+            if now - before >= random.randrange(1, 60):
+                return
+    finally:
+        consumer.close()
+
+
+@pytest.fixture
+def java() -> Iterator[None]:
+    try:
+        apache_kafka.java_command(TOOLS)
+    except Unavailable as missing:
+        pytest.skip(str(missing))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto")
+        yield
+
+
+@pytest.mark.usefixtures("java")
+@pytest.mark.timeout(0 if KILLS > 10 else 120)
+def test_kafkas_own_message_copier_over_a_killed_broker(tmp_path: Path) -> None:
+    # Transactions v2, some aborted on purpose; the broker dies while it copies.
+    with ottla_up(tmp_path / "data") as broker:
+        create_topics(broker, "input", "output")
+        values = fill(broker.bootstrap, "input", 2_000)
+        command = [
+            *apache_kafka.java_command(f"{TOOLS}.TransactionalMessageCopier"),
+            "--broker-list", broker.bootstrap, "--input-topic", "input", "--input-partition", "0",
+            "--output-topic", "output", "--consumer-group", "copiers", "--transactional-id", "copier",
+            "--transaction-size", "50", "--enable-random-aborts", "--use-group-metadata",
+        ]  # fmt: skip
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as copier:
+            assert copier.stdout is not None
+            progress = (json.loads(line) for line in copier.stdout if line.startswith("{"))
+            for _ in range(max(1, KILLS // 4)):
+                next(progress)
+                broker.kill()
+                broker.start()
+            for _ in progress:
+                pass
+            assert copier.wait(PATIENCE_S) == 0
+        assert committed_values(broker.bootstrap, "output", len(values)) == values
+
+
+@pytest.mark.usefixtures("java")
+def test_kafkas_own_tools_show_and_mend_transactions(broker: LocalBroker, topic: str) -> None:
+    # kafka-transactions: list, describe, find-hanging, abort.
+    broker.create_topic(topic)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic, "log_level": 0})
+    producer.init_transactions(PATIENCE_S)
+    producer.begin_transaction()
+    producer.produce(topic, b"open")
+    producer.flush(PATIENCE_S)
+
+    def transactions(*arguments: str) -> str:
+        return run_tool(f"{TOOLS}.TransactionsCommand", "--bootstrap-server", broker.bootstrap, *arguments)
+
+    shown = transactions("describe", "--transactional-id", topic)
+    assert "Ongoing" in shown and f"{topic}-0" in shown
+    shown = transactions("abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
+    assert committed_values(broker.bootstrap, topic, 0) == []
+    with RawClient(broker.host, broker.port) as client:
+        fetched = client.fetch(topic, 0, 0, isolation_level=1)
+    assert fetched.last_stable_offset == fetched.high_watermark == 2
