@@ -1,0 +1,225 @@
+"""A member of a group as a program that may be killed: it reads, commits what it read, and tells all of it.
+
+    python -m tests.clients.group_member LIBRARY BOOTSTRAP GROUP TOPIC ASSIGNOR [INSTANCE]
+
+Events go to standard output in the words of Kafka's own VerifiableConsumer, one JSON object a line, so that whoever
+reads them need not know which client it is. SIGTERM ends it in order: it leaves the group, unless it is static.
+"""
+
+import asyncio
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+SESSION_MS = 4000
+HEARTBEAT_MS = 250
+POLLED = 500
+
+Place = tuple[int, int]
+"""Partition and offset."""
+
+
+class Membership(NamedTuple):
+    bootstrap: str
+    group: str
+    topic: str
+    assignor: str
+    instance: str | None = None
+
+
+class Ending:
+    """Whether somebody asked us to end."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        signal.signal(signal.SIGTERM, self._ask)
+
+    def _ask(self, *_: Any) -> None:
+        self.asked = True
+
+
+def tell(name: str, **details: Any) -> None:
+    print(json.dumps({"timestamp": int(time.time() * 1000), "name": name, **details}), flush=True)
+
+
+def tell_partitions(name: str, partitions: Iterable[int]) -> None:
+    tell(name, partitions=[{"partition": partition} for partition in partitions])
+
+
+def tell_read(read: Sequence[Place]) -> dict[int, int]:
+    """The offset to commit for each partition."""
+    offsets: dict[int, list[int]] = {}
+    for partition, offset in read:
+        offsets.setdefault(partition, []).append(offset)
+    ranges = [
+        {"partition": partition, "count": len(found), "minOffset": min(found), "maxOffset": max(found)}
+        for partition, found in offsets.items()
+    ]
+    tell("records_consumed", partitions=ranges)
+    return {partition: max(found) + 1 for partition, found in offsets.items()}
+
+
+def tell_committed(offsets: dict[int, int], error: Exception | None = None) -> None:
+    places = [{"partition": partition, "offset": offset} for partition, offset in offsets.items()]
+    tell("offsets_committed", offsets=places, success=error is None, **({"error": str(error)} if error else {}))
+
+
+def confluent(member: Membership) -> None:
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+    ending = Ending()
+    consumer = Consumer(
+        {
+            "bootstrap.servers": member.bootstrap,
+            "group.id": member.group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": HEARTBEAT_MS,
+            "partition.assignment.strategy": member.assignor,
+            "fetch.wait.max.ms": 50,
+            "reconnect.backoff.max.ms": 100,
+            "log_level": 0,
+            **({"group.instance.id": member.instance} if member.instance else {}),
+        }
+    )
+    consumer.subscribe(
+        [member.topic],
+        on_assign=lambda _, found: tell_partitions("partitions_assigned", [each.partition for each in found]),
+        on_revoke=lambda _, found: tell_partitions("partitions_revoked", [each.partition for each in found]),
+        on_lost=lambda _, found: tell_partitions("partitions_revoked", [each.partition for each in found]),
+    )
+    while not ending.asked:
+        messages = [each for each in consumer.consume(POLLED, 0.1) if each.error() is None]
+        if not messages:
+            continue
+        offsets = tell_read([(each.partition() or 0, each.offset() or 0) for each in messages])
+        try:
+            consumer.commit(
+                offsets=[TopicPartition(member.topic, *place) for place in offsets.items()], asynchronous=False
+            )
+        except KafkaException as error:
+            tell_committed(offsets, error)
+        else:
+            tell_committed(offsets)
+    consumer.close()
+
+
+def kafka_python(member: Membership) -> None:
+    from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
+    from kafka.coordinator.assignors.range import RangePartitionAssignor
+    from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+    from kafka.errors import KafkaError
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            tell_partitions("partitions_assigned", [each.partition for each in assigned])
+
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            tell_partitions("partitions_revoked", [each.partition for each in revoked])
+
+    ending = Ending()
+    assignors = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
+    consumer = KafkaConsumer(
+        bootstrap_servers=member.bootstrap,
+        group_id=member.group,
+        group_instance_id=member.instance,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=HEARTBEAT_MS,
+        partition_assignment_strategy=[assignors[member.assignor]],
+        fetch_max_wait_ms=50,
+        reconnect_backoff_max_ms=100,
+    )
+    consumer.subscribe([member.topic], listener=Listener())
+    while not ending.asked:
+        polled = consumer.poll(100, max_records=POLLED)
+        if not polled:
+            continue
+        offsets = tell_read([(each.partition, each.offset) for records in polled.values() for each in records])
+        try:
+            consumer.commit(
+                {
+                    TopicPartition(member.topic, partition): OffsetAndMetadata(offset, "", -1)
+                    for partition, offset in offsets.items()
+                }
+            )
+        except KafkaError as error:
+            tell_committed(offsets, error)
+        else:
+            tell_committed(offsets)
+    consumer.close()
+
+
+def aiokafka(member: Membership) -> None:
+    asyncio.run(_aiokafka(member))
+
+
+async def _aiokafka(member: Membership) -> None:
+    from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+    from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+    from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+    from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+    from aiokafka.errors import KafkaError
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            tell_partitions("partitions_assigned", [each.partition for each in assigned])
+
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            tell_partitions("partitions_revoked", [each.partition for each in revoked])
+
+    assignors = {
+        "range": RangePartitionAssignor,
+        "roundrobin": RoundRobinPartitionAssignor,
+        "sticky": StickyPartitionAssignor,
+    }
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=member.bootstrap,
+        group_id=member.group,
+        group_instance_id=member.instance,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=HEARTBEAT_MS,
+        partition_assignment_strategy=[assignors[member.assignor]],
+        fetch_max_wait_ms=50,
+    )
+    consumer.subscribe([member.topic], listener=Listener())
+    await consumer.start()
+    try:
+        while not ended.is_set():
+            polled = await consumer.getmany(timeout_ms=100, max_records=POLLED)
+            if not polled:
+                continue
+            offsets = tell_read([(each.partition, each.offset) for records in polled.values() for each in records])
+            try:
+                await consumer.commit(
+                    {TopicPartition(member.topic, partition): offset for partition, offset in offsets.items()}
+                )
+            except KafkaError as error:
+                tell_committed(offsets, error)
+            else:
+                tell_committed(offsets)
+    finally:
+        await consumer.stop()
+
+
+LIBRARIES: dict[str, Callable[[Membership], None]] = {
+    "confluent": confluent,
+    "kafka_python": kafka_python,
+    "aiokafka": aiokafka,
+}
+
+
+if __name__ == "__main__":
+    library, *words = sys.argv[1:]
+    tell("startup_complete")
+    LIBRARIES[library](Membership(*words))
+    tell("shutdown_complete")

@@ -1,0 +1,216 @@
+"""Members of groups as child processes, and what their events must add up to."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from benchmarks.apache_kafka import java_command
+from tests.clients.child import SOURCE
+from tests.clients.group_member import SESSION_MS, Membership
+
+PATIENCE_S = 45.0
+END_S = 20.0
+JAVA_ASSIGNORS = {
+    "range": "RangeAssignor",
+    "roundrobin": "RoundRobinAssignor",
+    "cooperative-sticky": "CooperativeStickyAssignor",
+}
+JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m")
+
+
+class Event(NamedTuple):
+    at_ms: int
+    member: int
+    name: str
+    details: dict[str, Any]
+
+    @property
+    def partitions(self) -> list[int]:
+        return [each["partition"] for each in self.details.get("partitions", ())]
+
+
+class MemberProcess:
+    def __init__(self, group: "TestedGroup", number: int, library: str, membership: Membership) -> None:
+        self.number = number
+        self.library = library
+        self.membership = membership
+        self.assigned: set[int] = set()
+        self._group = group
+        self._errors = group.directory / f"member-{number}.stderr"
+        with self._errors.open("wb") as errors:
+            self.process = subprocess.Popen(
+                command(library, membership, group.directory),
+                env={**os.environ, "PYTHONPATH": os.pathsep.join((str(SOURCE), str(SOURCE.parent)))},
+                stdout=subprocess.PIPE,
+                stderr=errors,
+            )
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith(b"{"):
+                details = json.loads(line)
+                self._group.add(self, Event(details["timestamp"], self.number, details["name"], details))
+
+    def kill(self) -> None:
+        """kill -9: it leaves nothing and nobody."""
+        self.process.kill()
+        self._ended()
+
+    def terminate(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        status = self._ended()
+        assert status in (0, 143), (self.library, status, self._errors.read_text()[-2000:])
+
+    def _ended(self) -> int:
+        status = self.process.wait(END_S)
+        self._reader.join()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self._group.gone(self)
+        return status
+
+
+def command(library: str, member: Membership, directory: Path) -> list[str]:
+    if library != "java":
+        words = [word for word in member if word is not None]
+        return [sys.executable, "-m", "tests.clients.group_member", library, *words]
+    settings = directory / "java.properties"
+    settings.write_text("heartbeat.interval.ms=250\nfetch.max.wait.ms=50\nmax.poll.records=500\n")
+    instance = ("--group-instance-id", member.instance) if member.instance else ()
+    return java_command(
+        "org.apache.kafka.tools.VerifiableConsumer",
+        "--bootstrap-server", member.bootstrap, "--group-id", member.group, "--topic", member.topic,
+        "--session-timeout", str(SESSION_MS), "--command-config", str(settings), *instance,
+        "--assignment-strategy", f"org.apache.kafka.clients.consumer.{JAVA_ASSIGNORS[member.assignor]}",
+        options=JAVA_OPTIONS,
+    )  # fmt: skip
+
+
+class TestedGroup:
+    """One group, everything that its members told, and how far they came."""
+
+    __test__ = False
+
+    def __init__(self, directory: Path, bootstrap: str, name: str, topic: str, partitions: int) -> None:
+        self.directory = directory
+        self.events: list[Event] = []
+        self.members: list[MemberProcess] = []
+        self.topic = topic
+        self._bootstrap, self._name, self._partitions = bootstrap, name, partitions
+        self._started = 0
+        self._committed = dict.fromkeys(range(partitions), 0)
+        self._news = threading.Condition()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for member in list(self.members):
+            member.kill()
+
+    def start(self, library: str, assignor: str = "range", instance: str | None = None) -> MemberProcess:
+        membership = Membership(self._bootstrap, self._name, self.topic, assignor, instance)
+        self._started += 1
+        member = MemberProcess(self, self._started, library, membership)
+        self.members.append(member)
+        return member
+
+    # --- what members tell ---
+
+    def add(self, member: MemberProcess, event: Event) -> None:
+        with self._news:
+            self.events.append(event)
+            if event.name == "partitions_assigned":
+                member.assigned |= set(event.partitions)
+            elif event.name == "partitions_revoked":
+                member.assigned -= set(event.partitions)
+            elif event.name == "offsets_committed" and event.details["success"]:
+                for each in event.details["offsets"]:
+                    self._committed[each["partition"]] = max(self._committed[each["partition"]], each["offset"])
+            self._news.notify_all()
+
+    def gone(self, member: MemberProcess) -> None:
+        with self._news:
+            self.members.remove(member)
+            self._news.notify_all()
+
+    def await_news(self, done: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
+        with self._news:
+            assert self._news.wait_for(done, patience_s), f"{what}: {self.events[-12:]}"
+
+    def await_shares(self, *counts: int) -> None:
+        """Until every partition is somebody's, and members have so many each."""
+        self.await_news(lambda: self.shares() == sorted(counts), f"{self.shares()} is not {sorted(counts)}")
+
+    def shares(self) -> list[int]:
+        """How many partitions each has; nothing at all while one of them is of two, or of nobody."""
+        held = sorted(partition for member in self.members for partition in member.assigned)
+        return sorted(len(each.assigned) for each in self.members) if held == list(range(self._partitions)) else []
+
+    def await_committed(self, count: int, patience_s: float = PATIENCE_S) -> None:
+        """Until so many records were committed."""
+        self.await_news(lambda: sum(self._committed.values()) >= count, f"{count} are not committed", patience_s)
+
+    # --- what it must add up to ---
+
+    def check(self, ends: dict[int, int]) -> int:
+        """Every record was read; nobody began behind what was committed before; how many were read twice."""
+        for partition, end in ends.items():
+            ranges = [(first, last) for first, last, _ in self._read_of(partition)]
+            assert covered(ranges) == end, (partition, covered(ranges), end)
+            self._check_beginnings(partition)
+        read = sum(last - first + 1 for partition in ends for first, last, _ in self._read_of(partition))
+        return read - sum(ends.values())
+
+    def _read_of(self, partition: int) -> list[tuple[int, int, Event]]:
+        return [
+            (each["minOffset"], each["maxOffset"], event)
+            for event in self.events
+            if event.name == "records_consumed"
+            for each in event.details["partitions"]
+            if each["partition"] == partition
+        ]
+
+    def _check_beginnings(self, partition: int) -> None:
+        """With each assignment a member goes on where the last commit before it was, and leaves nothing out."""
+        commits = [
+            (event.at_ms, each["offset"])
+            for event in self.events
+            if event.name == "offsets_committed" and event.details["success"]
+            for each in event.details["offsets"]
+            if each["partition"] == partition
+        ]
+        for number in range(1, self._started + 1):
+            assigned_ms, expected = 0, None
+            for event in (each for each in self.events if each.member == number):
+                if event.name == "partitions_assigned" and partition in event.partitions:
+                    assigned_ms, expected = event.at_ms, None
+                elif event.name == "records_consumed":
+                    for each in event.details["partitions"]:
+                        if each["partition"] != partition:
+                            continue
+                        known = max((offset for at_ms, offset in commits if at_ms < assigned_ms), default=0)
+                        first = each["minOffset"]
+                        assert first >= known if expected is None else first == expected, (event, known, expected)
+                        assert each["count"] == each["maxOffset"] - first + 1, event
+                        expected = each["maxOffset"] + 1
+
+
+def covered(ranges: list[tuple[int, int]]) -> int:
+    """Up to which offset, from 0 on, everything is in one of them."""
+    end = 0
+    for first, last in sorted(ranges):
+        if first > end:
+            break
+        end = max(end, last + 1)
+    return end

@@ -1,0 +1,155 @@
+"""Groups of real clients: they share a topic, come and go, die and return, with every library and assignor."""
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from benchmarks import apache_kafka
+from benchmarks.apache_kafka import Unavailable
+from ottla.testing import LocalBroker
+from ottla.testing import broker as local_broker
+from tests.clients.groups import TestedGroup
+
+PARTITIONS = 6
+RECORDS = 600
+
+_numbers = count()
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[LocalBroker]:
+    with local_broker(
+        process=True, group_initial_rebalance_delay_ms=300, group_min_session_timeout_ms=1000
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def group(broker: LocalBroker, tmp_path: Path) -> Iterator[TestedGroup]:
+    """A group and a topic that nobody else has."""
+    name = f"group-{next(_numbers)}"
+    broker.create_topic(name, PARTITIONS)
+    with TestedGroup(tmp_path, broker.bootstrap, name, name, PARTITIONS) as tested:
+        yield tested
+
+
+def send(broker: LocalBroker, group: TestedGroup, count: int = RECORDS) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5})
+    for number in range(count):
+        producer.produce(group.topic, b"%d" % number, partition=number % PARTITIONS)
+    assert producer.flush(20) == 0
+
+
+def ends(count: int) -> dict[int, int]:
+    return dict.fromkeys(range(PARTITIONS), count // PARTITIONS)
+
+
+@pytest.mark.parametrize(
+    ("library", "assignor"),
+    [
+        ("confluent", "range"),
+        ("confluent", "cooperative-sticky"),
+        ("aiokafka", "sticky"),
+        ("kafka_python", "range"),
+    ],
+)
+def test_members_come_and_go(library: str, assignor: str, broker: LocalBroker, group: TestedGroup) -> None:
+    # Two share; one is killed and the other has everything after its session; one ends in order, and a third takes
+    # over at once. Everything is read, nothing again that was committed before.
+    first, second = group.start(library, assignor), group.start(library, assignor)
+    group.await_shares(3, 3)
+    send(broker, group)
+    group.await_committed(RECORDS)
+    first.kill()
+    group.await_shares(6)
+    send(broker, group)
+    group.await_committed(2 * RECORDS)
+    third = group.start(library, assignor)
+    group.await_shares(3, 3)
+    second.terminate()
+    group.await_shares(6)
+    send(broker, group)
+    group.await_committed(3 * RECORDS)
+    third.terminate()
+    assert group.check(ends(3 * RECORDS)) == 0
+
+
+def test_libraries_share_a_group(broker: LocalBroker, group: TestedGroup) -> None:
+    # What all of them know is `range`, and their formats are the same.
+    members = [group.start(library) for library in ("confluent", "aiokafka", "kafka_python")]
+    group.await_shares(2, 2, 2)
+    send(broker, group)
+    group.await_committed(RECORDS)
+    members[0].kill()
+    group.await_shares(3, 3)
+    send(broker, group)
+    group.await_committed(2 * RECORDS)
+    assert group.check(ends(2 * RECORDS)) == 0
+
+
+@pytest.mark.parametrize("library", ["confluent", "aiokafka", "kafka_python"])
+def test_a_static_member_restarts(library: str, broker: LocalBroker, group: TestedGroup) -> None:
+    # Within its session it comes back to what it had, and nobody else is asked to join.
+    first, second = group.start(library, instance="one"), group.start(library, instance="two")
+    group.await_shares(3, 3)
+    had, events = set(second.assigned), len(group.events)
+    second.kill()
+    second = group.start(library, instance="two")
+    group.await_shares(3, 3)
+    assert second.assigned == had
+    assert [event.name for event in group.events[events:] if event.member == first.number] == []
+    send(broker, group)
+    group.await_committed(RECORDS)
+    assert group.check(ends(RECORDS)) == 0
+
+
+def test_a_static_member_is_fenced_by_its_double(broker: LocalBroker, group: TestedGroup) -> None:
+    # Hard case 44. Until its next heartbeat the earlier one may still read, but what it commits is never stored.
+    first = group.start("confluent", instance="one")
+    group.await_shares(6)
+    double = group.start("confluent", instance="one")
+    group.await_news(lambda: double.assigned == set(range(PARTITIONS)), "the double has nothing")
+    send(broker, group)
+    group.await_committed(RECORDS)
+    committers = {
+        event.member for event in group.events if event.name == "offsets_committed" and event.details["success"]
+    }
+    assert committers == {double.number}
+    first.kill()
+    group.check(ends(RECORDS))
+
+
+def test_members_go_on_after_the_broker_returns(broker: LocalBroker, group: TestedGroup) -> None:
+    # kill -9 of the broker: the group is loaded again, and its members go on, whichever way each finds back.
+    for library in ("confluent", "aiokafka", "kafka_python"):
+        group.start(library)
+    group.await_shares(2, 2, 2)
+    send(broker, group)
+    group.await_committed(RECORDS)
+    broker.kill()
+    broker.restart()
+    send(broker, group)
+    group.await_committed(2 * RECORDS)
+    group.check(ends(2 * RECORDS))
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+def test_java_members(assignor: str, broker: LocalBroker, group: TestedGroup) -> None:
+    # Kafka's own VerifiableConsumer beside librdkafka: both have their share; killed, it leaves it to the other.
+    try:
+        apache_kafka.java_command("")
+    except Unavailable as missing:
+        pytest.skip(str(missing))
+    java, other = group.start("java", assignor), group.start("confluent", assignor)
+    group.await_shares(3, 3)
+    send(broker, group)
+    group.await_committed(RECORDS)
+    java.kill()
+    group.await_shares(6)
+    send(broker, group)
+    group.await_committed(2 * RECORDS)
+    other.terminate()
+    assert group.check(ends(2 * RECORDS)) == 0
