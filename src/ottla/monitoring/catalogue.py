@@ -82,6 +82,37 @@ PARTITIONS_LEFT_OUT = _gauge(
     "ottla_metrics_partitions_left_out", "Partitions without series of their own, being above metrics.partitions.max."
 )
 
+# Compaction
+_CLEANER, _CLEANING = "kafka_log_logcleaner", "kafka_log_logcleanermanager"
+UNCLEANABLE_PARTITIONS = _gauge(
+    f"{_CLEANING}_uncleanable_partitions_count", "Logs that cannot be compacted; the broker's log says why.",
+    "logdirectory",
+)  # fmt: skip
+UNCLEANABLE_BYTES = _gauge(
+    f"{_CLEANING}_uncleanable_bytes", "Bytes that wait for compaction in logs that cannot be compacted.", "logdirectory"
+)
+MAX_DIRTY_PERCENT = _gauge(
+    f"{_CLEANING}_max_dirty_percent", "Share of not yet compacted bytes in the log that has the largest, in percent."
+)
+SINCE_LAST_CLEANING = _gauge(
+    f"{_CLEANING}_time_since_last_run_ms", "Milliseconds since it was last looked for something to compact."
+)
+MAP_USED_PERCENT = _gauge(
+    f"{_CLEANER}_max_buffer_utilization_percent", "How full the memory for keys got in the last compaction, in percent."
+)
+RECOPY_PERCENT = _gauge(
+    f"{_CLEANER}_cleaner_recopy_percent", "Bytes that the last compaction kept of those it read, in percent."
+)
+CLEAN_TIME = _gauge(f"{_CLEANER}_max_clean_time_secs", "Seconds that the last compaction took.")
+COMPACTION_DELAY = _gauge(
+    f"{_CLEANER}_max_compaction_delay_secs", "Seconds for which a record is above max.compaction.lag.ms at most."
+)
+COMPACTIONS = _counter("ottla_compactions_total", "Logs that were compacted.")
+COMPACTION_READ = _counter("ottla_compaction_read_bytes_total", "Bytes of the segments that compactions read.")
+COMPACTION_WRITTEN = _counter("ottla_compaction_written_bytes_total", "Bytes of the segments that compactions wrote.")
+COMPACTION_RECORDS_READ = _counter("ottla_compaction_read_records_total", "Records that compactions read.")
+COMPACTION_RECORDS_WRITTEN = _counter("ottla_compaction_written_records_total", "Records that compactions kept.")
+
 # The cluster, as the controller sees it; the other brokers say 0
 _CONTROLLER = "kafka_controller_kafkacontroller"
 ACTIVE_CONTROLLER = _gauge(f"{_CONTROLLER}_activecontrollercount", "1 on the broker that is the controller.")

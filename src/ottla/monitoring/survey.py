@@ -16,6 +16,7 @@ from ottla.metrics import Family, Labels, RequestMeters, Series, TopicMeter, Top
 from ottla.monitoring import catalogue
 from ottla.monitoring.process import process_values
 from ottla.node import Node
+from ottla.replication.compaction import Compaction
 from ottla.replication.partition import Partition
 from ottla.server import Server
 
@@ -44,6 +45,7 @@ def exposition(node: Node, server: Server, *, stopping: bool) -> Iterator[str]:
         server_readings(server, [listener.name for listener in settings.endpoints.bound]),
         partitions.readings(),
         broker_readings(node, stopping),
+        compaction_readings(node.compaction, node.clock.now_ms()),
         cluster.readings(),
         ((family, [((), value)]) for family, value in process_values()),
     )
@@ -124,6 +126,26 @@ def broker_readings(node: Node, stopping: bool) -> Iterator[Reading]:
     yield catalogue.BROKER_STATE, [((), STOPPING if stopping else RUNNING)]
     yield catalogue.METADATA_VERSION, [((), node.image.version)]
     yield catalogue.BUILD, [((__version__, sys.version.split()[0]), 1)]
+
+
+def compaction_readings(compaction: Compaction, now_ms: int) -> Iterator[Reading]:
+    meter = compaction.meter
+    uncleanable = [((directory.path,), found) for directory, found in compaction.uncleanable().items()]
+    yield catalogue.UNCLEANABLE_PARTITIONS, [(labels, len(found)) for labels, found in uncleanable]
+    yield catalogue.UNCLEANABLE_BYTES, [
+        (labels, sum(compaction.dirty_bytes(partition) for partition in found)) for labels, found in uncleanable
+    ]
+    yield catalogue.MAX_DIRTY_PERCENT, [((), int(meter.dirtiest * 100))]
+    yield catalogue.SINCE_LAST_CLEANING, [((), max(now_ms - meter.looked_at_ms, 0))]
+    yield catalogue.MAP_USED_PERCENT, [((), int(meter.last_map_used * 100))]
+    yield catalogue.RECOPY_PERCENT, [((), int(meter.last_recopied * 100))]
+    yield catalogue.CLEAN_TIME, [((), round(meter.last_seconds, 3))]
+    yield catalogue.COMPACTION_DELAY, [((), meter.overdue_ms // 1000)]
+    yield catalogue.COMPACTIONS, [((), meter.runs)]
+    yield catalogue.COMPACTION_READ, [((), meter.bytes_read)]
+    yield catalogue.COMPACTION_WRITTEN, [((), meter.bytes_written)]
+    yield catalogue.COMPACTION_RECORDS_READ, [((), meter.records_read)]
+    yield catalogue.COMPACTION_RECORDS_WRITTEN, [((), meter.records_written)]
 
 
 LogRow = tuple[tuple[str, str], int, int, int, int]

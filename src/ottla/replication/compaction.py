@@ -82,6 +82,11 @@ class Compaction:
             for directory, partitions in self._replicas.by_directory().items()
         }
 
+    def dirty_bytes(self, partition: Partition) -> int:
+        """Of its sealed segments, those that are not compacted."""
+        log = partition.log
+        return sum(segment.size for segment in log.segments[:-1] if segment.base_offset >= log.first_dirty_offset)
+
     async def run(self) -> None:
         """Compact until nothing is worth it."""
         if not self._settings().log_cleaner_enable:
