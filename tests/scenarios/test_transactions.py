@@ -301,6 +301,20 @@ def test_hard_case_35_a_hanging_transaction_is_found_and_ended() -> None:
         assert committed_values(client, "t") == [b"behind"]
 
 
+def test_a_zombies_offsets_do_no_harm_where_nothing_is_verified() -> None:
+    # The log refuses its epoch. The group's coordinator goes on as it was: it is not loaded again.
+    with ottla.testing.broker(transaction_partition_verification_enable=False) as broker, connect(broker) as client:
+        broker.create_topic("t")
+        first = TransactionalProducer(client, "x", 1).initialised()
+        second = TransactionalProducer(client, "x", 1).initialised()
+        assert second.add_offsets("g") is ErrorCode.NONE
+        assert second.commit_offset("g", "t", 7) is ErrorCode.NONE
+        assert first.commit_offset("g", "t", 5) is ErrorCode.INVALID_PRODUCER_EPOCH
+        assert fetched_offset(client, "g", "t") == (-1, ErrorCode.NONE)
+        second.commit()
+        assert fetched_offset(client, "g", "t") == (7, ErrorCode.NONE)
+
+
 def test_markers_of_the_past_are_refused(client: RawClient, topic: str, name: str) -> None:
     # Older coordinators, older epochs, and under v2 the epoch of the transaction itself have no say.
     producer = TransactionalProducer(client, name).initialised()

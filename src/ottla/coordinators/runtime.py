@@ -342,6 +342,8 @@ class Coordinator(Generic[M]):
             for record in outcome.records:
                 shard.machine.replay(record, now_ms, outcome.producer)
         except KafkaError as error:
+            if outcome.producer is not None and error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
+                raise  # a producer of the past: the log is as sound as before, and nothing was replayed
             logger.warning("%s cannot be appended to: %s", shard.partition, error)
             told = KafkaError(_ANSWERS.get(error.code, error.code), error.message)
             self._fail(shard, told)
