@@ -1,0 +1,173 @@
+"""Compaction by a real broker and its child process, while clients go on."""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+
+from ottla import batch
+from ottla.storage.directories import CLEAN_ENDS, decode_checkpoint
+from ottla.testing import LocalBroker
+from ottla.testing import broker as local_broker
+from ottla.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from tests.exposition import Exposition
+from tests.raw_client import RawClient
+from tests.scenarios.asking import connect, create, delete, produced, records_of
+from tests.scenarios.test_metrics import metrics
+
+PATIENCE_S = 50.0
+"""The first child of a fresh checkout compiles its kernels."""
+
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "internal.segment.bytes": "20000",
+    "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": "0",
+}
+CLEANING = "kafka_log_logcleanermanager"
+
+
+@pytest.fixture
+def broker() -> Iterator[LocalBroker]:
+    with local_broker(log_cleaner_backoff_ms=50, metrics_port=0) as running:
+        yield running
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} does not come true"
+        time.sleep(0.02)
+
+
+def fill(client: RawClient, topic: str, batches: int, keys: int = 20, mark: str = "") -> None:
+    """Ten records a batch, about 1 KB."""
+    for number in range(batches):
+        rows = [
+            (b"k%d" % ((number * 10 + place) % keys), b"%s%d " % (mark.encode(), number) + b"x" * 80, (), 1000)
+            for place in range(10)
+        ]
+        assert produced(client, topic, batch.encode(rows)).error_code == 0
+
+
+def everything(client: RawClient, topic: str) -> list[batch.Record]:
+    found: list[batch.Record] = []
+    offset = 0
+    while records := records_of(client.fetch(topic, 0, offset)):
+        found += records
+        offset = records[-1].offset + 1
+    return found
+
+
+def latest(records: list[batch.Record]) -> dict[bytes | None, tuple[int, bytes | None]]:
+    return {record.key: (record.offset, record.value) for record in records}
+
+
+def set_config(client: RawClient, topic: str, name: str, value: str) -> None:
+    change = AlterableConfig(name=name, config_operation=0, value=value)
+    resource = AlterConfigsResource(resource_type=2, resource_name=topic, configs=[change])
+    answer = client.request(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    assert answer.responses[0].error_code == 0, answer
+
+
+def clean_end(broker: LocalBroker, topic: str) -> int:
+    try:
+        with open(os.path.join(broker.directory, CLEAN_ENDS), "rb") as file:
+            return decode_checkpoint(file.read()).get((topic, 0), 0)
+    except FileNotFoundError:
+        return 0
+
+
+def children() -> list[str]:
+    return [child.name() for child in psutil.Process().children() if "cleaner" in " ".join(child.cmdline())]
+
+
+def value(page: Exposition, name: str) -> float:
+    return sum(page.families[name].samples.values())
+
+
+def test_a_topic_is_compacted_while_clients_read_and_write(broker: LocalBroker) -> None:
+    # The last value of each key stays at its offset, readers never see a gap in what counts, and the child ends.
+    with connect(broker) as client:
+        assert create(client, "table", configs=COMPACTED).error_code == 0
+        fill(client, "table", 100)
+        before = latest(everything(client, "table"))
+        for turn in range(200):
+            fill(client, "table", 1, mark=f"{turn} ")
+            seen = latest(everything(client, "table"))
+            assert seen.keys() == before.keys()
+            if clean_end(broker, "table") > 900:
+                break
+            time.sleep(0.05)
+        until(lambda: clean_end(broker, "table") > 900, "compaction")
+        after = everything(client, "table")
+        assert len(after) < 700 and latest(after).keys() == before.keys()
+        until(lambda: not children(), "the end of the child")
+        page = metrics(broker)
+        assert value(page, "ottla_compactions_total") >= 1
+        assert value(page, "ottla_compaction_read_bytes_total") > value(page, "ottla_compaction_written_bytes_total") > 0
+        expected = latest(after)
+    broker.stop()
+    broker.restart()
+    with connect(broker) as client:
+        assert latest(everything(client, "table")) == expected
+
+
+def test_a_damaged_log_is_reported_and_does_not_stop_the_others(
+    broker: LocalBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    waiting = {**COMPACTED, "min.cleanable.dirty.ratio": "1"}
+    with connect(broker) as client, caplog.at_level(logging.ERROR, "ottla.replication.compaction"):
+        create(client, "broken", configs=waiting)
+        create(client, "sound", configs=COMPACTED)
+        fill(client, "broken", 60)
+        path = os.path.join(broker.directory, "broken-0", f"{0:020d}.log")
+        with open(path, "r+b") as file:
+            file.seek(100)
+            file.write(b"\xff\xff\xff")
+        set_config(client, "broken", "min.cleanable.dirty.ratio", "0.01")
+        until(lambda: value(metrics(broker), f"{CLEANING}_uncleanable_partitions_count") == 1, "the report")
+        fill(client, "sound", 60)
+        until(lambda: clean_end(broker, "sound") > 0, "compaction of the other one")
+        assert value(metrics(broker), f"{CLEANING}_uncleanable_bytes") > 0
+    lines = [record.getMessage() for record in caplog.records if "cannot be compacted" in record.getMessage()]
+    assert len(lines) == 1 and "broken-0" in lines[0] and "damaged at byte 0" in lines[0]
+
+
+def test_a_topic_that_is_deleted_meanwhile_leaves_nothing_behind() -> None:
+    # Throttled, so that it is surely in the middle; a new topic of that name begins empty.
+    with local_broker(log_cleaner_backoff_ms=50, log_cleaner_io_max_bytes_per_second=100_000) as broker:
+        with connect(broker) as client:
+            create(client, "table", configs=COMPACTED)
+            fill(client, "table", 100)
+            directory = os.path.join(broker.directory, "table-0")
+            until(lambda: any(name.endswith(".cleaned") for name in os.listdir(directory)), "a compaction")
+            assert delete(client, "table") == 0
+            assert create(client, "table", configs=COMPACTED).error_code == 0
+            until(lambda: not children(), "the end of the child")
+            assert everything(client, "table") == []
+            fill(client, "table", 1)
+            assert len(everything(client, "table")) == 10
+
+
+def test_a_kill_in_the_middle_leaves_the_log_as_it_was(broker: LocalBroker) -> None:
+    with connect(broker) as client:
+        create(client, "table", configs={**COMPACTED, "cleanup.policy": "delete"})
+        fill(client, "table", 100)
+        before = latest(everything(client, "table"))
+        set_config(client, "table", "cleanup.policy", "compact")
+        directory = os.path.join(broker.directory, "table-0")
+        until(lambda: any(".cleaned" in name or ".deleted" in name for name in os.listdir(directory)), "a compaction")
+    broker.kill()
+    until(lambda: not children(), "the end of the child")
+    broker.restart()
+    assert not [name for name in os.listdir(directory) if name.endswith((".cleaned", ".swap"))]
+    with connect(broker) as client:
+        assert latest(everything(client, "table")) == before
