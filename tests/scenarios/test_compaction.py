@@ -112,7 +112,8 @@ def test_a_topic_is_compacted_while_clients_read_and_write(broker: LocalBroker) 
         until(lambda: not children(), "the end of the child")
         page = metrics(broker)
         assert value(page, "ottla_compactions_total") >= 1
-        assert value(page, "ottla_compaction_read_bytes_total") > value(page, "ottla_compaction_written_bytes_total") > 0
+        read, written = (value(page, f"ottla_compaction_{what}_bytes_total") for what in ("read", "written"))
+        assert read > written > 0
         expected = latest(after)
     broker.stop()
     broker.restart()
@@ -143,18 +144,20 @@ def test_a_damaged_log_is_reported_and_does_not_stop_the_others(
 
 def test_a_topic_that_is_deleted_meanwhile_leaves_nothing_behind() -> None:
     # Throttled, so that it is surely in the middle; a new topic of that name begins empty.
-    with local_broker(log_cleaner_backoff_ms=50, log_cleaner_io_max_bytes_per_second=100_000) as broker:
-        with connect(broker) as client:
-            create(client, "table", configs=COMPACTED)
-            fill(client, "table", 100)
-            directory = os.path.join(broker.directory, "table-0")
-            until(lambda: any(name.endswith(".cleaned") for name in os.listdir(directory)), "a compaction")
-            assert delete(client, "table") == 0
-            assert create(client, "table", configs=COMPACTED).error_code == 0
-            until(lambda: not children(), "the end of the child")
-            assert everything(client, "table") == []
-            fill(client, "table", 1)
-            assert len(everything(client, "table")) == 10
+    with (
+        local_broker(log_cleaner_backoff_ms=50, log_cleaner_io_max_bytes_per_second=100_000) as broker,
+        connect(broker) as client,
+    ):
+        create(client, "table", configs=COMPACTED)
+        fill(client, "table", 100)
+        directory = os.path.join(broker.directory, "table-0")
+        until(lambda: any(name.endswith(".cleaned") for name in os.listdir(directory)), "a compaction")
+        assert delete(client, "table") == 0
+        assert create(client, "table", configs=COMPACTED).error_code == 0
+        until(lambda: not children(), "the end of the child")
+        assert everything(client, "table") == []
+        fill(client, "table", 1)
+        assert len(everything(client, "table")) == 10
 
 
 def test_a_kill_in_the_middle_leaves_the_log_as_it_was(broker: LocalBroker) -> None:

@@ -7,8 +7,8 @@ from ottla.batch import BatchHeader
 from ottla.storage.cleaner.child import InlineCompactor
 from ottla.storage.cleaner.choice import CompactionRules, dirt_of, last_batches
 from ottla.storage.cleaner.order import Cleaned, Order, Summary
+from ottla.storage.files import Disk
 from ottla.storage.log import Appended, Log, LogSettings
-from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.logs import NOW, append
 
 SETTINGS = LogSettings(segment_bytes=600, index_interval_bytes=100, compacted=True)
@@ -72,7 +72,7 @@ def order_for(
     )
 
 
-def carry_out(disk: SimulatedDisk, log: Log, order: Order) -> Summary:
+def carry_out(disk: Disk, log: Log, order: Order) -> Summary:
     compactor = InlineCompactor(disk)
     compactor.begin(order)
     while True:
@@ -94,7 +94,7 @@ def swap_in(log: Log, sources: Sequence[int]) -> None:
 
 
 def compact(
-    disk: SimulatedDisk,
+    disk: Disk,
     log: Log,
     *,
     now_ms: int = NOW,
