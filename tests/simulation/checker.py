@@ -14,6 +14,8 @@ The promises, for each partition:
 - BACKWARDS: the high watermark does not go back within a life of the broker; with flush.messages=1 it never does.
 - FORGOTTEN: an idempotent producer is refused, or a consumer told that its offset does not exist, only when a power cut
   may have taken what they know of.
+
+What is promised about committed offsets is in `offset_checker`.
 """
 
 from collections import defaultdict
@@ -34,6 +36,7 @@ from tests.simulation.history import (
     Refused,
     Sent,
 )
+from tests.simulation.offset_checker import offset_problems
 
 
 class Promise(Enum):
@@ -75,7 +78,10 @@ def check(history: History) -> list[Violation]:
     for event in history.events:
         if isinstance(event, Sent):
             places[event.batch.place] = None
-    return [violation for place in places for violation in _PartitionCheck(history, place).violations()]
+    found = [violation for place in places for violation in _PartitionCheck(history, place).violations()]
+    for name, group, message in offset_problems(history):
+        found.append(Violation(Promise[name], Place(group, 0), message))
+    return found
 
 
 class _PartitionCheck:

@@ -100,7 +100,24 @@ class Ended:
     ending: Ending
 
 
-Event = Sent | Acknowledged | Refused | Fetched | OutOfRange | Ended
+@dataclass(frozen=True, slots=True)
+class Committing:
+    """A group sends an offset to be stored."""
+
+    group: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetKnown:
+    """The broker says that this is a group's offset: it was stored, or it was read back. -1 is none."""
+
+    group: str
+    life: int
+    offset: int
+
+
+Event = Sent | Acknowledged | Refused | Fetched | OutOfRange | Ended | Committing | OffsetKnown
 
 
 @dataclass(slots=True)
@@ -110,3 +127,5 @@ class History:
     events: list[Event] = field(default_factory=list)
     final: dict[Place, tuple[tuple[int, bytes], ...]] = field(default_factory=dict)
     """The whole log of each partition, read when everything is over."""
+    final_offsets: dict[str, int] = field(default_factory=dict)
+    """What each group that committed has in the end."""

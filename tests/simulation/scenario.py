@@ -8,15 +8,19 @@ from typing import Any
 
 from tests.simulation import admin
 from tests.simulation.checker import check
+from tests.simulation.committer import Committer
 from tests.simulation.consumer import Consumer, read_log
 from tests.simulation.history import Ending, History, Place
 from tests.simulation.loop import simulate
+from tests.simulation.offset_checker import OFFSETS_TOPIC
 from tests.simulation.producer import Producer, Style
 from tests.simulation.trouble import Trouble
 from tests.simulation.world import World
 
 PRODUCERS_MAX = 4
 CONSUMERS_MAX = 2
+COMMITTERS_MAX = 3
+COMMITS_MAX = 40
 BATCHES_MAX = 60
 PATIENCE_S = 120.0
 """Virtual seconds after the trouble is over in which everybody must be done."""
@@ -74,7 +78,10 @@ class Scenario:
             f"topic-{number}": topic_settings(self._random) for number in range(self._random.randint(1, 3))
         }
         self._partitions = {topic: self._random.randint(1, 2) for topic in self.topics}
-        durable = frozenset(name for name, settings in self.topics.items() if settings.get("flush.messages") == "1")
+        self._grouping = world.random("groups")
+        self._offsets = {"cleanup.policy": "compact", **topic_settings(self._grouping)}
+        every = {**self.topics, OFFSETS_TOPIC: self._offsets}
+        durable = frozenset(name for name, settings in every.items() if settings.get("flush.messages") == "1")
         self.history = History(durable, world.events)
 
     async def play(self) -> None:
@@ -87,10 +94,16 @@ class Scenario:
         topic_ids = {topic: await self._create(topic) for topic in self.topics}
         producers = self._producers(places, topic_ids)
         consumers = self._consumers(places, topic_ids)
+        committers = await self._committers(topic_ids)
         trouble.clients += [*(producer.name for producer in producers), *(consumer.name for consumer in consumers)]
+        trouble.clients += [committer.name for committer in committers]
         working = [
             loop.create_task(producer.run(self._random.randint(1, BATCHES_MAX)), name=producer.name)
             for producer in producers
+        ]
+        working += [
+            loop.create_task(committer.run(self._grouping.randint(1, COMMITS_MAX)), name=committer.name)
+            for committer in committers
         ]
         reading = [loop.create_task(consumer.run(), name=consumer.name) for consumer in consumers]
         await asyncio.wait(working, timeout=max(ending.when() - loop.time(), 0))
@@ -105,6 +118,8 @@ class Scenario:
         await self._restart()
         for place in places:
             self.history.final[place] = await read_log(self.machine, place)
+        for committer in committers:
+            self.history.final_offsets[committer.name] = await committer.read()
 
     def _end(self, trouble: Trouble) -> None:
         """From here on everybody has to come to an end. A log that a broken disk has taken offline comes back with a
@@ -139,6 +154,18 @@ class Scenario:
     def _consumers(self, places: list[Place], topic_ids: Mapping[str, bytes]) -> list[Consumer]:
         names = [f"consumer-{number}" for number in range(self._random.randint(0, CONSUMERS_MAX))]
         return [Consumer(name, self.machine, topic_ids, places, self.world.random(name)) for name in names]
+
+    async def _committers(self, topic_ids: Mapping[str, bytes]) -> list[Committer]:
+        """In half of the runs; where there are none, there is no topic for their offsets either."""
+        names = [f"group-{number}" for number in range(max(0, self._grouping.randint(-COMMITTERS_MAX, COMMITTERS_MAX)))]
+        if not names:
+            return []
+        random = self.world.random(f"creation of {OFFSETS_TOPIC}")
+        await admin.create_topic(self.machine, OFFSETS_TOPIC, 2, self._offsets, random)
+        topic = next(iter(topic_ids))
+        return [
+            Committer(name, self.machine, topic, topic_ids[topic], self.world.random(name)) for name in names
+        ]
 
     def _style(self) -> Style:
         random = self._random

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ottla.cluster.embedded import EmbeddedLog
+from ottla.coordinators.loading import StoredBatch
 from ottla.replication.partition import Partition
 from ottla.storage.flush import Flush
 from ottla.storage.log import Log
@@ -45,6 +46,7 @@ MUTANTS: dict[str, tuple[type, str, Replacement, str]] = {
     "does not sync its metadata": (EmbeddedLog, "_sync", nothing, ""),
     "takes a batch twice": (ProducerStates, "check", nothing, "DUPLICATED"),
     "leaves half a batch behind": (Segment, "undo", nothing, ""),
+    "forgets what its groups stored": (StoredBatch, "replay_into", nothing, "LOST"),
     "lets consumers read what is not committed": (Partition, "read", read_everything, "BACKWARDS"),
 }
 
