@@ -37,12 +37,13 @@ UNKNOWN: Found = (-1, -1, -1)
 
 def handle(node: Node, call: Call[ListOffsetsRequest]) -> ListOffsetsResponse:
     request = call.body
-    asked = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
+    asked = [(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
+    repeated = {key for key, times in Counter(asked).items() if times > 1} if len(asked) > 1 else ()
 
     def answer(topic: str, partition: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
         index = partition.partition_index
         try:
-            if asked[topic, index] > 1:
+            if (topic, index) in repeated:
                 raise KafkaError(ErrorCode.INVALID_REQUEST)
             offset, timestamp, epoch = find(node.replicas.get(topic, index), partition, call)
         except KafkaError as error:

@@ -62,18 +62,25 @@ def handle(
     if request.acks not in (-1, 0, 1):
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
     arrivals: list[Arrival] = []
-    response = ProduceResponse([receive_topic(node, call, topic, arrivals) for topic in request.topics])
-    for arrival in arrivals:
-        if isinstance(arrival.batch, asyncio.Future):
-            return append_when_checked(node, call, response, arrivals)
-    if request.transactional_id is not None and begins_transaction(arrivals):
-        return append_when_checked(node, call, response, arrivals)
-    return append_all(node, call, response, arrivals)
+    waiting: list[Waiting] = []
+    topics = []
+    for topic in request.topics:
+        topics.append(receive_topic(node, call, topic, arrivals, waiting))
+    response = ProduceResponse(topics)
+    if not arrivals:
+        return acknowledge(node, call, response, waiting) if waiting else finish(call, response)
+    if all(arrival.batch.__class__ is Checked for arrival in arrivals) and not begins_transaction(arrivals):
+        return append_all(node, call, response, arrivals, waiting)
+    return append_when_checked(node, call, response, arrivals, waiting)
 
 
-def receive_topic(node: Node, call: Call[ProduceRequest], topic: TopicData, arrivals: list[Arrival]) -> TopicResult:
-    """Check every batch for one topic, or begin to. Those that are not refused at once are added to `arrivals`."""
+def receive_topic(
+    node: Node, call: Call[ProduceRequest], topic: TopicData, arrivals: list[Arrival], waiting: list[Waiting]
+) -> TopicResult:
+    """Check every batch for one topic, or begin to. Those that pass at once, as nearly all do, are appended; those that
+    have something to wait for, and all behind them, are added to `arrivals`."""
     results = []
+    at_once = call.body.transactional_id is None
     for data in topic.partitions:
         result = PartitionResult(data.index)
         results.append(result)
@@ -84,7 +91,11 @@ def receive_topic(node: Node, call: Call[ProduceRequest], topic: TopicData, arri
             continue
         partition.meter.produces += 1
         try:
-            arrivals.append(Arrival(partition, result, receive(node, call, partition, data)))
+            checked = receive(node, call, partition, data)
+            if at_once and not arrivals and isinstance(checked, Checked):
+                append(node, call, partition, result, checked, waiting)
+            else:
+                arrivals.append(Arrival(partition, result, checked))
         except KafkaError as error:
             refuse(node, partition, result, error)
     return TopicResult(topic.name, topic.topic_id, results)
@@ -107,7 +118,7 @@ def receive(
 
 
 async def append_when_checked(
-    node: Node, call: Call[ProduceRequest], response: ProduceResponse, arrivals: list[Arrival]
+    node: Node, call: Call[ProduceRequest], response: ProduceResponse, arrivals: list[Arrival], waiting: list[Waiting]
 ) -> Response | asyncio.Future[Response]:
     checked: list[Arrival] = []
     for arrival in arrivals:
@@ -118,7 +129,7 @@ async def append_when_checked(
             checked.append(arrival._replace(batch=outcome))
     if call.body.transactional_id is not None and begins_transaction(checked):
         checked = await admitted(node, call, call.body.transactional_id, checked)
-    return append_all(node, call, response, checked)
+    return append_all(node, call, response, checked, waiting)
 
 
 def begins_transaction(arrivals: list[Arrival]) -> bool:
@@ -162,26 +173,29 @@ def speech_of(version: int) -> Speech:
 
 
 def append_all(
-    node: Node, call: Call[ProduceRequest], response: ProduceResponse, arrivals: list[Arrival]
+    node: Node, call: Call[ProduceRequest], response: ProduceResponse, arrivals: list[Arrival], waiting: list[Waiting]
 ) -> Response | asyncio.Future[Response]:
-    acks = call.body.acks
-    now_ms = node.clock.now_ms()
-    waiting: list[Waiting] = []
     for partition, result, checked in arrivals:
         assert isinstance(checked, Checked)
         try:
-            appended = partition.append(checked.records, checked.header, now_ms, acks)
+            append(node, call, partition, result, checked, waiting)
         except KafkaError as error:
             refuse(node, partition, result, error)
-            continue
-        result.base_offset = appended.base_offset
-        result.log_append_time_ms = appended.log_append_time
-        result.log_start_offset = partition.log.log_start_offset
-        if acks and (future := partition.acknowledged(appended, acks)) is not None:
-            waiting.append((result, future, partition.meter))
-    if waiting:
-        return acknowledge(node, call, response, waiting)
-    return finish(call, response)
+    return acknowledge(node, call, response, waiting) if waiting else finish(call, response)
+
+
+def append(
+    node: Node, call: Call[ProduceRequest], partition: Partition, result: PartitionResult, checked: Checked,
+    waiting: list[Waiting],
+) -> None:  # fmt: skip
+    """Append one batch, and if its acknowledgement has to wait say so in `waiting`; KafkaError if it is refused."""
+    acks = call.body.acks
+    appended = partition.append(checked.records, checked.header, node.clock.now_ms(), acks)
+    result.base_offset = appended.base_offset
+    result.log_append_time_ms = appended.log_append_time
+    result.log_start_offset = partition.log.log_start_offset
+    if acks and (future := partition.acknowledged(appended, acks)) is not None:
+        waiting.append((result, future, partition.meter))
 
 
 def find(node: Node, call: Call[ProduceRequest], topic: TopicData, index: int) -> Partition:

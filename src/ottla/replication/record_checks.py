@@ -56,20 +56,14 @@ class RecordChecks:
         if not self._compiling:
             self._count(header.record_count)
         survey, most = self.survey, rules.unpacked_bytes_max
-        if self._at_once(header, rules):
-            at_once_most = INLINE_UNPACKED_BYTES if header.attributes & CODEC_MASK else most
+        packed = header.attributes & CODEC_MASK
+        limit = INLINE_PACKED_BYTES if packed or rules.packs_anew(header) else INLINE_BYTES
+        if header.length <= limit and (header.record_count <= INLINE_RECORDS_OF_PYTHON or survey is not columns.survey):
             try:
-                return validated(records, header, rules, now_ms, survey, at_once_most)
+                return validated(records, header, rules, now_ms, survey, INLINE_UNPACKED_BYTES if packed else most)
             except TooLarge:
                 pass  # more than the event loop has time for
         return self._in_thread(partial(_outcome, records, header, rules, now_ms, survey, most))
-
-    def _at_once(self, header: BatchHeader, rules: Rules) -> bool:
-        if header.length > INLINE_PACKED_BYTES and (header.attributes & CODEC_MASK or rules.packs_anew(header)):
-            return False
-        if header.record_count > INLINE_RECORDS_OF_PYTHON and self.survey is columns.survey:
-            return False
-        return header.length <= INLINE_BYTES
 
     # Threads
 

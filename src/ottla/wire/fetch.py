@@ -28,6 +28,7 @@ from ottla.wire.primitives import (
     READ_ERRORS,
     ZERO_UUID,
     Bytes,
+    CompactWriter,
     NodeEndpoint,
     Reader,
     Writer,
@@ -173,16 +174,16 @@ _REPLICA_STATE = Struct(">iq")
 _HIGH_WATERMARK = Struct(">q")
 _NO_TAGS = b"\0"
 
-# A request for one partition of one topic, by id, or for all that its session knows: from the limits to the number of
-# topics; from the topic to the number of forgotten ones, with three times no tags; the rack's length.
+# A request for one partition of one topic, or for all that its session knows: from the limits to the number of topics;
+# from the partitions to the number of forgotten topics and the rack's length, with no tags on the way.
 _SINGLE_LIMITS = Struct(">iiibiiB")
-_SINGLE_TOPIC = Struct(">16sBiiqiqiBBBB")
+_SINGLE_PARTITION = Struct(">BiiqiqiBBBB")
 _SINGLE_NONE = Struct(">BB")
 
 
 def read_request(version: int, buffer: Bytes, position: int = 0) -> FetchRequest:
     """The request in `buffer` from `position` to its end."""
-    if version >= TOPIC_ID_FROM:
+    if version >= COMPACT_FROM:
         try:
             request = _read_single(version, buffer, position)
         except READ_ERRORS:
@@ -206,15 +207,22 @@ def _read_single(version: int, buffer: Bytes, position: int) -> FetchRequest | N
     position += _SINGLE_LIMITS.size
     asked: list[FetchTopic] = []
     if topics == 2:
+        end = position + 16 if version >= TOPIC_ID_FROM else position + buffer[position]
         (
-            topic_id, partitions, index, leader_epoch, offset, last_epoch, log_start, size,
-            partition_tags, topic_tags, forgotten, rack,
-        ) = _SINGLE_TOPIC.unpack_from(buffer, position)  # fmt: skip
-        position += _SINGLE_TOPIC.size
+            partitions, index, leader_epoch, offset, last_epoch, log_start, size, partition_tags, topic_tags, forgotten,
+            rack,
+        ) = _SINGLE_PARTITION.unpack_from(buffer, end)  # fmt: skip
         if partitions != 2 or partition_tags or topic_tags:
             return None
-        partition = FetchPartition(index, leader_epoch, offset, last_epoch, log_start, size)
-        asked.append(FetchTopic("", topic_id, [partition]))
+        topic = FetchTopic("", ZERO_UUID, [FetchPartition(index, leader_epoch, offset, last_epoch, log_start, size)])
+        if version >= TOPIC_ID_FROM:
+            topic.topic_id = bytes(buffer[position:end])
+        elif 0 < buffer[position] < 0x80:
+            topic.name = str(buffer[position + 1 : end], "utf-8")
+        else:
+            return None
+        asked.append(topic)
+        position = end + _SINGLE_PARTITION.size
     else:
         forgotten, rack = _SINGLE_NONE.unpack_from(buffer, position)
         position += _SINGLE_NONE.size
@@ -385,20 +393,21 @@ _CURRENT_LEADER = Struct(">ii")
 _SNAPSHOT_ID = Struct(">qi")
 
 
-# One partition of one topic, by id, with nothing but records: from the throttle time to them, and what follows.
-_SINGLE_RESULT = Struct(">ihiB16sBihqqqBi")
+# One partition of one topic with nothing but records: from the throttle time to the topic, then to the records, and
+# what follows them.
+_SINGLE_HEAD = Struct(">ihiB")
+_SINGLE_RESULT = Struct(">BihqqqBi")
 _SINGLE_END = bytes(3)
 
 
 def write_response(version: int, response: FetchResponse, header: Bytes = b"") -> list[Part]:
     """The response after `header`, as parts to be sent one after the other; `total_length` says how long they are."""
     topics = response.topics
-    if version >= TOPIC_ID_FROM and len(topics) == 1 and len(topics[0].partitions) == 1:
-        topic_id, result = topics[0].topic_id, topics[0].partitions[0]
-        records = result.records
+    if version >= COMPACT_FROM and len(topics) == 1 and len(topics[0].partitions) == 1:
+        result = topics[0].partitions[0]
         plain = result.aborted_transactions is None and not response.node_endpoints and not _result_tags(result)
-        if plain and len(topic_id) == 16 and (records is None or isinstance(records, FileSlice)):
-            return _write_single(response, topic_id, result, records, header)
+        if plain and (result.records is None or isinstance(result.records, FileSlice)):
+            return _write_single(version, response, topics[0], result, result.records, header)
     target = writer(bytearray(header), version >= COMPACT_FROM)
     parts: list[Part] = []
     try:
@@ -422,14 +431,16 @@ def write_response(version: int, response: FetchResponse, header: Bytes = b"") -
 
 
 def _write_single(
-    response: FetchResponse, topic_id: bytes, result: PartitionResult, records: FileSlice | None, header: Bytes
-) -> list[Part]:
+    version: int, response: FetchResponse, topic: TopicResult, result: PartitionResult, records: FileSlice | None,
+    header: Bytes,
+) -> list[Part]:  # fmt: skip
     out = bytearray(header)
     try:
+        out += _SINGLE_HEAD.pack(response.throttle_time_ms, response.error_code, response.session_id, 2)
+        _write_topic(version, topic.name, topic.topic_id, CompactWriter(out))
         out += _SINGLE_RESULT.pack(
-            response.throttle_time_ms, response.error_code, response.session_id, 2, topic_id, 2, result.index,
-            result.error_code, result.high_watermark, result.last_stable_offset, result.log_start_offset, 0,
-            result.preferred_read_replica,
+            2, result.index, result.error_code, result.high_watermark, result.last_stable_offset,
+            result.log_start_offset, 0, result.preferred_read_replica,
         )  # fmt: skip
     except struct_error as error:
         raise ValueError(f"fetch response: {error}") from error

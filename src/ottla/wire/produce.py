@@ -29,6 +29,7 @@ from ottla.wire.primitives import (
     endpoints_field,
     read_unsigned_varint,
     reader,
+    unsigned_varint,
     writer,
 )
 from ottla.wire.substitutes import substitute
@@ -244,7 +245,7 @@ def write_response(version: int, response: ProduceResponse, header: Bytes = b"")
         if len(topics) == 1 and len(topics[0].partitions) == 1 and not response.node_endpoints:
             topic = topics[0]
             result = topic.partitions[0]
-            if not result.record_errors and result.error_message is None and not _has_leader(result):
+            if not result.record_errors and result.error_message is None and result.current_leader_id == -1:
                 out = bytearray(header)
                 _write_single(version, topic, result, response.throttle_time_ms, out)
                 return out
@@ -255,26 +256,23 @@ def write_response(version: int, response: ProduceResponse, header: Bytes = b"")
     return target.out
 
 
-def _has_leader(result: PartitionResult) -> bool:
-    return result.current_leader_id != -1 or result.current_leader_epoch != -1
-
-
 def _write_single(version: int, topic: TopicResult, result: PartitionResult, throttle: int, out: bytearray) -> None:
+    index, code, offset, time = result.index, result.error_code, result.base_offset, result.log_append_time_ms
+    log_start = result.log_start_offset
     if version >= COMPACT_FROM:
         out.append(2)
         if version >= TOPIC_ID_FROM:
             writer(out, True).uuid(topic.topic_id)
         else:
-            writer(out, True).string(topic.name)
-    else:
-        name = topic.name.encode()
-        out += _SINGLE_TOPIC.pack(1, len(name))
-        out += name
-    index, code, offset, time = result.index, result.error_code, result.base_offset, result.log_append_time_ms
-    log_start = result.log_start_offset
-    if version >= COMPACT_FROM:
+            name = topic.name.encode()
+            out += unsigned_varint(len(name) + 1)
+            out += name
         out += _SINGLE_RESULT_9.pack(2, index, code, offset, time, log_start, 1, 0, 0, 0, throttle, 0)
-    elif version >= _RECORD_ERRORS_FROM:
+        return
+    name = topic.name.encode()
+    out += _SINGLE_TOPIC.pack(1, len(name))
+    out += name
+    if version >= _RECORD_ERRORS_FROM:
         out += _SINGLE_RESULT_8.pack(1, index, code, offset, time, log_start, 0, -1, throttle)
     elif version >= _LOG_START_FROM:
         out += _SINGLE_RESULT_5.pack(1, index, code, offset, time, log_start, throttle)
@@ -312,7 +310,7 @@ def _write_result(version: int, result: PartitionResult, target: Writer) -> None
             target.string(message)
             target.tags(())
         target.string(result.error_message)
-    tagged = version >= _LEADER_FROM and _has_leader(result)
+    tagged = version >= _LEADER_FROM and result.current_leader_id != -1
     leader = _LEADER.pack(result.current_leader_id, result.current_leader_epoch) + _NO_TAGS
     target.tags([(0, leader)] if tagged else ())
 
