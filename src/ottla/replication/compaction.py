@@ -88,15 +88,21 @@ class Compaction:
         return sum(segment.size for segment in log.segments[:-1] if segment.base_offset >= log.first_dirty_offset)
 
     async def run(self) -> None:
-        """Compact until nothing is worth it."""
+        """Compact until nothing is worth it. Whoever does the work is sent home when there was none at all."""
         if not self._settings().log_cleaner_enable:
             return
+        idle = True
         try:
             while (chosen := await self._choose()) is not None:
+                idle = False
                 if not await self._compact(*chosen):
                     break
+        except BaseException:
+            idle = True
+            raise
         finally:
-            self._compactor.end()
+            if idle:
+                self._compactor.end()
 
     # Choosing
 

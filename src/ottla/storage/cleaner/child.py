@@ -20,7 +20,7 @@ from ottla.storage.cleaner.compaction import compact
 from ottla.storage.cleaner.order import Cleaned, Order, Progress, Report, Uncleanable
 from ottla.storage.files import Disk, RealDisk
 
-NICENESS = 10
+NICENESS = 5
 """Clients first: a compaction takes what processor time they leave."""
 
 _GO_ON = True
