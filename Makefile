@@ -6,7 +6,7 @@ RUN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench chaos simulate crash-points clean
+.PHONY: help setup demo test check format bench chaos churn simulate crash-points clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ bench: setup ## Measure the broker beside Apache Kafka: make bench ARGS=--quick
 
 chaos: setup ## Kill brokers and transactional clients with kill -9 more often than the suite does: make chaos KILLS=100
 	OTTLA_BUDGET_FACTOR=100 OTTLA_KILLS=$(or $(KILLS),100) $(RUN)/python -m pytest -p no:cacheprovider tests/clients/test_kill.py tests/clients/test_transactions.py $(ARGS)
+
+churn: setup ## Half a million records through groups whose members and broker come, go and die
+	OTTLA_BUDGET_FACTOR=100 OTTLA_GROUP_RECORDS=$(or $(RECORDS),500000) $(RUN)/python -m pytest -s -p no:cacheprovider tests/clients/test_groups_churn.py $(ARGS)
 
 simulate: setup ## Simulate more seeds than the suite does: make simulate SEEDS=1000
 	$(RUN)/python -m tests.simulation --seeds $(or $(SEEDS),1000) $(ARGS)

@@ -62,15 +62,37 @@ def tell_read(read: Sequence[Place]) -> dict[int, int]:
     return {partition: max(found) + 1 for partition, found in offsets.items()}
 
 
-def tell_committed(offsets: dict[int, int], error: Exception | None = None) -> None:
-    places = [{"partition": partition, "offset": offset} for partition, offset in offsets.items()]
-    tell("offsets_committed", offsets=places, success=error is None, **({"error": str(error)} if error else {}))
+class Progress:
+    """What was read of the partitions that are ours and is not committed yet."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[int, int] = {}
+
+    def assigned(self, partitions: Iterable[int]) -> None:
+        tell_partitions("partitions_assigned", partitions)
+
+    def revoked(self, partitions: Iterable[int]) -> None:
+        partitions = list(partitions)
+        tell_partitions("partitions_revoked", partitions)
+        for partition in partitions:
+            self.offsets.pop(partition, None)
+
+    def read(self, places: Sequence[Place]) -> None:
+        if places:
+            self.offsets |= tell_read(places)
+
+    def committed(self, error: Exception | None = None) -> None:
+        """Or not: then it is tried again, for a member may keep its partitions through a rebalance."""
+        places = [{"partition": partition, "offset": offset} for partition, offset in self.offsets.items()]
+        tell("offsets_committed", offsets=places, success=error is None, **({"error": str(error)} if error else {}))
+        if error is None:
+            self.offsets = {}
 
 
 def confluent(member: Membership) -> None:
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-    ending = Ending()
+    ending, progress = Ending(), Progress()
     consumer = Consumer(
         {
             "bootstrap.servers": member.bootstrap,
@@ -88,23 +110,22 @@ def confluent(member: Membership) -> None:
     )
     consumer.subscribe(
         [member.topic],
-        on_assign=lambda _, found: tell_partitions("partitions_assigned", [each.partition for each in found]),
-        on_revoke=lambda _, found: tell_partitions("partitions_revoked", [each.partition for each in found]),
-        on_lost=lambda _, found: tell_partitions("partitions_revoked", [each.partition for each in found]),
+        on_assign=lambda _, found: progress.assigned(each.partition for each in found),
+        on_revoke=lambda _, found: progress.revoked(each.partition for each in found),
+        on_lost=lambda _, found: progress.revoked(each.partition for each in found),
     )
     while not ending.asked:
         messages = [each for each in consumer.consume(POLLED, 0.1) if each.error() is None]
-        if not messages:
+        progress.read([(each.partition() or 0, each.offset() or 0) for each in messages])
+        if not progress.offsets:
             continue
-        offsets = tell_read([(each.partition() or 0, each.offset() or 0) for each in messages])
+        places = [TopicPartition(member.topic, *place) for place in progress.offsets.items()]
         try:
-            consumer.commit(
-                offsets=[TopicPartition(member.topic, *place) for place in offsets.items()], asynchronous=False
-            )
+            consumer.commit(offsets=places, asynchronous=False)
         except KafkaException as error:
-            tell_committed(offsets, error)
+            progress.committed(error)
         else:
-            tell_committed(offsets)
+            progress.committed()
     consumer.close()
 
 
@@ -116,12 +137,12 @@ def kafka_python(member: Membership) -> None:
 
     class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         def on_partitions_assigned(self, assigned: Any) -> None:
-            tell_partitions("partitions_assigned", [each.partition for each in assigned])
+            progress.assigned(each.partition for each in assigned)
 
         def on_partitions_revoked(self, revoked: Any) -> None:
-            tell_partitions("partitions_revoked", [each.partition for each in revoked])
+            progress.revoked(each.partition for each in revoked)
 
-    ending = Ending()
+    ending, progress = Ending(), Progress()
     assignors = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
     consumer = KafkaConsumer(
         bootstrap_servers=member.bootstrap,
@@ -138,20 +159,19 @@ def kafka_python(member: Membership) -> None:
     consumer.subscribe([member.topic], listener=Listener())
     while not ending.asked:
         polled = consumer.poll(100, max_records=POLLED)
-        if not polled:
+        progress.read([(each.partition, each.offset) for records in polled.values() for each in records])
+        if not progress.offsets:
             continue
-        offsets = tell_read([(each.partition, each.offset) for records in polled.values() for each in records])
+        places = {
+            TopicPartition(member.topic, partition): OffsetAndMetadata(offset, "", -1)
+            for partition, offset in progress.offsets.items()
+        }
         try:
-            consumer.commit(
-                {
-                    TopicPartition(member.topic, partition): OffsetAndMetadata(offset, "", -1)
-                    for partition, offset in offsets.items()
-                }
-            )
+            consumer.commit(places)
         except KafkaError as error:
-            tell_committed(offsets, error)
+            progress.committed(error)
         else:
-            tell_committed(offsets)
+            progress.committed()
     consumer.close()
 
 
@@ -168,17 +188,17 @@ async def _aiokafka(member: Membership) -> None:
 
     class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         def on_partitions_assigned(self, assigned: Any) -> None:
-            tell_partitions("partitions_assigned", [each.partition for each in assigned])
+            progress.assigned(each.partition for each in assigned)
 
         def on_partitions_revoked(self, revoked: Any) -> None:
-            tell_partitions("partitions_revoked", [each.partition for each in revoked])
+            progress.revoked(each.partition for each in revoked)
 
     assignors = {
         "range": RangePartitionAssignor,
         "roundrobin": RoundRobinPartitionAssignor,
         "sticky": StickyPartitionAssignor,
     }
-    ended = asyncio.Event()
+    ended, progress = asyncio.Event(), Progress()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     consumer = AIOKafkaConsumer(
         bootstrap_servers=member.bootstrap,
@@ -196,17 +216,16 @@ async def _aiokafka(member: Membership) -> None:
     try:
         while not ended.is_set():
             polled = await consumer.getmany(timeout_ms=100, max_records=POLLED)
-            if not polled:
+            progress.read([(each.partition, each.offset) for records in polled.values() for each in records])
+            if not progress.offsets:
                 continue
-            offsets = tell_read([(each.partition, each.offset) for records in polled.values() for each in records])
+            places = {TopicPartition(member.topic, partition): offset for partition, offset in progress.offsets.items()}
             try:
-                await consumer.commit(
-                    {TopicPartition(member.topic, partition): offset for partition, offset in offsets.items()}
-                )
+                await consumer.commit(places)
             except KafkaError as error:
-                tell_committed(offsets, error)
+                progress.committed(error)
             else:
-                tell_committed(offsets)
+                progress.committed()
     finally:
         await consumer.stop()
 

@@ -1,0 +1,135 @@
+"""A group that never rests: members of every library come, go, die and return, the broker dies too, records flow.
+
+    OTTLA_GROUP_RECORDS=500000     how many; `make churn` sets it
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+from confluent_kafka import KafkaError, Message, Producer
+
+from ottla.testing import LocalBroker
+from ottla.testing import broker as local_broker
+from tests.clients.groups import TestedGroup
+
+RECORDS = int(os.environ.get("OTTLA_GROUP_RECORDS", "6000"))
+EVENTS = max(6, RECORDS // 10_000)
+LONG = RECORDS > 10_000
+PARTITIONS = 8
+MEMBERS_MAX = 4
+LIBRARIES = ("confluent", "aiokafka", "kafka_python")
+CATCHING_UP_S = 60.0 if not LONG else 600.0
+
+
+class Stream:
+    """A producer in the background, which sends when it is told how much; what it sent is in order and complete."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.sent = 0
+        self._topic = topic
+        self._failures: list[str] = []
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "message.timeout.ms": 60_000,
+                "queue.buffering.max.messages": 2_000_000,
+                "log_level": 0,
+            }
+        )
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._poll)
+        self._thread.start()
+
+    def send(self, count: int) -> None:
+        for number in range(self.sent, self.sent + count):
+            self._producer.produce(self._topic, b"%d" % number, partition=number % PARTITIONS, on_delivery=self._told)
+        self.sent += count
+
+    def ends(self) -> dict[int, int]:
+        return {index: len(range(index, self.sent, PARTITIONS)) for index in range(PARTITIONS)}
+
+    def close(self) -> None:
+        left = self._producer.flush(60)
+        self._ended.set()
+        self._thread.join()
+        assert (left, self._failures) == (0, [])
+
+    def _told(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            self._failures.append(str(error))
+
+    def _poll(self) -> None:
+        while not self._ended.is_set():
+            self._producer.poll(0.1)
+
+
+class Churn:
+    """One random event after the other."""
+
+    def __init__(self, random: Random, broker: LocalBroker, group: TestedGroup, assignor: str) -> None:
+        self._random, self._broker, self._group, self._assignor = random, broker, group, assignor
+        self._instances = [f"static-{number}" for number in range(MEMBERS_MAX)]
+
+    def happen(self) -> None:
+        events: list[Callable[[], None]] = [self._break_broker]
+        if len(self._group.members) < MEMBERS_MAX:
+            events += [self.join] * 4
+        if len(self._group.members) > 1:
+            events += [self._kill_member, self._end_member, self._restart_member]
+        self._random.choice(events)()
+
+    def join(self) -> None:
+        library = self._random.choice(LIBRARIES if self._assignor == "range" else LIBRARIES[:1])
+        taken = {member.membership.instance for member in self._group.members}
+        free = [each for each in self._instances if each not in taken]
+        instance = self._random.choice(free) if self._random.random() < 0.4 else None
+        self._group.start(library, self._assignor, instance)
+
+    def _kill_member(self) -> None:
+        self._random.choice(self._group.members).kill()
+
+    def _end_member(self) -> None:
+        self._random.choice(self._group.members).terminate()
+
+    def _restart_member(self) -> None:
+        member = self._random.choice(self._group.members)
+        member.kill()
+        self._group.start(member.library, self._assignor, member.membership.instance)
+
+    def _break_broker(self) -> None:
+        self._broker.kill()
+        self._broker.restart()
+
+
+@pytest.mark.timeout(0 if LONG else 120)
+@pytest.mark.parametrize("assignor", ("range", "cooperative-sticky"))
+def test_a_churning_group_reads_everything(assignor: str, tmp_path: Path, seed: int) -> None:
+    # Hard case 45. Whatever happens to members and broker: every record is read, each assignment goes on where the
+    # last commit before it was, without a gap.
+    random = Random(seed)
+    with local_broker(
+        process=True, group_initial_rebalance_delay_ms=200, group_min_session_timeout_ms=1000
+    ) as broker:
+        broker.create_topic("stream", PARTITIONS)
+        with TestedGroup(tmp_path, broker.bootstrap, "churning", "stream", PARTITIONS) as group:
+            churn = Churn(random, broker, group, assignor)
+            stream = Stream(broker.bootstrap, "stream")
+            try:
+                churn.join()
+                for number in range(1, EVENTS + 1):
+                    stream.send(RECORDS // EVENTS)
+                    churn.happen()
+                    # Sometimes the group is given time to settle, sometimes the next event hits it in the middle.
+                    if random.random() < 0.5:
+                        group.await_committed(RECORDS // EVENTS * (number - 1), CATCHING_UP_S)
+            finally:
+                stream.close()
+            group.await_committed(stream.sent, CATCHING_UP_S)
+            again = group.check(stream.ends())
+            print(f"{stream.sent} records, {EVENTS} events, {again} read again")
