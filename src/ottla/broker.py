@@ -28,6 +28,7 @@ from ottla.cluster.metadata import Metadata
 from ottla.cluster.producer_ids import ProducerIds
 from ottla.cluster.registration import Newcomer, become_controller, register_broker, unfence_broker
 from ottla.config import BrokerConfig, Listener
+from ottla.config.overrides import connections_per_address
 from ottla.coordinators.assembly import Coordinators
 from ottla.faults import Faults
 from ottla.monitoring import pages_of
@@ -57,6 +58,8 @@ UPKEEP = (RETENTION, COMPACTION)
 METRICS = "metrics"
 """The endpoint's name among `ports`; no listener can have it, theirs are in capital letters."""
 
+UNLIMITED = (1 << 31) - 1
+
 Listen = Callable[[Server, Listener], Awaitable[int]]
 """Opens a listener and says on which port."""
 
@@ -79,6 +82,7 @@ class Broker:
         faults: Faults | None = None,
         machine_code: bool = True,
         read_only: bool = False,
+        connections_max: int = UNLIMITED,
     ) -> None:
         """`read_only`: not a byte of the data directories is changed, and clients cannot change a topic."""
         self.ports: dict[str, int] = {}
@@ -97,6 +101,7 @@ class Broker:
         self._listen = listen
         self._faults = faults
         self._machine_code = machine_code
+        self._connections_max = connections_max
         self._directories: list[DataDirectory] = []
         self._background: Background | None = None
         self._coordinators: Coordinators | None = None
@@ -180,7 +185,8 @@ class Broker:
         await self._register(metadata, identity)
         await self._abdicate()
         coordinators.follow(metadata.image)
-        self._server = Server(handlers.Dispatch(self._node, table), _server_settings(config), self._offload)
+        settings = _server_settings(config, self._connections_max)
+        self._server = Server(handlers.Dispatch(self._node, table), settings, self._offload)
         for listener in config.endpoints.bound:
             self.ports[listener.name] = await self._listen(self._server, listener)
         if config.metrics_port is not None:
@@ -271,7 +277,7 @@ class Broker:
         config = self._node.config = broker_config(self._config, after)
         self._node.replicas.configure(config, after)
         if self._server is not None:
-            self._server.traffic.settings = _server_settings(config)
+            self._server.traffic.settings = _server_settings(config, self._connections_max)
 
     # What runs by itself
 
@@ -353,12 +359,15 @@ def _advertised(config: BrokerConfig) -> tuple[Endpoint, ...]:
     return tuple(Endpoint(listener.name, "", 0, listener.protocol) for listener in endpoints.bound)
 
 
-def _server_settings(config: BrokerConfig) -> ServerSettings:
+def _server_settings(config: BrokerConfig, connections_max: int) -> ServerSettings:
     return ServerSettings(
         socket_request_max_bytes=config.socket_request_max_bytes,
         queued_max_request_bytes=config.queued_max_request_bytes,
         max_connections=config.max_connections,
         max_connections_per_ip=config.max_connections_per_ip,
+        max_connections_per_ip_overrides=connections_per_address(config.max_connections_per_ip_overrides),
+        max_connection_creation_rate=config.max_connection_creation_rate,
+        descriptors_for_connections=connections_max,
         connections_max_idle_ms=config.connections_max_idle_ms,
     )
 

@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from ottla import __version__, logs
 from ottla.broker import METRICS, Broker
-from ottla.cli import STARTED_S
+from ottla.cli import STARTED_S, process
 from ottla.cli.refusal import BAD_REQUEST, OBSTACLE, Refusal
 from ottla.cli.settings import address_of, broker_config, data_directories
 from ottla.config import BrokerConfig
@@ -61,6 +61,7 @@ def run(options: argparse.Namespace) -> int:
     if read_only:
         options.data = _existing(options)
     config = broker_config(options, os.environ)
+    process.return_large_buffers()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_serve(config, read_only))
@@ -86,7 +87,9 @@ def _existing(options: argparse.Namespace) -> str:
 
 async def _serve(config: BrokerConfig, read_only: bool) -> int:
     stopping = _stop_signal()
-    broker = Broker(config, data_directories(config)[0], read_only=read_only)
+    broker = Broker(
+        config, data_directories(config)[0], read_only=read_only, connections_max=process.connections_allowed()
+    )
     starting = asyncio.ensure_future(broker.start())
     await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():

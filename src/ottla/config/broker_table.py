@@ -6,6 +6,7 @@ An attribute is Kafka's name with `_` for `.`. Defaults are Kafka's; where ours 
 import sys
 
 from ottla.config.listeners import PROTOCOLS
+from ottla.config.overrides import check_connections_per_address
 from ottla.config.settings import (
     BOOLEAN,
     DOUBLE,
@@ -89,12 +90,12 @@ class BrokerSettings(Settings):
         doc="Connections at once from one address.",
     )
     max_connections_per_ip_overrides = Setting(
-        STRING, "", mode=CLUSTER_WIDE,
-        doc="Exceptions to max.connections.per.ip: address:count,...",
+        STRING, "", check_connections_per_address, mode=CLUSTER_WIDE,
+        doc="Exceptions to max.connections.per.ip: address:count,...; a new host name holds from the next start on.",
     )
     max_connection_creation_rate = Setting(
         INT, INT_MAX, at_least(0), mode=CLUSTER_WIDE,
-        doc="New connections per second.",
+        doc="New connections per second; those beyond it wait until they are read.",
     )
     metrics_port = Setting(
         INT, None, between(0, 65535),

@@ -46,7 +46,7 @@ class Connection(asyncio.BufferedProtocol):
         self._position = 0
         self._unfinished: UnfinishedFrame | None = None
         self._answers: deque[list[Part] | asyncio.Future[Answer]] = deque()  # those that wait, and all behind them
-        self._task: asyncio.Future[Any] | None = None  # the request that holds the connection
+        self._task: asyncio.Future[Any] | None = None  # what holds the connection: a request, or too many newcomers
         self._unsent_memory = 0
         self._active_at = 0.0
         self._advancing = False
@@ -69,8 +69,18 @@ class Connection(asyncio.BufferedProtocol):
         kind = SocketSender if plain else TransportSender
         self._outbox = Outbox(COPIED_BYTES if plain else sys.maxsize)
         self._sender = kind(self._outbox, self._transport, self._loop, self._offload, self)
-        if not self._traffic.admit(self):
+        wait_s = self._traffic.admit(self)
+        if wait_s is None:
             self.abort()
+        elif wait_s:
+            self._task = self._loop.create_future()
+            self._loop.call_later(wait_s, self._take_turn)
+
+    def _take_turn(self) -> None:
+        """Others that came in the same second were served first; what was sent meanwhile is handled now."""
+        self._task = None
+        if not self._transport.is_closing():
+            self._advance()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._let_go()
@@ -151,7 +161,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._advance()
             return
         area = traffic.area
-        if not (self._header or self._input or self._answers or self._outbox.parts) and (
+        if not (self._header or self._input or self._answers or self._outbox.parts or self._task) and (
             count >= SIZE.size and SIZE.unpack_from(area)[0] == count - SIZE.size
         ):
             self._handle_alone(bytearray(area[SIZE.size : count]))

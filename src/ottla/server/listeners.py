@@ -13,6 +13,7 @@ Raising `CloseConnection`, in any of these, ends the connection after the answer
 
 import asyncio
 import errno
+import logging
 import socket
 from collections import Counter
 from collections.abc import Callable
@@ -20,9 +21,12 @@ from ssl import SSLContext
 from typing import Any
 
 from ottla.call import Dispatch
+from ottla.config.overrides import is_address
 from ottla.server.connection import Connection
 from ottla.server.sending import Offload
 from ottla.server.traffic import ServerSettings, Traffic
+
+logger = logging.getLogger(__name__)
 
 BACKLOG = 1024
 CANCELLATION_S = 1.0  # for cancelled requests to clean up
@@ -47,12 +51,24 @@ class Server:
     async def start(self, host: str, port: int, listener: str, ssl: SSLContext | None = None) -> int:
         """Listen on one more address; returns the port, which is chosen if `port` is 0."""
         loop = self.traffic.loop
+        await self._look_up_names()
         sockets = await bound_sockets(loop, host, port)
         bound_port = int(sockets[0].getsockname()[1])
         for bound in sockets:
             server = await loop.create_server(self.protocol_factory(listener), sock=bound, backlog=BACKLOG, ssl=ssl)
             self._listeners.append(server)
         return bound_port
+
+    async def _look_up_names(self) -> None:
+        """Hosts that the limits call by name. One that nobody knows has no exception, and is told."""
+        for name in self.traffic.settings.max_connections_per_ip_overrides:
+            if not is_address(name):
+                try:
+                    found = await self.traffic.loop.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+                except OSError as error:
+                    logger.warning("max.connections.per.ip.overrides: %s is unknown: %s", name, error.strerror or error)
+                else:
+                    self.traffic.admission.host_names.update((str(each[4][0]), name) for each in found)
 
     def protocol_factory(self, listener: str) -> Callable[[], Connection]:
         """What makes the protocol of an accepted connection; the simulator's network calls it too."""

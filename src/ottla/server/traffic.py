@@ -9,9 +9,11 @@ has unsent answers handles no further frame.
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ottla.server.admission import Admission
 from ottla.server.receiving import AREA_BYTES, BufferPool
 
 COMPLAINT_INTERVAL_S = 1.0
@@ -28,6 +30,9 @@ class ServerSettings:
     queued_max_request_bytes: int = 268_435_456  # of all connections; may be -1
     max_connections: int = 2_147_483_647
     max_connections_per_ip: int = 2_147_483_647
+    max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    max_connection_creation_rate: int = 2_147_483_647  # per second; those beyond it wait
+    descriptors_for_connections: int = 2_147_483_647  # what the process may have open, less what it needs itself
     connections_max_idle_ms: int = 600_000  # no byte either way and no answer being computed; may be -1
     frame_timeout_ms: int = 120_000  # for a frame to arrive; may be -1
     frame_bytes_per_second_min: int = 16_384  # a frame that keeps this pace may take longer than that
@@ -62,6 +67,7 @@ class Traffic:
         self.loop = asyncio.get_running_loop()
         self.area = memoryview(bytearray(AREA_BYTES))
         self.pool = BufferPool()
+        self.admission = Admission()
         self.flows: dict[Flow, None] = {}
         self.tasks: dict[asyncio.Future[Any], None] = {}
         self.requests = 0
@@ -75,7 +81,6 @@ class Traffic:
         self._answering = 0
         self._crowded = False
         self._favoured: Flow | None = None
-        self._per_address: dict[str, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._sent_at = float("-inf")
         self._sender: Flow | None = None
@@ -85,33 +90,25 @@ class Traffic:
 
     # Connections
 
-    def admit(self, flow: Flow) -> bool:
-        """Count a connection in, unless there are too many already."""
-        here = self._per_address.get(flow.address, 0)
-        if len(self.flows) >= self.settings.max_connections:
+    def admit(self, flow: Flow) -> float | None:
+        """Count a connection in, unless there are too many already; how many seconds it has to wait for its turn."""
+        now = self.loop.time()
+        refusal = self.admission.refusal(flow.address, len(self.flows), now, self.settings)
+        if refusal is not None:
             self.refused += 1
-            self.complain(f"refused a connection of {flow.address}: {len(self.flows)} are open (max.connections)")
-            return False
-        if here >= self.settings.max_connections_per_ip:
-            self.refused += 1
-            self.complain(f"refused a connection of {flow.address}: it has {here} (max.connections.per.ip)")
-            return False
-        self._per_address[flow.address] = here + 1
+            self.complain(f"refused a connection of {flow.address}: {refusal}")
+            return None
         self.flows[flow] = None
         self.accepted += 1
         if self._timer is None:
             self._schedule_sweep()
-        return True
+        return self.admission.enter(flow.address, now, self.settings)
 
     def release(self, flow: Flow) -> None:
         if flow not in self.flows:
             return
         del self.flows[flow]
-        left = self._per_address[flow.address] - 1
-        if left:
-            self._per_address[flow.address] = left
-        else:
-            del self._per_address[flow.address]
+        self.admission.leave(flow.address)
         if self._favoured is flow:
             self._favoured = None
             self._reconsider()
