@@ -58,8 +58,10 @@ async def admit(
     except KafkaError as error:
         told = in_words_of(error, speech)
         return dict.fromkeys(unknown, told)
-    missing = in_words_of(KafkaError(ErrorCode.TRANSACTION_ABORTABLE, "it is not part of the transaction"), speech)
-    return dict.fromkeys(refused, missing)
+    if not refused:
+        return {}
+    missing = KafkaError(ErrorCode.TRANSACTION_ABORTABLE, "the partition is not part of the transaction")
+    return dict.fromkeys(refused, in_words_of(missing, speech))
 
 
 async def add(
