@@ -6,7 +6,7 @@ RUN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench chaos churn simulate crash-points clean
+.PHONY: help setup demo test check format bench chaos fuzz churn simulate crash-points clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ chaos: setup ## Kill brokers and transactional clients with kill -9 more often t
 
 churn: setup ## Half a million records through groups whose members and broker come, go and die
 	OTTLA_BUDGET_FACTOR=100 OTTLA_GROUP_RECORDS=$(or $(RECORDS),500000) $(RUN)/python -m pytest -s -p no:cacheprovider tests/clients/test_groups_churn.py $(ARGS)
+
+fuzz: setup ## Attack a broker with every kind of wrong client for longer than the suite does: make fuzz SECONDS=300
+	$(RUN)/python -m tests.scenarios.fuzz --seconds $(or $(SECONDS),300) $(ARGS)
 
 simulate: setup ## Simulate more seeds than the suite does: make simulate SEEDS=1000
 	$(RUN)/python -m tests.simulation --seeds $(or $(SEEDS),1000) $(ARGS)
