@@ -14,6 +14,11 @@ from ottla.coordinators.machine import Producer
 from ottla.errors import ErrorCode
 from ottla.testing import LocalBroker
 from ottla.wire.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from ottla.wire.messages.describe_transactions import TopicData
 from tests.raw_client import RawClient
 from tests.scenarios.asking import LATEST, all_values, append, connect, create, delete, offset_at
@@ -219,6 +224,46 @@ def test_partitions_that_are_not_there_keep_the_others_out(client: RawClient, to
     assert described(client, name).transaction_state == "Empty"
     unknown = TransactionalProducer(client, "nobody-knows", 1)
     assert unknown.add(topic, 0) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+
+
+def test_identities_that_are_none(client: RawClient) -> None:
+    # No id; an id without its epoch. The longest id that a string can hold is one.
+    assert TransactionalProducer(client, "").init() is ErrorCode.INVALID_REQUEST
+    half = TransactionalProducer(client, "half")
+    half.become(Producer(5, -1))
+    assert half.init(continues=True) is ErrorCode.INVALID_REQUEST
+    assert TransactionalProducer(client, "i" * 32_767).init() is ErrorCode.NONE
+
+
+def test_brokers_add_and_verify_many_transactions_at_once(client: RawClient, topic: str, name: str) -> None:
+    # AddPartitionsToTxn from version 4 on: an answer for each transaction and partition.
+    first, second = (TransactionalProducer(client, f"{name}-{number}").initialised() for number in range(2))
+    first.write(topic, b"one")
+
+    def asked(producer: TransactionalProducer, where: str, *, verify: bool) -> AddPartitionsToTxnTransaction:
+        return AddPartitionsToTxnTransaction(
+            transactional_id=producer.transactional_id,
+            producer_id=producer.producer.id,
+            producer_epoch=producer.producer.epoch,
+            verify_only=verify,
+            topics=[AddPartitionsToTxnTopic(name=where, partitions=[0])],
+        )
+
+    transactions = [
+        asked(first, topic, verify=True),
+        asked(second, topic, verify=True),
+        asked(second, topic, verify=False),
+        asked(second, topic, verify=True),
+        asked(second, "n" * 30_000, verify=False),
+    ]
+    answer = client.request(AddPartitionsToTxnRequest(transactions=transactions), 5)
+    found = [each.topic_results[0].results_by_partition[0] for each in answer.results_by_transaction]
+    assert [each.partition_error_code for each in found] == [
+        ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.NONE, ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]  # fmt: skip
+    first.abort()
+    second.abort()
 
 
 # Offsets

@@ -35,7 +35,7 @@ async def answer(
     node: Node, version: int, transaction: AddPartitionsToTxnTransaction
 ) -> AddPartitionsToTxnResult:
     places = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
-    codes = unfit(node, places) if version < BROKERS_FROM else {}
+    codes = unfit(node, places, from_client=version < BROKERS_FROM)
     if not codes:
         try:
             codes = await ask(node, version, transaction, places)
@@ -58,11 +58,11 @@ async def answer(
     )
 
 
-def unfit(node: Node, places: list[TopicPartition]) -> Codes:
-    """If a client may not write to one of the partitions, none of them is added."""
+def unfit(node: Node, places: list[TopicPartition], *, from_client: bool) -> Codes:
+    """If one of the partitions is not there, or not for clients to write to, none of them is added."""
     found = {}
     for topic, index in places:
-        if is_internal(topic):
+        if from_client and is_internal(topic):
             found[topic, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif node.image.partition(topic, index) is None:
             found[topic, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -18,6 +18,13 @@ from ottla.wire.messages.write_txn_markers import (
 
 VERSIONS = range(1, 3)
 
+COORDINATORS_WORDS = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+"""What the keeper of committed offsets says; to who writes markers it is a partition without a leader here."""
+
 
 async def handle(node: Node, call: Call[WriteTxnMarkersRequest]) -> WriteTxnMarkersResponse:
     return WriteTxnMarkersResponse(markers=[await write(node, marker) for marker in call.body.markers])
@@ -47,5 +54,5 @@ async def write_one(node: Node, topic: str, index: int, marker: TransactionMarke
     try:
         await node.markers.write((topic, index), marker)
     except KafkaError as error:
-        return error.code
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if error.code in COORDINATORS_WORDS else error.code
     return ErrorCode.NONE
