@@ -27,7 +27,7 @@ from ottla.cluster.image import Image
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.producer_ids import ProducerIds
 from ottla.cluster.registration import Newcomer, become_controller, register_broker, unfence_broker
-from ottla.config import BrokerConfig, Listener
+from ottla.config import BrokerConfig, ConfigError, Listener
 from ottla.config.overrides import connections_per_address
 from ottla.coordinators.assembly import Coordinators
 from ottla.faults import Faults
@@ -65,6 +65,8 @@ Listen = Callable[[Server, Listener], Awaitable[int]]
 
 
 async def listen_on_sockets(server: Server, listener: Listener) -> int:
+    if listener.protocol != "PLAINTEXT":
+        raise ConfigError(f"listeners: {listener.name} asks for {listener.protocol}, and there is only PLAINTEXT yet")
     return await server.start(listener.host, listener.port, listener.name)
 
 

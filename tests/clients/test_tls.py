@@ -1,0 +1,118 @@
+"""The server over TLS: records go through the transport, which encrypts them, and never from file to socket.
+
+The settings of a TLS listener are not there yet, so the context is handed to the broker as a simulator's network is.
+Skipped where there is no openssl to make a certificate.
+"""
+
+import asyncio
+import shutil
+import ssl
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from random import Random
+from threading import Thread
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from ottla.broker import Broker, listen_on_sockets
+from ottla.config import BrokerConfig, ConfigError, Listener
+from ottla.server import Server
+from ottla.wire.messages.api_versions import ApiVersionsRequest
+from tests.clients.confluent import take
+from tests.raw_client import RawClient
+
+PATIENCE_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One file with the key and a certificate that it has signed itself."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    path = tmp_path_factory.mktemp("tls") / "broker.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+         "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2",
+         "-keyout", str(path), "-out", str(path.with_suffix(".crt"))],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    path.write_text(path.read_text() + path.with_suffix(".crt").read_text())
+    return path
+
+
+@pytest.fixture(scope="module")
+def port(certificate: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """Of a broker in a thread, whose only listener speaks TLS."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    config = BrokerConfig.of({"listeners": "SSL://127.0.0.1:0"})
+    data = str(tmp_path_factory.mktemp("tls") / "data")
+    loop, started, ending = asyncio.new_event_loop(), Future[int](), Future[None]()
+
+    async def listen(server: Server, listener: Listener) -> int:
+        return await server.start(listener.host, listener.port, listener.name, context)
+
+    async def serve() -> None:
+        broker = Broker(config, data, listen=listen, machine_code=False)
+        await broker.start()
+        started.set_result(broker.ports["SSL"])
+        await asyncio.wrap_future(ending)
+        await broker.stop(PATIENCE_S)
+
+    def run() -> None:
+        try:
+            with asyncio.Runner(loop_factory=lambda: loop) as runner:
+                runner.run(serve())
+        except BaseException as error:
+            started.set_exception(error)
+
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    yield started.result(PATIENCE_S)
+    ending.set_result(None)
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
+
+
+def settings(port: int, certificate: Path) -> dict[str, str | int | float | bool]:
+    return {
+        "bootstrap.servers": f"127.0.0.1:{port}",
+        "security.protocol": "ssl",
+        "ssl.ca.location": str(certificate.with_suffix(".crt")),
+    }
+
+
+def test_records_there_and_back(port: int, certificate: Path, seed: int) -> None:
+    # Megabytes of them, so that answers are larger than any buffer of the transport; in order, byte for byte.
+    random = Random(seed)
+    sent = [random.randbytes(50_000) for _ in range(200)]
+    producer = Producer(settings(port, certificate))
+    for value in sent:
+        producer.produce("orders", value, partition=0)
+    assert producer.flush(PATIENCE_S) == 0
+    consumer = Consumer(settings(port, certificate) | {"group.id": "unused", "enable.auto.commit": False})
+    try:
+        consumer.assign([TopicPartition("orders", 0, OFFSET_BEGINNING)])
+        assert [message.value() for message in take(consumer, len(sent))] == sent
+    finally:
+        consumer.close()
+
+
+def test_a_client_without_tls_is_closed_on(port: int, certificate: Path) -> None:
+    # Its request is no greeting of TLS; others are served.
+    with RawClient("127.0.0.1", port, timeout_s=PATIENCE_S) as plain:
+        plain.send_request(ApiVersionsRequest(), 0)
+        assert plain.closed_by_peer()
+    admin = AdminClient(settings(port, certificate))
+    assert admin.list_topics(timeout=PATIENCE_S).brokers
+
+
+def test_a_listener_that_asks_for_tls_is_not_opened_without_it(tmp_path: Path) -> None:
+    # Until its settings are there: a broker that was told to encrypt and does not is worse than none.
+    config = BrokerConfig.of({"listeners": "SSL://127.0.0.1:0"})
+    with pytest.raises(ConfigError, match="SSL"):
+        asyncio.run(Broker(config, str(tmp_path / "data"), listen=listen_on_sockets).start())
