@@ -167,6 +167,11 @@ def check(buffer: Bytes, position: int = 0) -> BatchHeader:
     return header
 
 
+def is_intact(header: BatchHeader, batch: memoryview) -> bool:
+    """Whether the checksum of a whole batch is right."""
+    return crc32c(batch[_ATTRIBUTES_AT:]) == header.crc
+
+
 def headers(buffer: Bytes) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of each whole batch; a cut batch at the end is left out, as fetch answers may have one."""
     position = 0

@@ -46,7 +46,7 @@ class BatchFilter:
     def rest_of(self, header: BatchHeader, batch: memoryview) -> tuple[BatchHeader, Bytes] | None:
         """The batch as it is written, itself if nothing changes; None if it goes."""
         self.records_read += header.record_count
-        if header.is_control:
+        if header.attributes & CONTROL:
             rest = self._marker(header, batch)
         else:
             aborted = self._trace.data(header)

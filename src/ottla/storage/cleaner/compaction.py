@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from ottla.batch import BatchHeader
+from ottla.batch import CONTROL, BatchHeader
 from ottla.storage import names
 from ottla.storage.cleaner.batch_filter import BatchFilter
 from ottla.storage.cleaner.kernels import Kernels, compiled_kernels, python_kernels
@@ -34,6 +34,7 @@ class Compaction:
         self._kernels = kernels
         self._offsets = OffsetMap(kernels, order)
         self._filter = BatchFilter(kernels, order, self._offsets, TransactionTrace(()))
+        self._report_bytes = order.report_bytes
         self._unreported = 0
         self._bytes_read = self._bytes_written = 0
 
@@ -62,12 +63,13 @@ class Compaction:
                     if not self._index_batch(header, batch, trace):
                         return
                     offsets.end_offset = header.next_offset
-                yield from self._done(header.size)
+                if self._is_report_due(len(batch)):
+                    yield Progress(self._take_unreported())
             offsets.end_offset = source.end_offset
 
     def _index_batch(self, header: BatchHeader, batch: memoryview, trace: TransactionTrace) -> bool:
         """Whether there was room for all of it."""
-        if header.is_control:
+        if header.attributes & CONTROL:
             trace.control(header, batch)
             return True
         if trace.data(header):
@@ -82,10 +84,13 @@ class Compaction:
             for source in group:
                 for header, batch in batches(self._disk, order.directory, source, order.read_bytes):
                     rest = self._filter.rest_of(header, batch)
+                    size = len(batch)
+                    self._bytes_read += size
                     if rest is not None:
                         target.append(*rest)
-                    self._bytes_read += header.size
-                    yield from self._done(header.size + (len(rest[1]) if rest is not None else 0))
+                        size += len(rest[1])
+                    if self._is_report_due(size):
+                        yield Progress(self._take_unreported())
             aborted, trace.kept = trace.kept, []
             target.finish(aborted)
         except BaseException:
@@ -94,10 +99,10 @@ class Compaction:
         self._bytes_written += target.size
         yield Cleaned(group[0].base_offset, [source.base_offset for source in group])
 
-    def _done(self, size: int) -> Iterator[Report]:
+    def _is_report_due(self, size: int) -> bool:
+        """So many bytes more were read or written."""
         self._unreported += size
-        if self._unreported >= self._order.report_bytes:
-            yield Progress(self._take_unreported())
+        return self._unreported >= self._report_bytes
 
     def _take_unreported(self) -> int:
         size, self._unreported = self._unreported, 0

@@ -5,7 +5,7 @@ Damage must not get a new, right checksum by being written again: a log that has
 
 from collections.abc import Iterator
 
-from ottla.batch import DECODED_BYTES_MAX, HEADER_SIZE, BatchHeader, CorruptBatch, check, read_header
+from ottla.batch import DECODED_BYTES_MAX, HEADER_SIZE, BatchHeader, CorruptBatch, is_intact, read_header
 from ottla.compression import decompress
 from ottla.storage import names
 from ottla.storage.cleaner.order import Source, Uncleanable
@@ -17,22 +17,25 @@ def batches(disk: Disk, directory: str, source: Source, read_bytes: int) -> Iter
     """Each batch with its header. The buffer grows for a batch that is larger than `read_bytes`."""
     read_bytes = max(read_bytes, _READ_BYTES_MIN)
     file = disk.open_read(names.path(directory, source.base_offset, names.LOG))
+    end = source.size
     try:
-        chunk, inside, position = b"", 0, 0
+        chunk, inside, position = memoryview(b""), 0, 0
         next_offset = source.base_offset
-        while position < source.size:
+        while position < end:
             if inside + HEADER_SIZE > len(chunk):
-                chunk, inside = file.read_at(position, min(read_bytes, source.size - position)), 0
+                chunk, inside = memoryview(file.read_at(position, min(read_bytes, end - position))), 0
             header = read_header(chunk, inside)
-            if header.size > min(source.size - position, DECODED_BYTES_MAX) or header.base_offset < next_offset:
-                raise CorruptBatch(f"no batch of {header.size} bytes with offset {header.base_offset} can be here")
-            if inside + header.size > len(chunk):
-                length = max(header.size, min(read_bytes, source.size - position))
-                chunk, inside = file.read_at(position, length), 0
-            check(chunk, inside)
-            yield header, memoryview(chunk)[inside : inside + header.size]
-            inside += header.size
-            position += header.size
+            size = header.size
+            if size > min(end - position, DECODED_BYTES_MAX) or header.base_offset < next_offset:
+                raise CorruptBatch(f"no batch of {size} bytes with offset {header.base_offset} can be here")
+            if inside + size > len(chunk):
+                chunk, inside = memoryview(file.read_at(position, max(size, min(read_bytes, end - position)))), 0
+            batch = chunk[inside : inside + size]
+            if not is_intact(header, batch):
+                raise CorruptBatch(f"the batch with offset {header.base_offset} fails its checksum")
+            yield header, batch
+            inside += size
+            position += size
             next_offset = header.next_offset
     except CorruptBatch as error:
         raise Uncleanable(f"{file.path} is damaged at byte {position}: {error}") from None

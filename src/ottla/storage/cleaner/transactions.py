@@ -6,7 +6,7 @@ sequence: without the marker it would seem to begin a transaction that never end
 
 from collections.abc import Iterable
 
-from ottla.batch import ABORT, COMMIT, BatchHeader, CorruptBatch, control_type
+from ottla.batch import ABORT, COMMIT, TRANSACTIONAL, BatchHeader, CorruptBatch, control_type
 from ottla.storage.cleaner.order import Uncleanable
 from ottla.storage.transaction_index import AbortedTransaction
 
@@ -25,9 +25,9 @@ class TransactionTrace:
 
     def data(self, header: BatchHeader) -> bool:
         """Whether the batch belongs to an aborted transaction, so that its records may go."""
-        self._reach(header.last_offset)
-        if not header.is_transactional:
+        if not header.attributes & TRANSACTIONAL:
             return False
+        self._reach(header.last_offset)
         self._seen.add(header.producer_id)
         transaction = self._aborted.get(header.producer_id)
         return transaction is not None and header.last_offset < transaction.last_offset
