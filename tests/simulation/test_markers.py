@@ -1,0 +1,218 @@
+"""Markers and admissions on a simulated broker: retried until they land, stopped by a newer coordinator, in time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from errno import ENOSPC
+from random import Random
+from typing import Any
+
+from ottla import batch
+from ottla.coordinators.admission import Speech, admit
+from ottla.coordinators.machine import Outcome, Producer
+from ottla.coordinators.transactions import AbortWithFreshId, Transactions, WriteMarkers
+from ottla.errors import ErrorCode, KafkaError
+from ottla.node import Node
+from ottla.replication.partition import Partition
+from ottla.replication.transactions import TransactionMarker, append_marker, is_open
+from tests.simulation import admin
+from tests.simulation.loop import simulate
+from tests.simulation.world import Machine, World
+
+PRODUCER = Producer(7, 0)
+NOW = 1_000
+
+
+def play(script: Callable[[Machine, Node], Awaitable[None]], *topics: str) -> None:
+    async def main() -> None:
+        world = World(seed=1)
+        try:
+            machine = world.add_machine("broker-1", {"node.id": "1"})
+            assert await machine.start()
+            for topic in topics or ("t",):
+                await admin.create_topic(machine, topic, 2, {}, Random(1))
+            assert machine.process is not None
+            await script(machine, machine.process.broker.node)
+        finally:
+            world.close()
+
+    simulate(main())
+
+
+def write(partition: Partition, producer: Producer = PRODUCER) -> None:
+    data = batch.encode(
+        [(None, b"x", (), NOW)],
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        base_sequence=0,
+        transactional=True,
+    )
+    partition.append(memoryview(data), batch.read_header(data), NOW, -1)
+
+
+def errand(*partitions: tuple[str, int], epoch: int = 1, version: int = 2) -> WriteMarkers:
+    return WriteMarkers("x", Producer(PRODUCER.id, epoch), True, frozenset(partitions), version)
+
+
+def test_a_full_disk_is_waited_for() -> None:
+    """The other partition has its marker meanwhile; the errand ends when both have."""
+
+    async def script(machine: Machine, node: Node) -> None:
+        full, fine = (node.replicas.get("t", index) for index in range(2))
+        for partition in (full, fine):
+            write(partition)
+        machine.disk.fail("append", ENOSPC, "*t-0*.log", times=None)
+        task = asyncio.get_running_loop().create_task(node.markers.perform(errand(("t", 0), ("t", 1)), 3))
+        await asyncio.sleep(30)
+        assert not task.done()
+        assert is_open(full, *PRODUCER) and not is_open(fine, *PRODUCER)
+        machine.disk.heal()
+        await asyncio.sleep(2)
+        assert task.done() and (await task) is not None
+        assert full.last_stable_offset == fine.last_stable_offset == 2
+        assert fine.log.producers.producers[PRODUCER.id].coordinator_epoch == 3
+
+    play(script)
+
+
+def test_a_topic_that_is_gone_needs_no_marker() -> None:
+    async def script(machine: Machine, node: Node) -> None:
+        write(node.replicas.get("t", 0))
+        assert await node.markers.perform(errand(("t", 0), ("gone", 0)), 0) is not None
+        assert node.replicas.get("t", 0).last_stable_offset == 2
+
+    play(script)
+
+
+def test_a_newer_coordinator_ends_the_errand_of_an_older_one() -> None:
+    """The older one must not say that the transaction is complete: it has no say any more."""
+
+    async def script(machine: Machine, node: Node) -> None:
+        partition = node.replicas.get("t", 0)
+        write(partition)
+        append_marker(partition, TransactionMarker(PRODUCER.id, 1, False, coordinator_epoch=9, version=2), NOW)
+        end = partition.log.end_offset
+        assert await node.markers.perform(errand(("t", 0)), 8) is None
+        assert partition.log.end_offset == end
+
+    play(script)
+
+
+def test_a_partition_that_has_seen_a_newer_epoch_holds_nobody_up() -> None:
+    async def script(machine: Machine, node: Node) -> None:
+        partition = node.replicas.get("t", 0)
+        write(partition, Producer(PRODUCER.id, 5))
+        assert await node.markers.perform(errand(("t", 0)), 0) is not None
+        assert is_open(partition, PRODUCER.id, 5)
+
+    play(script)
+
+
+def test_a_marker_is_written_again_after_a_coordinator_that_died() -> None:
+    """KAFKA-19999: at the same epoch, with nothing open, it is the same marker once more."""
+
+    async def script(machine: Machine, node: Node) -> None:
+        partition = node.replicas.get("t", 0)
+        write(partition)
+        for coordinator_epoch in (1, 2):
+            assert await node.markers.perform(errand(("t", 0)), coordinator_epoch) is not None
+        assert partition.last_stable_offset == partition.log.end_offset == 3
+
+    play(script)
+
+
+def test_an_overdue_transaction_gets_an_id_that_nobody_has() -> None:
+    async def script(machine: Machine, node: Node) -> None:
+        taken = await node.producer_ids.next()
+        decide = await node.markers.perform(AbortWithFreshId("x", PRODUCER), 0)
+        assert decide is not None
+        asked: list[int] = []
+
+        class Machine(Transactions):
+            def abort_overdue(self, transactional_id: str, producer: Producer, turn: Any, fresh_id: int) -> Outcome:
+                asked.append(fresh_id)
+                return Outcome()
+
+        decide(Machine(), None)  # type: ignore[arg-type]
+        assert asked == [taken + 1]
+
+    play(script)
+
+
+class Coordinator:
+    """Answers as it is told, and does something in between."""
+
+    def __init__(self, *answers: object, meanwhile: Callable[[], None] = lambda: None) -> None:
+        self.answers = list(answers)
+        self.meanwhile = meanwhile
+
+    async def run(self, transactional_id: str, decide: object) -> object:
+        await asyncio.sleep(0)
+        answer = self.answers.pop(0)
+        self.meanwhile()
+        if isinstance(answer, KafkaError):
+            raise answer
+        return answer
+
+
+def test_a_transaction_that_ends_while_it_is_verified_is_verified_again() -> None:
+    """Else the batch would begin a transaction that nobody ends: hard case 35."""
+
+    async def script(machine: Machine, node: Node) -> None:
+        partition = node.replicas.get("t", 0)
+        marker = TransactionMarker(PRODUCER.id, 0, True, 0)
+
+        def end_once() -> None:
+            if partition.log.end_offset == 0:
+                append_marker(partition, marker, NOW)
+
+        coordinator: Any = Coordinator(frozenset(), frozenset({("t", 0)}), meanwhile=end_once)
+        refused = await admit(coordinator, "x", PRODUCER, [partition], Speech.OLD)
+        assert [error.code for error in refused.values()] == [ErrorCode.INVALID_TXN_STATE]
+        assert coordinator.answers == []
+
+    play(script)
+
+
+def test_adding_waits_a_little_for_the_markers_of_the_last_transaction() -> None:
+    async def script(machine: Machine, node: Node) -> None:
+        partition = node.replicas.get("t", 0)
+        busy = KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        coordinator: Any = Coordinator(busy, busy, None)
+        began = asyncio.get_running_loop().time()
+        assert await admit(coordinator, "x", PRODUCER, [partition], Speech.ADD) == {}
+        assert asyncio.get_running_loop().time() - began < 0.02
+        coordinator = Coordinator(*[busy] * 20)
+        refused = await admit(coordinator, "x", PRODUCER, [partition], Speech.ADD)
+        assert refused[partition].code is ErrorCode.CONCURRENT_TRANSACTIONS
+        assert asyncio.get_running_loop().time() - began < 0.2
+
+    play(script)
+
+
+def test_every_refusal_is_told_in_words_that_the_client_knows() -> None:
+    """A version 1 client would take a coordinator's troubles for fatal: it is told to send the batch again."""
+
+    async def script(machine: Machine, node: Node) -> None:
+        partition = node.replicas.get("t", 0)
+        for code, speech, told in (
+            (ErrorCode.PRODUCER_FENCED, Speech.ADD, ErrorCode.INVALID_PRODUCER_EPOCH),
+            (ErrorCode.INVALID_PRODUCER_ID_MAPPING, Speech.OLD, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+            (ErrorCode.CONCURRENT_TRANSACTIONS, Speech.OLD, ErrorCode.NOT_ENOUGH_REPLICAS),
+            (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, Speech.ADD, ErrorCode.NOT_ENOUGH_REPLICAS),
+            (ErrorCode.NOT_COORDINATOR, Speech.VERIFY, ErrorCode.NOT_ENOUGH_REPLICAS),
+        ):
+            coordinator: Any = Coordinator(KafkaError(code))
+            refused = await admit(coordinator, "x", PRODUCER, [partition], speech)
+            assert refused[partition].code is told
+
+    play(script)
+
+
+def test_a_partition_with_the_transaction_open_is_not_asked_about() -> None:
+    async def script(machine: Machine, node: Node) -> None:
+        partition = node.replicas.get("t", 0)
+        write(partition)
+        nobody: Any = Coordinator()
+        assert await admit(nobody, "x", PRODUCER, [partition], Speech.OLD) == {}
+
+    play(script)
