@@ -148,12 +148,13 @@ class Compaction:
     async def _compact(self, partition: Partition, dirt: Dirt) -> bool:
         """One log. Whether it makes sense to go on with others."""
         began = asyncio.get_running_loop().time()
+        left = list(dirt.segments)
         try:
-            summary = await self._carry_out(partition, self._order(partition, dirt), list(dirt.segments))
+            summary = await self._carry_out(partition, self._order(partition, dirt), left)
         except (LogChanged, OSError, KafkaError, Uncleanable) as error:
             self._compactor.end()
             await self._offload(_discard, self._disk, partition.log.directory)
-            if isinstance(error, LogChanged) or not _intact(partition, dirt.segments[-1:]):
+            if isinstance(error, LogChanged) or not _intact(partition, left):
                 logger.info("%s has changed while it was compacted", partition)
                 return True
             return self._excuse(partition, error)
@@ -204,6 +205,7 @@ class Compaction:
         )
 
     async def _carry_out(self, partition: Partition, order: Order, segments: list[Segment]) -> Summary:
+        """The segments that are in their new place are taken off `segments`."""
         await self._step(self._compactor.begin, order)
         while True:
             report = await self._step(self._compactor.step)

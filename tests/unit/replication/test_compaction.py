@@ -1,0 +1,298 @@
+"""Compaction in the background of a broker: which log, at which pace, and what it does when things change meanwhile."""
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla.batch import check, encode
+from ottla.broker import Broker
+from ottla.cluster.topics import NewTopic, create_topic
+from ottla.config import BrokerConfig, TopicConfig
+from ottla.replication.partition import Partition
+from ottla.storage.cleaner.order import Uncleanable
+from tests.simulation.disk import SimulatedDisk
+from tests.simulation.loop import simulate
+from tests.unit.handlers.one_broker import DIRECTORY, FixedClock, listen
+from tests.unit.storage.cleaner.compactions import contents
+
+NOW = FixedClock().now_ms()
+SETTINGS = {
+    "cleanup.policy": "compact,delete",
+    "internal.segment.bytes": "600",
+    "min.cleanable.dirty.ratio": "0.01",
+    "retention.ms": "-1",
+}
+
+
+class Threads:
+    """Work is done a moment after it was asked for; `before` is called first, with how often that happened."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.before: Callable[[int], None] = lambda call: None
+
+    def __call__(self, function: Callable[..., Any], *arguments: Any) -> "asyncio.Future[Any]":
+        future = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_later(0.001, self._run, future, function, arguments)
+        return future
+
+    def _run(self, future: "asyncio.Future[Any]", function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        self.calls += 1
+        self.before(self.calls)
+        try:
+            result = function(*arguments)
+        except Exception as error:
+            if not future.cancelled():
+                future.set_exception(error)
+        else:
+            if not future.cancelled():
+                future.set_result(result)
+
+
+class Workshop:
+    """A broker on a simulated disk, whose compaction is run by hand."""
+
+    def __init__(self, disk: SimulatedDisk | None = None, **settings: str) -> None:
+        self.disk = disk or SimulatedDisk(Random(1))
+        self.threads = Threads()
+        config = {name.replace("_", "."): value for name, value in settings.items()}
+        self.broker = Broker(
+            BrokerConfig.of({"log.cleaner.backoff.ms": "1000000000", **config}), DIRECTORY, disk=self.disk,
+            clock=FixedClock(), random=Random(1), offload=self.threads, listen=listen, machine_code=False,
+        )  # fmt: skip
+
+    async def topic(self, name: str, **changes: str) -> Partition:
+        configs = {**SETTINGS, **{key.replace("_", "."): value for key, value in changes.items()}}
+        new = NewTopic(name, 1, configs=configs)
+        node = self.broker.node
+        await node.metadata.change(lambda image: create_topic(image, new, node.config, Random(2)))
+        return self.broker.node.replicas.get(name, 0)
+
+    async def compact(self) -> None:
+        await self.broker.node.compaction.run()
+
+    def uncleanable(self) -> list[Partition]:
+        return [each for found in self.broker.node.compaction.uncleanable().values() for each in found]
+
+
+def write(partition: Partition, batches: int, first: int = 0) -> None:
+    """Four keys, two of them in each batch, over several segments; all of it is flushed."""
+    for number in range(first, first + batches):
+        first_key, second_key = b"k%d" % (number % 4), b"k%d" % ((number + 1) % 4)
+        data = bytearray(encode([(first_key, b"%d" % number + b"." * 30, (), NOW), (second_key, b"x", (), NOW)]))
+        partition.append(memoryview(data), check(data), NOW, 1)
+    partition.log.flush()
+
+
+def latest(partition: Partition) -> dict[str, tuple[int, str | None]]:
+    return {key: (offset, value) for offset, key, value in contents(partition.log)}
+
+
+def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    simulate(work())
+
+
+def test_the_dirtiest_log_comes_first_and_how_far_it_came_is_kept_over_a_restart() -> None:
+    async def work() -> None:
+        shop = Workshop()
+        await shop.broker.start()
+        half, whole = await shop.topic("half"), await shop.topic("whole")
+        write(half, 30)
+        await shop.compact()
+        end = half.log.first_dirty_offset
+        assert 0 < end == half.log.segments[-1].base_offset
+        write(half, 10, first=30)
+        write(whole, 50)
+        order: list[str] = []
+        shop.threads.before = lambda call: order.extend(
+            each.topic for each in (half, whole) if each.log.first_dirty_offset > end and each.topic not in order
+        )
+        await shop.compact()
+        ends = {each.topic: each.log.first_dirty_offset for each in (half, whole)}
+        assert order[0] == "whole" and ends["half"] > end
+        meter = shop.broker.node.compaction.meter
+        assert meter.runs == 3 and meter.records_read > meter.records_written > 0
+        await shop.broker.stop(1)
+        again = Workshop(shop.disk)
+        await again.broker.start()
+        assert {each.topic: each.log.first_dirty_offset for each in again.broker.node.replicas} == ends
+        await again.compact()
+        assert again.broker.node.compaction.meter.runs == 0
+        await again.broker.stop(1)
+
+    run(work)
+
+
+@pytest.mark.parametrize("cut", ["truncate", "drop", "both"])
+def test_a_log_that_is_cut_at_any_moment_is_let_go_of(cut: str) -> None:
+    # Before any step of the work or of a swap: what was cut off never comes back, what was not stays.
+    def cut_now(partition: Partition) -> None:
+        if cut in ("drop", "both"):
+            partition.log.advance_log_start(12)
+            partition.log.drop_segments(12, in_order=True)
+        if cut in ("truncate", "both"):
+            partition.log.truncate_to(30)
+
+    async def work(moment: int) -> int:
+        shop = Workshop()
+        await shop.broker.start()
+        partition = await shop.topic("table")
+        write(partition, 30)
+        before = {offset: entry for offset, *entry in contents(partition.log)}
+        begun = shop.threads.calls
+        shop.threads.before = lambda call: cut_now(partition) if call == begun + moment else None
+        await shop.compact()
+        calls = shop.threads.calls - begun
+        assert not shop.uncleanable()
+        start = partition.log.log_start_offset
+        shop.disk.crash(lose_unsynced=False)
+        again = Workshop(shop.disk)
+        await again.broker.start()
+        log = again.broker.node.replicas.get("table", 0).log
+        found = {offset: entry for offset, *entry in contents(log)}
+        assert found.items() <= before.items()
+        if moment <= calls:
+            assert start == (12 if cut != "truncate" else 0)
+            assert log.end_offset == (30 if cut != "drop" else 60)
+            assert all(start <= offset < log.end_offset for offset in found)
+        await again.broker.stop(1)
+        return calls
+
+    moment, calls = 1, 1
+    while moment <= calls:
+        calls = simulate(work(moment))
+        moment += 1
+    assert moment > 20
+
+
+def test_what_cannot_be_compacted_waits_for_other_settings(caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        shop = Workshop()
+        await shop.broker.start()
+        bad, good = await shop.topic("bad"), await shop.topic("good")
+        write(bad, 30)
+        write(good, 20)
+        sound = shop.disk.read(f"{DIRECTORY}/bad-0/{0:020d}.log")
+        file = shop.disk.open(f"{DIRECTORY}/bad-0/{0:020d}.log")
+        file.write_at(100, b"\xff\xff")
+        await shop.compact()
+        await shop.compact()
+        assert shop.uncleanable() == [bad] and good.log.first_dirty_offset > 0 == bad.log.first_dirty_offset
+        file.write_at(0, sound)
+        await shop.compact()
+        assert shop.uncleanable() == [bad]
+        config = TopicConfig.of({**SETTINGS, "segment.ms": "1000000"}, shop.broker.node.config)
+        bad.configure(config, bad.log.settings)
+        await shop.compact()
+        assert not shop.uncleanable() and bad.log.first_dirty_offset > 0
+        await shop.broker.stop(1)
+
+    with caplog.at_level(logging.ERROR):
+        run(work)
+    assert [record.getMessage() for record in caplog.records if "cannot be compacted" in record.getMessage()] == [
+        "bad-0 cannot be compacted until its settings change or the broker restarts: "
+        f"{DIRECTORY}/bad-0/{0:020d}.log is damaged at byte 0: the batch with offset 0 fails its checksum"
+    ]
+
+
+def test_a_child_that_dies_costs_one_log_not_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        shop = Workshop()
+        await shop.broker.start()
+        first, second = await shop.topic("first"), await shop.topic("second")
+        write(first, 30)
+        write(second, 20)
+        compactor = shop.broker._compactor
+        step, deaths = compactor.step, [Uncleanable("the compacting process ended with status -9")]
+
+        def dying() -> Any:
+            if deaths:
+                raise deaths.pop()
+            return step()
+
+        monkeypatch.setattr(compactor, "step", dying)
+        await shop.compact()
+        assert len(shop.uncleanable()) == 1
+        assert sorted(each.log.first_dirty_offset > 0 for each in (first, second)) == [False, True]
+        await shop.broker.stop(1)
+
+    run(work)
+
+
+def test_a_full_disk_is_waited_for() -> None:
+    async def work() -> None:
+        shop = Workshop()
+        await shop.broker.start()
+        partition = await shop.topic("table")
+        write(partition, 30)
+        before = latest(partition)
+        shop.disk.fail("append", errno.ENOSPC, "*.log.cleaned", times=1)
+        await shop.compact()
+        assert not shop.uncleanable() and latest(partition) == before and not partition.log.first_dirty_offset
+        assert not [name for name in shop.disk.list(f"{DIRECTORY}/table-0") if name.endswith(".cleaned")]
+        await shop.compact()
+        assert partition.log.first_dirty_offset > 0 and latest(partition) == before
+        await shop.broker.stop(1)
+
+    run(work)
+
+
+def test_the_pace_is_kept() -> None:
+    async def work() -> None:
+        shop = Workshop(log_cleaner_io_max_bytes_per_second="100")
+        await shop.broker.start()
+        partition = await shop.topic("table")
+        write(partition, 30)
+        read = 2 * sum(segment.size for segment in partition.log.segments[:-1])
+        began = asyncio.get_running_loop().time()
+        await shop.compact()
+        written = shop.broker.node.compaction.meter.bytes_written
+        assert asyncio.get_running_loop().time() - began >= (read + written) / 100
+        await shop.broker.stop(1)
+
+    run(work)
+
+
+def test_a_topic_that_is_not_compacted_any_more_is_left_alone() -> None:
+    async def work() -> None:
+        shop = Workshop()
+        await shop.broker.start()
+        partition = await shop.topic("table")
+        write(partition, 30)
+        config = TopicConfig.of({**SETTINGS, "cleanup.policy": "delete"}, shop.broker.node.config)
+        partition.configure(config, partition.log.settings)
+        await shop.compact()
+        assert partition.log.first_dirty_offset == 0
+        await shop.broker.stop(1)
+
+    run(work)
+
+
+def test_a_broker_that_stops_in_the_middle_stops_cleanly() -> None:
+    async def work() -> None:
+        for moment in range(1, 12):
+            shop = Workshop()
+            await shop.broker.start()
+            partition = await shop.topic("table")
+            write(partition, 30)
+            before = contents(partition.log)[-1]
+            begun = shop.threads.calls
+            task = asyncio.get_running_loop().create_task(shop.compact())
+            while shop.threads.calls < begun + moment:
+                await asyncio.sleep(0.0005)
+            task.cancel()
+            await asyncio.wait([task])
+            await shop.broker.stop(1)
+            again = Workshop(shop.disk)
+            await again.broker.start()
+            names = shop.disk.list(f"{DIRECTORY}/table-0")
+            assert not [name for name in names if name.endswith((".cleaned", ".swap"))]
+            assert contents(again.broker.node.replicas.get("table", 0).log)[-1] == before
+            await again.broker.stop(1)
+
+    run(work)
