@@ -226,6 +226,8 @@ class Coordinator(Generic[M]):
             shard = self._shards[index]
             if led.get(index) != shard.epoch or topic is None or topic.id != shard.partition.topic_id:
                 self._drop(shard, KafkaError(ErrorCode.NOT_COORDINATOR))
+        for index in [index for index in self._reloads if index not in led]:
+            self._reloads.pop(index).cancel()
         for index in led:
             if index not in self._shards:
                 self._begin(index)
