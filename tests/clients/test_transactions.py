@@ -4,11 +4,11 @@
 """
 
 import asyncio
-import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from time import monotonic
@@ -167,28 +167,44 @@ def java() -> Iterator[None]:
 
 @pytest.mark.usefixtures("java")
 @pytest.mark.timeout(0 if KILLS > 10 else 120)
-def test_kafkas_own_message_copier_over_a_killed_broker(tmp_path: Path) -> None:
-    # Transactions v2, some aborted on purpose; the broker dies while it copies.
+def test_kafkas_own_message_copier_under_kill_9(tmp_path: Path) -> None:
+    # Transactions v2, some aborted on purpose. In turn the broker dies while it copies, and the copier itself.
     with ottla_up(tmp_path / "data") as broker:
         create_topics(broker, "input", "output")
-        values = fill(broker.bootstrap, "input", 2_000)
-        command = [
-            *apache_kafka.java_command(f"{TOOLS}.TransactionalMessageCopier"),
-            "--broker-list", broker.bootstrap, "--input-topic", "input", "--input-partition", "0",
-            "--output-topic", "output", "--consumer-group", "copiers", "--transactional-id", "copier",
-            "--transaction-size", "50", "--enable-random-aborts", "--use-group-metadata",
-        ]  # fmt: skip
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as copier:
-            assert copier.stdout is not None
-            progress = (json.loads(line) for line in copier.stdout if line.startswith("{"))
-            for _ in range(max(1, KILLS // 4)):
-                next(progress)
+        values = fill(broker.bootstrap, "input", 1_500)
+        for turn in range(max(2, KILLS // 2)):
+            with java_copier(broker) as (copier, progress):
+                next(progress, None)
+                if turn % 2:
+                    copier.kill()
+                    continue
                 broker.kill()
                 broker.start()
+                for _ in range(3):
+                    next(progress, None)
+                copier.kill()
+        with java_copier(broker) as (copier, progress):
             for _ in progress:
                 pass
             assert copier.wait(PATIENCE_S) == 0
         assert committed_values(broker.bootstrap, "output", len(values)) == values
+
+
+@contextmanager
+def java_copier(broker: OttlaUp) -> Iterator[tuple[subprocess.Popen[str], Iterator[str]]]:
+    """The process, and the lines in which it tells of each transaction."""
+    command = [
+        *apache_kafka.java_command(f"{TOOLS}.TransactionalMessageCopier"),
+        "--broker-list", broker.bootstrap, "--input-topic", "input", "--input-partition", "0",
+        "--output-topic", "output", "--consumer-group", "copiers", "--transactional-id", "copier",
+        "--transaction-size", "50", "--enable-random-aborts", "--use-group-metadata",
+    ]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as copier:
+        assert copier.stdout is not None
+        try:
+            yield copier, (line for line in copier.stdout if line.startswith("{"))
+        finally:
+            copier.kill()
 
 
 @pytest.mark.usefixtures("java")
