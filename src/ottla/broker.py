@@ -25,6 +25,7 @@ from ottla.cluster.embedded import EmbeddedLog
 from ottla.cluster.features import introduce_features
 from ottla.cluster.image import Image
 from ottla.cluster.metadata import Metadata
+from ottla.cluster.metadata_files import DamagedMetadata
 from ottla.cluster.producer_ids import ProducerIds
 from ottla.cluster.registration import Newcomer, become_controller, register_broker, unfence_broker
 from ottla.config import BrokerConfig, ConfigError, Listener
@@ -139,8 +140,15 @@ class Broker:
             self._take_over_settings()
         identity = self._claim_directories()
         self._metadata_log = EmbeddedLog(
-            self._disk, self._paths[0], self._offload, self._clock, on_failure=self._metadata_failed
+            self._disk,
+            self._paths[0],
+            self._offload,
+            self._clock,
+            on_failure=self._metadata_failed,
+            clean=self._directories[0].was_clean,
         )
+        if not self._read_only:
+            self._require_metadata(self._metadata_log.head)
         metadata = Metadata(self._metadata_log, self._random)
         config = broker_config(self._config, await metadata.load())
         if self._read_only and not metadata.image.topics_by_name:
@@ -224,6 +232,15 @@ class Broker:
                 raise
             logger.error("%s; its partitions are offline", error)
             return DataDirectory.out_of_service(self._disk, path, str(error))
+
+    def _require_metadata(self, head: int) -> None:
+        """DamagedMetadata if entries are missing: no topic would be known, and all data would be taken for strays."""
+        first = self._directories[0]
+        if head < first.broker_epoch or (not head and first.partition_count):
+            raise DamagedMetadata(
+                f"{first.path}/{METADATA_DIRECTORY} has lost its entries after {head}: put it back from a copy, or "
+                f"move the partitions elsewhere and begin without them"
+            )
 
     def _directory_failed(self, directory: DataDirectory) -> None:
         if directory is self._directories[0]:
@@ -322,6 +339,8 @@ class Broker:
             self._endpoint.close()
         await self._background.stop()
         clean = await self._node.replicas.close() if self._node is not None else []
+        if self.failure.done():  # the metadata may end in half an entry
+            clean = [directory for directory in clean if directory is not self._directories[0]]
         if self._metadata_log is not None:
             self._metadata_log.close()
         for directory in self._directories:

@@ -34,10 +34,11 @@ class EmbeddedLog:
         clock: Clock,
         snapshot_bytes: int = SNAPSHOT_BYTES,
         on_failure: Callable[[str], None] | None = None,
+        clean: bool = False,
     ) -> None:
         """Recovers the log; DamagedMetadata if that cannot be done without losing what was acknowledged.
 
-        `on_failure` is told when the log can take no more entries until it is opened again.
+        `on_failure` is told when the log can take no more entries until it is opened again; `clean` if it was closed.
         """
         self._disk = disk
         self._directory = f"{data_directory}/{DIRECTORY}"
@@ -45,7 +46,7 @@ class EmbeddedLog:
         self._clock = clock
         self._snapshot_bytes = snapshot_bytes
         disk.make_directory(self._directory)
-        recovered = recover(disk, self._directory)
+        recovered = recover(disk, self._directory, clean=clean)
         self._head = recovered.head
         self._bytes_since_snapshot = recovered.bytes_since_snapshot
         self._file: File | None = None

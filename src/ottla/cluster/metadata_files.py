@@ -55,8 +55,11 @@ class Recovered:
     bytes_since_snapshot: int
 
 
-def recover(disk: Disk, directory: str) -> Recovered:
-    """Find the head; cut a torn entry off; make sure that everything up to the head is on the platter."""
+def recover(disk: Disk, directory: str, *, clean: bool = False) -> Recovered:
+    """Find the head; cut a torn entry off; make sure that everything up to the head is on the platter.
+
+    After a clean end no entry can be torn: one that is not sound was damaged since.
+    """
     for name in disk.list(directory):
         if name.endswith(TEMPORARY):
             disk.unlink(f"{directory}/{name}")
@@ -71,7 +74,7 @@ def recover(disk: Disk, directory: str) -> Recovered:
         last, sound = _scan(data, first)
         if sound < len(data):
             name = path(directory, first, LOG)
-            if first != contents.segments[-1] or not _is_torn(data, sound, last + 1):
+            if clean or first != contents.segments[-1] or not _is_torn(data, sound, last + 1):
                 raise DamagedMetadata(f"{name}: metadata entry {last + 1} at byte {sound} is damaged")
             _cut(disk, name, sound)
         head = max(head, last)

@@ -1,5 +1,6 @@
 """Finding the bytes that answer a fetch, without reading them."""
 
+from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.files import FileSlice
 from ottla.storage.segment import Segment
 from ottla.storage.segments import Segments
@@ -37,10 +38,15 @@ def read(
         segment = files.items[index]
         place = segment.locate(offset)
         index += 1
-    if place is None or place.base_offset >= up_to:
+    if place is None:
         return None
     stop = segment.readable_end(place.position) if segment.damage else segment.size
     end = files.end_of(segment, log_end_offset)
+    if place.base_offset >= end:
+        # Offsets are not under the checksum: whoever asks for what comes next would wait for ever.
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{segment}: offset {place.base_offset} is not before {end}")
+    if place.base_offset >= up_to:
+        return None
     if up_to < end:
         end = up_to
         beyond = segment.locate(up_to)

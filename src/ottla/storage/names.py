@@ -19,6 +19,7 @@ TEMPORARY = ".tmp"
 
 EPOCHS = "leader-epoch-checkpoint"
 METADATA = "partition.metadata"
+DAMAGE = "damaged-ranges"
 
 SEGMENT_SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
 

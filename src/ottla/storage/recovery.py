@@ -14,10 +14,10 @@ from bisect import bisect_right
 from collections.abc import Callable
 
 from ottla.batch import BatchHeader, CorruptBatch
-from ottla.storage import leftovers, names
+from ottla.storage import damage_record, leftovers, names
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.files import Disk, File
-from ottla.storage.index import CorruptIndex, IndexCache
+from ottla.storage.index import RELATIVE_OFFSET_MAX, CorruptIndex, IndexCache
 from ottla.storage.producer_restore import read_marker, restore, write_snapshot
 from ottla.storage.producer_state import ProducerStates
 from ottla.storage.scan import Damage, next_sound_batch, scan
@@ -62,14 +62,16 @@ class Recovery:
         self.recovery_point = recovery_point
         self.log_start_offset = log_start_offset
         self._drop_before(log_start_offset)
+        known = names.DAMAGE not in self._names or self._recall_damage()
         if not self.segments:
             self.end_offset = self.recovery_point = max(log_start_offset, 0)
             self._begin(self.end_offset)
-        elif clean and self._resume():
+        elif clean and known and self._resume(recovery_point):
             self.clean = True
             self.unsynced = False
         else:
-            self._recover(recovery_point)
+            self._recover(recovery_point, all_of_it=not known)
+            damage_record.save(self.disk, self.directory, self.segments)
         if log_start_offset > self.end_offset:
             self._begin_again(log_start_offset)
         self.log_start_offset = max(log_start_offset, self.segments[0].base_offset)
@@ -85,11 +87,13 @@ class Recovery:
 
     # After a clean close
 
-    def _resume(self) -> bool:
-        """Whether the log is as a clean close leaves it; then it is ready."""
+    def _resume(self, flushed: int) -> bool:
+        """Whether the log is as a clean close leaves it, flushed to its end; then it is ready."""
         active = self.segments[-1]
         try:
             self.end_offset = active.resume()
+            if flushed and self.end_offset != flushed:
+                raise CorruptIndex(f"it ends at offset {self.end_offset}, the checkpoint says {flushed}")
             self._check_transactions(active)
             self._load_epochs()
             self._load_producers(self.end_offset)
@@ -107,8 +111,17 @@ class Recovery:
 
     # After a crash
 
-    def _recover(self, recovery_point: int) -> None:
-        first = max(bisect_right(self.bases, recovery_point) - 1, 0)
+    def _recall_damage(self) -> bool:
+        """Whether it is known which bytes are damaged; else everything has to be read."""
+        try:
+            damage_record.load(self.disk, self.directory, self.segments)
+        except ValueError as error:
+            logger.warning("%s/%s cannot be read, the log is checked: %s", self.directory, names.DAMAGE, error)
+            return False
+        return True
+
+    def _recover(self, recovery_point: int, *, all_of_it: bool) -> None:
+        first = 0 if all_of_it else max(bisect_right(self.bases, recovery_point) - 1, 0)
         self._scan_from(first, recovery_point)
         if self.end_offset < recovery_point:
             # A checkpoint ahead of the data says nothing about what was flushed, so nothing is believed.
@@ -192,9 +205,12 @@ class Recovery:
     ) -> tuple[int, str | None]:
         """Count batches until the end or the first that is not sound: where that is, and why."""
         position = begin
+        after = bisect_right(self.bases, segment.base_offset)
+        limit = self.bases[after] if after < len(self.segments) else segment.base_offset + RELATIVE_OFFSET_MAX + 1
         try:
             for position, header in scan(segment.file, begin, size, checked=True):
-                if header.base_offset < self.end_offset or header.last_offset_delta < 0:
+                # Offsets are not under the checksum.
+                if not self.end_offset <= header.base_offset <= header.last_offset < limit:
                     return position, f"offset {header.base_offset} after {self.end_offset - 1}"
                 if header.base_offset != self.end_offset or header.record_count != header.last_offset_delta + 1:
                     self._has_gaps = True
@@ -285,7 +301,7 @@ class Recovery:
             return
         except (FileNotFoundError, ValueError) as error:
             if not isinstance(error, FileNotFoundError):
-                logger.warning("the leader epochs are read from the log: %s", error)
+                logger.warning("%s/%s: the epochs are read from the log: %s", self.directory, names.EPOCHS, error)
         self.epochs = LeaderEpochs(self.disk, f"{self.directory}/{names.EPOCHS}")
         for segment in self.segments[:up_to]:
             try:

@@ -261,6 +261,7 @@ class Segment:
     def skip_to(self, position: int) -> None:
         """Recovery leaves damaged bytes where they are; what follows them begins here."""
         self._size = position
+        del self._tail_offsets[:], self._tail_positions[:]  # the batch before them does not reach to the next one
 
     def write(self, data: Bytes) -> None:
         """Several batches at once; each is then told to `count`."""

@@ -9,12 +9,15 @@ import logging
 from bisect import bisect_right
 from typing import Protocol
 
+from ottla.batch import CorruptBatch
+from ottla.errors import KafkaError
 from ottla.storage import leftovers, names
 from ottla.storage.files import Disk, File
 from ottla.storage.index import CorruptIndex, IndexCache
 from ottla.storage.producer_restore import replay_segment, restore, write_snapshot
 from ottla.storage.producer_state import ProducerStates
 from ottla.storage.removal import Removal
+from ottla.storage.scan import scan
 from ottla.storage.segment import Segment
 from ottla.storage.transaction_index import AbortedTransaction
 
@@ -82,6 +85,8 @@ class Segments:
             try:
                 if segment.suspect:
                     raise CorruptIndex("index files are missing")
+                if not segment.transactions.is_loaded:
+                    _check_markers(segment)
                 entries, complete = segment.transactions.collect(from_offset, up_to)
             except CorruptIndex as error:
                 logger.warning("%s: the transaction index is built again: %s", segment, error)
@@ -201,3 +206,15 @@ class Segments:
         for name in [*found, names.METADATA]:
             self._unlink(f"{self.directory}/{name}")
         self._disk.remove_directory(self.directory)
+
+
+def _check_markers(segment: Segment) -> None:
+    """The file has no checksum, but the log has a marker for each entry. CorruptIndex if one is not there."""
+    for entry in segment.transactions.entries():
+        try:
+            place = segment.locate(entry.last_offset)
+            header = next(scan(segment.file, place.position, segment.size))[1] if place is not None else None
+        except (KafkaError, CorruptBatch):
+            continue  # the log itself is damaged there, and says so
+        if header is None or header.base_offset != entry.last_offset or header.producer_id != entry.producer_id:
+            raise CorruptIndex(f"no marker for {entry}")

@@ -36,6 +36,10 @@ class TransactionIndex:
         self._entries: list[AbortedTransaction] | None = None
         self.path = path
 
+    @property
+    def is_loaded(self) -> bool:
+        return self._entries is not None
+
     def entries(self) -> list[AbortedTransaction]:
         """CorruptIndex if the file is not what was written."""
         if self._entries is None:
