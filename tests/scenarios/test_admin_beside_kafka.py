@@ -30,7 +30,7 @@ from tests.scenarios.likeness import essence
 
 PATIENCE_S = 30
 CATCHING_UP_S = 3
-TOPIC, BROKER, LOGGER = 2, 4, 8
+TOPIC, BROKER, LOGGER, METRICS = 2, 4, 8, 16
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
@@ -185,6 +185,22 @@ REQUESTS: list[Message] = [
     alter(LOGGER, "1", ("root", DELETE, None)),
     alter(LOGGER, "1", ("there.is.none.such", SET, "INFO")),
     alter(3, "x", ("x", SET, "5")),
+    describe(METRICS, "slow"),
+    describe(METRICS, ""),
+    alter(METRICS, "slow", ("interval.ms", SET, "60000"), ("metrics", SET, "org.apache.kafka.producer.,x")),
+    alter(METRICS, "slow", ("match", APPEND, "client_id=orders-.*")),
+    alter(METRICS, "slow", ("metrics", SUBTRACT, "x")),
+    describe(METRICS, "slow"),
+    ListConfigResourcesRequest(resource_types=[METRICS]),
+    alter(METRICS, "slow", ("interval.ms", SET, "99")),
+    alter(METRICS, "slow", ("interval.ms", SET, "3600001")),
+    alter(METRICS, "slow", ("interval.ms", SET, "x")),
+    alter(METRICS, "slow", ("match", SET, "nobody=x")),
+    alter(METRICS, "slow", ("match", SET, "client_id=(")),
+    alter(METRICS, "slow", ("nope", SET, "1")),
+    alter(METRICS, "", ("interval.ms", SET, "60000")),
+    alter(METRICS, "slow", ("interval.ms", DELETE, None), ("metrics", DELETE, None), ("match", DELETE, None)),
+    ListConfigResourcesRequest(resource_types=[METRICS]),
     replace(TOPIC, "a", ("flush.messages", "6")),
     replace(TOPIC, "a", ("flush.messages", None)),
     replace(TOPIC, "a", ("flush.messages", "1"), ("flush.messages", "2")),

@@ -2,7 +2,7 @@
 
 A topic's settings belong to the topic. A broker's are for one broker, named by its id, or for all of them, under the
 empty name; both overrule what a broker was started with, and only those that can take effect at once may be set.
-A group's settings may be there before the group is.
+A group's settings may be there before the group is. A subscription to clients' metrics is nothing but its settings.
 """
 
 import logging
@@ -16,6 +16,7 @@ from ottla.cluster.metadata import Decision
 from ottla.cluster.topics import topic_configs
 from ottla.config import BrokerConfig, ConfigError, GroupConfig, Setting, TopicConfig, UpdateMode
 from ottla.config.accepted import ACCEPTED, Accepted
+from ottla.config.client_metrics import ClientMetricsConfig
 from ottla.config.settings import Settings, nearest
 from ottla.errors import ErrorCode, KafkaError
 
@@ -99,6 +100,26 @@ def alter_group(
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
     return _decision(ConfigResource.GROUP, name, before, after)
+
+
+def alter_client_metrics(
+    image: Image, name: str, alterations: Sequence[Alteration], config: BrokerConfig, *, replace: bool = False
+) -> Decision[None]:
+    """A subscription to clients' metrics, which is there as long as it has settings; as for topics."""
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "name a subscription: there are no settings for all of them")
+    before = image.config(ConfigResource.CLIENT_METRICS, name)
+    no_lists: Table = {}  # Kafka's controller does not know the types of these, so nothing is added to a list
+    after = _altered({} if replace else before, alterations, no_lists, ClientMetricsConfig.of(before))
+    try:
+        wanted = ClientMetricsConfig.of(after)
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    try:
+        wanted.check_limits()
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+    return _decision(ConfigResource.CLIENT_METRICS, name, before, after)
 
 
 def broker_config(config: BrokerConfig, image: Image) -> BrokerConfig:

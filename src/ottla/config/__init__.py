@@ -3,6 +3,7 @@
 settings.py    how a setting is declared and checked
 broker_table.py  broker.py    a broker's settings       accepted.py   those that are taken and do nothing
 topic.py       a topic's settings                       group.py      a group's settings
+client_metrics.py  a subscription to clients' metrics   overrides.py  exceptions for single addresses
 listeners.py   addresses, typed
 description.py settings as a client is told of them     loggers.py    levels of loggers
 properties.py  Java's .properties syntax

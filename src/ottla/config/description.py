@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ottla.config.accepted import ACCEPTED, Accepted
 from ottla.config.broker import BrokerConfig
+from ottla.config.client_metrics import ClientMetricsConfig
 from ottla.config.group import GroupConfig
 from ottla.config.settings import ConfigSource, Setting, UpdateMode, render
 from ottla.config.topic import TopicConfig
@@ -82,6 +83,15 @@ def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> Iterat
             source = ConfigSource.GROUP
             contributions = (Contribution(name, overrides[name], source), *contributions)
         yield Description(name, render(value), source, contributions, setting.kind.name, setting.doc)
+
+
+def describe_client_metrics(given: Mapping[str, str]) -> Iterator[Description]:
+    """Every setting of a subscription, by name."""
+    for name, value in ClientMetricsConfig.of(given).items():
+        setting = ClientMetricsConfig.table[name]
+        own = (Contribution(name, given[name], ConfigSource.CLIENT_METRICS),) if name in given else ()
+        source = own[0].source if own else ConfigSource.DEFAULT
+        yield Description(name, render(value), source, own, setting.kind.name, setting.doc)
 
 
 def describe_broker(config: BrokerConfig, keys: Container[str] | None = None) -> Iterator[Description]:

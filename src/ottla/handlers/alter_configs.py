@@ -8,7 +8,14 @@ from functools import partial
 
 from ottla.call import Call
 from ottla.cluster.changes import ConfigResource
-from ottla.cluster.configs import Alteration, Operation, alter_brokers, alter_group, alter_topic
+from ottla.cluster.configs import (
+    Alteration,
+    Operation,
+    alter_brokers,
+    alter_client_metrics,
+    alter_group,
+    alter_topic,
+)
 from ottla.errors import ErrorCode, KafkaError
 from ottla.node import Node
 from ottla.wire.messages.alter_configs import (
@@ -24,6 +31,7 @@ DECIDERS = {
     int(ConfigResource.TOPIC): alter_topic,
     int(ConfigResource.BROKER): alter_brokers,
     int(ConfigResource.GROUP): alter_group,
+    int(ConfigResource.CLIENT_METRICS): alter_client_metrics,
 }
 
 

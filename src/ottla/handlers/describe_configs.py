@@ -16,6 +16,7 @@ from ottla.config.description import (
     TopicDescriptions,
     describe_all_brokers,
     describe_broker,
+    describe_client_metrics,
     describe_group,
 )
 from ottla.config.loggers import levels
@@ -70,6 +71,8 @@ def answer(
             found = broker(node, name, keys)
         elif asked.resource_type == ConfigResource.GROUP:
             found = group(node, name)
+        elif asked.resource_type == ConfigResource.CLIENT_METRICS:
+            found = client_metrics(node, name)
         elif asked.resource_type == BROKER_LOGGER:
             found = loggers(node, name)
         else:
@@ -114,6 +117,13 @@ def group(node: Node, name: str) -> Iterable[Description]:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "name a group: there are no settings for all groups")
     return describe_group(node.image.config(ConfigResource.GROUP, name), node.config)
+
+
+def client_metrics(node: Node, name: str) -> Iterable[Description]:
+    """A subscription that nobody has made has the defaults, as in Kafka."""
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "name a subscription: there are no settings for all of them")
+    return describe_client_metrics(node.image.config(ConfigResource.CLIENT_METRICS, name))
 
 
 def loggers(node: Node, name: str) -> Iterable[Description]:

@@ -15,6 +15,7 @@ from ottla.cluster.configs import (
     Alteration,
     Operation,
     alter_brokers,
+    alter_client_metrics,
     alter_group,
     alter_topic,
     check_broker,
@@ -35,6 +36,7 @@ DECIDERS = {
     int(ConfigResource.TOPIC): alter_topic,
     int(ConfigResource.BROKER): alter_brokers,
     int(ConfigResource.GROUP): alter_group,
+    int(ConfigResource.CLIENT_METRICS): alter_client_metrics,
 }
 
 

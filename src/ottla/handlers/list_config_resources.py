@@ -1,6 +1,6 @@
 """ListConfigResources: everything that has settings: topics, brokers, their loggers, groups, client metrics.
 
-Versions: 0 client metrics only (KIP-714), and there are none yet; 1 any type, none named means all (KIP-1142).
+Versions: 0 client metrics only (KIP-714); 1 any type, none named means all (KIP-1142).
 """
 
 from ottla.call import Call
