@@ -311,8 +311,9 @@ class Groups:
 
     def loaded(self, turn: Turn) -> Outcome:
         self._expiry_at = turn.monotonic_ms + turn.config.offsets_retention_check_interval_ms
-        self._touched = dict.fromkeys(self.groups)
-        return _together([group.loaded(turn) for group in self.groups.values()])
+        inhabited = [group for group in self.groups.values() if not group.is_empty]  # most only keep offsets
+        self._touched = dict.fromkeys(group.id for group in inhabited)
+        return _together([group.loaded(turn) for group in inhabited])
 
 
 _REPLAYS: dict[type, Callable[[Groups, Any, Any, Producer | None], None]] = {

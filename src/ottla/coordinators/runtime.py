@@ -40,7 +40,7 @@ Decide = Callable[[M, Turn], Outcome]
 Perform = Callable[[Any, int], Awaitable[Decide[M] | None]]
 """Does an errand, told in which coordinator epoch; its end is another turn, or nothing."""
 
-LOAD_BYTES = 128 << 10
+LOAD_BYTES = 64 << 10
 """Read at once when loading: a few milliseconds of replay, then others have their turn."""
 
 RELOAD_DELAY_S = 0.1
