@@ -19,12 +19,16 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.metrics import TopicMeter
 from ottla.replication.validation import Rules
 from ottla.replication.watermarks import Watermark
+from ottla.storage.disk_errors import in_words, is_failure
 from ottla.storage.files import FileSlice
 from ottla.storage.log import AbortedTransaction, Appended, Flush, Log, LogSettings
 from ottla.storage.retention import expired
 from ottla.threads import Offload
 
 logger = logging.getLogger(__name__)
+
+FLUSH_RETRY_S = 1.0
+"""How long a flush waits for room on a full disk."""
 
 
 class PartitionRead(NamedTuple):
@@ -235,9 +239,12 @@ class Partition:
 
     def _flushed(self, future: asyncio.Future[Any]) -> None:
         flush, self._flushing = self._flushing, None
+        error = None if future.cancelled() else future.exception()
         if future.cancelled() or flush is None or self.state is None:
             return  # the replica was retired meanwhile, its files with it
-        error = future.exception()
+        if isinstance(error, OSError) and not is_failure(error):
+            self._put_off_flush(error)
+            return
         if error is not None:
             self.fail(f"flush failed: {error}")
             return
@@ -245,6 +252,19 @@ class Partition:
         self.durable.advance(self.log.recovery_point)
         self._move_high_watermark()
         if self.log.recovery_point < self._flush_wanted:
+            self._start_flush()
+
+    def _put_off_flush(self, error: OSError) -> None:
+        """There is no room for the leader's epochs. Who waits is told so, and it is tried again."""
+        logger.warning("%s cannot be flushed, it is tried again in %.0f s: %s", self, FLUSH_RETRY_S, in_words(error))
+        self.log.epochs.dirty = True
+        refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, in_words(error))
+        self.durable.fail(refusal)
+        self.high_watermark.fail(refusal)
+        asyncio.get_running_loop().call_later(FLUSH_RETRY_S, self._flush_again)
+
+    def _flush_again(self) -> None:
+        if self.state is not None and self._flushing is None and not self.log.failed:
             self._start_flush()
 
     def fail(self, reason: str) -> None:

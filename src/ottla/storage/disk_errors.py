@@ -10,8 +10,12 @@ import errno
 _SHORTAGES = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR))
 
 
+class FailedSync(OSError):
+    """An fsync failed: whatever its reason, what it should have written is lost to the system."""
+
+
 def is_failure(error: OSError) -> bool:
-    return error.errno not in _SHORTAGES
+    return isinstance(error, FailedSync) or error.errno not in _SHORTAGES
 
 
 def in_words(error: OSError) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ottla.storage.disk_errors import FailedSync
 from ottla.storage.files import Disk, File
 
 _CHUNK_BYTES = 1 << 20
@@ -45,10 +46,10 @@ class Flush:
         """How often the log had been truncated: what was flushed before that says nothing about it now."""
 
     def run(self) -> None:
-        """OSError if the disk fails; then nothing may be taken for durable."""
+        """OSError if the disk fails or has no room; then nothing may be taken for durable."""
         try:
             for file in self._files:
-                file.fsync()
+                _sync(file)
         finally:
             for file in self._files:
                 file.unpin()
@@ -58,13 +59,20 @@ class Flush:
             except FileNotFoundError:
                 continue  # no such index, or retention was faster
             try:
-                file.fsync()
+                _sync(file)
             finally:
                 file.close()
         for directory in self._directories:
             self._disk.fsync_directory(directory)
         if self._epochs is not None:
             self._disk.replace(self._epochs_path, self._epochs)
+
+
+def _sync(file: File) -> None:
+    try:
+        file.fsync()
+    except OSError as error:
+        raise FailedSync(error.errno, error.strerror, file.path) from error
 
 
 def write_again(file: File, begin: int) -> None:

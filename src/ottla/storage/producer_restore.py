@@ -68,9 +68,10 @@ def recall(producer: Producer, segments: Sequence[Segment]) -> None:
     A client may have had five requests in flight when the broker was restarted. Only the end of the log is searched,
     and only when a producer retries what is not known.
     """
-    for segment in reversed(segments[-2:]):
+    budget = RECALL_BYTES
+    for segment in reversed(segments):
         known = producer.batches[0].base_offset if producer.batches else segments[-1].base_offset
-        begin = segment.offset_index.entry_before(segment.size - RECALL_BYTES)
+        begin = segment.offset_index.entry_before(segment.size - budget)
         earlier: list[AppendedBatch] = []
         with contextlib.suppress(CorruptBatch):
             for _, header in scan(segment.file, begin, segment.size):
@@ -81,6 +82,9 @@ def recall(producer: Producer, segments: Sequence[Segment]) -> None:
         for batch in reversed(earlier):
             if len(producer.batches) < BATCHES_KEPT and batch.first_sequence >= 0:
                 producer.batches.appendleft(batch)
+        budget -= segment.size
+        if budget <= 0 or len(producer.batches) == BATCHES_KEPT:
+            break
     producer.partial = False  # only now: a disk that could not be read is asked again
 
 

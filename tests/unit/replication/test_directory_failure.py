@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from ottla.cluster.topics import delete_topic
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, KafkaError
 from ottla.handlers import describe_log_dirs, metadata
 from ottla.storage.directories import FailedDirectory
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -233,6 +233,28 @@ def test_hard_case_9_a_full_disk_is_no_failure() -> None:
         disk.heal()
         assert refusal(broker, 1) is None
         await broker.stop(1)
+
+    asyncio.run(run())
+
+
+def test_hard_case_9_a_flush_without_room_is_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The data is synced, the file of leader epochs has no room: who waits is refused, the partition stays, and the
+    # flush is done when there is room, without anybody asking again.
+    monkeypatch.setattr("ottla.replication.partition.FLUSH_RETRY_S", 0.001)
+
+    async def run() -> None:
+        disk = new_disk()
+        broker = await filled(disk)
+        partition = broker.node.replicas.get(TOPIC, 1)
+        disk.fail("create", errno.ENOSPC, "/two/orders-1/leader-epoch-checkpoint*", times=1)
+        waiting = partition.durable.reach(1)
+        partition.request_flush()
+        await settled()
+        with pytest.raises(KafkaError, match="No space left"):
+            waiting.result()
+        assert refusal(broker, 1) is None
+        await asyncio.wait_for(partition.durable.reach(2), 10)
+        broker.abort()
 
     asyncio.run(run())
 

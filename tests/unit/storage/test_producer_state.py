@@ -270,3 +270,19 @@ def test_a_failed_index_write_fails_the_marker() -> None:
     end_transaction(log, 1, commit=False)
     assert [entry.first_offset for entry in log.aborted_transactions(0, 2)] == [0]
     assert disk.size(path(0, ".txnindex")) == 34
+
+
+def test_a_retry_is_recognised_however_small_the_segments_are() -> None:
+    # After a clean restart the log knows a producer's last batch only. The four before it are in segments of their own,
+    # and another producer's stand between them.
+    disk = new_disk()
+    settings = LogSettings(segment_bytes=100)
+    log = new_log(disk, settings)
+    for sequence in range(5):
+        append(log, batch_of(b"%d" % sequence, producer_id=1, sequence=sequence))
+        append(log, batch_of(b"%d" % sequence, producer_id=2, sequence=sequence))
+    log.close()
+    log = open_log(disk, settings, clean=True)
+    assert len(log.segments) == 10
+    again = append(log, batch_of(b"0", producer_id=1, sequence=0))
+    assert again.duplicate and again.base_offset == 0
