@@ -73,15 +73,15 @@ class ClassicMembers:
         subscribed = self._progress.subscribe(change, before, member, turn)
         owned = partitions_by_id(subscription.owned_partitions, turn.image)
         errands = [] if subscribed.search is None else [subscribed.search]
-        if replaces_consumer and may_downgrade(change.state, (), turn):
-            rebalance = change.state.target_epoch < change.state.epoch
-            if not rebalance:
-                member = self._progress.reconcile(change, member.id, owned, subscribed.changed, turn)
-            change.records.extend(downgrade_records(change.state, (), turn))
-            errand = Downgrade(change.state.id, rebalance)
-            return Outcome(change.records, (Reply(turn.ticket, _joined(member)),), errands=(errand,))
-        self._progress.assign(change, turn)
+        downgrades = replaces_consumer and may_downgrade(change.state, (), turn)
+        if not downgrades:
+            self._progress.assign(change, turn)
         member = self._progress.reconcile(change, member.id, owned, subscribed.changed, turn)
+        if downgrades:
+            # A classic group has no half-way: unless everybody is there already, all join again.
+            errand = Downgrade(change.state.id, rebalance=not _is_settled(change.state))
+            change.records.extend(downgrade_records(change.state, (), turn))
+            return Outcome(change.records, (Reply(turn.ticket, _joined(member)),), errands=(errand,))
         self._joins.end(member.id)
         self._renew(member, turn)
         self._syncs.renew(member.id, turn.monotonic_ms + member.rebalance_timeout_ms)
@@ -243,6 +243,12 @@ def _check_protocol(member: Member, request: SyncGroupRequest) -> None:
         if given is not None and given != expected:
             message = f"the group chose {expected!r}, not {given!r}"
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)
+
+
+def _is_settled(state: GroupState) -> bool:
+    return state.target_epoch >= state.epoch and all(
+        member.reconciled_to(state.target_epoch) for member in state.members.values()
+    )
 
 
 def _has_to_join(state: GroupState, member: Member) -> bool:

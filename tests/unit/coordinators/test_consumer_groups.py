@@ -1,0 +1,358 @@
+"""Consumer groups: joining, giving back, getting, leaving, failing. What must happen stands beside what is done."""
+
+import pytest
+
+from ottla.cluster import changes
+from ottla.cluster.changes import ConfigResource
+from ottla.coordinators.consumer_groups import check_heartbeat
+from ottla.coordinators.formats import GROUP_FORMAT
+from ottla.coordinators.machine import Caller
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatRequestTopicPartitions,
+)
+from tests.unit.coordinators.consumer_scripts import Stage, play, topic_id
+
+TWO_MEMBERS = """
+    a joins topics=t        | [Stable]; a: epoch 2, reads t0 t1 t2 t3
+    b joins topics=t        | [Reconciling]; b: epoch 3, reads nothing
+    a beats                 | a: epoch 2, reads t0 t1
+    a beats                 | a: epoch 3
+    b beats                 | [Stable]; b: epoch 3, reads t2 t3
+"""
+
+
+def test_a_second_member_gets_its_share_when_the_first_has_given_it_back() -> None:
+    # The first is told to give back, says that it has, and only then the second one gets it. Then it is quiet.
+    play(
+        TWO_MEMBERS
+        + """
+        a beats             | a: epoch 3
+        b beats             | b: epoch 3
+        """
+    )
+
+
+def test_a_partition_that_is_not_given_back_is_not_given_to_anybody() -> None:
+    # However often both are heard of. A heartbeat that does not say what the member reads proves nothing.
+    play("""
+        a joins topics=t    | [Stable]; a: epoch 2, reads t0 t1 t2 t3
+        b joins topics=t    | [Reconciling]; b: epoch 3, reads nothing
+        a holds on          | a: epoch 2, reads t0 t1
+        a holds on          | a: epoch 2
+        b beats             | b: epoch 3
+        a pings             | a: epoch 2
+        b beats             | b: epoch 3
+        a beats             | a: epoch 3
+        b beats             | [Stable]; b: epoch 3, reads t2 t3
+    """)
+
+
+def test_a_member_that_does_not_give_back_in_time_is_fenced() -> None:
+    # Its rebalance time-out counts, though it is heard of all the time; then others get everything.
+    play("""
+        a joins topics=t timeout=8000 | [Stable]; a: epoch 2, reads t0 t1 t2 t3
+        b joins topics=t    | [Reconciling]; b: epoch 3, reads nothing
+        a holds on          | a: epoch 2, reads t0 t1
+        4000 ms pass        |
+        a holds on          | a: epoch 2
+        4000 ms pass        | [Assigning]
+        a holds on          | a: UNKNOWN_MEMBER_ID
+        b beats             | [Stable]; b: epoch 4, reads t0 t1 t2 t3
+    """)
+
+
+def test_a_silent_member_is_gone_when_its_session_ends() -> None:
+    # One that is heard of stays.
+    play(
+        TWO_MEMBERS
+        + """
+        44000 ms pass       |
+        a beats             | a: epoch 3
+        1000 ms pass        | [Assigning]
+        a beats             | [Stable]; a: epoch 4, reads t0 t1 t2 t3
+        b beats             | b: UNKNOWN_MEMBER_ID
+        45000 ms pass       | [Empty]
+        """
+    )
+
+
+def test_what_a_member_leaves_goes_to_those_who_stay() -> None:
+    play(
+        TWO_MEMBERS
+        + """
+        a leaves            | [Assigning]; a: epoch -1
+        b beats             | [Stable]; b: epoch 4, reads t0 t1 t2 t3
+        b leaves            | [Empty]; b: epoch -1
+        """
+    )
+
+
+def test_epochs_fence() -> None:
+    # Ahead of its own epoch or too far behind: fenced. One behind and with nothing that is new: the answer was lost.
+    play(
+        TWO_MEMBERS
+        + """
+        a holds epoch=4     | a: FENCED_MEMBER_EPOCH
+        a joins             | a: epoch 3, reads t0 t1
+        a beats             | a: epoch 3
+        a holds epoch=2     | a: epoch 3
+        a holds epoch=1     | a: FENCED_MEMBER_EPOCH
+        c beats epoch=3     | c: UNKNOWN_MEMBER_ID
+        """
+    )
+
+
+def test_a_lost_answer_is_told_again() -> None:
+    # The client did not hear that it is at epoch 3 and sends everything it has once more.
+    stage = play(TWO_MEMBERS)
+    a = stage.client("a")
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="group",
+        member_id="a",
+        member_epoch=2,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[ConsumerGroupHeartbeatRequestTopicPartitions(topic_id=topic_id("t"), partitions=[0, 1])],
+    )
+    beat = stage.groups.consumer_group_heartbeat
+    stage.run(a, lambda turn: beat(request, Caller("a", "/127.0.0.1"), turn))
+    assert stage.told() == ["a: epoch 3, reads t0 t1"]
+    request.topic_partitions = [
+        ConsumerGroupHeartbeatRequestTopicPartitions(topic_id=topic_id("t"), partitions=[0, 1, 2])
+    ]
+    stage.run(a, lambda turn: beat(request, Caller("a", "/127.0.0.1"), turn))
+    assert stage.told() == ["a: FENCED_MEMBER_EPOCH"]
+
+
+def test_a_group_that_is_not_there() -> None:
+    # Only one who joins makes a group.
+    play("a beats epoch=3       | a: GROUP_ID_NOT_FOUND")
+
+
+def test_the_group_is_full() -> None:
+    # Members stay, and may join again.
+    play(
+        """
+        a joins topics=t    | [Stable]; a: epoch 2, reads t0 t1 t2 t3
+        b joins topics=t    | b: GROUP_MAX_SIZE_REACHED
+        a joins             | a: epoch 2, reads t0 t1 t2 t3
+        """,
+        group_consumer_max_size=1,
+    )
+
+
+def test_commits() -> None:
+    # At its own epoch a member may commit anything; at an older one what it had then and still has (Kafka 4.3).
+    stage = play(
+        TWO_MEMBERS
+        + """
+        a commits places=t0,t3         | a: commits
+        a commits epoch=4 places=t0    | a: STALE_MEMBER_EPOCH
+        a commits epoch=2 places=t0,t1 | a: commits
+        a commits epoch=2 places=t0,t2 | a: STALE_MEMBER_EPOCH
+        b commits epoch=2 places=t2    | b: STALE_MEMBER_EPOCH
+        c commits epoch=3 places=t0    | c: UNKNOWN_MEMBER_ID
+        """
+    )
+    group, turn = stage.group, stage.turn()
+    with pytest.raises(KafkaError) as refused:
+        group.check_commit("a", None, 3, turn, api_version=8)
+    assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+    assert group.check_transactional_commit("", None, -1, turn) is None
+    with pytest.raises(KafkaError) as refused:
+        group.check_transactional_commit("a", None, 4, turn)
+    assert refused.value.code is ErrorCode.ILLEGAL_GENERATION
+
+
+def test_reading_offsets_needs_the_members_epoch() -> None:
+    stage = play(TWO_MEMBERS)
+    group, turn = stage.group, stage.turn()
+    group.check_fetch("", -1, turn)
+    group.check_fetch("a", 3, turn)
+    for member_id, epoch, code in (
+        ("a", 2, ErrorCode.STALE_MEMBER_EPOCH),
+        ("a", 4, ErrorCode.STALE_MEMBER_EPOCH),
+        ("c", 3, ErrorCode.UNKNOWN_MEMBER_ID),
+    ):
+        with pytest.raises(KafkaError) as refused:
+            group.check_fetch(member_id, epoch, turn)
+        assert refused.value.code is code
+
+
+def test_topics_grow_go_and_come_back() -> None:
+    # New partitions are given out, deleted topics taken away; a new topic of an old name is another topic.
+    stage = play(
+        """
+        a joins topics=t,u  | [Stable]; a: epoch 2, reads t0 t1
+        topics t=3          |
+        a beats             | a: epoch 3, reads t0 t1 t2
+        topics t=3 u=1      |
+        a beats             | a: epoch 4, reads t0 t1 t2 u0
+        topics u=1          |
+        a beats             | [Reconciling]; a: epoch 4, reads u0
+        a beats             | [Stable]; a: epoch 5
+        topics v=1 u=1      |
+        a beats             | a: epoch 5
+        """,
+        {"t": 2},
+    )
+    stage.change_topics({"u": 2}, generation=1)
+    stage.play("a beats             | a: epoch 6, reads u0 u1")
+
+
+def test_a_member_subscribes_to_something_else() -> None:
+    # What it no longer subscribes to it gives back; others are not disturbed more than needed.
+    play(
+        """
+        a joins topics=t        | [Stable]; a: epoch 2, reads t0 t1
+        b joins topics=t,u      | [Reconciling]; b: epoch 3, reads u0 u1
+        a beats topics=t,u      | a: epoch 4
+        b beats topics=u        | b: epoch 5
+        """,
+        {"t": 2, "u": 2},
+    )
+
+
+def test_assignments_have_an_interval() -> None:
+    # Members that join right after an assignment wait for the next one; a clock that is set back keeps nobody waiting.
+    stage = play(
+        """
+        a joins topics=t    | [Stable]; a: epoch 2, reads t0 t1 t2 t3
+        b joins topics=t    | [Assigning]; b: epoch 2, reads nothing
+        999 ms pass         |
+        a beats             | a: epoch 2
+        1 ms pass           |
+        a beats             | [Reconciling]; a: epoch 2, reads t0 t1
+        c joins topics=t    | [Assigning]; c: epoch 3, reads nothing
+        """,
+        group_consumer_assignment_interval_ms=1000,
+    )
+    stage.wall_ahead_ms -= 3_600_000
+    stage.play("c beats             | [Reconciling]; c: epoch 4")
+
+
+def test_groups_have_settings_of_their_own() -> None:
+    # A session time-out that was set for the group counts, within the limits of the broker.
+    stage = Stage({"t": 1}, {})
+    stage.image = stage.image.replay(
+        2, [changes.SetConfig(ConfigResource.GROUP, "group", "consumer.session.timeout.ms", "50000")]
+    )
+    stage.play("""
+        a joins topics=t    | [Stable]; a: epoch 2, reads t0
+        49999 ms pass       |
+        1 ms pass           | [Empty]
+    """)
+    stage.config = stage.config.with_changes({"group.consumer.max.session.timeout.ms": "46000"})
+    stage.play("""
+        a joins topics=t    | [Stable]; a: epoch 4, reads t0
+        46000 ms pass       | [Empty]
+    """)
+
+
+def test_the_assignor_that_most_members_want_is_used() -> None:
+    # Nobody says: the broker's first one.
+    play(
+        """
+        a joins topics=t,u assignor=range | [Stable]; a: epoch 2, reads t0 t1 t2 u0
+        b joins topics=t,u assignor=range | [Reconciling]; b: epoch 3, reads nothing
+        a beats             | a: epoch 2, reads t0 t1 u0
+        a beats             | a: epoch 3
+        b beats             | [Stable]; b: epoch 3, reads t2
+        """,
+        {"t": 3, "u": 1},
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "wrong", "code"),
+    [
+        (1, {"member_id": ""}, ErrorCode.INVALID_REQUEST),
+        (0, {"member_id": "", "member_epoch": 1}, ErrorCode.INVALID_REQUEST),
+        (0, {"member_id": "", "member_epoch": -1}, ErrorCode.INVALID_REQUEST),
+        (1, {"group_id": " "}, ErrorCode.INVALID_REQUEST),
+        (1, {"instance_id": ""}, ErrorCode.INVALID_REQUEST),
+        (1, {"rack_id": ""}, ErrorCode.INVALID_REQUEST),
+        (1, {"rebalance_timeout_ms": -1}, ErrorCode.INVALID_REQUEST),
+        (1, {"topic_partitions": None}, ErrorCode.INVALID_REQUEST),
+        (1, {"topic_partitions": [ConsumerGroupHeartbeatRequestTopicPartitions()]}, ErrorCode.INVALID_REQUEST),
+        (1, {"subscribed_topic_names": None}, ErrorCode.INVALID_REQUEST),
+        (1, {"member_epoch": -2}, ErrorCode.INVALID_REQUEST),
+        (1, {"member_epoch": -3}, ErrorCode.INVALID_REQUEST),
+        (1, {"server_assignor": "sticky"}, ErrorCode.UNSUPPORTED_ASSIGNOR),
+    ],
+)
+def test_bad_requests(version: int, wrong: dict[str, object], code: ErrorCode) -> None:
+    # Each is refused with Kafka's code before any group is looked at; the same request without the fault is not.
+    good: dict[str, object] = {
+        "group_id": "group",
+        "member_id": "a",
+        "rebalance_timeout_ms": 1000,
+        "subscribed_topic_names": ["t"],
+        "topic_partitions": [],
+    }
+    check_heartbeat(ConsumerGroupHeartbeatRequest(**good), version, ("uniform", "range"))  # type: ignore[arg-type]
+    with pytest.raises(KafkaError) as refused:
+        request = ConsumerGroupHeartbeatRequest(**{**good, **wrong})  # type: ignore[arg-type]
+        check_heartbeat(request, version, ("uniform", "range"))
+    assert refused.value.code is code
+
+
+def test_a_reloaded_group_goes_on() -> None:
+    # Members keep their epochs and partitions; sessions, and the time to give something back, begin anew.
+    play("""
+        a joins topics=t timeout=8000 | [Stable]; a: epoch 2, reads t0 t1 t2 t3
+        b joins topics=t    | [Reconciling]; b: epoch 3, reads nothing
+        a beats             | a: epoch 2, reads t0 t1
+        7000 ms pass        |
+        reload              |
+        7000 ms pass        |
+        a beats             | a: epoch 3
+        b beats             | [Stable]; b: epoch 3, reads t2 t3
+        reload              |
+        44000 ms pass       |
+        a beats             | a: epoch 3
+        1000 ms pass        | [Assigning]
+    """)
+
+
+def test_an_empty_group_is_deleted_to_the_last_record() -> None:
+    # Every key that the group wrote has a tombstone in the end.
+    stage = play(
+        TWO_MEMBERS
+        + """
+        a beats topics= pattern=t.* | [Reconciling]; a: epoch 4
+        a leaves            | [Assigning]; a: epoch -1
+        b leaves            | [Empty]; b: epoch -1
+        """
+    )
+    with pytest.raises(KafkaError):
+        play(TWO_MEMBERS).group.check_delete()
+    stage.group.check_delete()
+    tombstones = stage.group.tombstones()
+    left = {}
+    for record in [*stage.log, *tombstones]:
+        left[GROUP_FORMAT.encode(record)[0]] = record.value
+        stage.groups.replay(record, 0, None)
+    assert set(left.values()) == {None}
+    assert "group" not in stage.groups.groups
+
+
+def test_a_description() -> None:
+    # What a member has not given back yet is still told as assigned; its target is what it will have.
+    stage = play("""
+        a joins topics=t    | [Stable]; a: epoch 2, reads t0 t1 t2 t3
+        b joins topics=t    | [Reconciling]; b: epoch 3, reads nothing
+        a holds on          | a: epoch 2, reads t0 t1
+    """)
+    told = stage.group.describe(stage.turn())
+    assert (told.group_state, told.group_epoch, told.assignment_epoch) == ("Reconciling", 3, 3)
+    assert told.assignor_name == "uniform"
+    a, b = told.members
+    assert (a.member_id, a.member_epoch, a.client_host, a.member_type) == ("a", 2, "/127.0.0.1", 1)
+    assert a.assignment.topic_partitions[0].partitions == [0, 1, 2, 3]
+    assert a.target_assignment.topic_partitions[0].partitions == [0, 1]
+    assert (b.member_epoch, b.assignment.topic_partitions) == (3, [])
+    assert b.target_assignment.topic_partitions[0].partitions == [2, 3]
+    assert a.subscribed_topic_names == ["t"]
