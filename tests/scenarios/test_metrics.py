@@ -14,6 +14,11 @@ from ottla.monitoring.catalogue import FAMILIES
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from ottla.wire.messages.api_versions import ApiVersionsRequest
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from tests.exposition import Exposition
 from tests.raw_client import RawClient
 from tests.scenarios.asking import append, batch_of, connect, delete
@@ -43,6 +48,21 @@ def metrics(broker: LocalBroker) -> Exposition:
     status, content_type, text = get(broker, "/metrics")
     assert (status, content_type) == (200, "text/plain; version=0.0.4; charset=utf-8")
     return Exposition(text)
+
+
+def test_groups_are_counted(watched: LocalBroker) -> None:
+    # By protocol and state, as soon as there are some; and the partitions that coordinate them.
+    partitions, groups = "ottla_coordinator_partitions", "kafka_server_group_coordinator_metrics_group_count"
+    assert metrics(watched).value(partitions, coordinator="group", state="active") == 0
+    watched.create_topic("orders")
+    topic = OffsetCommitRequestTopic(name="orders", partitions=[OffsetCommitRequestPartition(committed_offset=1)])
+    with connect(watched) as client:
+        for name in ("a", "b"):
+            client.request(OffsetCommitRequest(group_id=name, topics=[topic]), 8)
+    found = metrics(watched)
+    assert found.value(groups, protocol="classic", state="Empty") == 2
+    assert found.value(partitions, coordinator="group", state="active") == 50
+    assert found.value(partitions, coordinator="group", state="loading") == 0
 
 
 def test_every_metric_of_the_catalogue_is_there_and_none_besides(watched: LocalBroker) -> None:

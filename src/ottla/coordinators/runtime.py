@@ -205,6 +205,17 @@ class Coordinator(Generic[M]):
         if replicated is not None:
             await replicated
 
+    # What operators see
+
+    @property
+    def loading(self) -> int:
+        """Partitions that this broker leads and cannot answer for yet."""
+        return sum(not shard.loaded for shard in self._shards.values()) + len(self._reloads)
+
+    def machines(self) -> list[M]:
+        """Those that are loaded, to be looked at only."""
+        return [shard.machine for _, shard in sorted(self._shards.items()) if shard.loaded]
+
     # Following the metadata
 
     def apply(self, before: Image, after: Image) -> None:

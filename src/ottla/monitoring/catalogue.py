@@ -70,6 +70,16 @@ FETCH_SESSIONS = _gauge(
 )
 BROKER_STATE = _gauge("kafka_server_kafkaserver_brokerstate", "3 while running, 6 while stopping, as in Kafka.")
 
+# Coordinators
+GROUPS = _gauge(
+    "kafka_server_group_coordinator_metrics_group_count", "Groups that this broker coordinates.", "protocol", "state"
+)
+COORDINATED_PARTITIONS = _gauge(
+    "ottla_coordinator_partitions",
+    "Partitions of an internal topic that this broker coordinates, by whether they are loaded from their log.",
+    "coordinator", "state",
+)  # fmt: skip
+
 # Logs: the first metrics.partitions.max partitions of this broker
 LOG_SIZE = _gauge("kafka_log_log_size", "Bytes of a partition's log.", "topic", "partition")
 LOG_START = _gauge("kafka_log_log_logstartoffset", "Offset of a partition's first record.", "topic", "partition")

@@ -6,9 +6,10 @@ limited (metrics.topics.max, metrics.partitions.max; those that came first have 
 """
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, product
 
 from ottla import __version__
 from ottla.errors import ErrorCode
@@ -37,6 +38,8 @@ def exposition(node: Node, server: Server, *, stopping: bool) -> Iterator[str]:
     yield from topics.take(node.replicas.meters)
     partitions = PartitionSurvey(settings.metrics_partitions_max)
     yield from partitions.take(node.replicas)
+    coordinators = CoordinatorSurvey()
+    yield from coordinators.take(node)
     cluster = ClusterSurvey()
     yield from cluster.take(node)
     readings: Iterable[Iterator[Reading]] = (
@@ -45,6 +48,7 @@ def exposition(node: Node, server: Server, *, stopping: bool) -> Iterator[str]:
         server_readings(server, [listener.name for listener in settings.endpoints.bound]),
         partitions.readings(),
         broker_readings(node, stopping),
+        coordinators.readings(),
         compaction_readings(node.compaction, node.clock.now_ms()),
         cluster.readings(),
         ((family, [((), value)]) for family, value in process_values()),
@@ -199,6 +203,37 @@ class PartitionSurvey:
 
     def _column(self, value: Callable[[LogRow], int]) -> Series:
         return ((row[0], value(row)) for row in self.rows)
+
+
+@dataclass
+class CoordinatorSurvey:
+    """One walk over all groups that this broker coordinates."""
+
+    groups: Counter[tuple[str, str]] = field(
+        default_factory=lambda: Counter(dict.fromkeys(product(("classic", "consumer"), ("Empty", "Stable")), 0))
+    )
+    """By protocol and state; those that are not on their way to another are told also if there are none."""
+    partitions: list[tuple[tuple[str, str], int]] = field(default_factory=list)
+
+    def take(self, node: Node) -> Iterator[str]:
+        machines = node.groups.machines()
+        self.partitions = [
+            (("group", "active"), len(machines)),
+            (("group", "loading"), node.groups.loading),
+            (("transaction", "active"), len(node.transactions.machines())),
+            (("transaction", "loading"), node.transactions.loading),
+        ]
+        walked = 0
+        for machine in machines:
+            for group in list(machine.groups.values()):
+                self.groups[group.kind, group.state_name] += 1
+                walked += 1
+                if walked % PAUSE_EVERY == 0:
+                    yield ""
+
+    def readings(self) -> Iterator[Reading]:
+        yield catalogue.GROUPS, sorted(self.groups.items())
+        yield catalogue.COORDINATED_PARTITIONS, self.partitions
 
 
 @dataclass
