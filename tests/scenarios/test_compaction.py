@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from ottla import batch
+from ottla.replication import compaction
 from ottla.storage.directories import CLEAN_ENDS, decode_checkpoint
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
@@ -32,6 +33,12 @@ COMPACTED = {
     "delete.retention.ms": "0",
 }
 CLEANING = "kafka_log_logcleanermanager"
+
+
+@pytest.fixture(autouse=True)
+def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child goes as soon as there is nothing to do."""
+    monkeypatch.setattr(compaction, "IDLE_S", 0.0)
 
 
 @pytest.fixture

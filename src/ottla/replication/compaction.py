@@ -32,6 +32,9 @@ from ottla.threads import Offload
 logger = logging.getLogger(__name__)
 
 REPORT_BYTES_MIN, REPORT_BYTES_MAX = 64 * 1024, 32 * 1024 * 1024
+IDLE_S = 30.0
+"""How long the compacting process stays when there is nothing to do: it takes a second to start."""
+
 PAUSE_EVERY = 200
 """Logs that are looked at in one go."""
 
@@ -63,6 +66,7 @@ class Compaction:
         self._compiled = compiled
         self._uncleanable: dict[Partition, TopicConfig] = {}
         """With the settings under which it failed."""
+        self._worked_at = 0.0
         self._ready_at = 0.0
         """When what was read and written so far may have been, at the pace that is allowed."""
         self.meter = CompactionMeter(clock.now_ms())
@@ -88,21 +92,21 @@ class Compaction:
         return sum(segment.size for segment in log.segments[:-1] if segment.base_offset >= log.first_dirty_offset)
 
     async def run(self) -> None:
-        """Compact until nothing is worth it. Whoever does the work is sent home when there was none at all."""
+        """Compact until nothing is worth it. Whoever does the work is sent home when there was none for a while."""
         if not self._settings().log_cleaner_enable:
             return
-        idle = True
+        loop = asyncio.get_running_loop()
         try:
             while (chosen := await self._choose()) is not None:
-                idle = False
-                if not await self._compact(*chosen):
+                goes_on = await self._compact(*chosen)
+                self._worked_at = loop.time()
+                if not goes_on:
                     break
         except BaseException:
-            idle = True
+            self._compactor.end()
             raise
-        finally:
-            if idle:
-                self._compactor.end()
+        if loop.time() - self._worked_at >= IDLE_S:
+            self._compactor.end()
 
     # Choosing
 
