@@ -2,6 +2,8 @@
 
     python -m tests.clients.group_member LIBRARY BOOTSTRAP GROUP TOPIC ASSIGNOR [INSTANCE]
 
+With `consumer` for an assignor the member speaks the consumer protocol, and the coordinator assigns.
+
 Events go to standard output in the words of Kafka's own VerifiableConsumer, one JSON object a line, so that whoever
 reads them need not know which client it is. SIGTERM ends it in order: it leaves the group, unless it is static.
 """
@@ -13,6 +15,9 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
+
+CONSUMER = "consumer"
+"""In the place of an assignor: the protocol in which members have none."""
 
 SESSION_MS = 4000
 HEARTBEAT_MS = 250
@@ -93,18 +98,21 @@ def confluent(member: Membership) -> None:
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
     ending, progress = Ending(), Progress()
+    classic = {
+        "session.timeout.ms": SESSION_MS,
+        "heartbeat.interval.ms": HEARTBEAT_MS,
+        "partition.assignment.strategy": member.assignor,
+    }
     consumer = Consumer(
         {
             "bootstrap.servers": member.bootstrap,
             "group.id": member.group,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
-            "session.timeout.ms": SESSION_MS,
-            "heartbeat.interval.ms": HEARTBEAT_MS,
-            "partition.assignment.strategy": member.assignor,
             "fetch.wait.max.ms": 50,
             "reconnect.backoff.max.ms": 100,
             "log_level": 0,
+            **({"group.protocol": "consumer"} if member.assignor == CONSUMER else classic),
             **({"group.instance.id": member.instance} if member.instance else {}),
         }
     )

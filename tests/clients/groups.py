@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 
 from benchmarks.apache_kafka import java_command
 from tests.clients.child import SOURCE
-from tests.clients.group_member import SESSION_MS, Membership
+from tests.clients.group_member import CONSUMER, SESSION_MS, Membership
 
 PATIENCE_S = 45.0
 END_S = 20.0
@@ -85,13 +85,19 @@ def command(library: str, member: Membership, directory: Path) -> list[str]:
         words = [word for word in member if word is not None]
         return [sys.executable, "-m", "tests.clients.group_member", library, *words]
     settings = directory / "java.properties"
-    settings.write_text("heartbeat.interval.ms=250\nfetch.max.wait.ms=50\nmax.poll.records=500\n")
     instance = ("--group-instance-id", member.instance) if member.instance else ()
+    lines = ["fetch.max.wait.ms=50", "max.poll.records=500"]
+    if member.assignor == CONSUMER:
+        protocol = ["--group-protocol", "consumer"]
+    else:
+        lines.append("heartbeat.interval.ms=250")
+        assignor = f"org.apache.kafka.clients.consumer.{JAVA_ASSIGNORS[member.assignor]}"
+        protocol = ["--session-timeout", str(SESSION_MS), "--assignment-strategy", assignor]
+    settings.write_text("\n".join(lines))
     return java_command(
         "org.apache.kafka.tools.VerifiableConsumer",
         "--bootstrap-server", member.bootstrap, "--group-id", member.group, "--topic", member.topic,
-        "--session-timeout", str(SESSION_MS), "--command-config", str(settings), *instance,
-        "--assignment-strategy", f"org.apache.kafka.clients.consumer.{JAVA_ASSIGNORS[member.assignor]}",
+        "--command-config", str(settings), *protocol, *instance,
         options=JAVA_OPTIONS,
     )  # fmt: skip
 
