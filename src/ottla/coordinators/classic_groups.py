@@ -134,7 +134,7 @@ class ClassicGroup:
         rebalance.await_sync(draft, member, turn.ticket)
         if member is self.members.leader:
             rebalance.assign(draft, {each.member_id: each.assignment for each in request.assignments})
-        return draft.outcome()
+        return draft.outcome(may_be_refused=True)  # then the generation waits on for an assignment that can be stored
 
     def heartbeat(self, request: HeartbeatRequest, turn: Turn) -> Outcome:
         member = self._member(request.member_id, request.group_instance_id)

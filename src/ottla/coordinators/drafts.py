@@ -20,5 +20,5 @@ class Draft:
         if ticket is not None:
             self._replies.append(Reply(ticket, response))
 
-    def outcome(self) -> Outcome:
-        return Outcome(records=self._records, replies=self._replies)
+    def outcome(self, *, may_be_refused: bool = False) -> Outcome:
+        return Outcome(records=self._records, replies=self._replies, may_be_refused=may_be_refused)

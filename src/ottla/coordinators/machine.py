@@ -74,6 +74,9 @@ class Outcome:
     replies: Sequence[Reply] = ()
     producer: Producer | None = None
     """The records are part of this producer's open transaction: they count once its marker says so."""
+    may_be_refused: bool = False
+    """Records that are too large for the log: everybody who is replied to is told so, and the machine goes on. Without
+    this it is loaded again, for it may have changed something on the spot that only the records make true."""
     errands: Sequence[Any] = ()
     """Work outside of the machine (markers to write in other partitions); its end comes back as another turn."""
 

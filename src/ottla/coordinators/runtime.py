@@ -359,7 +359,10 @@ class Coordinator(Generic[M]):
                 raise  # a producer of the past: the log is as sound as before, and nothing was replayed
             logger.warning("%s cannot be appended to: %s", shard.partition, error)
             told = KafkaError(_ANSWERS.get(error.code, error.code), error.message)
-            self._fail(shard, told)
+            if outcome.may_be_refused and error.code is ErrorCode.MESSAGE_TOO_LARGE:
+                self._settle(shard, [Reply(ticket, told) for ticket, _ in outcome.replies], ())
+            else:
+                self._fail(shard, told)
             raise told from None
         except Exception as error:
             self._fail(shard, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)))
