@@ -1,0 +1,243 @@
+"""The same transactions at Apache Kafka and at this broker: step by step the same codes, epochs and states.
+
+Skipped, with the reason, where there is no Java or where Maven cannot bring Apache Kafka's jars.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import ottla.testing
+from benchmarks.apache_kafka import ApacheKafka, Unavailable
+from ottla.coordinators.machine import Producer
+from ottla.errors import ErrorCode
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from tests.raw_client import RawClient
+from tests.scenarios.asking import batch_of, create
+from tests.scenarios.transacting import (
+    TransactionalProducer,
+    described,
+    fetched_offset,
+    listed,
+    write_marker,
+)
+
+PATIENCE_S = 30
+GROUP, TRANSACTION = 0, 1
+VERSIONS = pytest.mark.parametrize("version", [1, 2])
+
+Told = list[tuple[str, object]]
+
+
+@pytest.fixture(scope="module")
+def both() -> Iterator[tuple[RawClient, RawClient]]:
+    """Clients of Apache Kafka and of this broker, each with a topic of two partitions."""
+    try:
+        kafka = ApacheKafka()
+    except Unavailable as missing:
+        pytest.skip(str(missing))
+    with (
+        kafka,
+        ottla.testing.broker() as broker,
+        RawClient("127.0.0.1", kafka.port, timeout_s=PATIENCE_S) as theirs,
+        RawClient(broker.host, broker.port) as ours,
+    ):
+        for client in (theirs, ours):
+            create(client, "t", partitions=2)
+            until_led(client)
+        yield theirs, ours
+
+
+def until_fine(ask: Callable[[], int]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while code := ask():
+        assert time.monotonic() < deadline, ErrorCode(code).name
+
+
+def until_led(client: RawClient) -> None:
+    until_fine(lambda: client.fetch("t", 1, 0).error_code)
+
+
+class Steps:
+    """One producer after the other under one transactional id, and what each was told."""
+
+    def __init__(self, client: RawClient, name: str, version: int) -> None:
+        self.client = client
+        self.name = name
+        self.group = f"group-of-{name}"
+        self.version = version
+        self.told: Told = []
+        self.find(TRANSACTION, name)
+        self.find(GROUP, self.group)
+        topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+        offsets = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=self.group, topics=topics)])
+        until_fine(lambda: client.request(offsets, 9).groups[0].error_code)
+
+    def find(self, kind: int, key: str) -> None:
+        request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+        until_fine(lambda: self.client.request(request, 4).coordinators[0].error_code)
+
+    def note(self, step: str, value: object) -> None:
+        self.told.append((step, value))
+
+    def producer(self, *, initialised: bool = True, **options: Any) -> TransactionalProducer:
+        producer = TransactionalProducer(self.client, self.name, self.version, **options)
+        if initialised:
+            until_fine(producer.init)
+        return producer
+
+    def settle(self) -> None:
+        while described(self.client, self.name).transaction_state.startswith("Prepare"):
+            pass
+
+
+def compare(both: tuple[RawClient, RawClient], name: str, version: int, script: Callable[[Steps], None]) -> None:
+    told = []
+    for client in both:
+        steps = Steps(client, f"{name}-{version}", version)
+        script(steps)
+        told.append(steps.told)
+    theirs, ours = told
+    assert ours == theirs
+
+
+@VERSIONS
+def test_a_transaction_and_its_end(version: int, both: tuple[RawClient, RawClient]) -> None:
+    def script(steps: Steps) -> None:
+        producer, note = steps.producer(), steps.note
+        note("offset, not added", producer.commit_offset(steps.group, "t", 5))
+        if version == 1:
+            note("produce 10, not added", producer.send("t", b"x", version=10))
+            note("produce 11, not added", producer.send("t", b"x", version=11))
+            note("add", producer.add("t", 0, 9))
+            note("add", producer.add("t", 0))
+        note("produce", producer.send("t", b"x"))
+        if version == 1:
+            note("add offsets", producer.add_offsets(steps.group))
+        note("offset", producer.commit_offset(steps.group, "t", 5))
+        note("offset, stable", fetched_offset(steps.client, steps.group, "t", stable=True)[1])
+        note("commit", producer.end(True, heard=False))
+        steps.settle()
+        note("commit again", producer.end(True, heard=False))
+        note("abort instead", producer.end(False, heard=False))
+        note("produce late", producer.send("t", b"late", partition=1))
+        note("offset now", fetched_offset(steps.client, steps.group, "t", stable=True))
+
+    compare(both, "ends", version, script)
+
+
+def test_an_end_with_nothing_in_it(both: tuple[RawClient, RawClient]) -> None:
+    def script(steps: Steps) -> None:
+        producer, note = steps.producer(), steps.note
+        for committed in (True, False, False, True):
+            note(f"end {committed}", producer.end(committed))
+            steps.settle()
+            note("epoch", producer.producer.epoch)
+
+    compare(both, "empty", 2, script)
+
+
+@VERSIONS
+def test_a_second_owner(version: int, both: tuple[RawClient, RawClient]) -> None:
+    def script(steps: Steps) -> None:
+        first, note = steps.producer(), steps.note
+        if version == 1:
+            note("add", first.add("t", 0))
+        note("produce", first.send("t", b"y"))
+        second = steps.producer(initialised=False)
+        note("init", second.init())
+        steps.settle()
+        until_fine(second.init)
+        note("epoch", second.producer.epoch)
+        for number in (3, 1):
+            note(f"zombie adds {number}", first.add("t", 0, version=number))
+        note("zombie produces", first.send("t", b"q"))
+        note("zombie ends", first.end(True))
+        note("zombie adds offsets", first.add_offsets(steps.group))
+        note("zombie commits offsets", first.commit_offset(steps.group, "t", 9))
+        note("zombie continues", first.init(continues=True))
+        note("continues", second.init(continues=True))
+        note("epoch", second.producer.epoch)
+        second.become(Producer(999_999, 0))
+        note("stranger produces", second.send("t", b"q"))
+        note("stranger ends", second.end(True))
+
+    compare(both, "owners", version, script)
+
+
+@VERSIONS
+def test_nobody_and_nothing(version: int, both: tuple[RawClient, RawClient]) -> None:
+    def script(steps: Steps) -> None:
+        nobody, note = steps.producer(initialised=False), steps.note
+        nobody.become(Producer(888_888, 0))
+        until_fine(lambda: described(steps.client, steps.name).error_code not in (0, 105))
+        note("end", nobody.end(True))
+        note("produce", nobody.send("t", b"q"))
+        note("add", nobody.add("t", 0))
+        note("describe", ErrorCode(described(steps.client, steps.name).error_code))
+        note("describe nothing", ErrorCode(described(steps.client, "").error_code))
+        for timeout_ms in (10**9, 0, -1):
+            note(f"time-out {timeout_ms}", steps.producer(initialised=False, timeout_ms=timeout_ms).init())
+        batch = batch_of(b"q", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
+        refused = steps.client.produce("t", 0, batch)
+        note("produce without an id", refused and ErrorCode(refused.error_code))
+
+    compare(both, "nobody", version, script)
+
+
+@VERSIONS
+def test_what_is_shown(version: int, both: tuple[RawClient, RawClient]) -> None:
+    def script(steps: Steps) -> None:
+        producer, note, client = steps.producer(timeout_ms=12_345), steps.note, steps.client
+        shown = described(client, steps.name)
+        note("empty", (shown.transaction_state, shown.transaction_timeout_ms, shown.transaction_start_time_ms))
+        if version == 1:
+            note("add", producer.add("t", 0, 1))
+        note("produce", producer.send("t", b"x"))
+        shown = described(client, steps.name)
+        note("ongoing", (shown.transaction_state, shown.producer_epoch, shown.transaction_start_time_ms > 0))
+        note("partitions", [(topic.topic, sorted(topic.partitions)) for topic in shown.topics])
+        for filters in (
+            {"state_filters": ["Ongoing"]},
+            {"state_filters": ["Ongoing", "Foo"]},
+            {"state_filters": ["Empty"]},
+            {"transactional_id_pattern": "shown-."},
+            {"transactional_id_pattern": "shown"},
+            {"transactional_id_pattern": "("},
+            {"duration_filter": 3_600_000, "state_filters": ["Ongoing"]},
+        ):
+            answer = listed(client, producer_id_filters=[producer.producer.id], **filters)
+            names = [each.transactional_id for each in answer.transaction_states]
+            note(f"list {filters}", (ErrorCode(answer.error_code), answer.unknown_state_filters, names))
+        note("abort", producer.end(False))
+
+    compare(both, "shown", version, script)
+
+
+def test_markers(both: tuple[RawClient, RawClient]) -> None:
+    def script(steps: Steps) -> None:
+        producer, note, client = steps.producer(), steps.note, steps.client
+        note("produce", producer.send("t", b"m", partition=1))
+        open_one = producer.producer
+        raised = Producer(open_one.id, open_one.epoch + 1)
+        for step, owner, epoch, version in (
+            ("epoch of the transaction, v2", open_one, 5, 2),
+            ("raised", raised, 5, 2),
+            ("once more", raised, 5, 2),
+            ("epoch of the past", open_one, 5, 0),
+            ("coordinator of the past", raised, 4, 0),
+        ):
+            code = write_marker(
+                client, "t", owner, partition=1, coordinator_epoch=epoch, transaction_version=version
+            )
+            note(step, code)
+        note("nowhere", write_marker(client, "nowhere", raised))
+
+    compare(both, "markers", 2, script)
