@@ -15,13 +15,14 @@ UNDEFINED = -1
 
 
 class LeaderEpochs:
-    __slots__ = ("_disk", "_epochs", "_path", "_starts", "dirty", "latest")
+    __slots__ = ("_disk", "_epochs", "_loaded", "_path", "_starts", "dirty", "latest")
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self._path = path
         self._epochs: list[int] = []
         self._starts: list[int] = []
+        self._loaded: list[tuple[int, int]] = []
         self.latest = UNDEFINED
         """The last epoch; an attribute because every append compares it."""
         self.dirty = False
@@ -38,6 +39,7 @@ class LeaderEpochs:
             if epoch < 0 or start < 0 or (epochs._epochs and (epoch <= epochs.latest or start < epochs._starts[-1])):
                 raise ValueError(f"{path}: epoch {epoch} at {start} after epoch {epochs.latest}")
             epochs._put(epoch, start)
+        epochs._loaded = epochs.entries
         epochs.dirty = False
         return epochs
 
@@ -45,6 +47,13 @@ class LeaderEpochs:
     def entries(self) -> list[tuple[int, int]]:
         """Epoch and start offset of each, ascending."""
         return list(zip(self._epochs, self._starts, strict=True))
+
+    def is_as_loaded(self, end_offset: int) -> bool:
+        """Whether the file needs no change: an epoch in which nothing was written need not be in it.
+
+        A broker that is restarted leads every partition in a new epoch. Most see no record in it.
+        """
+        return not self.dirty or _written(self.entries, end_offset) == _written(self._loaded, end_offset)
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Records from `start_offset` on are written in `epoch`. An epoch keeps its start once it has one."""
@@ -111,3 +120,7 @@ class LeaderEpochs:
             del self._epochs[keep:], self._starts[keep:]
             self.latest = self._epochs[-1] if self._epochs else UNDEFINED
             self.dirty = True
+
+
+def _written(entries: list[tuple[int, int]], end_offset: int) -> list[tuple[int, int]]:
+    return [entry for entry in entries if entry[1] < end_offset]

@@ -530,18 +530,31 @@ class Log:
 
     def close(self) -> None:
         """Everything is written down and durable, so that the next `open` may be told `clean`."""
+        flush = self.start_close()
+        if flush is not None:
+            flush.run()
+        self.finish_close(flush)
+
+    def start_close(self) -> Flush | None:
+        """Write everything down. What has to be synced before `finish_close`; None if nothing changed since `open`."""
         files = self._files
+        unchanged = self._clean_end == self.end_offset and not self._truncations
+        if unchanged and files.created == self._created_durable and self.epochs.is_as_loaded(self.end_offset):
+            return None
+        if self._failure is not None:
+            return None
+        self._active.write_indexes()
+        files.take_snapshot(self.end_offset, self.producers)
+        files.prune_snapshots()
+        return self._collect_flush(closing=True)
+
+    def finish_close(self, flush: Flush | None) -> None:
+        """`flush` has run without an error."""
+        if flush is not None:
+            self.finish_flush(flush)
         if self._failure is None:
-            unchanged = self._clean_end == self.end_offset and not self._truncations
-            if not (unchanged and files.created == self._created_durable and not self.epochs.dirty):
-                self._active.write_indexes()
-                files.take_snapshot(self.end_offset, self.producers)
-                files.prune_snapshots()
-                flush = self._collect_flush(closing=True)
-                flush.run()
-                self.finish_flush(flush)
-            files.take_deleted().run()
-        files.close()
+            self._files.take_deleted().run()
+        self._files.close()
 
     def abandon(self) -> None:
         """Let go of the files as they are: the directory is about to be renamed and removed."""

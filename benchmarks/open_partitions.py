@@ -1,0 +1,83 @@
+"""How long a broker with many partitions takes to start and to stop: python -m benchmarks.open_partitions --count 10000
+
+Each life of the broker is a process of its own, as a restart is: the first one creates the partitions and writes to
+them, then they are opened after a clean end, after kill -9, and after that once more. A row tells the seconds until
+the broker answers, the seconds it took to stop, and the megabytes of memory that it had in between.
+"""
+
+import argparse
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from functools import partial
+
+import psutil
+
+from ottla.batch import check, encode
+from ottla.broker import Broker
+from ottla.cluster.topics import NewTopic, create_topic
+from ottla.config import BrokerConfig
+
+TOPIC_PARTITIONS = 1000
+RECORDS = 3
+LIVES = (("created and filled", "fill"), ("after a clean end", "stop"), ("after a clean end", "kill"),
+         ("after kill -9", "stop"))  # fmt: skip
+DEADLINE_S = 600.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=10_000, help="how many partitions, in topics of a thousand")
+    parser.add_argument("--directory", help="where to keep them; a temporary one if it is not given")
+    parser.add_argument("--life", choices=("fill", "stop", "kill"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.life:
+        asyncio.run(live(options.count, options.directory, options.life))
+        return
+    print(f"{options.count} partitions: seconds to start, seconds to stop, MB of memory")
+    with tempfile.TemporaryDirectory(prefix="ottla-partitions-") as temporary:
+        for title, life in LIVES:
+            directory = options.directory or temporary
+            arguments = ["--count", str(options.count), "--directory", directory, "--life", life]
+            outcome = subprocess.run(
+                [sys.executable, "-m", "benchmarks.open_partitions", *arguments], capture_output=True, text=True
+            )
+            if outcome.returncode:
+                sys.exit(outcome.stderr)
+            print(f"  {title:20} {outcome.stdout.strip()}", flush=True)
+
+
+async def live(count: int, directory: str, life: str) -> None:
+    """One life of a broker, and one line about it."""
+    broker = Broker(BrokerConfig.of({"listeners": "PLAINTEXT://127.0.0.1:0"}), directory)
+    began = time.perf_counter()
+    await broker.start()
+    started_s = time.perf_counter() - began
+    if life == "fill":
+        await fill(broker, count)
+    assert sum(1 for _ in broker.node.replicas) == count
+    memory = psutil.Process().memory_info().rss / 1e6
+    if life == "kill":
+        print(f"{started_s:8.2f} {'-':>8} {memory:8.0f}", flush=True)
+        os._exit(0)
+    began = time.perf_counter()
+    await broker.stop(DEADLINE_S)
+    print(f"{started_s:8.2f} {time.perf_counter() - began:8.2f} {memory:8.0f}")
+
+
+async def fill(broker: Broker, count: int) -> None:
+    node = broker.node
+    for number in range(0, count, TOPIC_PARTITIONS):
+        topic = NewTopic(f"topic-{number}", min(TOPIC_PARTITIONS, count - number))
+        await node.metadata.change(partial(create_topic, topic=topic, config=node.config, random=node.random))
+    for partition in node.replicas:
+        for _ in range(RECORDS):
+            batch = bytearray(encode([(None, bytes(100), (), node.clock.now_ms())]))
+            partition.append(memoryview(batch), check(batch), node.clock.now_ms(), 1)
+
+
+if __name__ == "__main__":
+    main()
