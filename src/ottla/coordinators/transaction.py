@@ -65,6 +65,10 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
 }
 
 
+STORED = frozenset(TRANSITIONS) - {State.DEAD}
+"""The states that a record can have."""
+
+
 class IllegalTransition(Exception):
     """A decision that the table does not have: a fault of this program, never of a client."""
 

@@ -5,6 +5,7 @@ is answered. Then markers go into every partition of the transaction, an errand 
 loads the record after a crash sets out again. The second record (COMPLETE_...) says that all of them landed.
 """
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from ottla.coordinators.transaction import (
     NEVER,
     NO_EPOCH,
     NO_ID,
+    STORED,
     State,
     TopicPartition,
     Transaction,
@@ -37,6 +39,8 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.describe_transactions import TopicData, TransactionState
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+logger = logging.getLogger(__name__)
 
 FEATURE = "transaction.version"
 
@@ -306,12 +310,15 @@ class Transactions:
     # Replay
 
     def replay(self, record: StoredRecord, written_ms: int, producer: Producer | None) -> None:
-        assert isinstance(record.key, TransactionLogKey)
-        if isinstance(record.value, TransactionLogValue):
-            self.by_id[record.key.transactional_id] = Transaction.of(record.key, record.value)
+        key, value = record
+        assert isinstance(key, TransactionLogKey)
+        if not isinstance(value, TransactionLogValue):
+            self.by_id.pop(key.transactional_id, None)
+            self._bumped_from.pop(key.transactional_id, None)
+        elif value.transaction_status in STORED:
+            self.by_id[key.transactional_id] = Transaction.of(key, value)
         else:
-            self.by_id.pop(record.key.transactional_id, None)
-            self._bumped_from.pop(record.key.transactional_id, None)
+            logger.error("%r has the unknown state %d: passed over", key.transactional_id, value.transaction_status)
 
     def end_transaction(self, producer: Producer, committed: bool) -> None:
         """Nobody writes to this topic in a transaction."""

@@ -11,6 +11,7 @@ from ottla.coordinators.transaction import (
     State,
     Transaction,
 )
+from ottla.coordinators.transaction_records import TransactionLogValue
 from ottla.coordinators.transactions import Filters
 from ottla.errors import ErrorCode, KafkaError
 from tests.unit.coordinators.transaction_scripts import ID, NOW, Stage, play
@@ -395,6 +396,20 @@ def test_an_idle_id_expires_and_an_open_one_does_not() -> None:
     kept.apply(Outcome(records=[prepared.record]))
     kept.wait(5 * DAY)
     assert kept.known is not None
+
+
+def test_a_record_of_an_unknown_state_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    # Of a newer release, or damaged: the others are served all the same.
+    stage = play("a inits | Empty 100/0; a: 100/0")
+    known = stage.known
+    assert known is not None
+    for number in (6, 7, 99):
+        record = known.record
+        assert isinstance(record.value, TransactionLogValue)
+        record.value.transaction_status = number
+        stage.machine.replay(record, NOW, None)
+    assert stage.known == known
+    assert len(caplog.records) == 3
 
 
 def test_many_overdue_transactions_end_in_several_batches() -> None:
