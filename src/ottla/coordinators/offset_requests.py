@@ -65,6 +65,8 @@ class OffsetRequests:
                 code = _NONE
                 if found is None:
                     code = _unknown_topic(version)
+                elif not 0 <= partition.partition_index < len(found.partitions):
+                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 elif _is_too_long(partition, turn):
                     code = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 else:
@@ -110,7 +112,7 @@ class OffsetRequests:
             results = []
             for partition in topic.partitions:
                 code = _NONE
-                if found is None:
+                if found is None or not 0 <= partition.partition_index < len(found.partitions):
                     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 elif _is_too_long(partition, turn):
                     code = ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -213,18 +215,15 @@ class OffsetRequests:
     def _delete_topic(
         self, group: Group, topic: OffsetDeleteRequestTopic, image: Image, delete: Callable[[Place], None]
     ) -> OffsetDeleteResponseTopic:
-        code = _NONE
-        if image.topic(topic.name) is None:
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        elif group.subscribed_to(topic.name):
-            code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        subscribed = group.subscribed_to(topic.name)
         results = []
         for partition in topic.partitions:
-            index = partition.partition_index
-            if code == _NONE and (
-                self._offsets.committed(group.id, topic.name, index) is not None
-                or self._offsets.is_pending(group.id, topic.name, index)
-            ):
+            index, code = partition.partition_index, ErrorCode.NONE
+            if image.partition(topic.name, index) is None:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif subscribed:
+                code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            elif self._offsets.has(group.id, topic.name, index):
                 delete((topic.name, index))
             results.append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
         return OffsetDeleteResponseTopic(name=topic.name, partitions=results)

@@ -92,9 +92,9 @@ class Offsets:
         group = self._groups.get(group_id)
         return group is not None and (topic, partition) in group.pending
 
-    def has_pending(self, group_id: str) -> bool:
-        group = self._groups.get(group_id)
-        return group is not None and bool(group.pending)
+    def has(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether there is an offset, counting or pending."""
+        return self.committed(group_id, topic, partition) is not None or self.is_pending(group_id, topic, partition)
 
     def tombstones(self, group_id: str, places: Sequence[Place] | None = None) -> list[StoredRecord]:
         """Records that delete these offsets of a group, or all of them."""

@@ -1,0 +1,181 @@
+"""The same requests about offsets at Apache Kafka and at this broker: the same answers, one after the other.
+
+Skipped, with the reason, where there is no Java or where Maven cannot bring Apache Kafka's jars.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import ottla.testing
+from benchmarks.apache_kafka import ApacheKafka, Unavailable
+from ottla.wire.message import Message
+from ottla.wire.messages.delete_groups import DeleteGroupsRequest
+from ottla.wire.messages.describe_groups import DescribeGroupsRequest
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.list_groups import ListGroupsRequest
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from tests.raw_client import RawClient
+from tests.scenarios.asking import create, topic_id
+from tests.scenarios.likeness import unlike
+
+PATIENCE_S = 30.0
+LONG = "x" * 5000
+UNKNOWN_ID = bytes(15) + b"n"
+
+TopicId = Callable[[str], bytes]
+Ask = Callable[[TopicId], tuple[Message, int]]
+
+
+def commit(group: str, offset: int, version: int = 9, **fields: Any) -> Ask:
+    topic, partition, metadata = fields.pop("topic", "t"), fields.pop("partition", 0), fields.pop("metadata", "")
+
+    def ask(topic_id: TopicId) -> tuple[Message, int]:
+        asked = OffsetCommitRequestPartition(
+            partition_index=partition, committed_offset=offset, committed_leader_epoch=4, committed_metadata=metadata
+        )
+        named = OffsetCommitRequestTopic(name=topic, topic_id=topic_id(topic), partitions=[asked])
+        return OffsetCommitRequest(group_id=group, topics=[named], **fields), version
+
+    return ask
+
+
+def fetch(group: str, version: int, *topics: str, everything: bool = False, stable: bool = False, **fields: Any) -> Ask:
+    def ask(topic_id: TopicId) -> tuple[Message, int]:
+        if version < 8:
+            old = [OffsetFetchRequestTopic(name=name, partition_indexes=[0, 1]) for name in topics]
+            request = OffsetFetchRequest(group_id=group, topics=None if everything else old, require_stable=stable)
+            return request, version
+        new = [OffsetFetchRequestTopics(name=n, topic_id=topic_id(n), partition_indexes=[0, 1]) for n in topics]
+        asked = OffsetFetchRequestGroup(group_id=group, topics=None if everything else new, **fields)
+        return OffsetFetchRequest(groups=[asked], require_stable=stable), version
+
+    return ask
+
+
+def forget(group: str, *topics: str) -> Ask:
+    partitions = [OffsetDeleteRequestPartition(partition_index=index) for index in (0, 7)]
+    named = [OffsetDeleteRequestTopic(name=name, partitions=partitions) for name in topics]
+    return lambda topic_id: (OffsetDeleteRequest(group_id=group, topics=named), 0)
+
+
+def plain(message: Message, version: int) -> Ask:
+    return lambda topic_id: (message, version)
+
+
+def pending(group: str, topic: str, version: int = 3, **fields: Any) -> Ask:
+    partition = TxnOffsetCommitRequestPartition(committed_offset=3, committed_metadata=fields.pop("metadata", ""))
+    named = TxnOffsetCommitRequestTopic(name=topic, partitions=[partition])
+    fields = {"transactional_id": "tx", "producer_id": 999, "producer_epoch": 0, **fields}
+    return lambda topic_id: (TxnOffsetCommitRequest(group_id=group, topics=[named], **fields), version)
+
+
+MEMBER: dict[str, Any] = {"member_id": "m", "generation_id_or_member_epoch": 1}
+COMMITS, FETCHES, FETCHES_OF_ALL = range(2, 11), range(1, 11), range(2, 11)
+SCRIPT: dict[str, Ask] = {
+    **{f"commit v{v}": commit(f"g{v}", v, v) for v in COMMITS},
+    **{f"fetch v{v}": fetch("g5", v, "t") for v in FETCHES},
+    **{f"fetch of all v{v}": fetch("g5", v, everything=True) for v in FETCHES_OF_ALL},
+    **{f"fetch of nothing v{v}": fetch("g5", v) for v in FETCHES},
+    **{f"fetch of an unknown group v{v}": fetch("nobody", v, "t") for v in FETCHES},
+    **{f"fetch of all of an unknown group v{v}": fetch("nobody", v, everything=True) for v in FETCHES_OF_ALL},
+    **{f"fetch of an unknown topic v{v}": fetch("g5", v, "nowhere") for v in FETCHES},
+    **{f"commit for an unknown topic v{v}": commit("g5", 1, v, topic="nowhere") for v in COMMITS},
+    **{f"commit by a member of no group v{v}": commit("new", 1, v, **MEMBER) for v in COMMITS},
+    **{f"commit by a member of an empty group v{v}": commit("g5", 1, v, **MEMBER) for v in COMMITS},
+    "a name without a generation": commit("g5", 1, member_id="m"),
+    "an instance without a generation": commit("g5", 1, group_instance_id="i"),
+    "long metadata": commit("g5", 1, metadata=LONG),
+    "no metadata": commit("g5", 1, metadata=None),
+    "a partition that is not there": commit("g5", 1, partition=7),
+    "an offset below zero": commit("g5", -5),
+    "no offset": commit("g5", -1),
+    "what there is now": fetch("g5", 9, everything=True),
+    "a retention of its own": commit("g5", 8, 4, retention_time_ms=10_000),
+    "a group without a name": commit("", 3),
+    "its offset": fetch("", 9, "t"),
+    "fetch as a member of no group": fetch("nobody", 9, "t", member_id="m", member_epoch=1),
+    "fetch as a member of a classic group": fetch("g5", 9, "t", member_id="m", member_epoch=1),
+    "stable offsets": fetch("g5", 7, "t", stable=True),
+    "forget": forget("g5", "t", "nowhere"),
+    "forget of an unknown group": forget("nobody", "t"),
+    "forget of a group without a name": forget("", "t"),
+    "what is left": fetch("g5", 9, everything=True),
+    "listed": plain(ListGroupsRequest(), 5),
+    "listed by state": plain(ListGroupsRequest(states_filter=["empty", "Stable"]), 5),
+    "listed by an unknown state": plain(ListGroupsRequest(states_filter=["nonsense"]), 5),
+    "listed by type": plain(ListGroupsRequest(types_filter=["Classic"]), 5),
+    "listed by another type": plain(ListGroupsRequest(types_filter=["consumer"]), 5),
+    "listed by an unknown type": plain(ListGroupsRequest(types_filter=["nonsense"]), 5),
+    "listed in version 0": plain(ListGroupsRequest(), 0),
+    "described": plain(DescribeGroupsRequest(groups=["g5", "nobody"]), 6),
+    "described in version 5": plain(DescribeGroupsRequest(groups=["g5", "nobody"]), 5),
+    "pending for nobody": pending("", "t"),
+    "pending of a member of no group": pending("newer", "t", member_id="m", generation_id=4),
+    "deleted": plain(DeleteGroupsRequest(groups_names=["g5", "nobody", "", "g6", "g6"]), 2),
+    "what a deleted group has": fetch("g6", 9, everything=True),
+    "what is left of the groups": plain(ListGroupsRequest(), 4),
+    "nothing to delete": plain(DeleteGroupsRequest(groups_names=[]), 2),
+    "coordinator of an unknown kind": plain(FindCoordinatorRequest(coordinator_keys=["a"], key_type=9), 6),
+    "coordinator of a share": plain(FindCoordinatorRequest(coordinator_keys=["a"], key_type=2), 6),
+    "coordinator of nothing": plain(FindCoordinatorRequest(coordinator_keys=[]), 6),
+}
+
+
+@pytest.fixture(scope="module")
+def sides() -> Iterator[tuple[RawClient, RawClient]]:
+    settings = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
+    try:
+        kafka = ApacheKafka(settings=settings)
+    except Unavailable as missing:
+        pytest.skip(str(missing))
+    with (
+        kafka,
+        ottla.testing.broker(offsets_topic_num_partitions=1, transaction_state_log_num_partitions=1) as broker,
+        RawClient("127.0.0.1", kafka.port, timeout_s=PATIENCE_S) as theirs,
+        RawClient(broker.host, broker.port, timeout_s=PATIENCE_S) as ours,
+    ):
+        for client in (theirs, ours):
+            create(client, "t")
+            for kind in (0, 1):
+                asked = FindCoordinatorRequest(coordinator_keys=["any"], key_type=kind)
+                while client.request(asked, 4).coordinators[0].error_code:
+                    pass
+            while client.request(ListGroupsRequest(), 4).error_code:
+                pass
+        yield theirs, ours
+
+
+def test_the_same_answers(sides: tuple[RawClient, RawClient]) -> None:
+    """One after the other; what differs is told with the name of the request."""
+    different = []
+    for name, ask in SCRIPT.items():
+        theirs, ours = (answer(client, ask) for client in sides)
+        different += [f"{name}: {each}" for each in unlike(theirs, ours)]
+    assert not different, "\n".join(different)
+
+
+def answer(client: RawClient, ask: Ask) -> Any:
+    message, version = ask(lambda topic: topic_id(client, topic) if topic == "t" else UNKNOWN_ID)
+    return client.request(message, version)
