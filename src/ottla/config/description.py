@@ -77,8 +77,10 @@ def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> Iterat
     for name, value in GroupConfig.of(overrides, broker).items():
         setting = GroupConfig.table[name]
         names = tuple(synonym.name for synonym in setting.synonyms)
-        contributions = _contributions(names, broker) if names else ()
-        source = _source(names[0], broker) if names else ConfigSource.DEFAULT
+        contributions: tuple[Contribution, ...] = (Contribution(name, render(setting.default), ConfigSource.DEFAULT),)
+        source = ConfigSource.DEFAULT
+        if names:
+            contributions, source = _contributions(names, broker), _source(names[0], broker)
         if name in overrides:
             source = ConfigSource.GROUP
             contributions = (Contribution(name, overrides[name], source), *contributions)

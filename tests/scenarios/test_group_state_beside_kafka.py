@@ -1,4 +1,4 @@
-"""The same requests about offsets at Apache Kafka and at this broker: the same answers, one after the other.
+"""The same requests about groups' offsets and settings at Apache Kafka and at this broker: the same answers.
 
 Skipped, with the reason, where there is no Java or where Maven cannot bring Apache Kafka's jars.
 """
@@ -11,9 +11,13 @@ import pytest
 import ottla.testing
 from benchmarks.apache_kafka import ApacheKafka, Unavailable
 from ottla.wire.message import Message
+from ottla.wire.messages import alter_configs as replacing
+from ottla.wire.messages import describe_configs as describing
+from ottla.wire.messages import incremental_alter_configs as altering
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest
 from ottla.wire.messages.list_groups import ListGroupsRequest
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -43,6 +47,9 @@ from tests.scenarios.likeness import unlike
 PATIENCE_S = 30.0
 LONG = "x" * 5000
 UNKNOWN_ID = bytes(15) + b"n"
+GROUP = 32
+SET, DELETE, APPEND = 0, 1, 2
+SESSION = "consumer.session.timeout.ms"
 
 TopicId = Callable[[str], bytes]
 Ask = Callable[[TopicId], tuple[Message, int]]
@@ -89,6 +96,25 @@ def pending(group: str, topic: str, version: int = 3, **fields: Any) -> Ask:
     named = TxnOffsetCommitRequestTopic(name=topic, partitions=[partition])
     fields = {"transactional_id": "tx", "producer_id": 999, "producer_epoch": 0, **fields}
     return lambda topic_id: (TxnOffsetCommitRequest(group_id=group, topics=[named], **fields), version)
+
+
+def settings_set(group: str, *changes: tuple[str, int, str | None], validate_only: bool = False) -> Ask:
+    configs = [altering.AlterableConfig(name=name, config_operation=op, value=value) for name, op, value in changes]
+    resource = altering.AlterConfigsResource(resource_type=GROUP, resource_name=group, configs=configs)
+    return plain(altering.IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only), 1)
+
+
+def settings_replaced(group: str, **settings: str) -> Ask:
+    configs = [replacing.AlterableConfig(name=name.replace("_", "."), value=text) for name, text in settings.items()]
+    resource = replacing.AlterConfigsResource(resource_type=GROUP, resource_name=group, configs=configs)
+    return plain(replacing.AlterConfigsRequest(resources=[resource]), 2)
+
+
+def settings_of(group: str, *names: str) -> Ask:
+    resource = describing.DescribeConfigsResource(
+        resource_type=GROUP, resource_name=group, configuration_keys=list(names) or None
+    )
+    return plain(describing.DescribeConfigsRequest(resources=[resource], include_synonyms=True), 4)
 
 
 MEMBER: dict[str, Any] = {"member_id": "m", "generation_id_or_member_epoch": 1}
@@ -141,6 +167,28 @@ SCRIPT: dict[str, Ask] = {
     "coordinator of a share": plain(FindCoordinatorRequest(coordinator_keys=["a"], key_type=2), 6),
     "coordinator of nothing": plain(FindCoordinatorRequest(coordinator_keys=[]), 6),
 }
+SETTINGS_SCRIPT: dict[str, Ask] = {
+    "settings of a new group": settings_of("s"),
+    "one is set": settings_set("s", (SESSION, SET, "50000")),
+    "another": settings_set("s", ("share.auto.offset.reset", SET, "by_duration:PT5M")),
+    "settings with own ones": settings_of("s"),
+    "groups with settings": plain(ListConfigResourcesRequest(resource_types=[GROUP]), 1),
+    "an unknown one": settings_set("s", ("nonsense", SET, "1")),
+    "below the limit": settings_set("s", (SESSION, SET, "1")),
+    "above the limit": settings_set("s", (SESSION, SET, "100000")),
+    "no number": settings_set("s", (SESSION, SET, "x")),
+    "no value": settings_set("s", (SESSION, SET, None)),
+    "no list": settings_set("s", (SESSION, APPEND, "x")),
+    "no offset reset": settings_set("s", ("share.auto.offset.reset", SET, "nonsense")),
+    "no group": settings_set("", (SESSION, SET, "50000")),
+    "settings of no group": settings_of(""),
+    "only tried": settings_set("v", (SESSION, SET, "50000"), validate_only=True),
+    "not there": settings_of("v", SESSION),
+    "all replaced": settings_replaced("s", consumer_session_timeout_ms="46000"),
+    "settings that are left": settings_of("s"),
+    "deleted": settings_set("s", (SESSION, DELETE, None)),
+    "groups without settings": plain(ListConfigResourcesRequest(resource_types=[GROUP]), 1),
+}
 
 
 @pytest.fixture(scope="module")
@@ -167,10 +215,11 @@ def sides() -> Iterator[tuple[RawClient, RawClient]]:
         yield theirs, ours
 
 
-def test_the_same_answers(sides: tuple[RawClient, RawClient]) -> None:
+@pytest.mark.parametrize("script", [SCRIPT, SETTINGS_SCRIPT], ids=["offsets", "settings"])
+def test_the_same_answers(script: dict[str, Ask], sides: tuple[RawClient, RawClient]) -> None:
     """One after the other; what differs is told with the name of the request."""
     different = []
-    for name, ask in SCRIPT.items():
+    for name, ask in script.items():
         theirs, ours = (answer(client, ask) for client in sides)
         different += [f"{name}: {each}" for each in unlike(theirs, ours)]
     assert not different, "\n".join(different)
