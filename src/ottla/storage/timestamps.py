@@ -35,16 +35,37 @@ def first_at_or_after(log: TimedLog, timestamp: int, up_to: int) -> TimestampOff
 
 def largest(log: TimedLog) -> TimestampOffset | None:
     """The first record that has the largest timestamp of all; None if no record has one."""
+    best: TimestampOffset | None = None
     segments = [segment for segment in log.segments if segment.max_timestamp >= 0]
-    if not segments:
-        return None
-    segment = max(segments, key=lambda segment: segment.max_timestamp)
+    for segment in sorted(segments, key=lambda segment: -segment.max_timestamp):
+        if best is not None and segment.max_timestamp <= best.timestamp:
+            break
+        try:
+            found = _largest_in(segment, log.log_start_offset)
+        except CorruptBatch as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{segment}: {error}") from None
+        if found is not None and (best is None or found.timestamp > best.timestamp):
+            best = found
+    return best
+
+
+def _largest_in(segment: Segment, from_offset: int) -> TimestampOffset | None:
     timestamp, offset = segment.max_timestamp_entry
     place = segment.locate(offset)
-    if place is None:
+    if place is not None:
+        _, header = next(scan(segment.file, place.position, segment.size))
+        found = _first_record(segment, place.position, header, timestamp, from_offset)
+        if found is not None:
+            return found
+    if segment.base_offset >= from_offset or (place := segment.locate(from_offset)) is None:
         return None
-    _, header = next(scan(segment.file, place.position, segment.size))
-    return _first_record(segment, place.position, header, timestamp, log.log_start_offset)
+    # The record was deleted, others of its segment were not: what they have is in no index.
+    best: TimestampOffset | None = None
+    for position, header in scan(segment.file, place.position, segment.size):
+        for record in decode(read_batch(segment.file, position, header)):
+            if record.offset >= from_offset and (best is None or record.timestamp > best.timestamp):
+                best = TimestampOffset(record.offset, record.timestamp, header.leader_epoch)
+    return best
 
 
 def _first_in(segment: Segment, timestamp: int, from_offset: int, up_to: int) -> TimestampOffset | None:

@@ -1,0 +1,85 @@
+"""Lookups by time are exact: against a naive list, over segments, codecs, append times, restarts and a moved start."""
+
+from random import Random
+
+import pytest
+
+from ottla.batch import encode, set_append_time
+from ottla.storage.log import Log, LogSettings
+from tests.unit.storage.logs import NOW, append, new_disk, new_log, open_log
+
+SETTINGS = LogSettings(segment_bytes=900, index_interval_bytes=150)
+CODECS = range(5)
+
+
+def filled(log: Log, random: Random) -> list[tuple[int, int]]:
+    """Offset and timestamp of each record. Times go up and down, within batches too, and some are equal."""
+    times: list[tuple[int, int]] = []
+    for number in range(40):
+        stamps = [NOW + number * 10 + random.randint(-100, 100) for _ in range(random.randint(1, 4))]
+        batch = encode([(None, bytes(30), (), stamp) for stamp in stamps], codec=random.choice(CODECS))
+        if random.random() < 0.2:
+            moment = NOW + number * 10
+            set_append_time(memoryview(batch), moment)
+            stamps = [moment] * len(stamps)
+        base = append(log, batch).base_offset
+        times += [(base + index, stamp) for index, stamp in enumerate(stamps)]
+    assert len(log.segments) > 3
+    return times
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("end", ["running", "closed", "crashed"])
+def test_every_time_is_found_where_a_list_has_it(seed: int, end: str) -> None:
+    # The first record at or after each time, and the first with the largest; not before the start of the log, which
+    # lies in the middle of a segment, and not behind what the one who asks may see.
+    random, disk = Random(seed), new_disk(seed)
+    log = new_log(disk, SETTINGS)
+    times = filled(log, random)
+    start = random.choice((0, 17, 40))
+    log.advance_log_start(start)
+    log.drop_segments(start)
+    if end == "closed":
+        log.close()
+    if end != "running":
+        log = open_log(disk, SETTINGS, clean=end == "closed", log_start_offset=start)
+    for up_to in (log.end_offset, log.end_offset // 2):
+        visible = [(offset, stamp) for offset, stamp in times if start <= offset < up_to]
+        for wanted in range(NOW - 120, NOW + 520, 7):
+            expected = next(((offset, stamp) for offset, stamp in visible if stamp >= wanted), None)
+            found = log.offset_for_timestamp(wanted, up_to)
+            assert (found and (found.offset, found.timestamp)) == expected, f"{wanted} up to {up_to}"
+    largest = max(stamp for offset, stamp in times if offset >= start)
+    newest = log.max_timestamp()
+    assert newest is not None
+    assert (newest.offset, newest.timestamp) == next(pair for pair in times if pair[0] >= start and pair[1] == largest)
+
+
+def test_the_largest_time_may_have_been_deleted() -> None:
+    # The record that the index names is before the start of the log: the largest of those after it counts.
+    log = new_log(new_disk(), SETTINGS)
+    for stamp in (100, 900, 300, 200, 300):
+        append(log, encode([(None, bytes(30), (), stamp), (None, bytes(30), (), stamp - 50)]))
+    assert log.max_timestamp() == (2, 900, 0)
+    log.advance_log_start(3)
+    assert log.max_timestamp() == (3, 850, 0)
+    log.advance_log_start(4)
+    assert log.max_timestamp() == (4, 300, 0)
+
+
+def test_hard_case_54_a_clock_that_jumped_leaves_the_lookups_exact() -> None:
+    # Append times go back an hour and forward ten years; each is found, and so is what was written in between.
+    log = new_log(new_disk(), SETTINGS)
+    moments = [NOW, NOW - 3_600_000, NOW + 315_360_000_000, NOW + 1]
+    for moment in moments:
+        for _ in range(10):
+            batch = encode([(None, bytes(30), (), 0)])
+            set_append_time(memoryview(batch), moment)
+            append(log, batch, now_ms=moment)
+    assert [found(log, moment) for moment in (0, NOW - 3_600_000, NOW, NOW + 1, moments[2])] == [0, 0, 0, 20, 20]
+    assert found(log, moments[2] + 1) is None
+
+
+def found(log: Log, moment: int) -> int | None:
+    place = log.offset_for_timestamp(moment, log.end_offset)
+    return None if place is None else place.offset
