@@ -26,6 +26,8 @@ from tests.clients.confluent import take
 from tests.raw_client import RawClient
 
 PATIENCE_S = 20.0
+STOP_S = 10.0
+"""More than a client that does not answer the end of TLS may take."""
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +63,7 @@ def port(certificate: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         await broker.start()
         started.set_result(broker.ports["SSL"])
         await asyncio.wrap_future(ending)
-        await broker.stop(PATIENCE_S)
+        await broker.stop(STOP_S)
 
     def run() -> None:
         try:
@@ -74,7 +76,7 @@ def port(certificate: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     thread.start()
     yield started.result(PATIENCE_S)
     ending.set_result(None)
-    thread.join(PATIENCE_S)
+    thread.join(STOP_S / 2)
     assert not thread.is_alive()
 
 

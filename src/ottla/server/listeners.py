@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 BACKLOG = 1024
 CANCELLATION_S = 1.0  # for cancelled requests to clean up
+GREETING_S = 10.0  # for a client to agree on TLS: until then nobody counts its connection
+FAREWELL_S = 1.0  # for a client to answer the end of TLS, which few do
 
 
 class Server:
@@ -55,7 +57,14 @@ class Server:
         sockets = await bound_sockets(loop, host, port)
         bound_port = int(sockets[0].getsockname()[1])
         for bound in sockets:
-            server = await loop.create_server(self.protocol_factory(listener), sock=bound, backlog=BACKLOG, ssl=ssl)
+            server = await loop.create_server(
+                self.protocol_factory(listener),
+                sock=bound,
+                backlog=BACKLOG,
+                ssl=ssl,
+                ssl_handshake_timeout=GREETING_S if ssl else None,
+                ssl_shutdown_timeout=FAREWELL_S if ssl else None,
+            )
             self._listeners.append(server)
         return bound_port
 
