@@ -64,7 +64,13 @@ UNDER_REPLICATED = _gauge(
 UNDER_MIN_ISR = _gauge(
     f"{_REPLICAS}_underminisrpartitioncount", "Partitions led here with fewer in-sync replicas than they need."
 )
-OFFLINE_REPLICAS = _gauge(f"{_REPLICAS}_offlinereplicacount", "Replicas here that their disk failed.")
+OFFLINE_REPLICAS = _gauge(f"{_REPLICAS}_offlinereplicacount", "Replicas here whose data directory failed.")
+OFFLINE_DIRECTORIES = _gauge(
+    "kafka_log_logmanager_offlinelogdirectorycount", "Data directories that are out of service until a restart."
+)
+DIRECTORY_OFFLINE = _gauge(
+    "kafka_log_logmanager_logdirectoryoffline", "1 if the data directory is out of service.", "logdirectory"
+)
 FETCH_SESSIONS = _gauge(
     "kafka_server_fetchsessioncache_numincrementalfetchsessions", "Incremental fetch sessions that are open."
 )

@@ -129,6 +129,10 @@ def broker_readings(node: Node, stopping: bool) -> Iterator[Reading]:
     yield catalogue.FETCH_SESSIONS, [((), len(node.fetch_sessions))]
     yield catalogue.BROKER_STATE, [((), STOPPING if stopping else RUNNING)]
     yield catalogue.METADATA_VERSION, [((), node.image.version)]
+    yield catalogue.OFFLINE_REPLICAS, [((), len(node.replicas.offline))]
+    failed = [((directory.path,), int(directory.failure is not None)) for directory in node.replicas.directories]
+    yield catalogue.OFFLINE_DIRECTORIES, [((), sum(value for _, value in failed))]
+    yield catalogue.DIRECTORY_OFFLINE, failed
     yield catalogue.BUILD, [((__version__, sys.version.split()[0]), 1)]
 
 
@@ -165,7 +169,6 @@ class PartitionSurvey:
     leaders: int = 0
     under_replicated: int = 0
     under_min_isr: int = 0
-    offline: int = 0
     rows: list[LogRow] = field(default_factory=list)
 
     def take(self, partitions: Iterable[Partition]) -> Iterator[str]:
@@ -180,7 +183,6 @@ class PartitionSurvey:
             return  # deleted since the walk began
         log = partition.log
         self.partitions += 1
-        self.offline += log.failed
         if partition.is_leader:
             self.leaders += 1
             self.under_replicated += len(state.isr) < len(state.replicas)
@@ -194,7 +196,6 @@ class PartitionSurvey:
         yield catalogue.LEADERS, [((), self.leaders)]
         yield catalogue.UNDER_REPLICATED, [((), self.under_replicated)]
         yield catalogue.UNDER_MIN_ISR, [((), self.under_min_isr)]
-        yield catalogue.OFFLINE_REPLICAS, [((), self.offline)]
         yield catalogue.LOG_SIZE, self._column(lambda row: row[1])
         yield catalogue.LOG_START, self._column(lambda row: row[2])
         yield catalogue.LOG_END, self._column(lambda row: row[3])

@@ -65,7 +65,7 @@ class Replicas:
         self._broker_id = broker_id
         self._config = config
         self._disk = disk
-        self._directories = directories
+        self.directories = directories
         self._clock = clock
         self._random = random
         self._offload = offload
@@ -115,7 +115,7 @@ class Replicas:
 
     def by_directory(self) -> dict[DataDirectory, list[Partition]]:
         """Every data directory with the partitions in it."""
-        found: dict[DataDirectory, list[Partition]] = {directory: [] for directory in self._directories}
+        found: dict[DataDirectory, list[Partition]] = {directory: [] for directory in self.directories}
         for partition, directory in self._homes.items():
             found[directory].append(partition)
         return found
@@ -130,7 +130,7 @@ class Replicas:
         discovery = Discovery(
             self._disk, self._config, self._clock, self._unique, self._indexes, image, deleted, progress
         )
-        return discovery.run(self._directories)
+        return discovery.run(self.directories)
 
     def adopt(self, discovery: Discovery, image: Image) -> None:
         """Take into service what `find` found."""
@@ -140,7 +140,7 @@ class Replicas:
             self._add(topic, index, log, directory, high_watermark, self._topic_config(image, topic.name))
         for topic, index in discovery.unreadable:
             self.offline.add(topic.name, topic.id, index)
-        if len(self._in_service()) < len(self._directories):
+        if len(self._in_service()) < len(self.directories):
             self._miss(image)
 
     def _miss(self, image: Image) -> None:
@@ -157,7 +157,7 @@ class Replicas:
     # Directories that fail
 
     def _in_service(self) -> list[DataDirectory]:
-        return [directory for directory in self._directories if directory.failure is None]
+        return [directory for directory in self.directories if directory.failure is None]
 
     def _report(self, directory: DataDirectory, reason: str) -> None:
         """A log had an error that says that its disk fails. It may be in the middle of something: let it finish."""
