@@ -16,6 +16,8 @@ from time import monotonic
 import pytest
 
 from ottla import handlers
+from ottla.batch import encode
+from ottla.wire import produce
 from ottla.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.metadata import MetadataRequest
@@ -129,6 +131,44 @@ def test_hard_case_59_a_thousand_idle_connections(broker: OttlaUp) -> None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.close()
     check_at_work(broker, peak, 40_000)
+
+
+def test_a_crowd_of_large_requests_stays_within_the_queue(broker: OttlaUp) -> None:
+    # Two hundred connections send nine tenths of a megabyte of a batch each, 180 MB in all, then the rest of it: what
+    # is in memory is what queued.max.request.bytes allows, small requests are answered meanwhile, and so is everybody.
+    peak = peak_kilobytes(broker.process.pid)
+    with connect(broker) as client:
+        assert create(client, "crowd").error_code == 0
+    request = produce_frame("crowd", bytes(900_000))
+    crowd = [socket.create_connection((HOST, broker.port), 60) for _ in range(200)]
+    for connection in crowd:
+        connection.setblocking(False)
+    sent = dict.fromkeys(crowd, 0)
+
+    def push(limit: int) -> None:
+        for connection in crowd:
+            with suppress(BlockingIOError):
+                sent[connection] += connection.send(request[sent[connection] : limit])
+
+    push(800_000)
+    check_at_work(broker, peak, 110_000)
+    while min(sent.values()) < len(request):
+        push(len(request))
+    for connection in crowd:
+        connection.settimeout(60)
+        (size,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
+        answer = produce.read_response(9, connection.recv(size, socket.MSG_WAITALL), 5)
+        assert answer.topics[0].partitions[0].error_code == 0
+        connection.close()
+    check_at_work(broker, peak, 110_000)
+
+
+def produce_frame(topic: str, value: bytes) -> bytes:
+    """A whole request of one record, as it goes over the network."""
+    batch = memoryview(encode([(None, value, (), 1)]))
+    data = produce.TopicData(topic, partitions=[produce.PartitionData(0, batch)])
+    body = produce.write_request(9, produce.ProduceRequest(None, 1, 30_000, [data]), struct.pack(">hhihx", 0, 9, 1, -1))
+    return struct.pack(">i", len(body)) + body
 
 
 def test_hard_case_60_a_consumer_that_never_reads(broker: OttlaUp) -> None:

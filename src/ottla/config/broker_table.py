@@ -114,8 +114,8 @@ class BrokerSettings(Settings):
         doc="Requests waiting at once before the broker stops reading more.",
     )
     queued_max_request_bytes = Setting(
-        LONG, -1,
-        doc="Bytes of requests in memory before the broker stops reading more; -1: no limit.",
+        LONG, 50_331_648,
+        doc="Bytes of requests in memory before the broker stops reading more; -1: no limit, as Kafka's default is.",
     )
     socket_listen_backlog_size = Setting(INT, 50, at_least(1), doc="Connections that wait to be accepted.")
     socket_receive_buffer_bytes = Setting(INT, 102_400, doc="SO_RCVBUF of client sockets; -1: the system's default.")

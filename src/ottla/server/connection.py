@@ -419,6 +419,9 @@ class Connection(asyncio.BufferedProtocol):
         unfinished = self._unfinished
         return None if unfinished is None or unfinished.complete else unfinished.started_at
 
+    def frame_filled(self) -> int:
+        return 0 if self._unfinished is None else self._unfinished.filled
+
     def reconsider_reading(self) -> None:
         if not self._advancing:
             self._arrange()

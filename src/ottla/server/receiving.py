@@ -9,8 +9,9 @@ writable memory that belongs to its request for as long as anyone looks at it.
 from struct import Struct
 
 AREA_BYTES = 64 * 1024
-FIRST_BYTES = 64 * 1024  # what an announced size may cost before bytes come
-POOLED_BYTES = 32 * 1024 * 1024  # memory that all idle buffers may keep
+CROWDED_AREA_BYTES = 4 * 1024  # for a small request, or the first bytes of a large one that then has to wait
+FIRST_BYTES = 64 * 1024  # up to here buffers are not worth keeping
+POOLED_BYTES = 16 * 1024 * 1024  # memory that all idle buffers may keep
 POOLED_BUFFERS = 32
 
 SIZE = Struct(">i")
@@ -28,15 +29,15 @@ class BufferPool:
         self._buffers: list[bytearray] = []
         self._bytes = 0
 
-    def take(self, size: int) -> bytearray:
-        """A free buffer that holds `size`, or a new one to start with."""
+    def take(self, size: int, arrived: int) -> bytearray:
+        """A free buffer that holds `size`, or a new one with room for as much again as has arrived."""
         if size > FIRST_BYTES:
             for index, buffer in enumerate(self._buffers):
                 if size <= len(buffer) <= 4 * size and _free(buffer):
                     del self._buffers[index]
                     self._bytes -= len(buffer)
                     return buffer
-        return bytearray(min(size, FIRST_BYTES))
+        return bytearray(min(size, max(2 * arrived, CROWDED_AREA_BYTES)))
 
     def give(self, buffer: bytearray) -> None:
         if not FIRST_BYTES < len(buffer) <= POOLED_BYTES:
@@ -66,9 +67,7 @@ class UnfinishedFrame:
         self.filled = len(start)
         self.started_at = now
         self._pool = pool
-        self._buffer = pool.take(size)
-        while len(self._buffer) < self.filled:
-            self._buffer = bytearray(min(size, 2 * len(self._buffer)))
+        self._buffer = pool.take(size, self.filled)
         self._view = memoryview(self._buffer)
         self._view[: self.filled] = start
 

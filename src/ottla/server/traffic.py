@@ -1,10 +1,12 @@
 """What all connections of a server share: the limits, the counters, the receive buffers.
 
-Two sums are limited. Frames that are arriving or being answered hold memory (`queued`): above the limit reading is
-paused on every connection. Frames that have begun to arrive must be able to finish, though, or nobody would ever move
-again: while no request is in progress, the connection whose frame began first is read on. So the sum exceeds the limit
-by one frame at most. Answers that clients do not read hold memory too (`unsent`): above that limit a connection that
-has unsent answers handles no further frame.
+Two sums are limited. Frames that are arriving or being answered hold memory (`queued`): above the limit no frame that
+is on its way is read further. A connection between two frames is read on, so that small requests are answered whatever
+the large ones do; a large one stops there after its first bytes. Frames that have begun to arrive must be able to
+finish, though, or nobody would ever move again: while no request is in progress, the connection whose frame began first
+is read on, for as long as it brings something. So the sum exceeds the limit by one frame, and by the first bytes of one
+for each connection. Answers that clients do not read hold memory too (`unsent`): above that limit a connection that has
+unsent answers handles no further frame.
 """
 
 import asyncio
@@ -14,10 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ottla.server.admission import Admission
-from ottla.server.receiving import AREA_BYTES, BufferPool
+from ottla.server.receiving import AREA_BYTES, CROWDED_AREA_BYTES, BufferPool
 
 COMPLAINT_INTERVAL_S = 1.0
 SWEEP_INTERVAL_S_MAX = 10.0
+PATIENCE_S = 2.0  # for a frame that brings nothing while others wait for its memory
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +30,7 @@ class ServerSettings:
     """Limits, by Kafka's name where it has one. -1 switches off those that may be."""
 
     socket_request_max_bytes: int = 104_857_600
-    queued_max_request_bytes: int = 268_435_456  # of all connections; may be -1
+    queued_max_request_bytes: int = 50_331_648  # of all connections; may be -1
     max_connections: int = 2_147_483_647
     max_connections_per_ip: int = 2_147_483_647
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
@@ -38,7 +41,7 @@ class ServerSettings:
     frame_bytes_per_second_min: int = 16_384  # a frame that keeps this pace may take longer than that
     in_flight_requests_max: int = 100  # answers that one connection may wait for
     unsent_bytes_max: int = 4_194_304  # output above which a connection handles no further frame
-    unsent_memory_bytes_max: int = 268_435_456  # of all connections, not counting what lies in files
+    unsent_memory_bytes_max: int = 50_331_648  # of all connections, not counting what lies in files
     frames_per_turn_max: int = 64  # handled on one connection before the others have their turn
     linger_ms: int = 500  # for a client to take the last answers before its connection is closed
 
@@ -50,6 +53,12 @@ class Flow(Protocol):
 
     def frame_began_at(self) -> float | None:
         """When the frame that is arriving began; None if there is none."""
+
+    def frame_filled(self) -> int:
+        """How much of that frame is there."""
+
+    def abort(self) -> None:
+        """Close at once."""
 
     def reconsider_reading(self) -> None:
         """Whether reading is allowed has changed."""
@@ -65,7 +74,8 @@ class Traffic:
     def __init__(self, settings: ServerSettings) -> None:
         self.settings = settings
         self.loop = asyncio.get_running_loop()
-        self.area = memoryview(bytearray(AREA_BYTES))
+        self._whole_area = memoryview(bytearray(AREA_BYTES))
+        self.area = self._whole_area  # what connections receive into: less of it while there is too much already
         self.pool = BufferPool()
         self.admission = Admission()
         self.flows: dict[Flow, None] = {}
@@ -173,7 +183,7 @@ class Traffic:
         self._reconsider()
 
     def may_read(self, flow: Flow) -> bool:
-        return not self._crowded or flow is self._favoured
+        return not self._crowded or flow is self._favoured or flow.frame_began_at() is None
 
     def _reconsider(self) -> None:
         """Pause or resume everybody when the limit is crossed; while it is exceeded, see that one frame can finish."""
@@ -182,11 +192,13 @@ class Traffic:
             return
         if not self._crowded and self.queued > limit:
             self._crowded = True
+            self.area = self._whole_area[:CROWDED_AREA_BYTES]
             for flow in list(self.flows):
                 flow.reconsider_reading()
         elif self._crowded and self.queued <= limit * 3 // 4:
             self._crowded = False
             self._favoured = None
+            self.area = self._whole_area
             for flow in list(self.flows):
                 flow.reconsider_reading()
         if self._crowded and not self._answering and (
@@ -196,6 +208,21 @@ class Traffic:
             self._favoured = min(waiting, key=lambda pair: pair[0])[1] if waiting else None
             if self._favoured is not None:
                 self._favoured.reconsider_reading()
+                self._keep_an_eye_on(self._favoured)
+
+    def _keep_an_eye_on(self, flow: Flow) -> None:
+        self.loop.call_later(PATIENCE_S, self._lose_patience, flow, flow.frame_filled())
+
+    def _lose_patience(self, flow: Flow, filled: int) -> None:
+        """A client that stopped in the middle of its frame must not hold up all the others."""
+        if not self._crowded or flow is not self._favoured or flow.frame_began_at() is None:
+            return
+        others_wait = any(other is not flow and other.frame_began_at() is not None for other in self.flows)
+        if others_wait and flow.frame_filled() == filled:
+            self.complain(f"closed the connection of {flow.address}: its request stopped, and others wait for memory")
+            flow.abort()
+        else:
+            self._keep_an_eye_on(flow)
 
     # Complaints
 

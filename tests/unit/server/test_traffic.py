@@ -15,6 +15,11 @@ class Connection:
     def frame_began_at(self) -> float | None:
         return None
 
+    def frame_filled(self) -> int:
+        return 0
+
+    def abort(self) -> None: ...
+
     def reconsider_reading(self) -> None: ...
 
     def sweep(self, now: float) -> None: ...
