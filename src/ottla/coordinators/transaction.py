@@ -51,19 +51,29 @@ class State(IntEnum):
         return self in (State.PREPARE_COMMIT, State.PREPARE_ABORT)
 
 
-_AT_REST = frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT, State.DEAD})
-"""A producer begins anew, or a transaction; or aborts one that has nothing in it; or the id expires."""
-
-TRANSITIONS: Mapping[State, frozenset[State]] = {
-    State.EMPTY: _AT_REST,
-    State.ONGOING: frozenset({State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT}),
-    State.PREPARE_COMMIT: frozenset({State.COMPLETE_COMMIT}),
-    State.PREPARE_ABORT: frozenset({State.COMPLETE_ABORT}),
-    State.COMPLETE_COMMIT: _AT_REST,
-    State.COMPLETE_ABORT: _AT_REST,
-    State.DEAD: frozenset(),
+_AT_REST: Mapping[State, str] = {
+    State.EMPTY: "a producer asks who it is: it gets the next epoch",
+    State.ONGOING: "the first partition, or group, joins a transaction",
+    State.PREPARE_ABORT: "an abort with nothing to abort (version 2)",
+    State.DEAD: "not used for transactional.id.expiration.ms",
 }
 
+_LANDED = "every marker has landed"
+
+TRANSITIONS: Mapping[State, Mapping[State, str]] = {
+    State.EMPTY: _AT_REST,
+    State.ONGOING: {
+        State.ONGOING: "another partition joins",
+        State.PREPARE_COMMIT: "the producer commits",
+        State.PREPARE_ABORT: "the producer aborts, takes too long, or is fenced",
+    },
+    State.PREPARE_COMMIT: {State.COMPLETE_COMMIT: _LANDED},
+    State.PREPARE_ABORT: {State.COMPLETE_ABORT: _LANDED},
+    State.COMPLETE_COMMIT: _AT_REST,
+    State.COMPLETE_ABORT: _AT_REST,
+    State.DEAD: {},
+}
+"""What may follow a state, and why it would."""
 
 STORED = frozenset(TRANSITIONS) - {State.DEAD}
 """The states that a record can have."""

@@ -31,9 +31,9 @@ def at_epoch(epoch: int, *, version: int = 2) -> Stage:
 def test_every_state_has_its_row_and_leads_on() -> None:
     # The table is the order of states: what is prepared can only be completed, and nothing follows the end of an id.
     assert set(TRANSITIONS) == set(State) - {State.PREPARE_EPOCH_FENCE}
-    assert TRANSITIONS[State.PREPARE_COMMIT] == {State.COMPLETE_COMMIT}
-    assert TRANSITIONS[State.PREPARE_ABORT] == {State.COMPLETE_ABORT}
-    assert TRANSITIONS[State.DEAD] == frozenset()
+    assert list(TRANSITIONS[State.PREPARE_COMMIT]) == [State.COMPLETE_COMMIT]
+    assert list(TRANSITIONS[State.PREPARE_ABORT]) == [State.COMPLETE_ABORT]
+    assert not TRANSITIONS[State.DEAD]
     transaction = Transaction("id", 1, 0, 1000, NOW, State.PREPARE_COMMIT)
     with pytest.raises(IllegalTransition, match="'id' cannot go from PrepareCommit to CompleteAbort"):
         transaction.to(State.COMPLETE_ABORT, NOW)
