@@ -1,17 +1,22 @@
 """What a compaction leaves of a log."""
 
+from dataclasses import replace
+
 import pytest
 
 from ottla import batch, compression
 from ottla.storage import names
-from ottla.storage.cleaner.order import Uncleanable
+from ottla.storage.cleaner.compaction import groups
+from ottla.storage.cleaner.order import Source, Uncleanable
 from ottla.storage.log import Log
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.cleaner.compactions import (
     SETTINGS,
+    carry_out,
     compact,
     contents,
     end_transaction,
+    order_for,
     pairs,
     put,
     stored,
@@ -253,3 +258,46 @@ def test_damage_is_not_given_a_right_checksum() -> None:
     with pytest.raises(Uncleanable, match="damaged at byte 0"):
         compact(disk, log)
     assert disk.read(path(0, names.LOG)) == data
+
+
+def test_a_reader_in_the_middle_goes_on_reading_what_was_replaced() -> None:
+    # By its new name while the files wait for their removal, and by its descriptor when they are gone.
+    disk, log = new()
+    for turn in range(20):
+        put(log, ("a", f"a{turn}"))
+    read = log.read(0, 1 << 20, up_to=log.end_offset, at_least_one=True)
+    assert read is not None
+    before = read.slice.read()
+    compact(disk, log)
+    assert read.slice.read() == before
+    read.slice.file.pin()
+    log.take_deleted().run()
+    assert read.slice.read() == before
+    read.slice.file.unpin()
+    assert not [name for name in disk.list(DIRECTORY) if name.endswith(names.DELETED)]
+
+
+def test_a_batch_that_is_larger_than_the_buffer_is_read_whole() -> None:
+    disk, log = new()
+    put(log, ("large", "x" * 50_000))
+    put(log, ("a", "1"), ("b", "1"))
+    put(log, ("a", "2"), ("large", "y" * 20_000))
+    log.roll(NOW)
+    log.flush()
+    carry_out(disk, log, replace(order_for(log), read_bytes=0))
+    assert [(offset, key) for offset, key, _ in contents(log)] == [(2, "b"), (3, "a"), (4, "large")]
+
+
+def test_segments_whose_offsets_are_too_far_apart_stay_apart() -> None:
+    # Hard case 15: an index has 32 bits for the distance from the segment's first offset.
+    disk, log = new()
+    put(log, ("a", "1"))
+    log.roll(NOW)
+    log.flush()
+    order = replace(order_for(log), segment_bytes=10_000)
+    far = 2**31
+    sources = [Source(0, 10, 100), Source(10, far, 100), Source(far, far + 5, 100), Source(far + 5, 2 * far, 0)]
+    assert [[source.base_offset for source in group] for group in groups(disk, order, sources)] == [
+        [0, 10],
+        [far, far + 5],
+    ]
