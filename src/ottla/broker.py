@@ -309,7 +309,7 @@ class Broker:
             Job("recovery point checkpoint", config.log_flush_offset_checkpoint_interval_ms / 1000,
                 replicas.write_recovery_points),
             Job("log start checkpoint", config.log_flush_start_offset_checkpoint_interval_ms / 1000,
-                replicas.write_log_starts),
+                replicas.checkpoint_log_starts),
             Job("flush by time", 1.0, replicas.flush_old),
             Job("catching up with the metadata", 1.0, metadata.refresh),
             Job("creating replicas that the disk had no room for", 5.0,

@@ -8,8 +8,11 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from ottla.batch import encode
+from ottla.errors import ErrorCode
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
+from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from tests.raw_client import RawClient
 from tests.scenarios.asking import EARLIEST, LATEST, append, connect, offset_at
 
 TOPIC = "orders"
@@ -103,3 +106,43 @@ def test_settings_that_change_hold_at_the_next_look(broker: LocalBroker) -> None
     admin.incremental_alter_configs([resource])[resource].result(10)
     broker.advance(minutes=2)
     assert bounds(broker) == (6, 6)
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_hard_case_55_records_are_deleted_up_to_the_high_watermark_and_stay_deleted(
+    end: str, broker: LocalBroker
+) -> None:
+    # Past it is refused and changes nothing; up to it the log is empty, and goes on at the same offset after a restart.
+    filled(broker)
+    with connect(broker) as client:
+        assert deleted(client, 7) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+        assert bounds(broker) == (0, 6)
+        assert deleted(client, 6) == (0, 6)
+    getattr(broker, end)()
+    broker.restart()
+    assert bounds(broker) == (6, 6)
+    with connect(broker) as client:
+        assert append(client, TOPIC, b"new") == 6
+
+
+def deleted(client: RawClient, offset: int) -> tuple[int, int]:
+    partition = DeleteRecordsPartition(partition_index=0, offset=offset)
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=TOPIC, partitions=[partition])], timeout_ms=1000)
+    result = client.request(request, 2).topics[0].partitions[0]
+    return result.error_code, result.low_watermark
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_hard_case_6_what_deletion_leaves_is_removed_by_the_next_start(end: str, broker: LocalBroker) -> None:
+    # Segments that retention took wait for file.delete.delay.ms when the broker ends: none comes back, none stays.
+    directory = filled(broker, retention_bytes=SEGMENT_BYTES)
+    broker.advance(minutes=2)
+    assert list(directory.glob("*.log.deleted"))
+    getattr(broker, end)()
+    (directory / "00000000000000000002.index.deleted").touch()
+    (directory / "00000000000000000003.log.cleaned").write_bytes(b"half")
+    (directory / "00000000000000000001.index").touch()
+    broker.restart()
+    assert bounds(broker) == (2, 6)
+    assert not [path for path in directory.iterdir() if path.suffix in (".deleted", ".cleaned")]
+    assert not (directory / "00000000000000000001.index").exists()

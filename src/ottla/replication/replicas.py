@@ -389,6 +389,11 @@ class Replicas:
         if refused is not None:
             raise refused
 
+    async def checkpoint_log_starts(self) -> None:
+        """As far as the disks let it: nobody waits for it, and what they refuse was told already."""
+        with suppress(OSError):
+            await self.write_log_starts()
+
     async def _drop_segments(self, starts: dict[Partition, int], *, in_order: bool) -> None:
         for partition, start in starts.items():
             if partition in self._homes and partition.log.has_segments_before(start):
@@ -412,7 +417,7 @@ class Replicas:
                 except OSError as error:
                     self._report(self._homes[partition], in_words(error))
             await asyncio.sleep(0)
-        await self.write_log_starts()
+        await self.checkpoint_log_starts()
 
     async def flush_old(self) -> None:
         """flush.ms: records do not stay unflushed for longer than that."""
@@ -439,8 +444,7 @@ class Replicas:
         await asyncio.gather(*self._marking)
         clean = await self._close_logs()
         await self.write_recovery_points()
-        with suppress(OSError):  # as with the others, `_write` remembers it
-            await self.write_log_starts()
+        await self.checkpoint_log_starts()
         await self.write_high_watermarks()
         return [directory for directory in clean if directory not in self._unwritten.values()]
 

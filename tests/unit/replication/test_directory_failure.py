@@ -237,6 +237,33 @@ def test_hard_case_9_a_full_disk_is_no_failure() -> None:
     asyncio.run(run())
 
 
+def test_hard_case_9_retention_makes_room_on_a_full_disk() -> None:
+    # Not even the checkpoint has room: old segments go all the same, one certainly after the other, and no restart
+    # brings one of them back.
+    async def run() -> None:
+        disk = new_disk()
+        broker = await started(disk)
+        await create(broker, TOPIC, 1, internal_segment_bytes="250", retention_bytes="250")
+        partition = broker.node.replicas.get(TOPIC, 0)
+        for number in range(9):
+            append(partition, b"%d" % number * 50)
+        partition.log.flush()
+        for operation in ("append", "create"):
+            disk.fail(operation, errno.ENOSPC, times=None)
+        await broker.node.replicas.expire_segments()
+        start = partition.log.log_start_offset
+        assert 0 < start < 9 and partition.log.segments[0].base_offset == start
+        disk.heal()
+        broker.abort()
+        disk.crash(lose_unsynced=True)
+        broker = await started(disk)
+        log = broker.node.replicas.get(TOPIC, 0).log
+        assert (log.log_start_offset, log.end_offset) == (start, 9)
+        broker.abort()
+
+    asyncio.run(run())
+
+
 def test_hard_case_9_a_flush_without_room_is_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
     # The data is synced, the file of leader epochs has no room: who waits is refused, the partition stays, and the
     # flush is done when there is room, without anybody asking again.
