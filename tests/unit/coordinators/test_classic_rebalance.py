@@ -156,6 +156,29 @@ def test_a_member_that_leaves_is_not_waited_for() -> None:
     """)
 
 
+def test_a_member_leaves_while_it_waits() -> None:
+    # Another of its connections said so: the one that waits is told that it is no member any more.
+    play(TWO_MEMBERS).play("""
+        a joins                 | [PreparingRebalance]
+        b joins                 | [CompletingRebalance]; a: generation 2, leads a b; b: generation 2
+        b syncs                 |
+        b leaves                | [PreparingRebalance]; b: UNKNOWN_MEMBER_ID; b: NONE
+        a joins                 | [CompletingRebalance]; a: generation 3, leads a
+        a syncs a=p0            | stores generation 3 a=p0; [Stable]; a: gets p0
+    """)
+
+
+def test_an_empty_group_rests() -> None:
+    # The time that its members had to join does not count for nobody.
+    stage = play(TWO_MEMBERS).play("""
+        a joins                 | [PreparingRebalance]
+        a leaves                | a: UNKNOWN_MEMBER_ID; a: NONE
+        b leaves                | stores generation 2 empty; [Empty]; b: NONE
+        900000 ms pass          |
+    """)
+    assert stage.group.wake_at is None
+
+
 def test_a_member_dies_while_it_waits_to_join() -> None:
     # One that is known has no session while it waits, and a new one when it is answered: then it is missed.
     play(TWO_MEMBERS).play("""
@@ -334,6 +357,20 @@ def test_protocols_are_voted_for() -> None:
         c joins version=3 protocols=y,sticky,range |
         6000 ms pass                               | [CompletingRebalance]; a: generation 1 with sticky, leads a b c;
                                                    | b: generation 1 with sticky; c: generation 1 with sticky
+    """)
+
+
+def test_the_protocol_that_fewer_prefer_loses() -> None:
+    # Whatever it is called; of equals the first by name is taken.
+    play("""
+        a joins version=3 protocols=sticky,range | [PreparingRebalance]
+        b joins version=3 protocols=range,sticky |
+        c joins version=3 protocols=range,sticky |
+        6000 ms pass                             | [CompletingRebalance]; a: generation 1, leads a b c;
+                                                 | b: generation 1; c: generation 1
+        c leaves                                 | [PreparingRebalance]; c: NONE
+        a joins                                  |
+        b joins                                  | [CompletingRebalance]; a: generation 2, leads a b; b: generation 2
     """)
 
 
