@@ -209,7 +209,7 @@ class Compaction:
         )
 
     async def _carry_out(self, partition: Partition, order: Order, segments: list[Segment]) -> Summary:
-        """The segments that are in their new place are taken off `segments`."""
+        """Segments that another takes the place of are taken off `segments`."""
         await self._step(self._compactor.begin, order)
         while True:
             report = await self._step(self._compactor.step)
@@ -219,8 +219,9 @@ class Compaction:
                 case Progress(size):
                     await self._keep_pace(size)
                 case Cleaned(_, sources):
-                    await self._swap(partition, segments[: len(sources)])
+                    replaced = segments[: len(sources)]
                     del segments[: len(sources)]
+                    await self._swap(partition, replaced)
                 case Summary():
                     return report
 
@@ -242,6 +243,17 @@ class Compaction:
             await asyncio.sleep(self._ready_at - now)
 
     async def _swap(self, partition: Partition, replaced: list[Segment]) -> None:
+        try:
+            await self._swap_in(partition, replaced)
+        except OSError as error:
+            if partition.state is None:
+                raise LogChanged from error  # its directory was renamed
+            if is_failure(error) and partition.log.on_disk_failure is not None:
+                # Which names are on the disk now, nobody knows; opening the log again settles it.
+                partition.log.on_disk_failure(in_words(error))
+            raise
+
+    async def _swap_in(self, partition: Partition, replaced: list[Segment]) -> None:
         swap = partition.log.start_swap(replaced)
         await self._offload(swap.sync)
         if partition.state is None or swap.phase is not Phase.BEGUN:

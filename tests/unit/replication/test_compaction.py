@@ -242,6 +242,42 @@ def test_a_full_disk_is_waited_for() -> None:
     run(work)
 
 
+@pytest.mark.parametrize("nth", range(1, 5))
+def test_a_disk_that_fails_in_a_swap_takes_its_directory_out_of_service(nth: int) -> None:
+    # The first sync is the child's, the others are those of the swap; after a restart the log is whole.
+    async def work() -> None:
+        shop = Workshop()
+        await shop.broker.start()
+        partition = await shop.topic("table")
+        write(partition, 30)
+        before = latest(partition)
+        await asyncio.sleep(1)  # flushes that were begun by rolling
+        failures: list[str] = []
+        partition.log.on_disk_failure = failures.append
+        syncs = 0
+
+        def step(operation: str, path: str, plain: Callable[[str, str], None] = shop.disk.step) -> None:
+            nonlocal syncs
+            syncs += (operation, path) == ("fsync_directory", f"{DIRECTORY}/table-0")
+            if syncs == nth:
+                syncs += 1
+                raise OSError(errno.EIO, "the disk is sick", path)
+            plain(operation, path)
+
+        shop.disk.step = step  # type: ignore[method-assign]
+        await shop.compact()
+        del shop.disk.step
+        assert shop.uncleanable() == [partition]
+        assert len(failures) == (nth > 1)
+        shop.disk.crash(lose_unsynced=True)
+        again = Workshop(shop.disk)
+        await again.broker.start()
+        assert latest(again.broker.node.replicas.get("table", 0)) == before
+        await again.broker.stop(1)
+
+    run(work)
+
+
 def test_the_pace_is_kept() -> None:
     async def work() -> None:
         shop = Workshop(log_cleaner_io_max_bytes_per_second="100")
