@@ -158,6 +158,7 @@ class Discovery:
             now_ms=self._clock.now_ms(),
             progress=lambda done, total: self._progress(partition.path, done, total),
             cache=self._cache,
+            topic_id=topic.id,
         )
         if (config.flush_messages == 1 or directory.distrusted) and log.recovery_point < log.end_offset:
             # Found after a crash, and maybe in the page cache only. Of a topic that flushes every message consumers

@@ -123,13 +123,17 @@ class Log:
         now_ms: int,
         progress: Progress | None = None,
         cache: IndexCache | None = None,
+        topic_id: bytes | None = None,
     ) -> "Log":
-        """The log in `directory`. `clean` if it was closed; the two offsets are what the checkpoints say."""
+        """The log in `directory`. `clean` if it was closed; the two offsets are what the checkpoints say.
+
+        `topic_id` for one who has read it already.
+        """
         recovery = Recovery(disk, directory, settings, now_ms, cache or IndexCache())
         recovery.run(
             clean=clean, recovery_point=recovery_point, log_start_offset=log_start_offset, progress=progress
         )
-        return cls(disk, directory, read_topic_id(disk, directory), recovery)
+        return cls(disk, directory, topic_id or read_topic_id(disk, directory), recovery)
 
     def __repr__(self) -> str:
         return self.directory

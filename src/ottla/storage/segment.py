@@ -490,13 +490,11 @@ class Segment:
     def _last_entry(self, suffix: str, entry_size: int) -> bytes | None:
         """The last entry of an index file; None if there is none or the file is not whole."""
         try:
-            size = self._disk.size(self.path(suffix))
-            if not size or size % entry_size:
-                return None
             file = self._disk.open_read(self.path(suffix))
         except FileNotFoundError:
             return None
         try:
-            return file.read_at(size - entry_size, entry_size)
+            size = file.size
+            return file.read_at(size - entry_size, entry_size) if size and not size % entry_size else None
         finally:
             file.close()
