@@ -3,6 +3,9 @@
 Versions: 1 throttle time; 3 static members (KIP-345); 4 flexible.
 """
 
+from collections.abc import Coroutine
+from typing import Any
+
 from ottla.call import Call
 from ottla.errors import ErrorCode, KafkaError
 from ottla.node import Node
@@ -11,16 +14,13 @@ from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 VERSIONS = range(0, 5)
 
 
-async def handle(node: Node, call: Call[HeartbeatRequest]) -> HeartbeatResponse:
+def handle(node: Node, call: Call[HeartbeatRequest]) -> HeartbeatResponse | Coroutine[Any, Any, HeartbeatResponse]:
     request = call.body
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
     try:
-        response: HeartbeatResponse = await node.groups.run(
-            request.group_id, lambda groups, turn: groups.heartbeat(request, turn)
-        )
+        return node.groups.answer(request.group_id, lambda groups, turn: groups.heartbeat(request, turn))
     except KafkaError as error:
         if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return HeartbeatResponse()  # it will have a new session when the group is loaded
         raise
-    return response

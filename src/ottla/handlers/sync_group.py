@@ -3,6 +3,9 @@
 Versions: 1 throttle time; 3 static members (KIP-345); 4 flexible; 5 protocol type and name, to be compared.
 """
 
+from collections.abc import Coroutine
+from typing import Any
+
 from ottla.call import Call
 from ottla.errors import ErrorCode, KafkaError
 from ottla.node import Node
@@ -13,13 +16,10 @@ VERSIONS = range(0, 6)
 PROTOCOL_FROM = 5
 
 
-async def handle(node: Node, call: Call[SyncGroupRequest]) -> SyncGroupResponse:
+def handle(node: Node, call: Call[SyncGroupRequest]) -> SyncGroupResponse | Coroutine[Any, Any, SyncGroupResponse]:
     request = call.body
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
     if call.version >= PROTOCOL_FROM and (request.protocol_type is None or request.protocol_name is None):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "a member must say which protocol it was told")
-    response: SyncGroupResponse = await node.groups.run(
-        request.group_id, lambda groups, turn: groups.sync_group(request, turn)
-    )
-    return response
+    return node.groups.answer(request.group_id, lambda groups, turn: groups.sync_group(request, turn))
