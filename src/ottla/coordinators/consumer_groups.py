@@ -52,6 +52,9 @@ logger = logging.getLogger(__name__)
 MEMBER_ID_REQUIRED_FROM = 1
 """From this version on members choose their own ids."""
 
+SUBSCRIPTION_LENGTH_MAX = 256 << 10
+"""Of all topic names of one member together: it is stored in one record, in a batch with others."""
+
 COMMIT_BY_EPOCH_FROM = 9
 """OffsetCommit knows member epochs from this version on."""
 
@@ -74,6 +77,8 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, assign
         raise _invalid("InstanceId can't be null.")
     elif epoch < LEAVING_FOR_NOW:
         raise _invalid(f"MemberEpoch {epoch} is invalid.")
+    if sum(map(len, request.subscribed_topic_names or ())) > SUBSCRIPTION_LENGTH_MAX:
+        raise _invalid("SubscribedTopicNames are too long.")
     if request.server_assignor is not None and request.server_assignor not in set(assignors) & set(ASSIGNORS):
         supported = ", ".join(name for name in assignors if name in ASSIGNORS)
         message = f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {supported}."
@@ -113,7 +118,7 @@ class ConsumerGroup:
         return not self.state.members
 
     def subscribed_to(self, topic: str) -> bool:
-        return topic in self.state.subscribed_topics()
+        return self.state.is_subscribed_to(topic)
 
     def describe(self, turn: Turn) -> DescribedGroup:
         return describe(self.state, turn)

@@ -90,6 +90,11 @@ class GroupState:
                 found |= self.resolutions[pattern].topics
         return frozenset(found)
 
+    def is_subscribed_to(self, topic: str) -> bool:
+        return topic in self.names or any(
+            topic in self.resolutions[pattern].topics for pattern in self.patterns if pattern in self.resolutions
+        )
+
     def topic_ids(self, member: Member, image: Image) -> frozenset[bytes]:
         """The existing topics that a member subscribes to. A pattern that is not resolved yet stands for none."""
         names: Iterable[str] = member.topic_names

@@ -5,8 +5,13 @@ import pytest
 from ottla.cluster import changes
 from ottla.cluster.changes import ConfigResource
 from ottla.coordinators.consumer_groups import check_heartbeat
-from ottla.coordinators.formats import GROUP_FORMAT
-from ottla.coordinators.machine import Caller
+from ottla.coordinators.formats import (
+    GROUP_FORMAT,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
+)
+from ottla.coordinators.machine import Caller, StoredRecord
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -278,6 +283,7 @@ def test_the_assignor_that_most_members_want_is_used() -> None:
         (1, {"topic_partitions": None}, ErrorCode.INVALID_REQUEST),
         (1, {"topic_partitions": [ConsumerGroupHeartbeatRequestTopicPartitions()]}, ErrorCode.INVALID_REQUEST),
         (1, {"subscribed_topic_names": None}, ErrorCode.INVALID_REQUEST),
+        (1, {"subscribed_topic_names": ["t" * 1000] * 300}, ErrorCode.INVALID_REQUEST),
         (1, {"member_epoch": -2}, ErrorCode.INVALID_REQUEST),
         (1, {"member_epoch": -3}, ErrorCode.INVALID_REQUEST),
         (1, {"server_assignor": "sticky"}, ErrorCode.UNSUPPORTED_ASSIGNOR),
@@ -356,3 +362,41 @@ def test_a_description() -> None:
     assert (b.member_epoch, b.assignment.topic_partitions) == (3, [])
     assert b.target_assignment.topic_partitions[0].partitions == [2, 3]
     assert a.subscribed_topic_names == ["t"]
+
+
+def test_a_state_of_a_later_release() -> None:
+    # A member in a state that this broker does not know must come with empty hands; then it goes on.
+    stage = play(TWO_MEMBERS)
+    record = stage.group.state.members["a"].progress_record("group")
+    assert isinstance(record.value, ConsumerGroupCurrentMemberAssignmentValue)
+    record.value.state = 9
+    stage.groups.replay(record, 0, None)
+    stage.play("""
+        a beats             | a: FENCED_MEMBER_EPOCH
+        a joins             | a: epoch 3, reads t0 t1
+    """)
+
+
+def test_a_record_of_an_earlier_release_is_deleted() -> None:
+    # Kafka kept the topics of a group in a record of their own before 4.1.
+    stage = play("a joins topics=t        | [Stable]; a: epoch 2, reads t0 t1 t2 t3")
+    key = ConsumerGroupPartitionMetadataKey(group_id="group")
+    stage.groups.replay(StoredRecord(key, ConsumerGroupPartitionMetadataValue()), 0, None)
+    stage.play("b joins topics=t        | [Reconciling]; b: epoch 3, reads nothing")
+    assert StoredRecord(key, None) in stage.log
+    assert not stage.group.state.has_partition_metadata
+
+
+def test_members_have_racks_and_topics_are_hashed_with_theirs() -> None:
+    # A broker that moves to another rack calls for another assignment, as in Kafka.
+    stage = Stage({"t": 2}, {})
+    stage.image = stage.image.replay(2, [registered("one")])
+    stage.play("a joins topics=t        | [Stable]; a: epoch 2, reads t0 t1")
+    stage.image = stage.image.replay(3, [registered("one")])
+    stage.play("a beats                 | a: epoch 2")
+    stage.image = stage.image.replay(4, [registered("two")])
+    stage.play("a beats                 | a: epoch 3")
+
+
+def registered(rack: str) -> changes.RegisterBroker:
+    return changes.RegisterBroker(1, bytes(16), (), rack, True)
