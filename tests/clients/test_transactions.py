@@ -1,4 +1,4 @@
-"""Transactions with real clients: librdkafka and aiokafka speak version 1 of them, the Java client version 2.
+"""Transactions with real clients: the Java client speaks version 2 of them, the others version 1.
 
     OTTLA_KILLS=50     how often something dies in the chain of copies; `make chaos` sets it
 """
@@ -14,8 +14,10 @@ from random import Random
 from time import monotonic
 
 import pytest
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import TopicPartition as AioPartition
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+from kafka import KafkaProducer
 
 from benchmarks import apache_kafka
 from benchmarks.apache_kafka import Unavailable, run_tool
@@ -84,6 +86,43 @@ def test_aiokafka_commits_and_aborts(broker: LocalBroker, topic: str) -> None:
 
     asyncio.run(produce())
     assert committed_values(broker.bootstrap, topic, 4) == [b"1", b"2", b"4", b"5"]
+
+
+def test_kafka_python_commits_and_aborts(broker: LocalBroker, topic: str) -> None:
+    broker.create_topic(topic)
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id=topic)
+    try:
+        producer.init_transactions()
+        for number in range(6):
+            producer.begin_transaction()
+            producer.send(topic, b"%d" % number)
+            (producer.abort_transaction if number % 3 == 0 else producer.commit_transaction)()
+    finally:
+        producer.close()
+    assert committed_values(broker.bootstrap, topic, 4) == [b"1", b"2", b"4", b"5"]
+
+
+def test_aiokafka_commits_offsets_with_what_it_wrote(broker: LocalBroker, topic: str) -> None:
+    # Aborted, the group stays where it was; committed, it is where the transaction says.
+    broker.create_topic(topic)
+    place = AioPartition(topic, 0)
+
+    async def work() -> list[int | None]:
+        found = []
+        async with (
+            asyncio.timeout(PATIENCE_S),
+            AIOKafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id=topic) as producer,
+            AIOKafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=topic, enable_auto_commit=False) as consumer,
+        ):
+            for offset, committed in ((3, True), (5, False), (7, True)):
+                await producer.begin_transaction()
+                await producer.send(topic, b"x")
+                await producer.send_offsets_to_transaction({place: offset}, topic)
+                await (producer.commit_transaction() if committed else producer.abort_transaction())
+                found.append(await consumer.committed(place))
+        return found
+
+    assert asyncio.run(work()) == [3, 3, 7]
 
 
 # Chains of copies
