@@ -155,6 +155,23 @@ def test_a_reply_waits_for_the_disk() -> None:
     play(script, **FLUSHED)
 
 
+def test_a_reply_that_comes_before_anybody_waits() -> None:
+    """What `answer` returns may be awaited late: the reply, or the news that there is none, is not lost."""
+
+    async def script(machine: Machine) -> None:
+        coordinator = coordinator_of(machine)
+        await coordinator.create_topic()
+        promised = coordinator.answer("a", note("a", "one"))
+        await asyncio.sleep(1)
+        assert await promised == "noted one"
+        assert coordinator.answer("a", look("a")) == "one"
+        forgotten = coordinator.answer("a", wait_for_ever)
+        coordinator.stop()
+        assert await failure(forgotten) == ErrorCode.NOT_COORDINATOR
+
+    play(script, **FLUSHED)
+
+
 def test_a_reply_that_comes_too_late() -> None:
     """The disk takes longer than offsets.commit.timeout.ms: who asked is told to ask again."""
 

@@ -1,18 +1,10 @@
-"""Runs coordinators' machines: one for each partition of an internal topic that this broker leads.
-
-The only part of the coordinators that waits. A turn calls a machine, appends what it decided, replays it, and hands out
-the replies when the high watermark has passed everything that the machine knows. A partition whose leadership comes is
-loaded from its log; one whose leadership goes, or that cannot be appended to, is dropped: whoever waits is told, and if
-it is still this broker's it is loaded again.
-"""
+"""All machines of one internal topic on this broker: loaded, run turn by turn, woken, dropped."""
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ottla import batch
 from ottla.batch import CorruptBatch
@@ -25,8 +17,8 @@ from ottla.coordinators.formats import RecordFormat
 from ottla.coordinators.internal_topics import InternalTopic, key_hash
 from ottla.coordinators.loading import read_batches
 from ottla.coordinators.machine import NOBODY, Machine, Outcome, Producer, Reply, Ticket, Turn
+from ottla.coordinators.runtime.shard import LATER, Shard
 from ottla.errors import ErrorCode, KafkaError
-from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.replication.transactions import TransactionMarker, append_marker
 from ottla.threads import Offload
@@ -46,9 +38,6 @@ LOAD_BYTES = 64 << 10
 RELOAD_DELAY_S = 0.1
 RELOAD_DELAY_MAX_S = 30.0
 TIMER_MAX_S = 86_400.0
-
-LATER: Final = object()
-"""Instead of a reply: it will come."""
 
 _ANSWERS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -74,39 +63,7 @@ class Surroundings(NamedTuple):
     """The settings of this moment."""
 
 
-@dataclass(slots=True)
-class Unsettled:
-    """Replies that wait until the log is committed up to an offset."""
-
-    offset: int
-    deadline_ms: int
-    replies: Sequence[Reply]
-    errands: Sequence[Any]
-
-
-class Shard(Generic[M]):
-    """One partition that this broker coordinates: its machine, and everyone who waits for it."""
-
-    def __init__(self, partition: Partition, machine: M) -> None:
-        self.partition = partition
-        self.epoch = partition.leader_epoch
-        self.machine = machine
-        self.loaded = False
-        self.dropped = False
-        self.end = 0
-        """After the last record that the machine knows."""
-        self.waiting: dict[Ticket, asyncio.Future[Any]] = {}
-        self.unsettled: deque[Unsettled] = deque()
-        self.impatient: deque[Unsettled] = deque()
-        """Those of the unsettled whose deadline has not come: the last of them."""
-        self.timer: asyncio.TimerHandle | None = None
-        self.tasks: dict[asyncio.Task[None], None] = {}
-        self.watcher: Callable[[], None] | None = None
-
-
 class Coordinator(Generic[M]):
-    """All machines of one internal topic on this broker."""
-
     def __init__(
         self,
         topic: InternalTopic,
@@ -166,14 +123,13 @@ class Coordinator(Generic[M]):
     def _ask(self, shard: Shard[M], decide: Decide[M]) -> Any | Coroutine[Any, Any, Any]:
         self._tickets = ticket = self._tickets + 1
         reply = self._turn(shard, decide, ticket)
-        if reply is LATER:
-            return self._reply(shard, ticket)
+        if isinstance(reply, asyncio.Future):
+            return self._reply(shard, ticket, reply)
         if isinstance(reply, KafkaError):
             raise reply
         return reply
 
-    async def _reply(self, shard: Shard[M], ticket: Ticket) -> Any:
-        future = shard.waiting[ticket]
+    async def _reply(self, shard: Shard[M], ticket: Ticket, future: asyncio.Future[Any]) -> Any:
         try:
             reply = await future
         finally:
@@ -262,13 +218,13 @@ class Coordinator(Generic[M]):
         except KafkaError:  # the disk had no room for it
             self._begin_later(index)
             return
-        shard = self._shards[index] = Shard(partition, self._new_machine())
+        shard = self._shards[index] = Shard(partition, self._new_machine(), self._start_errand)
         shard.watcher = lambda: self._watermark_moved(shard)
         partition.high_watermark.watch(shard.watcher)
         if partition.log.log_start_offset == partition.log.end_offset:
             self._loaded(shard, partition.log.end_offset)
         else:
-            self._start(shard, self._load(shard))
+            shard.start(self._load(shard))
 
     def _begin_later(self, index: int) -> None:
         failures = self._failures.get(index, 0)
@@ -321,23 +277,19 @@ class Coordinator(Generic[M]):
         return shard
 
     def _turn(self, shard: Shard[M], decide: Decide[M], ticket: Ticket) -> Any:
-        """The reply to the one who holds the ticket, or LATER: then there is a future in `waiting`."""
+        """The reply to the one who holds the ticket, or a future that will have it."""
         turn = Turn(_monotonic_ms(), self._clock.now_ms(), self._metadata.image, self._config(), ticket)
         outcome = decide(shard.machine, turn)
         if outcome.records:
             self._append(shard, outcome, turn.wall_ms)
         own: Any = LATER
-        if shard.partition.high_watermark.value >= shard.end:
-            own = self._settle(shard, outcome.replies, outcome.errands, ticket)
+        if shard.is_committed:
+            own = shard.hand_out(outcome.replies, outcome.errands, ticket)
         elif outcome.replies or outcome.errands:
             deadline_ms = turn.monotonic_ms + turn.config.offsets_commit_timeout_ms
-            unsettled = Unsettled(shard.end, deadline_ms, outcome.replies, outcome.errands)
-            shard.unsettled.append(unsettled)
-            shard.impatient.append(unsettled)
-        if own is LATER and ticket != NOBODY:
-            shard.waiting[ticket] = asyncio.get_running_loop().create_future()
+            shard.postpone(outcome.replies, outcome.errands, deadline_ms)
         self._set_timer(shard)
-        return own
+        return shard.wait(ticket) if own is LATER and ticket != NOBODY else own
 
     def _turn_alone(self, shard: Shard[M], decide: Decide[M]) -> None:
         try:
@@ -360,7 +312,7 @@ class Coordinator(Generic[M]):
             logger.warning("%s cannot be appended to: %s", shard.partition, error)
             told = KafkaError(_ANSWERS.get(error.code, error.code), error.message)
             if outcome.may_be_refused and error.code is ErrorCode.MESSAGE_TOO_LARGE:
-                self._settle(shard, [Reply(ticket, told) for ticket, _ in outcome.replies], ())
+                shard.hand_out([Reply(ticket, told) for ticket, _ in outcome.replies])
             else:
                 self._fail(shard, told)
             raise told from None
@@ -388,23 +340,8 @@ class Coordinator(Generic[M]):
                 break
         return data
 
-    # Replies
-
-    def _settle(
-        self, shard: Shard[M], replies: Sequence[Reply], errands: Sequence[Any], own_ticket: Ticket = NOBODY
-    ) -> Any:
-        """Hand out the replies; the one to `own_ticket` is handed back."""
-        own: Any = LATER
-        for ticket, response in replies:
-            if ticket == own_ticket:
-                own = response
-                continue
-            future = shard.waiting.pop(ticket, None)
-            if future is not None and not future.done():
-                future.set_result(response)
-        for errand in errands:
-            self._start(shard, self._run_errand(shard, errand))
-        return own
+    def _start_errand(self, shard: Shard[M], errand: Any) -> None:
+        shard.start(self._run_errand(shard, errand))
 
     async def _run_errand(self, shard: Shard[M], errand: Any) -> None:
         assert self.perform is not None, "a machine has errands and nobody to do them"
@@ -418,19 +355,8 @@ class Coordinator(Generic[M]):
             self._drop(shard, KafkaError(ErrorCode.NOT_COORDINATOR))
         elif partition.log.failed:
             self._fail(shard, KafkaError(ErrorCode.NOT_COORDINATOR, "the coordinator's disk failed"))
-        while shard.unsettled and shard.unsettled[0].offset <= partition.high_watermark.value:
-            settled = shard.unsettled.popleft()
-            if shard.impatient and shard.impatient[0] is settled:
-                shard.impatient.popleft()
-            self._settle(shard, settled.replies, settled.errands)
-
-    def _give_up(self, shard: Shard[M], now_ms: int) -> None:
-        """What was not committed in time may be committed later, or not at all: who asked has to ask again."""
-        late = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator's log was not committed in time")
-        while shard.impatient and shard.impatient[0].deadline_ms <= now_ms:
-            unsettled = shard.impatient.popleft()
-            self._settle(shard, [Reply(ticket, late) for ticket, _ in unsettled.replies], ())
-            unsettled.replies = ()
+        else:
+            shard.settle()
 
     # Timers
 
@@ -439,8 +365,9 @@ class Coordinator(Generic[M]):
         if shard.dropped:
             return
         due_ms = shard.machine.wake_at
-        if shard.impatient and (due_ms is None or shard.impatient[0].deadline_ms < due_ms):
-            due_ms = shard.impatient[0].deadline_ms
+        deadline_ms = shard.deadline_ms
+        if deadline_ms is not None and (due_ms is None or deadline_ms < due_ms):
+            due_ms = deadline_ms
         if due_ms is None:
             return
         timer, due_s = shard.timer, due_ms / 1000
@@ -454,7 +381,7 @@ class Coordinator(Generic[M]):
     def _timer_due(self, shard: Shard[M]) -> None:
         shard.timer = None
         now_ms = _monotonic_ms()
-        self._give_up(shard, now_ms)
+        shard.give_up(now_ms)
         wake_at = shard.machine.wake_at
         if wake_at is not None and wake_at <= now_ms:
             self._turn_alone(shard, lambda machine, turn: machine.wake(turn))
@@ -462,16 +389,6 @@ class Coordinator(Generic[M]):
             self._set_timer(shard)
 
     # Ends
-
-    def _start(self, shard: Shard[M], work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        shard.tasks[task] = None
-        task.add_done_callback(lambda task: self._ended(shard, task))
-
-    def _ended(self, shard: Shard[M], task: asyncio.Task[None]) -> None:
-        shard.tasks.pop(task, None)
-        if not task.cancelled() and task.exception() is not None:
-            logger.error("%s: work of the coordinator failed", shard.partition, exc_info=task.exception())
 
     def _fail(self, shard: Shard[M], error: KafkaError) -> None:
         """The machine's state is no longer that of the log: begin again from the log."""
@@ -481,25 +398,9 @@ class Coordinator(Generic[M]):
                 self._begin_later(shard.partition.index)
 
     def _drop(self, shard: Shard[M], error: KafkaError) -> None:
-        if shard.dropped:
-            return
-        shard.dropped = True
-        shard.loaded = False
-        if self._shards.get(shard.partition.index) is shard:
-            del self._shards[shard.partition.index]
-        if shard.watcher is not None:
-            shard.partition.high_watermark.unwatch(shard.watcher)
-        if shard.timer is not None:
-            shard.timer.cancel()
-        for task in list(shard.tasks):
-            if task is not asyncio.current_task():
-                task.cancel()
-        shard.unsettled.clear()
-        shard.impatient.clear()
-        waiting, shard.waiting = shard.waiting, {}
-        for future in waiting.values():
-            if not future.done():
-                future.set_result(error)
+        if not shard.dropped:
+            shard.drop(error)
+            self._shards.pop(shard.partition.index, None)
 
 
 def _monotonic_ms() -> int:
