@@ -1,5 +1,6 @@
 """Groups of real clients: they share a topic, come and go, die and return, with every library and assignor."""
 
+import re
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from benchmarks import apache_kafka
-from benchmarks.apache_kafka import Unavailable
+from benchmarks.apache_kafka import Unavailable, run_tool
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from tests.clients.groups import TestedGroup
@@ -136,20 +137,52 @@ def test_members_go_on_after_the_broker_returns(broker: LocalBroker, group: Test
     group.check(ends(2 * RECORDS))
 
 
-@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
-def test_java_members(assignor: str, broker: LocalBroker, group: TestedGroup) -> None:
-    # Kafka's own VerifiableConsumer beside librdkafka: both have their share; killed, it leaves it to the other.
+@pytest.fixture
+def java() -> None:
     try:
         apache_kafka.java_command("")
     except Unavailable as missing:
         pytest.skip(str(missing))
-    java, other = group.start("java", assignor), group.start("confluent", assignor)
+
+
+@pytest.mark.usefixtures("java")
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+def test_java_members(assignor: str, broker: LocalBroker, group: TestedGroup) -> None:
+    # Kafka's own VerifiableConsumer beside librdkafka: both have their share; killed, it leaves it to the other.
+    killed, other = group.start("java", assignor), group.start("confluent", assignor)
     group.await_shares(3, 3)
     send(broker, group)
     group.await_committed(RECORDS)
-    java.kill()
+    killed.kill()
     group.await_shares(6)
     send(broker, group)
     group.await_committed(2 * RECORDS)
     other.terminate()
     assert group.check(ends(2 * RECORDS)) == 0
+
+
+@pytest.mark.usefixtures("java")
+def test_the_console_consumer_goes_on_where_it_was(broker: LocalBroker, group: TestedGroup) -> None:
+    # It reads a part and ends, and its group's next one has the rest.
+    send(broker, group)
+    read = []
+    for part in (RECORDS // 3, RECORDS - RECORDS // 3):
+        limits = ("--max-messages", str(part), "--timeout-ms", "30000")
+        where = ("--bootstrap-server", broker.bootstrap, "--topic", group.topic, "--group", group.topic)
+        read += run_tool(
+            "org.apache.kafka.tools.consumer.ConsoleConsumer", *where, *limits, "--from-beginning"
+        ).splitlines()
+    assert sorted(map(int, read)) == list(range(RECORDS))
+
+
+@pytest.mark.usefixtures("java")
+def test_kafkas_own_command_describes_members(broker: LocalBroker, group: TestedGroup) -> None:
+    # Who is in the group, from where, and what each reads.
+    group.start("aiokafka", instance="one")
+    group.start("aiokafka", instance="two")
+    group.await_shares(3, 3)
+    command = ("--bootstrap-server", broker.bootstrap, "--describe", "--group", group.topic, "--members", "--verbose")
+    told = run_tool("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", *command)
+    lines = [line.split() for line in told.splitlines() if line.startswith(group.topic)]
+    assert {(line[2], line[3]) for line in lines} == {("one", "/127.0.0.1"), ("two", "/127.0.0.1")}, told
+    assert sorted(re.findall(rf"{group.topic}:([\d,]+)", told)) == ["0,1,2", "3,4,5"], told
