@@ -10,17 +10,20 @@ from typing import NamedTuple
 
 from ottla.wire import frames
 from ottla.wire.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.message import Message
+from ottla.wire.messages import fetch, produce
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from tests.raw_client import RawClient
 from tests.scenarios.every_request import HANDLERS, WITH_A_CODEC_OF_THEIR_OWN, request_of
-from tests.scenarios.fuzz.bombs import bomb, liar
+from tests.scenarios.fuzz.bombs import bomb, honest, liar
 from tests.unit.wire.arbitrary import arbitrary
 from tests.unit.wire.mutations import mutants
 
 SIZES = (-1, -(2**31), 2**31 - 1, 104_857_601, 104_857_600, 50_000_000, 0, 1, 7, 8)
 KINDS = [(name, version) for name, handler in HANDLERS.items() for version in handler.versions]
 PLAIN_KINDS = [(name, version) for name, version in KINDS if name not in WITH_A_CODEC_OF_THEIR_OWN]
+RECORD_KINDS = [(name, version) for name, version in KINDS if name in WITH_A_CODEC_OF_THEIR_OWN]
 ABORT = struct.pack("ii", 1, 0)
 TIMEOUT_S = 5.0
 HELD_S = 0.3
@@ -143,10 +146,27 @@ def wild_requests(random: Random, target: Target) -> None:
 
 
 def real_frame(random: Random, target: Target) -> bytes:
-    """A request as a good client sends it, with its size."""
-    name, version = random.choice(PLAIN_KINDS)
-    message = request_of(name, version, target.topic, target.topic_id)
+    """A request as a good client sends it, with its size; every other one is a Produce or a Fetch."""
+    name, version = random.choice(PLAIN_KINDS if random.random() < 0.5 else RECORD_KINDS)
+    if name == "Produce":
+        message = produce_request(random, target)
+    elif name == "Fetch":
+        message = fetch_request(target)
+    else:
+        message = request_of(name, version, target.topic, target.topic_id)
     return frames.encode_request(message, version, random.randrange(2**31), "stranger")
+
+
+def produce_request(random: Random, target: Target) -> Message:
+    partition = produce.PartitionProduceData(records=honest())
+    topic = produce.TopicProduceData(name=target.topic, topic_id=target.topic_id, partition_data=[partition])
+    return produce.ProduceRequest(acks=random.choice((-1, 0, 1)), timeout_ms=1000, topic_data=[topic])
+
+
+def fetch_request(target: Target) -> Message:
+    partition = fetch.FetchPartition(partition_max_bytes=1 << 20)
+    topic = fetch.FetchTopic(topic=target.topic, topic_id=target.topic_id, partitions=[partition])
+    return fetch.FetchRequest(max_wait_ms=100, min_bytes=1, max_bytes=1 << 20, session_epoch=0, topics=[topic])
 
 
 Attack = Callable[[Random, Target], None]

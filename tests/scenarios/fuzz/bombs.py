@@ -23,7 +23,10 @@ FORGED = {
 }
 """Heads that promise gigabytes, and next to nothing behind them."""
 
-_HONEST = encode([(b"key", b"value %d" % number, (("header", b"x"),), 1_000 + number) for number in range(20)])
+
+@cache
+def honest() -> bytes:
+    return bytes(encode([(b"key", b"value %d" % number, (("header", b"x"),), 1_000 + number) for number in range(20)]))
 
 
 @cache
@@ -35,7 +38,7 @@ def bomb(random: Random) -> bytearray:
     """Zeros without end, or a promise of them."""
     codec = random.choice(CODECS)
     body = packed_zeros(codec) if random.random() < 0.5 else FORGED[codec]
-    batch = repack(read_header(_HONEST), codec, body, 1_019)
+    batch = repack(read_header(honest()), codec, body, 1_019)
     if random.random() < 0.5:
         struct.pack_into(">i", batch, COUNT_AT, random.choice((0, -1, 1 << 30, 2**31 - 1)))
     return sealed(batch)
@@ -43,8 +46,8 @@ def bomb(random: Random) -> bytearray:
 
 def liar(random: Random) -> bytearray:
     """A sound batch that was damaged after its length, and whose checksum is right again."""
-    (damaged,) = mutants(random, bytes(_HONEST[CRC_FROM:]), 1)
-    batch = bytearray(_HONEST[:CRC_FROM] + damaged)
+    (damaged,) = mutants(random, honest()[CRC_FROM:], 1)
+    batch = bytearray(honest()[:CRC_FROM] + damaged)
     struct.pack_into(">i", batch, 8, len(batch) - 12)
     return sealed(batch)
 
