@@ -28,6 +28,7 @@ from ottla.cluster.metadata import Metadata
 from ottla.cluster.metadata_files import DamagedMetadata
 from ottla.cluster.producer_ids import ProducerIds
 from ottla.cluster.registration import Newcomer, become_controller, register_broker, unfence_broker
+from ottla.cluster.topics import CLUSTER_METADATA
 from ottla.config import BrokerConfig, ConfigError, Listener
 from ottla.config.overrides import connections_per_address
 from ottla.coordinators.assembly import Coordinators
@@ -236,7 +237,8 @@ class Broker:
     def _require_metadata(self, head: int) -> None:
         """DamagedMetadata if entries are missing: no topic would be known, and all data would be taken for strays."""
         first = self._directories[0]
-        if head < first.broker_epoch or (not head and first.partition_count):
+        topics = (partition.topic for partition in first.partitions() if not partition.marker)
+        if head < first.broker_epoch or (not head and any(topic != CLUSTER_METADATA for topic in topics)):
             raise DamagedMetadata(
                 f"{first.path}/{METADATA_DIRECTORY} has lost its entries after {head}: put it back from a copy, or "
                 f"move the partitions elsewhere and begin without them"
