@@ -24,6 +24,7 @@ from ottla.columns import (
     Survey,
     Surveyor,
     compile_survey,
+    is_plain_record,
     survey,
 )
 from ottla.compression import CorruptBatch
@@ -245,3 +246,40 @@ def test_without_a_place_for_the_cache_the_kernel_is_compiled_all_the_same(monke
 
     monkeypatch.setattr(numba, "njit", njit)
     assert compile_survey.__wrapped__()(record(), 1, ANY_TIME, BEGIN).verdict == SOUND
+
+
+@pytest.mark.parametrize("key", [None, b"", b"k" * 63])
+@pytest.mark.parametrize("size", [None, 0, 1, 63, 64, 100, 4000])
+def test_a_lone_record_is_plain(key: bytes | None, size: int | None) -> None:
+    # What a producer that sends record by record sends is told apart without a survey; a key, if one must be there, is.
+    data = bytes(61) + record(key=key, value=None if size is None else bytes(size))
+    assert is_plain_record(data, 61, False)
+    assert is_plain_record(data, 61, True) == (key is not None)
+    assert not is_plain_record(data + b"\0", 61, False) and not is_plain_record(data[:-1], 61, False)
+
+
+@given(
+    st.one_of(
+        st.binary(max_size=40),
+        st.tuples(st.integers(0, 40), st.integers(0, 255), st.integers(0, 200), st.integers(-1, 2)).map(
+            lambda change: mutated(*change)
+        ),
+    ),
+    st.booleans(),
+)
+@example(record(key=b"k" * 64), False)
+@example(record(time=1), False)
+@example(record(offset=1), False)
+@example(record(headers=[("name", b"value")]), False)
+def test_what_is_plain_is_sound(data: bytes, keys_required: bool) -> None:
+    # Whatever the bytes: a record that passes without a survey is one that a survey lets pass, at its batch's time.
+    if is_plain_record(data, 0, keys_required):
+        found = survey(data, 1, Bounds(1000, 1000, 1000, keys_required))
+        assert (found.verdict, found.record, found.max_timestamp) == (SOUND, 1, 1000)
+
+
+def mutated(at: int, byte: int, size: int, kind: int) -> bytes:
+    """A record with one byte changed."""
+    data = bytearray(record(key=None if kind < 0 else b"k" * kind, value=bytes(size)))
+    data[at % len(data)] = byte
+    return bytes(data)
