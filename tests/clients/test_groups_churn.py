@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
+from tests.clients.group_member import CONSUMER, SESSION_MS
 from tests.clients.groups import TestedGroup
 
 RECORDS = int(os.environ.get("OTTLA_GROUP_RECORDS", "6000"))
@@ -22,6 +23,16 @@ LONG = RECORDS > 10_000
 PARTITIONS = 8
 MEMBERS_MAX = 4
 LIBRARIES = ("confluent", "aiokafka", "kafka_python")
+BOTH = "both"
+"""Members of the classic and of the consumer protocol: the group goes from one to the other and back."""
+SETTINGS = {
+    "group_initial_rebalance_delay_ms": 200,
+    "group_min_session_timeout_ms": 1000,
+    "group_consumer_min_heartbeat_interval_ms": 100,
+    "group_consumer_heartbeat_interval_ms": 250,
+    "group_consumer_min_session_timeout_ms": 1000,
+    "group_consumer_session_timeout_ms": SESSION_MS,
+}
 CATCHING_UP_S = 60.0 if not LONG else 600.0
 
 
@@ -86,10 +97,14 @@ class Churn:
 
     def join(self) -> None:
         library = self._random.choice(LIBRARIES if self._assignor == "range" else LIBRARIES[:1])
+        assignor = self._assignor
+        if assignor == BOTH:
+            assignor = self._random.choice(("cooperative-sticky", CONSUMER))
         taken = {member.membership.instance for member in self._group.members}
         free = [each for each in self._instances if each not in taken]
-        instance = self._random.choice(free) if self._random.random() < 0.4 else None
-        self._group.start(library, self._assignor, instance)
+        # A static member of the consumer protocol that was killed cannot return before its session ends.
+        static = self._assignor not in (CONSUMER, BOTH) and self._random.random() < 0.4
+        self._group.start(library, assignor, self._random.choice(free) if static else None)
 
     def _kill_member(self) -> None:
         self._random.choice(self._group.members).kill()
@@ -100,7 +115,7 @@ class Churn:
     def _restart_member(self) -> None:
         member = self._random.choice(self._group.members)
         member.kill()
-        self._group.start(member.library, self._assignor, member.membership.instance)
+        self._group.start(member.library, member.membership.assignor, member.membership.instance)
 
     def _break_broker(self) -> None:
         self._broker.kill()
@@ -108,14 +123,12 @@ class Churn:
 
 
 @pytest.mark.timeout(0 if LONG else 120)
-@pytest.mark.parametrize("assignor", ("range", "cooperative-sticky"))
+@pytest.mark.parametrize("assignor", ("range", "cooperative-sticky", CONSUMER, BOTH))
 def test_a_churning_group_reads_everything(assignor: str, tmp_path: Path, seed: int) -> None:
     # Hard case 45. Whatever happens to members and broker: every record is read, each assignment goes on where the
     # last commit before it was, without a gap.
     random = Random(seed)
-    with local_broker(
-        process=True, group_initial_rebalance_delay_ms=200, group_min_session_timeout_ms=1000
-    ) as broker:
+    with local_broker(process=True, **SETTINGS) as broker:
         broker.create_topic("stream", PARTITIONS)
         with TestedGroup(tmp_path, broker.bootstrap, "churning", "stream", PARTITIONS) as group:
             churn = Churn(random, broker, group, assignor)
