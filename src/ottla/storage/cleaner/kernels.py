@@ -57,6 +57,11 @@ def compiled_kernels() -> Kernels:
 
     overload(_unsigned)(lambda value: lambda value: numpy.uint64(value))
     overload(_signed)(lambda value: lambda value: numpy.int64(value))
+
+    @overload(_move)
+    def chosen(data: Any, start: int, end: int, output: Any, position: int) -> Callable[..., int]:
+        return _move_one_by_one
+
     for function in (_read_number, _write_number, _size_of_number, _word, _rounds, _hash, _find):
         register_jitable(function)
 
@@ -176,20 +181,30 @@ def copy(data: Any, count: int, kept: Any, shift: int, output: Any) -> int:
         length, position = _read_number(data, position, size)
         end = position + length
         if not kept[number]:
-            output[written : written + start - run] = data[run:start]
-            written += start - run
+            written = _move(data, run, start, output, written)
             run = end
         elif shift != 0:
             delta, rest = _read_number(data, position + 1, end)
             written = _write_number(output, written, 1 + _size_of_number(delta + shift) + end - rest)
             output[written] = data[position]
             written = _write_number(output, written + 1, delta + shift)
-            output[written : written + end - rest] = data[rest:end]
-            written += end - rest
+            written = _move(data, rest, end, output, written)
             run = end
         position = end
-    output[written : written + position - run] = data[run:position]
-    return written + position - run
+    return _move(data, run, position, output, written)
+
+
+def _move(data: Any, start: int, end: int, output: Any, position: int) -> int:
+    """Copy bytes; the position after them."""
+    output[position : position + end - start] = data[start:end]
+    return position + end - start
+
+
+def _move_one_by_one(data: Any, start: int, end: int, output: Any, position: int) -> int:
+    """The same for numba, which makes one instruction of it, and takes three seconds to compile a slice."""
+    for index in range(end - start):
+        output[position + index] = data[start + index]
+    return position + end - start
 
 
 # Numbers
