@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
@@ -25,7 +26,7 @@ MEMBERS_MAX = 4
 LIBRARIES = ("confluent", "aiokafka", "kafka_python")
 BOTH = "both"
 """Members of the classic and of the consumer protocol: the group goes from one to the other and back."""
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "group_initial_rebalance_delay_ms": 200,
     "group_min_session_timeout_ms": 1000,
     "group_consumer_min_heartbeat_interval_ms": 100,
