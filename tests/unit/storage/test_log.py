@@ -385,3 +385,23 @@ def _reopened(log: Log) -> Log:
     return Log.open(
         log._disk, log.directory, log.settings, clean=True, recovery_point=0, log_start_offset=0, now_ms=NOW
     )
+
+
+def test_a_restart_that_changed_nothing_costs_nothing_at_its_end() -> None:
+    # A broker with ten thousand partitions leads each in a new epoch after a restart. As long as nothing is written in
+    # it there is nothing to write down; the first record changes that.
+    disk = new_disk()
+    log = new_log(disk, SMALL)
+    fill(log, [b"%03d" % number for number in range(10)], leader_epoch=1)
+    log.close()
+    for epoch in (2, 3):
+        log = open_log(disk, SMALL, clean=True, recovery_point=10)
+        log.epochs.assign(epoch, log.end_offset)
+        before = disk.operations
+        log.close()
+        assert disk.operations == before
+    log = open_log(disk, SMALL, clean=True, recovery_point=10)
+    log.epochs.assign(4, log.end_offset)
+    append(log, batch_of(b"more"), leader_epoch=4)
+    log.close()
+    assert open_log(disk, SMALL, clean=True, recovery_point=11).epochs.entries == [(1, 0), (4, 10)]

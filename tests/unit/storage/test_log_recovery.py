@@ -341,3 +341,41 @@ def test_progress_is_told() -> None:
         progress=lambda done, total: told.append((done, total)),
     )  # fmt: skip
     assert told[-1] == (disk.size(path(0, ".log")), disk.size(path(0, ".log"))) and len(told) == 50
+
+
+def test_damage_is_remembered_by_a_clean_restart(caplog: pytest.LogCaptureFixture) -> None:
+    # Recovery found it, below the recovery point; the next opening reads nothing again, and still does not serve it.
+    # When the bytes are put right, and only then, it is forgotten.
+    disk = new_disk()
+    log = new_log(disk)
+    fill(log, [b"%03d" % number for number in range(8)])
+    log.flush()
+    sound = disk.read(path(0, ".log"))
+    changed = bytearray(sound)
+    changed[3 * len(sound) // 8 + 70] ^= 1
+    overwrite(disk, path(0, ".log"), bytes(changed))
+    for clean in (False, True, True):
+        log = open_log(disk, clean=clean, recovery_point=8)
+        with pytest.raises(KafkaError) as refused:
+            log.read(3, 1000, up_to=8, at_least_one=True)
+        assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+        assert log.read(4, 1000, up_to=8, at_least_one=True) is not None
+        log.close()
+    assert disk.exists(f"{DIRECTORY}/damaged-ranges")
+    overwrite(disk, path(0, ".log"), sound)
+    log = open_log(disk, clean=True, recovery_point=8)
+    assert values(log) == [b"%03d" % number for number in range(8)]
+
+
+@pytest.mark.parametrize("content", [b"", b"0\n1\n", b"0\n1\n0 3 4 9\n", b"1\n0\n", b"0\n1\n0 4 3 9 8\n", b"\xff"])
+def test_a_damaged_record_of_damage_costs_a_recovery(content: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    # Nothing is known then, so everything is read.
+    disk = new_disk()
+    log = new_log(disk)
+    fill(log, [b"a", b"b"])
+    log.close()
+    overwrite(disk, f"{DIRECTORY}/damaged-ranges", content)
+    log = open_log(disk, clean=True, recovery_point=2)
+    assert values(log) == [b"a", b"b"]
+    assert "damaged-ranges cannot be read, the log is checked" in caplog.text
+    assert not disk.exists(f"{DIRECTORY}/damaged-ranges")
