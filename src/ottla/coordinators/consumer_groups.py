@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from ottla.coordinators.assignors import ASSIGNORS, Partitions
+from ottla.coordinators.assignors import Partitions
 from ottla.coordinators.classic_groups import ClassicGroup
 from ottla.coordinators.consumer_descriptions import describe, state_of
 from ottla.coordinators.consumer_identities import (
@@ -49,49 +49,8 @@ from ottla.wire.messages.sync_group import SyncGroupRequest
 
 logger = logging.getLogger(__name__)
 
-MEMBER_ID_REQUIRED_FROM = 1
-"""From this version on members choose their own ids."""
-
-SUBSCRIPTION_LENGTH_MAX = 256 << 10
-"""Of all topic names of one member together: it is stored in one record, in a batch with others."""
-
 COMMIT_BY_EPOCH_FROM = 9
 """OffsetCommit knows member epochs from this version on."""
-
-
-def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Sequence[str]) -> None:
-    """What is wrong with a request whatever the group is: INVALID_REQUEST, or UNSUPPORTED_ASSIGNOR."""
-    for name, text in (
-        ("GroupId", request.group_id),
-        ("InstanceId", request.instance_id),
-        ("RackId", request.rack_id),
-    ):
-        if text is not None and not text.strip():
-            raise _invalid(f"{name} can't be empty.")
-    epoch = request.member_epoch
-    if not request.member_id.strip() and (version >= MEMBER_ID_REQUIRED_FROM or epoch > 0 or epoch == LEAVING):
-        raise _invalid("MemberId can't be empty.")
-    if epoch == 0:
-        _check_join(request)
-    elif epoch == LEAVING_FOR_NOW and request.instance_id is None:
-        raise _invalid("InstanceId can't be null.")
-    elif epoch < LEAVING_FOR_NOW:
-        raise _invalid(f"MemberEpoch {epoch} is invalid.")
-    if sum(map(len, request.subscribed_topic_names or ())) > SUBSCRIPTION_LENGTH_MAX:
-        raise _invalid("SubscribedTopicNames are too long.")
-    if request.server_assignor is not None and request.server_assignor not in set(assignors) & set(ASSIGNORS):
-        supported = ", ".join(name for name in assignors if name in ASSIGNORS)
-        message = f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {supported}."
-        raise KafkaError(ErrorCode.UNSUPPORTED_ASSIGNOR, message)
-
-
-def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
-    if request.rebalance_timeout_ms < 0:
-        raise _invalid("RebalanceTimeoutMs must be provided in first request.")
-    if request.topic_partitions is None or request.topic_partitions:
-        raise _invalid("TopicPartitions must be empty when (re-)joining.")
-    if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-        raise _invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
 
 
 class ConsumerGroup:
@@ -347,10 +306,6 @@ def _commit_check(member: Member, epoch: int, code: ErrorCode) -> PartitionCheck
 def _stale(member: Member, code: ErrorCode) -> ErrorCode:
     """To members of the classic protocol an epoch is a generation."""
     return code if member.classic is None else ErrorCode.ILLEGAL_GENERATION
-
-
-def _invalid(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
 def _informed(member: Member, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Member:
