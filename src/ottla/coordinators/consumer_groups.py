@@ -93,7 +93,7 @@ class ConsumerGroup:
             change.store(record)
         if request.member_epoch in (LEAVING, LEAVING_FOR_NOW):
             return self._leave(change, request, turn)
-        check_room(change.state, request.member_id, turn.config.group_consumer_max_size)
+        check_room(change.state, request.member_id, request.instance_id, turn.config.group_consumer_max_size)
         owned = _partitions(request)
         before = self._identify(change, request, owned)
         member = _informed(before, request, caller)

@@ -43,8 +43,10 @@ def replace_member(change: Change, static: Member, member_id: str) -> Member:
     return member
 
 
-def check_room(state: GroupState, member_id: str, limit: int) -> None:
-    if len(state.members) >= limit and member_id not in state.members:
+def check_room(state: GroupState, member_id: str, instance_id: str | None, limit: int) -> None:
+    """A static member that was restarted needs no more room than it had."""
+    is_known = member_id in state.members or instance_id in state.instances
+    if len(state.members) >= limit and not is_known:
         raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has {limit} members, more are not allowed")
 
 

@@ -158,7 +158,8 @@ class ClassicMembers:
         if turn.config.group_consumer_migration_policy.lower() == "disabled":
             message = f"group {state.id!r} uses the consumer protocol, and migration is disabled"
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)
-        check_room(state, request.member_id, turn.config.group_consumer_max_size)
+        limit = turn.config.group_consumer_max_size
+        check_room(state, request.member_id, request.group_instance_id, limit)
         offered = {protocol.name for protocol in request.protocols}
         if request.protocol_type != PROTOCOL_TYPE or not offered & _protocols(state, offered):
             message = f"the members of group {state.id!r} do not support these protocols"

@@ -83,3 +83,17 @@ def test_one_that_comes_back_with_another_subscription() -> None:
         """,
         {"t": 2, "u": 1},
     )
+
+
+def test_one_that_comes_back_to_a_full_group() -> None:
+    # It needs no more room than it had; a stranger finds none.
+    play(
+        """
+        a joins topics=t instance=i | [Stable]; a: epoch 2, reads t0 t1 t2 t3
+        a leaves for=now            | [Reconciling]; a: epoch -2
+        b joins topics=t            | b: GROUP_MAX_SIZE_REACHED
+        b joins instance=k          | b: GROUP_MAX_SIZE_REACHED
+        a joins id=a2               | [Stable]; a: epoch 2, reads t0 t1 t2 t3
+        """,
+        group_consumer_max_size=1,
+    )
