@@ -172,7 +172,7 @@ class Compaction:
         )  # fmt: skip
         if summary.keyless:
             logger.warning("%s: %d records without a key were dropped by compaction", partition, summary.keyless)
-        await self._write_clean_ends()
+        await self._replicas.write_clean_ends()
         return True
 
     def _excuse(self, partition: Partition, error: Exception) -> bool:
@@ -264,16 +264,6 @@ class Compaction:
             raise LogChanged
         swap.finish()
         await self._offload(swap.sync)
-
-    async def _write_clean_ends(self) -> None:
-        for directory, partitions in self._replicas.by_directory().items():
-            if directory.failure is None:
-                ends = {
-                    (partition.topic, partition.index): partition.log.first_dirty_offset
-                    for partition in partitions
-                    if partition.log.first_dirty_offset
-                }
-                await self._offload(directory.write_clean_ends, ends)
 
 
 def rules_of(config: TopicConfig) -> CompactionRules:

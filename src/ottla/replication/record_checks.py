@@ -53,7 +53,7 @@ class RecordChecks:
         A batch must stay as it is until its check is done, and those of one producer must be appended in the order in
         which they came, whichever is checked first.
         """
-        if not self._compiling:
+        if not self._compiling and header.record_count > 1:  # a lone record gains nothing by machine code
             self._count(header.record_count)
         survey, most = self.survey, rules.unpacked_bytes_max
         packed = header.attributes & CODEC_MASK

@@ -354,6 +354,11 @@ class Replicas:
         for directory, offsets in self._offsets(lambda partition: partition.log.recovery_point).items():
             await self._write(directory, directory.write_recovery_points, offsets)
 
+    async def write_clean_ends(self) -> None:
+        for directory, offsets in self._offsets(lambda partition: partition.log.first_dirty_offset).items():
+            compacted = {key: offset for key, offset in offsets.items() if offset}
+            await self._write(directory, directory.write_clean_ends, compacted)
+
     async def _write(
         self, directory: DataDirectory, write: Callable[[Offsets], None], offsets: Offsets
     ) -> OSError | None:

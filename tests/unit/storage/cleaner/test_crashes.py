@@ -15,7 +15,7 @@ from tests.unit.storage.cleaner.compactions import SETTINGS, compact, contents, 
 from tests.unit.storage.logs import DIRECTORY, NOW, append, new_disk, new_log, open_log, records
 
 KEYS = 5
-SEEDS = 4
+SEEDS = 3
 """What a power cut leaves is a matter of luck, so each of them is tried several times."""
 UNFINISHED = (names.CLEANED, names.SWAP, names.DELETED)
 
