@@ -22,6 +22,7 @@ from ottla.broker import METRICS, Broker
 from ottla.cli import STARTED_S, process
 from ottla.cli.refusal import BAD_REQUEST, OBSTACLE, Refusal
 from ottla.cli.settings import address_of, broker_config, data_directories
+from ottla.cluster.metadata_files import DamagedMetadata
 from ottla.config import BrokerConfig, ConfigError
 from ottla.monitoring.endpoint import PortTaken
 from ottla.storage.directories import DirectoryError
@@ -173,7 +174,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 def _explanation(error: Exception, config: BrokerConfig) -> str:
     """One line that says what to do about an error that kept the broker from running."""
     listeners = ", ".join(f"{listener.host or '*'}:{listener.port}" for listener in config.endpoints.bound)
-    if isinstance(error, ConfigError | DirectoryError | PortTaken):
+    if isinstance(error, ConfigError | DamagedMetadata | DirectoryError | PortTaken):
         return str(error)
     if isinstance(error, socket.gaierror):
         return f"cannot find the address of {listeners}: {error.strerror}"
