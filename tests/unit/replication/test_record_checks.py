@@ -158,7 +158,7 @@ def test_a_thread_that_fails_fails_that_check_only() -> None:
 
 
 def test_machine_code_is_loaded_once_when_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A broker that sees a few records never pays for it; afterwards large batches are checked at once.
+    # A broker that sees a few records, or lone ones, never pays for it; afterwards large batches are checked at once.
     monkeypatch.setattr(record_checks, "RECORDS_WORTH_COMPILING", 1_000)
 
     async def scenario() -> None:
@@ -166,6 +166,8 @@ def test_machine_code_is_loaded_once_when_it_is_worth_it(monkeypatch: pytest.Mon
         checks = RecordChecks(threads)
         for _ in range(9):
             assert isinstance(check(checks, batch_of(100)), Checked)
+        for _ in range(200):
+            assert isinstance(check(checks, batch_of(1)), Checked)
         assert not threads.asked
         for _ in range(5):
             assert isinstance(check(checks, batch_of(100)), Checked)
@@ -186,7 +188,7 @@ def test_without_numba_python_does_the_work(
     async def scenario() -> None:
         threads = Threads()
         checks = RecordChecks(threads)
-        check(checks, batch_of(1))
+        check(checks, batch_of(2))
         await threads.run_one(error=ImportError("No module named 'numba'"))
         assert isinstance(check(checks, batch_of(1)), Checked)
         assert not threads.asked and checks.survey is columns.survey
