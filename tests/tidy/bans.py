@@ -206,6 +206,7 @@ BANS: tuple[Ban, ...] = (
         harmless=("random.Random",),
         allowed={
             "ottla.broker": "makes the one Random of a real broker, unless a simulator brings its own",
+            "ottla.cli.client": "the nonce of an authentication",
         },
         wrong=("import random\nrandom.random()", "from random import Random\nRandom()", "import uuid\nuuid.uuid4()",
                "from secrets import token_bytes", "import os\nos.urandom(16)", "from random import choice"),
