@@ -33,18 +33,17 @@ class Compaction:
         self._order = order
         self._kernels = kernels
         self._offsets = OffsetMap(kernels, order)
-        self._filter = BatchFilter(kernels, order, self._offsets, TransactionTrace(()))
+        self._trace = TransactionTrace(order.aborted)
+        self._filter = BatchFilter(kernels, order, self._offsets, self._trace)
         self._report_bytes = order.report_bytes
         self._unreported = 0
         self._bytes_read = self._bytes_written = 0
 
     def run(self) -> Iterator[Report]:
         yield from self._index()
-        trace = TransactionTrace(self._order.aborted)
-        self._filter = BatchFilter(self._kernels, self._order, self._offsets, trace)
         dirty = [source for source in self._order.sources if source.base_offset < self._offsets.end_offset]
         for group in groups(self._disk, self._order, dirty):
-            yield from self._rewrite(group, trace)
+            yield from self._rewrite(group)
         yield Progress(self._take_unreported())
         yield Summary(
             self._offsets.end_offset, self._bytes_read, self._bytes_written, self._filter.records_read,
@@ -77,7 +76,7 @@ class Compaction:
         records = self._kernels.view(records_of(header, batch))
         return self._offsets.index(records, header.record_count, header.base_offset)
 
-    def _rewrite(self, group: Group, trace: TransactionTrace) -> Iterator[Report]:
+    def _rewrite(self, group: Group) -> Iterator[Report]:
         order = self._order
         target = Target(self._disk, order.directory, group[0].base_offset, order.index_interval_bytes)
         try:
@@ -91,8 +90,7 @@ class Compaction:
                         size += len(rest[1])
                     if self._is_report_due(size):
                         yield Progress(self._take_unreported())
-            aborted, trace.kept = trace.kept, []
-            target.finish(aborted)
+            target.finish(self._trace.take_kept())
         except BaseException:
             target.discard()
             raise

@@ -20,8 +20,7 @@ class TransactionTrace:
         """The one that is under way for each producer."""
         self._seen: set[int] = set()
         """Producers of which a batch was seen since their last marker."""
-        self.kept: list[AbortedTransaction] = []
-        """Aborted transactions that the index still has to name, to be collected by who writes it."""
+        self._kept: list[AbortedTransaction] = []
 
     def data(self, header: BatchHeader) -> bool:
         """Whether the batch belongs to an aborted transaction, so that its records may go."""
@@ -48,8 +47,13 @@ class TransactionTrace:
         if kind == ABORT:
             transaction = self._aborted.pop(header.producer_id, None)
             if seen and transaction is not None:
-                self.kept.append(transaction)
+                self._kept.append(transaction)
         return not seen
+
+    def take_kept(self) -> list[AbortedTransaction]:
+        """The aborted transactions whose markers came since the last call and that the index still has to name."""
+        kept, self._kept = self._kept, []
+        return kept
 
     def _reach(self, offset: int) -> None:
         while self._ahead and self._ahead[-1].first_offset <= offset:
