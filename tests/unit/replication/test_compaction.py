@@ -4,6 +4,7 @@ import asyncio
 import errno
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -15,7 +16,7 @@ from ottla.cluster.topics import NewTopic, create_topic
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.replication.partition import Partition
 from ottla.storage.cleaner.order import Uncleanable
-from tests.simulation.disk import SimulatedDisk
+from tests.simulation.disk import Crashed, SimulatedDisk
 from tests.simulation.loop import simulate
 from tests.unit.handlers.one_broker import DIRECTORY, FixedClock, listen
 from tests.unit.storage.cleaner.compactions import contents
@@ -46,7 +47,7 @@ class Threads:
         self.before(self.calls)
         try:
             result = function(*arguments)
-        except Exception as error:
+        except (Exception, Crashed) as error:
             if not future.cancelled():
                 future.set_exception(error)
         else:
@@ -332,3 +333,40 @@ def test_a_broker_that_stops_in_the_middle_stops_cleanly() -> None:
             await again.broker.stop(1)
 
     run(work)
+
+
+@pytest.mark.parametrize("power_cut", [False, True])
+def test_a_broker_that_crashes_while_it_compacts_finds_everything_again(power_cut: bool) -> None:
+    # Hard case 53, with all that is around a log: in some of the operations, and twice over the same segments.
+    async def work(operation: int) -> bool:
+        shop = Workshop(SimulatedDisk(Random(operation)))
+        await shop.broker.start()
+        partition = await shop.topic("table")
+        write(partition, 20)
+        await asyncio.sleep(1)
+        await shop.broker.node.replicas.write_recovery_points()
+        before = latest(partition)
+        shop.disk.crash_at(shop.disk.operations + operation)
+        crashed = False
+        try:
+            await shop.compact()
+            partition.log.first_dirty_offset = 0
+            await shop.compact()
+        except Crashed:
+            crashed = True
+        with suppress(Crashed):
+            shop.broker.abort()
+        shop.disk.crash(lose_unsynced=power_cut)
+        again = Workshop(shop.disk)
+        await again.broker.start()
+        found = again.broker.node.replicas.get("table", 0)
+        assert latest(found) == before, operation
+        await again.compact()
+        assert latest(found) == before and found.log.first_dirty_offset > 0, operation
+        await again.broker.stop(1)
+        return crashed
+
+    operation = 1 + power_cut
+    while simulate(work(operation)):
+        operation += 4
+    assert operation > 100
