@@ -22,6 +22,8 @@ JAVA_ASSIGNORS = {
     "roundrobin": "RoundRobinAssignor",
     "cooperative-sticky": "CooperativeStickyAssignor",
 }
+JAVA_RESTART_MS = 25_000
+"""The session of a static member, which must last longer than a JVM takes to start on a busy machine."""
 JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m")
 
 
@@ -93,7 +95,8 @@ def command(library: str, member: Membership, directory: Path) -> list[str]:
     else:
         lines.append("heartbeat.interval.ms=250")
         assignor = f"org.apache.kafka.clients.consumer.{JAVA_ASSIGNORS[member.assignor]}"
-        protocol = ["--session-timeout", str(SESSION_MS), "--assignment-strategy", assignor]
+        session_ms = SESSION_MS if member.instance is None else JAVA_RESTART_MS
+        protocol = ["--session-timeout", str(session_ms), "--assignment-strategy", assignor]
     settings.write_text("\n".join(lines))
     return java_command(
         "org.apache.kafka.tools.VerifiableConsumer",

@@ -162,6 +162,26 @@ def test_java_members(assignor: str, broker: LocalBroker, group: TestedGroup) ->
 
 
 @pytest.mark.usefixtures("java")
+def test_a_java_member_restarts_and_the_broker_too(broker: LocalBroker, group: TestedGroup) -> None:
+    # Static, it comes back to what it had without a rebalance; after kill -9 of the broker both members go on.
+    first, second = group.start("confluent", instance="one"), group.start("java", instance="two")
+    group.await_shares(3, 3)
+    had, events = set(second.assigned), len(group.events)
+    second.kill()
+    second = group.start("java", instance="two")
+    group.await_shares(3, 3)
+    assert second.assigned == had
+    assert [event.name for event in group.events[events:] if event.member == first.number] == []
+    send(broker, group)
+    group.await_committed(RECORDS)
+    broker.kill()
+    broker.restart()
+    send(broker, group)
+    group.await_committed(2 * RECORDS)
+    group.check(ends(2 * RECORDS))
+
+
+@pytest.mark.usefixtures("java")
 def test_the_console_consumer_goes_on_where_it_was(broker: LocalBroker, group: TestedGroup) -> None:
     # It reads a part and ends, and its group's next one has the rest.
     send(broker, group)

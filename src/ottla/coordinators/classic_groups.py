@@ -7,7 +7,7 @@ when everybody is there. A group that only stores offsets is one of these withou
 
 from typing import Literal
 
-from ottla.coordinators.classic_joins import Joins, unknown_member
+from ottla.coordinators.classic_joins import Joins, told_reasons, unknown_member
 from ottla.coordinators.classic_members import Member, Roster
 from ottla.coordinators.classic_rebalance import Rebalance
 from ottla.coordinators.classic_states import State
@@ -148,7 +148,8 @@ class ClassicGroup:
         draft = Draft(turn)
         before = len(self.members)
         responses = [self._leave_one(draft, identity) for identity in request.members]
-        self._share_anew(draft, before, "members left the group")
+        reasons = told_reasons(identity.reason for identity in request.members)
+        self._share_anew(draft, before, f"members left the group: {reasons}")
         draft.reply(turn.ticket, LeaveGroupResponse(members=responses))
         return draft.outcome()
 

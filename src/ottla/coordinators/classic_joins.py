@@ -5,6 +5,9 @@ that never reads the answer leaves nothing behind. A static member has a name of
 back without a member id it has been restarted, takes the place of what it was before, and that one is fenced.
 """
 
+from collections.abc import Iterable
+from itertools import islice
+
 from ottla.coordinators.classic_members import Member, Protocols, protocols_of, rebalance_timeout_ms
 from ottla.coordinators.classic_rebalance import Rebalance
 from ottla.coordinators.classic_states import State
@@ -16,6 +19,7 @@ from ottla.wire.messages.sync_group import SyncGroupResponse
 
 MEMBER_ID_REQUIRED_FROM = 4
 SKIPS_ASSIGNMENT_FROM = 9
+REASONS_MAX, REASON_LENGTH_MAX = 3, 255
 
 
 class Joins:
@@ -124,7 +128,7 @@ class Joins:
             is_new=True,
         )
         self._rebalance.admit(member, draft.turn)
-        self._rebalance.advance(draft, f"a member joined: {reason_of(request)}")
+        self._rebalance.advance(draft, f"a member joined: {told_reasons([request.reason])}")
 
     def _join_static(
         self,
@@ -155,7 +159,7 @@ class Joins:
             draft.reply(draft.turn.ticket, joined)
             return
         rebalance.await_join(draft, member, draft.turn.ticket)
-        rebalance.advance(draft, f"a static member came back: {reason_of(request)}")
+        rebalance.advance(draft, f"a static member came back: {told_reasons([request.reason])}")
 
     def _fence(self, draft: Draft, member: Member) -> None:
         fenced = ErrorCode.FENCED_INSTANCE_ID
@@ -188,7 +192,7 @@ class Joins:
             return
         self._update(member, request, protocols)
         self._rebalance.await_join(draft, member, draft.turn.ticket)
-        self._rebalance.advance(draft, f"a member joined again: {reason_of(request)}")
+        self._rebalance.advance(draft, f"a member joined again: {told_reasons([request.reason])}")
 
     def _update(self, member: Member, request: JoinGroupRequest, protocols: Protocols) -> None:
         self._roster.offer(member, protocols)
@@ -196,8 +200,10 @@ class Joins:
         member.rebalance_timeout_ms = rebalance_timeout_ms(request.rebalance_timeout_ms, request.session_timeout_ms)
 
 
-def reason_of(request: JoinGroupRequest) -> str:
-    return request.reason or "no reason given"
+def told_reasons(given: Iterable[str | None]) -> str:
+    """What clients say why they come or go, for the log: each reason once, and not more than one wants to read."""
+    reasons = dict.fromkeys(reason or "no reason given" for reason in given)
+    return "; ".join(reason[:REASON_LENGTH_MAX] for reason in islice(reasons, REASONS_MAX))
 
 
 def unknown_member(name: str) -> KafkaError:

@@ -6,6 +6,7 @@ import pytest
 
 from ottla.cluster.image import EMPTY
 from ottla.coordinators.classic_groups import ClassicGroup
+from ottla.coordinators.classic_joins import told_reasons
 from ottla.coordinators.classic_states import TRANSITIONS, State
 from ottla.coordinators.formats import GROUP_FORMAT, GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from ottla.coordinators.machine import StoredRecord, Turn
@@ -97,6 +98,20 @@ def test_who_waits_is_told_when_the_group_becomes_another() -> None:
     replies = stage.group.dissolve(ErrorCode.REBALANCE_IN_PROGRESS)
     assert [stage.waiting[reply.ticket].name for reply in replies] == ["a"]
     assert [reply.response.error_code for reply in replies] == [ErrorCode.REBALANCE_IN_PROGRESS]
+
+
+def test_reasons_for_the_log_have_a_limit() -> None:
+    # Clients say why they come and go; however much they say, a line of the log stays a line.
+    assert told_reasons(["done", None, "done"]) == "done; no reason given"
+    assert told_reasons(["x" * 10_000]) == "x" * 255
+    assert told_reasons(map(str, range(100))) == "0; 1; 2"
+
+
+def test_a_rebalance_is_logged_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "ottla.coordinators"):
+        play(ONE_MEMBER).play("a leaves | [PreparingRebalance]; stores generation 2 empty; [Empty]; a: NONE")
+    told = [record.__dict__["fields"]["reason"] for record in caplog.records]
+    assert told == ["a member joined: no reason given", "members left the group: no reason given"]
 
 
 def test_members_of_old_records() -> None:
