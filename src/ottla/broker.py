@@ -340,6 +340,7 @@ class Broker:
         if self._endpoint is not None:
             self._endpoint.close()
         await self._background.stop()
+        self._compactor.end()
         clean = await self._node.replicas.close() if self._node is not None else []
         if self.failure.done():  # the metadata may end in half an entry
             clean = [directory for directory in clean if directory is not self._directories[0]]
@@ -359,6 +360,7 @@ class Broker:
             self._endpoint.close()
         if self._background is not None:
             self._background.cancel()
+        self._compactor.end()
         if self._node is not None:
             self._node.replicas.abandon()
         if self._metadata_log is not None:

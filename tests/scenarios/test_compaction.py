@@ -181,3 +181,15 @@ def test_a_kill_in_the_middle_leaves_the_log_as_it_was(broker: LocalBroker) -> N
     assert not [name for name in os.listdir(directory) if name.endswith((".cleaned", ".swap"))]
     with connect(broker) as client:
         assert latest(everything(client, "table")) == before
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_the_child_ends_with_its_broker(broker: LocalBroker, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+    monkeypatch.setattr(compaction, "IDLE_S", 1000.0)
+    with connect(broker) as client:
+        create(client, "table", configs=COMPACTED)
+        fill(client, "table", 60)
+        until(lambda: clean_end(broker, "table") > 0, "compaction")
+    assert children()
+    getattr(broker, end)()
+    assert not children()

@@ -238,7 +238,8 @@ class Compaction:
 
     async def _keep_pace(self, size: int) -> None:
         now = asyncio.get_running_loop().time()
-        self._ready_at = max(self._ready_at, now) + size / self._settings().log_cleaner_io_max_bytes_per_second
+        pace = max(self._settings().log_cleaner_io_max_bytes_per_second, 1.0)
+        self._ready_at = max(self._ready_at, now) + size / pace
         if self._ready_at > now:
             await asyncio.sleep(self._ready_at - now)
 
