@@ -34,6 +34,8 @@ from tests.clients.messages import CODECS, Delivery, Sent, by_partition, message
 from tests.raw_client import RawClient
 from tests.scenarios.asking import LATEST, batch_of, offset_at, produced
 
+pytestmark = pytest.mark.timeout(300)  # the first of them waits for Apache Kafka, and maybe for its jars
+
 PARTITIONS = 2
 SETTINGS = {"segment.bytes": str(1 << 20), "retention.ms": "-1"}
 PATIENCE_S = 30.0
