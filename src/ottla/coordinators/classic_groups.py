@@ -7,8 +7,8 @@ when everybody is there. A group that only stores offsets is one of these withou
 
 from typing import Literal
 
-from ottla.coordinators.classic_joins import Joins, told_reasons, unknown_member
-from ottla.coordinators.classic_members import Member, Roster
+from ottla.coordinators.classic_joins import Arrival, Joins, told_reasons, unknown_member
+from ottla.coordinators.classic_members import Member, Roster, protocols_of
 from ottla.coordinators.classic_rebalance import Rebalance
 from ottla.coordinators.classic_states import State
 from ottla.coordinators.classic_subscriptions import CONSUMER, Subscriptions
@@ -112,7 +112,8 @@ class ClassicGroup:
         self, request: JoinGroupRequest, caller: Caller, turn: Turn, *, version: int, fresh_member_id: str
     ) -> Outcome:
         """`fresh_member_id` is the id of a member that has none yet."""
-        return self._joins.join(request, caller, turn, version, fresh_member_id)
+        arrival = Arrival(request, protocols_of(request.protocols), caller, version, fresh_member_id)
+        return self._joins.join(arrival, turn)
 
     def sync(self, request: SyncGroupRequest, turn: Turn) -> Outcome:
         rebalance = self._rebalance

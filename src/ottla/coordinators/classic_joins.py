@@ -7,8 +7,9 @@ back without a member id it has been restarted, takes the place of what it was b
 
 from collections.abc import Iterable
 from itertools import islice
+from typing import NamedTuple
 
-from ottla.coordinators.classic_members import Member, Protocols, protocols_of, rebalance_timeout_ms
+from ottla.coordinators.classic_members import Member, Protocols, rebalance_timeout_ms
 from ottla.coordinators.classic_rebalance import Rebalance
 from ottla.coordinators.classic_states import State
 from ottla.coordinators.drafts import Draft
@@ -22,6 +23,24 @@ SKIPS_ASSIGNMENT_FROM = 9
 REASONS_MAX, REASON_LENGTH_MAX = 3, 255
 
 
+class Arrival(NamedTuple):
+    """One JoinGroup: what was asked, by whom, and who that will be if it is nobody yet."""
+
+    request: JoinGroupRequest
+    protocols: Protocols
+    caller: Caller
+    version: int
+    fresh_member_id: str
+
+    @property
+    def reason(self) -> str:
+        return told_reasons([self.request.reason])
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return rebalance_timeout_ms(self.request.rebalance_timeout_ms, self.request.session_timeout_ms)
+
+
 class Joins:
     __slots__ = ("_rebalance", "_roster")
 
@@ -29,22 +48,20 @@ class Joins:
         self._rebalance = rebalance
         self._roster = rebalance.roster
 
-    def join(
-        self, request: JoinGroupRequest, caller: Caller, turn: Turn, version: int, fresh_member_id: str
-    ) -> Outcome:
-        draft, protocols = Draft(turn), protocols_of(request.protocols)
+    def join(self, arrival: Arrival, turn: Turn) -> Outcome:
+        draft, request = Draft(turn), arrival.request
         if not self._has_room(request, turn):
             self._turn_away(draft, request)
         else:
-            self._check_protocols(request, protocols)
+            self._check_protocols(arrival)
             if request.member_id:
-                self._join_known(draft, request, caller, protocols)
+                self._join_known(draft, arrival)
             elif request.group_instance_id is not None:
-                self._join_static(draft, request, caller, protocols, version, fresh_member_id)
-            elif version >= MEMBER_ID_REQUIRED_FROM:
-                self._give_id(draft, request, fresh_member_id)
+                self._join_static(draft, arrival)
+            elif arrival.version >= MEMBER_ID_REQUIRED_FROM:
+                self._give_id(draft, arrival)
             else:
-                self._join_new(draft, request, caller, protocols, fresh_member_id)
+                self._join_new(draft, arrival, arrival.fresh_member_id)
         return draft.outcome()
 
     def member(self, member_id: str, instance_id: str | None) -> Member:
@@ -85,81 +102,68 @@ class Joins:
         if self._rebalance.state is State.PREPARING_REBALANCE:
             self._rebalance.advance(draft, "a member found no room")
 
-    def _check_protocols(self, request: JoinGroupRequest, protocols: Protocols) -> None:
+    def _check_protocols(self, arrival: Arrival) -> None:
         """A first member decides what the group is for; the others must share a protocol with all who are in it."""
+        request, protocol_type = arrival.request, self._rebalance.protocol_type
         if self._rebalance.state is State.EMPTY:
-            if request.protocol_type and protocols:
+            if request.protocol_type and arrival.protocols:
                 return
-            raise KafkaError(
-                ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "a member must name its protocol type and at least one protocol"
-            )
-        if request.protocol_type != self._rebalance.protocol_type:
-            raise KafkaError(
-                ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-                f"the group's protocol type is {self._rebalance.protocol_type!r}, not {request.protocol_type!r}",
-            )
-        if not self._roster.supports(name for name, _ in protocols):
-            raise KafkaError(
-                ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "none of the protocols is known to all members of the group"
-            )
+            problem = "a member must name its protocol type and at least one protocol"
+        elif request.protocol_type != protocol_type:
+            problem = f"the group's protocol type is {protocol_type!r}, not {request.protocol_type!r}"
+        elif not self._roster.supports(name for name, _ in arrival.protocols):
+            problem = "none of the protocols is known to all members of the group"
+        else:
+            return
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, problem)
 
     # --- new members ---
 
-    def _give_id(self, draft: Draft, request: JoinGroupRequest, fresh_id: str) -> None:
-        self._roster.pending[fresh_id] = None
-        self._rebalance.sessions.renew(fresh_id, draft.turn.monotonic_ms + request.session_timeout_ms)
-        required = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=fresh_id)
+    def _give_id(self, draft: Draft, arrival: Arrival) -> None:
+        member_id = arrival.fresh_member_id
+        self._roster.pending[member_id] = None
+        self._rebalance.sessions.renew(member_id, draft.turn.monotonic_ms + arrival.request.session_timeout_ms)
+        required = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
         draft.reply(draft.turn.ticket, required)
 
-    def _join_new(
-        self, draft: Draft, request: JoinGroupRequest, caller: Caller, protocols: Protocols, member_id: str
-    ) -> None:
+    def _join_new(self, draft: Draft, arrival: Arrival, member_id: str) -> None:
+        request = arrival.request
         if not self._roster:
             self._rebalance.protocol_type = request.protocol_type
         member = Member(
             member_id,
             request.group_instance_id,
-            caller.client_id,
-            caller.host,
+            arrival.caller.client_id,
+            arrival.caller.host,
             request.session_timeout_ms,
-            rebalance_timeout_ms(request.rebalance_timeout_ms, request.session_timeout_ms),
-            protocols,
+            arrival.rebalance_timeout_ms,
+            arrival.protocols,
             joining=draft.turn.ticket,
             is_new=True,
         )
         self._rebalance.admit(member, draft.turn)
-        self._rebalance.advance(draft, f"a member joined: {told_reasons([request.reason])}")
+        self._rebalance.advance(draft, f"a member joined: {arrival.reason}")
 
-    def _join_static(
-        self,
-        draft: Draft,
-        request: JoinGroupRequest,
-        caller: Caller,
-        protocols: Protocols,
-        version: int,
-        member_id: str,
-    ) -> None:
-        before = self._roster.of_instance(request.group_instance_id or "")
-        if before is None:
-            self._join_new(draft, request, caller, protocols, member_id)
+    def _join_static(self, draft: Draft, arrival: Arrival) -> None:
+        member = self._roster.of_instance(arrival.request.group_instance_id or "")
+        if member is None:
+            self._join_new(draft, arrival, arrival.fresh_member_id)
             return
-        leader_before = self._roster.leader.id if self._roster.leader is not None else ""
-        self._fence(draft, before)
-        member = self._replace(draft, before, member_id, caller)
-        self._update(member, request, protocols)
-        rebalance = self._rebalance
+        rebalance, leader_before = self._rebalance, self._roster.leader.id if self._roster.leader is not None else ""
+        self._fence(draft, member)
+        self._replace(draft, member, arrival)
         if rebalance.state is State.STABLE and self._roster.choose_protocol() == rebalance.protocol:
             # Nothing changes for the others: it goes on with what it had before.
             draft.store(rebalance.stored(draft.turn, {each.id: each.assignment for each in self._roster}))
             joined = rebalance.joined(member)
-            if version >= SKIPS_ASSIGNMENT_FROM:
+            if arrival.version >= SKIPS_ASSIGNMENT_FROM:
                 joined.skip_assignment = member is self._roster.leader
             else:
                 joined.leader, joined.members = leader_before, []  # not told that it leads, it does not assign
             draft.reply(draft.turn.ticket, joined)
             return
         rebalance.await_join(draft, member, draft.turn.ticket)
-        rebalance.advance(draft, f"a static member came back: {told_reasons([request.reason])}")
+        rebalance.advance(draft, f"a static member came back: {arrival.reason}")
 
     def _fence(self, draft: Draft, member: Member) -> None:
         fenced = ErrorCode.FENCED_INSTANCE_ID
@@ -167,37 +171,38 @@ class Joins:
         draft.reply(member.syncing, SyncGroupResponse(error_code=fenced))
         member.syncing = None
 
-    def _replace(self, draft: Draft, member: Member, new_id: str, caller: Caller) -> Member:
-        """The same member under its new id."""
+    def _replace(self, draft: Draft, member: Member, arrival: Arrival) -> None:
+        """It is the same member, under a new id and perhaps at another place."""
         self._rebalance.synchronised(member)
         self._rebalance.sessions.end(member.id)
-        self._roster.rename(member, new_id)
-        member.client_id, member.client_host, member.is_new = caller.client_id, caller.host, False
+        self._roster.rename(member, arrival.fresh_member_id)
+        member.client_id, member.client_host, member.is_new = *arrival.caller, False
+        self._update(member, arrival)
         self._rebalance.renew(member, draft.turn)
-        return member
 
     # --- members that are known ---
 
-    def _join_known(self, draft: Draft, request: JoinGroupRequest, caller: Caller, protocols: Protocols) -> None:
+    def _join_known(self, draft: Draft, arrival: Arrival) -> None:
+        request = arrival.request
         if request.member_id in self._roster.pending and request.group_instance_id is None:
-            self._join_new(draft, request, caller, protocols, request.member_id)
+            self._join_new(draft, arrival, request.member_id)
             return
         member = self.member(request.member_id, request.group_instance_id)
-        unchanged = member.protocols == protocols
+        unchanged = member.protocols == arrival.protocols
         state, leads = self._rebalance.state, member is self._roster.leader
         if unchanged and (state is State.COMPLETING_REBALANCE or (state is State.STABLE and not leads)):
             # It may have missed the answer to its last JoinGroup. A leader that joins a stable group has seen
             # something that changes the assignment: that is a reason to rebalance.
             draft.reply(draft.turn.ticket, self._rebalance.joined(member))
             return
-        self._update(member, request, protocols)
+        self._update(member, arrival)
         self._rebalance.await_join(draft, member, draft.turn.ticket)
-        self._rebalance.advance(draft, f"a member joined again: {told_reasons([request.reason])}")
+        self._rebalance.advance(draft, f"a member joined again: {arrival.reason}")
 
-    def _update(self, member: Member, request: JoinGroupRequest, protocols: Protocols) -> None:
-        self._roster.offer(member, protocols)
-        member.session_timeout_ms = request.session_timeout_ms
-        member.rebalance_timeout_ms = rebalance_timeout_ms(request.rebalance_timeout_ms, request.session_timeout_ms)
+    def _update(self, member: Member, arrival: Arrival) -> None:
+        self._roster.offer(member, arrival.protocols)
+        member.session_timeout_ms = arrival.request.session_timeout_ms
+        member.rebalance_timeout_ms = arrival.rebalance_timeout_ms
 
 
 def told_reasons(given: Iterable[str | None]) -> str:
