@@ -107,15 +107,10 @@ class GroupState:
         member = after or before
         assert member is not None
         members = self.members.delete(member.id) if after is None else self.members.set(member.id, after)
-        instances = self.instances
-        if before is not None and before.instance_id is not None and instances.get(before.instance_id) == before.id:
-            instances = instances.delete(before.instance_id)
-        if after is not None and after.instance_id is not None:
-            instances = instances.set(after.instance_id, after.id)
         return replace(
             self,
             members=members,
-            instances=instances,
+            instances=_instances(self.instances, before, after),
             owners=self.owners if _holds_the_same(before, after) else _owners(self.owners, before, after),
             names=_recounted(
                 self.names, before.topic_names if before else frozenset(), after.topic_names if after else frozenset()
@@ -266,6 +261,17 @@ def _owners(owners: Map[tuple[bytes, int], str], before: Member | None, after: M
     for place in new - old:
         draft[place] = member.id
     return draft.finish()
+
+
+def _instances(instances: Map[str, str], before: Member | None, after: Member | None) -> Map[str, str]:
+    """An instance id that somebody else has got in the meantime stays theirs too."""
+    old = None if before is None else before.instance_id
+    new = None if after is None else after.instance_id
+    if old == new:
+        return instances
+    if before is not None and old is not None and instances.get(old) == before.id:
+        instances = instances.delete(old)
+    return instances if after is None or new is None else instances.set(new, after.id)
 
 
 def _holds_the_same(before: Member | None, after: Member | None) -> bool:

@@ -158,15 +158,20 @@ def test_commits() -> None:
         a commits epoch=2 places=t0,t2 | a: STALE_MEMBER_EPOCH
         b commits epoch=2 places=t2    | b: STALE_MEMBER_EPOCH
         c commits epoch=3 places=t0    | c: UNKNOWN_MEMBER_ID
+        c joins topics=t               | [Reconciling]; c: epoch 4, reads nothing
+        a holds on                     | a: epoch 4
+        b holds on                     | b: epoch 3, reads t2
+        b commits epoch=3 places=t3    | b: commits
+        b commits epoch=2 places=t3    | b: STALE_MEMBER_EPOCH
         """
     )
     group, turn = stage.group, stage.turn()
     with pytest.raises(KafkaError) as refused:
-        group.check_commit("a", None, 3, turn, api_version=8)
+        group.check_commit("a", None, 4, turn, api_version=8)
     assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
     assert group.check_transactional_commit("", None, -1, turn) is None
     with pytest.raises(KafkaError) as refused:
-        group.check_transactional_commit("a", None, 4, turn)
+        group.check_transactional_commit("a", None, 5, turn)
     assert refused.value.code is ErrorCode.ILLEGAL_GENERATION
 
 

@@ -97,3 +97,16 @@ def test_one_that_comes_back_to_a_full_group() -> None:
         """,
         group_consumer_max_size=1,
     )
+
+
+def test_one_that_left_for_now_need_not_give_back_in_time() -> None:
+    # It has given back everything that it was asked for by leaving.
+    play("""
+        a joins topics=t instance=i timeout=8000 | [Stable]; a: epoch 2, reads t0 t1 t2 t3
+        b joins topics=t            | [Reconciling]; b: epoch 3, reads nothing
+        a holds on                  | a: epoch 2, reads t0 t1
+        a leaves for=now            | a: epoch -2
+        9000 ms pass                |
+        b beats                     | b: epoch 3, reads t2 t3
+        a joins id=a2               | [Stable]; a: epoch 3, reads t0 t1
+    """)

@@ -227,6 +227,75 @@ def test_classic_members_must_join_and_sync_in_time() -> None:
     )
 
 
+def test_classic_members_that_join_and_sync_in_time_stay() -> None:
+    # However long ago it was that they had to.
+    alive = 4 * """
+        9000 ms pass            |
+        a pulses                | a: is alive
+        c beats                 | c: epoch 3
+    """
+    play(
+        """
+        c joins topics=t        | [Stable]; c: epoch 2, reads t0 t1 t2 t3
+        a enters topics=t timeout=15000 | a: MEMBER_ID_REQUIRED
+        a enters                | [Reconciling]; a: generation 3
+        a syncs                 | a: reads nothing
+        c beats                 | c: epoch 2, reads t0 t1
+        c beats                 | c: epoch 3
+        a pulses                | a: REBALANCE_IN_PROGRESS
+        a enters                | [Stable]; a: generation 3
+        a syncs                 | a: reads t2 t3
+        """
+        + alive
+    )
+
+
+def test_classic_members_that_fall_silent_after_the_change_are_gone() -> None:
+    # Their sessions go on with the time-outs that they had.
+    play(
+        CLASSIC_PAIR
+        + """
+        c joins topics=t        | [Reconciling]; c: epoch 2, reads nothing
+        9000 ms pass            |
+        a pulses                | a: REBALANCE_IN_PROGRESS
+        1000 ms pass            | [Assigning]
+        b pulses                | b: UNKNOWN_MEMBER_ID
+        c beats                 | [Reconciling]; c: epoch 3, reads t2 t3
+        """
+    )
+
+
+def test_classic_members_are_not_asked_to_join_before_there_is_something_to_tell() -> None:
+    # The group's epoch is ahead of its targets until the interval has passed.
+    play(
+        """
+        c joins topics=t        | [Stable]; c: epoch 2, reads t0 t1 t2 t3
+        a enters topics=t       | a: MEMBER_ID_REQUIRED
+        a enters                | [Assigning]; a: generation 2
+        a syncs                 | a: reads nothing
+        a pulses                | a: is alive
+        1000 ms pass            |
+        c beats                 | [Reconciling]; c: epoch 2, reads t0 t1
+        a pulses                | a: REBALANCE_IN_PROGRESS
+        """,
+        group_consumer_assignment_interval_ms=1000,
+    )
+
+
+def test_a_group_that_goes_back_goes_on_from_its_epoch() -> None:
+    # Also where the targets are older: generations never go back.
+    stage = play(
+        UPGRADED
+        + """
+        d joins topics=t        | [Reconciling]; d: epoch 3, reads nothing
+        d leaves                | [Assigning]; d: epoch -1
+        c leaves                | [classic Stable]; c: epoch -1; [classic PreparingRebalance]
+        """
+    )
+    group = stage.groups.groups["group"]
+    assert isinstance(group, ClassicGroup) and group.generation == 4
+
+
 def test_classic_members_are_held_to_their_generation_and_protocol() -> None:
     stage = play(UPGRADED)
     a = stage.client("a")
