@@ -20,7 +20,7 @@ from typing import Any
 
 from ottla.config import BrokerConfig
 from ottla.errors import KafkaError
-from ottla.storage.directories import DirectoryError
+from ottla.storage.directories import FAILED_FSYNC, DirectoryError
 from tests.simulation.disk import CHANGES, Crashed, SimulatedDisk
 from tests.simulation.history import Ended, Ending, Event
 from tests.simulation.network import SimulatedNetwork
@@ -138,7 +138,7 @@ class Machine:
 
     def _end(self, ending: Ending, *, silent: bool) -> Ending:
         """How it ended indeed."""
-        if self.disk.fsync_failed and self.world.reboots_after_failed_fsync:
+        if self.disk.fsync_failed and (self.world.reboots_after_failed_fsync or not self._knows_of_failed_fsync()):
             ending = Ending.POWER_CUT
         self.disk.fsync_failed = False
         process, self.process = self.process, None
@@ -148,6 +148,10 @@ class Machine:
         self.world.record(self.name, Ended(process.life, ending))
         process.die(silent=silent)
         return ending
+
+    def _knows_of_failed_fsync(self) -> bool:
+        """A broker that could not leave the mark for the next one asks for a reboot, and dead ones ask for nothing."""
+        return self.disk.node(f"/data/{FAILED_FSYNC}") is not None
 
     def _settle(self, ending: Ending) -> None:
         self.disk.crash(lose_unsynced=ending is Ending.POWER_CUT)
