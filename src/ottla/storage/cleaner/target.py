@@ -8,6 +8,9 @@ from ottla.storage.index import OffsetIndex, TimeIndex
 from ottla.storage.transaction_index import AbortedTransaction, TransactionIndex
 
 _WRITE_BYTES = 1024 * 1024
+_SYNC_BYTES = 32 * 1024 * 1024
+"""Written in one go at the end, a gigabyte would keep everybody else who syncs waiting."""
+
 _SIZE_MAX = 2**31 - 1
 """Positions in an offset index have 32 bits."""
 
@@ -23,6 +26,7 @@ class Target:
         self._offsets, self._times = OffsetIndex(), TimeIndex()
         self._max_timestamp, self._max_timestamp_offset = -1, base_offset
         self._since_entry = 0
+        self._synced = 0
         self.size = 0
 
     def append(self, header: BatchHeader, batch: Bytes) -> None:
@@ -64,6 +68,9 @@ class Target:
         if self._unwritten:
             self._file.append(self._unwritten)
             self._unwritten = bytearray()
+        if self.size - self._synced >= _SYNC_BYTES:
+            self._file.fsync()
+            self._synced = self.size
 
     def _write_index(self, suffix: str, data: bytes) -> None:
         file = self._create(suffix)
