@@ -201,17 +201,15 @@ class Histories(RuleBasedStateMachine):
     @rule(whole=st.booleans())
     def markers(self, whole: bool) -> None:
         """The markers of one transaction land; or some of them, and then the coordinator dies."""
-        errand = self.stage.errands[0]
-        if not isinstance(errand, WriteMarkers):
-            self.stage.land()
-            return
-        places = sorted(errand.partitions)
-        for _, partition in places if whole else places[:1]:
-            self.logs[partition].end(errand)
-        if whole:
-            self.stage.land()
-        else:
-            self.stage.restart()
+        errand = self.stage.errands.pop(0)
+        if isinstance(errand, WriteMarkers):
+            places = sorted(errand.partitions)
+            for _, partition in places if whole else places[:1]:
+                self.logs[partition].end(errand)
+            if not whole:
+                self.stage.restart()
+                return
+        self.stage.finish(errand)
 
     @rule()
     def coordinator_dies(self) -> None:

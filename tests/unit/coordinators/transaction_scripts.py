@@ -100,11 +100,14 @@ class Stage:
     def land(self) -> None:
         errands, self.errands = self.errands, []
         for errand in errands:
-            if isinstance(errand, WriteMarkers):
-                producer = errand.producer
-                self.apply(self.machine.complete(errand.transactional_id, producer, self.turn()))
-            else:
-                self.apply(self.machine.abort_overdue(*errand, self.turn(), self.new_id()))
+            self.finish(errand)
+
+    def finish(self, errand: WriteMarkers | AbortWithFreshId) -> None:
+        """What was to be done outside is done."""
+        if isinstance(errand, WriteMarkers):
+            self.apply(self.machine.complete(errand.transactional_id, errand.producer, self.turn()))
+        else:
+            self.apply(self.machine.abort_overdue(*errand, self.turn(), self.new_id()))
 
     def wait(self, milliseconds: int) -> None:
         """Time passes; the machine is woken whenever it wants to be."""
