@@ -25,7 +25,7 @@ from ottla.cluster.changes import (
     SetConfig,
     UnfenceBroker,
 )
-from ottla.cluster.image import Image, TopicImage
+from ottla.cluster.image import EMPTY, Image, TopicImage
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metrics import TopicMeters
@@ -33,7 +33,7 @@ from ottla.replication.discovery import Discovery, Progress, log_settings, set_a
 from ottla.replication.offline import OfflinePartitions
 from ottla.replication.partition import Partition
 from ottla.replication.removals import Removals
-from ottla.storage.directories import DELETE, DataDirectory, Offsets, PartitionDirectory
+from ottla.storage.directories import DELETE, DataDirectory, Offsets, PartitionDirectory, PartitionKey
 from ottla.storage.disk_errors import in_words, is_failure
 from ottla.storage.files import Disk
 from ottla.storage.index import IndexCache
@@ -75,6 +75,10 @@ class Replicas:
         self.on_directory_failure: Callable[[DataDirectory], None] | None = None
         self._marking: list[asyncio.Future[None]] = []
         self._closing = False
+        self._image = EMPTY
+        self._being_written: list[Offsets] = []
+        self._postponed: dict[bytes, None] = {}
+        """Topics whose partitions are created when no checkpoint is being written."""
         self._unwritten: dict[Callable[[Offsets], None], DataDirectory] = {}
         """Checkpoints that could not be written, and where."""
         self._by_name: dict[str, Partitions] = {}
@@ -185,6 +189,7 @@ class Replicas:
 
     def apply(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
         """Bring the partitions in line with `after`. Called for every metadata entry, in order."""
+        self._image = after
         touched: dict[bytes, None] = {}
         configured: dict[str, None] = {}
         leaders_moved = False
@@ -223,15 +228,33 @@ class Replicas:
 
     def _create(self, topic: TopicImage, new: Sequence[int], image: Image) -> None:
         """New, empty replicas. Those that the disk refuses are tried again by `place_missing`."""
+        keys = [(topic.name, index) for index in new]
+        if self._mentioned(keys):
+            self._postponed[topic.id] = None
+            return
         try:
             for directory in self._in_service():
                 # Checkpoints go by name: a new topic must not inherit those of an old one.
-                directory.forget([(topic.name, index) for index in new])
+                directory.forget(keys)
             for index in new:
                 self._create_log(topic, index, image)
         except OSError as error:
             logger.error("%s: partitions cannot be created: %s", topic.name, in_words(error))
             self._missing[topic.id] = None
+
+    def _mentioned(self, keys: Sequence[PartitionKey]) -> bool:
+        """Whether a thread is writing a checkpoint, and an old topic of this name may be in it or in one before it."""
+        if not self._being_written:
+            return False
+        return any(key in offsets for key in keys for offsets in self._being_written) or any(
+            directory.mentions(keys) for directory in self._in_service()
+        )
+
+    def _place_postponed(self) -> None:
+        postponed, self._postponed = self._postponed, {}
+        for topic in map(self._image.topic_by_id, postponed):
+            if topic is not None:
+                self._place(topic, self._image)
 
     async def place_missing(self, image: Image) -> None:
         """Replicas that the disk had no room for, once more."""
@@ -365,6 +388,7 @@ class Replicas:
         """A checkpoint that cannot be written is in nobody's way; a directory that fails is. What went wrong."""
         if directory.failure is not None:
             return None
+        self._being_written.append(offsets)
         try:
             await self._offload(write, offsets)
         except OSError as error:
@@ -373,6 +397,10 @@ class Replicas:
                 self.fail_directory(directory, in_words(error))
             self._unwritten[write] = directory
             return error
+        finally:
+            self._being_written.remove(offsets)
+            if not self._being_written and self._postponed:
+                self._place_postponed()
         self._unwritten.pop(write, None)
         return None
 

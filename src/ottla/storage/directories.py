@@ -264,6 +264,10 @@ class DataDirectory:
     def write_clean_ends(self, offsets: Mapping[PartitionKey, int]) -> None:
         self.clean_ends = self._write_checkpoint(CLEAN_ENDS, offsets)
 
+    def mentions(self, keys: Iterable[PartitionKey]) -> bool:
+        """Whether a checkpoint has an entry of one of these."""
+        return any(key in offsets for key in keys for offsets in self._written.values())
+
     def forget(self, keys: Iterable[PartitionKey]) -> None:
         """These partitions are no more: take them out of the checkpoints, durably, if they are in any."""
         gone = dict.fromkeys(keys)

@@ -2,10 +2,12 @@
 
 import asyncio
 from functools import partial
+from typing import Any
 
 import pytest
 
 from ottla.cluster.topics import delete_topic
+from ottla.errors import KafkaError
 from ottla.replication.replicas import LEAVING_AT_ONCE
 from tests.unit.replication.three_directories import TOPIC, append, create, settled, started
 from tests.unit.storage.logs import new_disk
@@ -39,6 +41,46 @@ def test_hard_case_12_a_large_topic_is_deleted_and_created_again_at_once() -> No
         await broker.stop(1)
         broker = await started(disk, DATA)
         assert [broker.node.replicas.get(TOPIC, index).log.end_offset for index in range(MANY)] == [0] * MANY
+        broker.abort()
+
+    asyncio.run(run())
+
+
+def test_hard_case_12_a_checkpoint_in_a_thread_does_not_outlive_its_topic() -> None:
+    # It was begun before the topic was deleted, and is written when a new one of its name is there: that one waits for
+    # it, and inherits nothing, not even if the process dies right then.
+    async def run() -> None:
+        disk = new_disk()
+        broker = await started(disk, DATA)
+        await create(broker, TOPIC)
+        replicas = broker.node.replicas
+        partition = replicas.get(TOPIC, 0)
+        for _ in range(3):
+            append(partition, b"old")
+        partition.delete_records(3)
+        waiting: list[tuple[asyncio.Future[Any], Any, Any]] = []
+
+        def slow(function: Any, *arguments: Any) -> asyncio.Future[Any]:
+            waiting.append((asyncio.get_running_loop().create_future(), function, arguments))
+            return waiting[-1][0]
+
+        quick, replicas._offload = replicas._offload, slow
+        writing = asyncio.ensure_future(replicas.write_log_starts())
+        await settled()
+        await broker.node.metadata.change(partial(delete_topic, topic_id=partition.topic_id))
+        await create(broker, TOPIC)
+        with pytest.raises(KafkaError):
+            replicas.get(TOPIC, 0)
+        replicas._offload = quick
+        ((future, function, arguments),) = waiting
+        future.set_result(function(*arguments))
+        await writing
+        append(replicas.get(TOPIC, 0), b"new")
+        broker.abort()
+        disk.crash(lose_unsynced=False)
+        broker = await started(disk, DATA)
+        log = broker.node.replicas.get(TOPIC, 0).log
+        assert (log.log_start_offset, log.end_offset) == (0, 1)
         broker.abort()
 
     asyncio.run(run())
