@@ -175,6 +175,21 @@ def test_commits() -> None:
     assert refused.value.code is ErrorCode.ILLEGAL_GENERATION
 
 
+def test_what_is_to_be_given_back_may_still_be_committed() -> None:
+    # At any epoch since the member got it.
+    play(
+        TWO_MEMBERS
+        + """
+        c joins topics=t    | [Reconciling]; c: epoch 4, reads nothing
+        a beats             | a: epoch 4
+        d joins topics=t    | d: epoch 5, reads nothing
+        a holds on          | a: epoch 4, reads t0
+        a commits epoch=2 places=t1 | a: commits
+        a commits epoch=1 places=t1 | a: STALE_MEMBER_EPOCH
+        """
+    )
+
+
 def test_reading_offsets_needs_the_members_epoch() -> None:
     stage = play(TWO_MEMBERS)
     group, turn = stage.group, stage.turn()
