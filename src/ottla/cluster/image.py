@@ -44,7 +44,7 @@ class Image:
     normalized_names: Map[str, str] = field(default_factory=Map)
     configs: Map[tuple[ConfigResource, str], Map[str, str]] = field(default_factory=Map)
     features: Map[str, int] = field(default_factory=Map)
-    derived: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+    derived: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     """What was worked out from this image and will be asked for again; it goes when the image goes."""
 
     def replay(self, version: int, changes: Iterable[Change]) -> "Image":

@@ -21,7 +21,7 @@ LED, LEADERLESS = PartitionImage((0,), (0,), 0), PartitionImage((0,), (), NO_LEA
 
 def image_of(*partitions: PartitionImage) -> tuple[Image, TopicImage]:
     topic = TopicImage("orders", b"i" * 16, partitions)
-    return replace(EMPTY, brokers=EMPTY.brokers.set(0, BROKER), derived={}), topic
+    return replace(EMPTY, brokers=EMPTY.brokers.set(0, BROKER)), topic
 
 
 @pytest.mark.parametrize("version", metadata.VERSIONS)
