@@ -20,8 +20,8 @@ SUPPORTED: Mapping[str, range] = {
     "transaction.version": range(0, 3),
 }
 """Levels by feature. metadata.version 30 is Apache Kafka 4.3's; it is what tools take for the release of a cluster.
-group.version 1 has groups of the consumer protocol (KIP-848); transaction.version 2 raises a producer's epoch at the end
-of every transaction (KIP-890)."""
+group.version 1 has groups of the consumer protocol (KIP-848); transaction.version 2 raises a producer's epoch at the
+end of every transaction (KIP-890)."""
 
 MARK = "metadata.version"
 """Every cluster has this one: without it nobody has agreed on anything yet."""

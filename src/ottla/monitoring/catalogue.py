@@ -47,7 +47,8 @@ _SOCKETS = "kafka_server_socketservermetrics"
 CONNECTIONS = _gauge(f"{_SOCKETS}_connection_count", "Open connections.", "listener")
 CONNECTIONS_MADE = _counter(f"{_SOCKETS}_connection_creation_total", "Connections accepted.")
 CONNECTIONS_REFUSED = _counter(
-    "ottla_connections_refused_total", "Connections refused, for there were too many: at once, of one address, or per second."
+    "ottla_connections_refused_total",
+    "Connections refused, for there were too many: at once, of one address, or per second.",
 )
 SOCKET_BYTES_IN = _counter(f"{_SOCKETS}_incoming_byte_total", "Bytes received from clients.")
 SOCKET_BYTES_OUT = _counter(f"{_SOCKETS}_outgoing_byte_total", "Bytes sent to clients.")
