@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ottla import batch
+from ottla.errors import KafkaError
 from ottla.storage import names
 from ottla.storage.cleaner.compaction import groups
 from ottla.storage.cleaner.order import Source, Uncleanable
@@ -300,3 +301,39 @@ def test_segments_whose_offsets_are_too_far_apart_stay_apart() -> None:
         [0, 10],
         [far, far + 5],
     ]
+
+
+def test_two_compactions_do_not_mix_up_what_readers_hold() -> None:
+    # The same segment is replaced twice before the files of the first time are removed.
+    disk, log = new()
+    slices = []
+    for generation in range(3):
+        for turn in range(10):
+            put(log, ("a", f"{generation} {turn}"))
+        log.roll(NOW)
+        read = log.read(0, 1 << 20, up_to=log.end_offset, at_least_one=True)
+        assert read is not None
+        slices.append((read.slice, read.slice.read()))
+        compact(disk, log, roll=False, segment_bytes=100_000)
+    assert all(piece.read() == before for piece, before in slices)
+    log.take_deleted().run()
+    assert not [name for name in disk.list(DIRECTORY) if name.endswith(names.DELETED)]
+
+
+def test_the_epoch_of_a_fenced_producer_is_not_forgotten() -> None:
+    # All that is left of it is the marker that fenced it; the header stays when the marker's time is over.
+    disk, log = new()
+    append(log, pairs(("a", "1"), producer_id=7, sequence=0, transactional=True))
+    end_transaction(log, 7, commit=False, epoch=1)
+    for day in range(5):
+        put(log, ("z", str(day)))
+        compact(disk, log, now_ms=NOW + day * DAY, delete_retention_ms=DAY)
+    (marker,) = [header for header, _ in stored(log) if header.is_control]
+    assert (marker.producer_epoch, marker.record_count) == (1, 0)
+    log.close()
+    for name in disk.list(DIRECTORY):
+        if name.endswith(names.SNAPSHOT):
+            disk.unlink(f"{DIRECTORY}/{name}")
+    log = open_log(disk, SETTINGS)
+    with pytest.raises(KafkaError, match="epoch 0 of producer 7"):
+        append(log, pairs(("a", "2"), producer_id=7, sequence=1))
