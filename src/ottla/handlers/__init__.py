@@ -114,6 +114,19 @@ class Route:
         self.errors = finder(api.response)
 
 
+class Held:
+    """A handler's coroutine, for the one who waits for it. If that task is cancelled before it has begun, as on a stop,
+    nobody ever awaits the coroutine: then it is closed, or Python would complain."""
+
+    __slots__ = ("coroutine",)
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self.coroutine = coroutine
+
+    def __del__(self) -> None:
+        self.coroutine.close()
+
+
 class Dispatch:
     """Bytes of a request in, an answer (or the promise of one) out."""
 
@@ -156,16 +169,14 @@ class Dispatch:
         except Exception as error:
             response = self._refusal(route, call, error)
         if response.__class__ is CoroutineType:
-            return self._wait(route, call, response)
+            return self._wait(route, call, Held(response))
         if isinstance(response, Future):
             return self._later(route, call, response)
         return self._encode(route, call, response)
 
-    async def _wait(
-        self, route: Route, call: Call[Any], response: Coroutine[Any, Any, Any]
-    ) -> Answer | Future[Answer]:
+    async def _wait(self, route: Route, call: Call[Any], response: "Held") -> Answer | Future[Answer]:
         try:
-            result = await response
+            result = await response.coroutine
         except Exception as error:
             result = self._refusal(route, call, error)
         if isinstance(result, Future):
