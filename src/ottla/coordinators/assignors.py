@@ -120,7 +120,8 @@ def _even_out(topic: bytes, members: Sequence[str], draft: _Draft, loads: dict[s
     while busy and -busy[0][0] - idle[0][0] > 1:
         giver, taker = busy[0][1], idle[0][1]
         if loads[giver] != -busy[0][0] or topic not in draft[giver]:
-            _refresh(busy, giver, -loads[giver] if topic in draft[giver] else 0)
+            # It has less by now; with nothing of this topic left to give it sinks to the bottom.
+            heapreplace(busy, (-loads[giver] if topic in draft[giver] else 0, giver))
             continue
         if loads[taker] != idle[0][0]:
             heapreplace(idle, (loads[taker], taker))
@@ -135,11 +136,6 @@ def _even_out(topic: bytes, members: Sequence[str], draft: _Draft, loads: dict[s
         loads[taker] += 1
         moves += 1
     return moves
-
-
-def _refresh(busy: list[tuple[int, str]], id: str, negative_load: int) -> None:
-    """The top of the heap has become less busy; with nothing to give it sinks to the bottom as idle."""
-    heapreplace(busy, (negative_load, id))
 
 
 def _keep_what_is_valid(
