@@ -9,7 +9,8 @@ from tests.tidy.source import Finding, Module, imports, within
 LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("cli", "testing", "__main__"),),
     (("console",), ("connect",)),
-    (("streams", "spark", "pyspark_ottla"),),
+    (("streams", "spark", "pyspark_ottla", "reading"),),
+    (("pipeline",),),
     (("broker", "background", "monitoring"),),
     (("server",), ("handlers",)),
     (("node", "call", "addresses"),),
@@ -22,7 +23,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
 )
 
 # Clients of a broker: of its inside they know only these, however low the rest of it lies.
-CLIENTS = ("console", "connect", "streams", "spark", "pyspark_ottla")
+CLIENTS = ("console", "connect", "streams", "spark", "pyspark_ottla", "reading", "pipeline")
 CLIENTS_MAY_USE = ("config", "errors", "batch", "records", "compression", "columns", "wire", *CLIENTS)
 
 # (importer, imported) -> why this door is open.

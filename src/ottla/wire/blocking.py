@@ -1,7 +1,11 @@
-"""A client's connection that waits for each answer: for APIs that the client library lacks.
+"""A client's connection that waits for its answers: for the pipeline, and for APIs that the client library lacks.
 
 It speaks to any Kafka: the newest version of an API that both sides know, in plain text or TLS, with SASL PLAIN or
-SCRAM. One request at a time. Settings are librdkafka's, by librdkafka's names, so that a user gives them once.
+SCRAM. Settings are librdkafka's, by librdkafka's names, so that a user gives them once.
+
+`ask` sends one request and waits. `send` and `receive` let several be under way: a broker answers them in their order,
+and an answer that comes before somebody asks for it is kept until then. Fetch and Produce are read and written by hand
+(`fetch.py`, `produce.py`): their requests may be given too. One thread only.
 """
 
 import socket
@@ -15,20 +19,22 @@ from hmac import compare_digest
 from hmac import digest as keyed_digest
 from random import Random
 from struct import Struct
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.wire import frames
+from ottla.wire import fetch, frames, produce
 from ottla.wire.malformed import Malformed
 from ottla.wire.message import Message
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ottla.wire.readers import skip_tags
 
 ANSWER_BYTES_MAX = 100 * 1024 * 1024
 CLIENT_ID = "ottla"
 
 _SIZE = Struct(">i")
+_CORRELATION_MAX = (1 << 31) - 1
 _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _ITERATIONS_MAX = 1_000_000
 """A server that asks for more wants to keep the client busy."""
@@ -36,6 +42,10 @@ _ITERATIONS_MAX = 1_000_000
 
 class Unreachable(Exception):
     """The broker did not answer, or not as a broker does; one line."""
+
+
+class NotAuthenticated(Unreachable):
+    """One of the two sides did not prove who it is: to try again will not help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +91,62 @@ def _tls_context(settings: Mapping[str, str]) -> ssl.SSLContext:
     return context
 
 
+Request = Message | fetch.FetchRequest | produce.ProduceRequest
+
+_BY_HAND: dict[type, tuple[Any, frames.Api]] = {
+    fetch.FetchRequest: (fetch, frames.api_named("fetch")),
+    produce.ProduceRequest: (produce, frames.api_named("produce")),
+}
+
+
+class Awaited(NamedTuple):
+    """An answer that is still to come."""
+
+    correlation: int
+    version: int
+    request_class: type
+    api: frames.Api
+
+
+def _read_by_hand(awaited: Awaited, frame: bytearray) -> Any:
+    codec, of = _BY_HAND[awaited.request_class]
+    position = _SIZE.size
+    try:
+        if awaited.version >= of.tagged_responses_from:
+            position = skip_tags(frame, position, len(frame), "response header")
+    except IndexError:
+        raise Malformed("a response that ends within its header") from None
+    return codec.read_response(awaited.version, frame, position)
+
+
 class Connection:
     """Made when it is open, authenticated, and knows what the broker can do."""
 
-    def __init__(self, host: str, port: int, security: Security, random: Random, timeout_s: float = 10.0) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        security: Security,
+        random: Random,
+        timeout_s: float = 10.0,
+        client_id: str = CLIENT_ID,
+    ) -> None:
         """`random` is for the nonce that keeps an authentication from being replayed."""
         self._name = f"{host}:{port}"
+        self._client_id = client_id
         self._correlation = 0
         self._versions: dict[int, range] = {}
+        self._under_way: set[int] = set()
+        self._early: dict[int, bytearray] = {}
+        """Answers that came before they were asked for, by their correlation."""
+        self._unwanted: set[int] = set()
         try:
             plain = socket.create_connection((host, port), timeout_s)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             context = security.context
             self._socket = context.wrap_socket(plain, server_hostname=host) if context is not None else plain
+        except ssl.SSLCertVerificationError as error:
+            raise NotAuthenticated(f"{self._name}: TLS: {error.verify_message}") from None
         except OSError as error:
             raise Unreachable(f"{self._name}: {error.strerror or error}") from None
         try:
@@ -113,48 +166,100 @@ class Connection:
     def close(self) -> None:
         self._socket.close()
 
-    def knows(self, request_class: type[Message]) -> bool:
+    def knows(self, request_class: type[Request]) -> bool:
         """Whether the broker has this API in a version that we have too."""
-        return bool(self._common(request_class))
+        return bool(self.versions(request_class))
 
-    def ask(self, request: Message) -> Any:
-        """The answer in the newest version that both sides know. KafkaError(UNSUPPORTED_VERSION) if there is none."""
-        common = self._common(type(request))
-        if not common:
-            message = f"{self._name} does not know {frames.api_of(request).name}"
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
-        return self._exchange(request, common[-1])
-
-    def _common(self, request_class: type[Message]) -> range:
-        of = frames.api_of(request_class())
+    def versions(self, request_class: type[Request]) -> range:
+        """Those of an API that both sides know."""
+        by_hand = _BY_HAND.get(request_class)
+        if by_hand is not None:
+            of, ours = by_hand[1], by_hand[0].VERSIONS
+        else:
+            of = frames.api_of(request_class())  # type: ignore[arg-type]
+            ours = of.versions
         theirs = self._versions.get(of.key, range(0))
-        return range(max(of.versions.start, theirs.start), min(of.versions.stop, theirs.stop))
+        return range(max(ours.start, theirs.start), min(ours.stop, theirs.stop))
 
-    def _exchange(self, request: Message, version: int) -> Any:
-        self._correlation += 1
-        response_class = frames.api_of(request).response
+    def ask(self, request: Request, version_max: int | None = None) -> Any:
+        """The answer in the newest version that both sides know. KafkaError(UNSUPPORTED_VERSION) if there is none."""
+        return self.receive(self.send(request, version_max))
+
+    def send(self, request: Request, version_max: int | None = None) -> Awaited:
+        """Send it in the newest version that both sides know, at most `version_max`. `receive` gets the answer."""
+        common = self.versions(type(request))
+        if version_max is not None:
+            common = range(common.start, min(common.stop, version_max + 1))
+        if not common:
+            name = _BY_HAND[type(request)][1].name if type(request) in _BY_HAND else type(request).__name__
+            message = f"{self._name} does not know {name.removesuffix('Request')} in a version that will do"
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
+        return self._send(request, common[-1])
+
+    def receive(self, awaited: Awaited) -> Any:
+        """Wait for this answer; others that come before it are kept."""
         try:
-            self._socket.sendall(frames.encode_request(request, version, self._correlation, CLIENT_ID))
-            (size,) = _SIZE.unpack(self._read(_SIZE.size))
-            if not 0 < size <= ANSWER_BYTES_MAX:
-                raise Unreachable(f"{self._name}: an answer of {size} bytes; is this a Kafka broker?")
-            correlation, response = frames.decode_response(response_class, version, self._read(size))
+            while (frame := self._early.pop(awaited.correlation, None)) is None:
+                self._receive_any()
+            if awaited.request_class in _BY_HAND:
+                return _read_by_hand(awaited, frame)
+            return frames.decode_response(awaited.api.response, awaited.version, frame)[1]
         except Malformed as error:
             raise Unreachable(f"{self._name}: an answer that cannot be read: {error}") from None
         except OSError as error:
             raise Unreachable(f"{self._name}: {error.strerror or error}") from None
-        if correlation != self._correlation:
+
+    def abandon(self, awaited: Awaited) -> None:
+        """Nobody will ask for this answer; it is thrown away when it comes."""
+        if self._early.pop(awaited.correlation, None) is None:
+            self._unwanted.add(awaited.correlation)
+
+    def _exchange(self, request: Message, version: int) -> Any:
+        return self.receive(self._send(request, version))
+
+    def _send(self, request: Request, version: int) -> Awaited:
+        self._correlation = self._correlation % _CORRELATION_MAX + 1
+        by_hand = _BY_HAND.get(type(request))
+        if by_hand is None:
+            assert isinstance(request, Message)
+            of = frames.api_of(request)
+            encoded: bytes | bytearray = frames.encode_request(request, version, self._correlation, self._client_id)
+        else:
+            codec, of = by_hand
+            header = frames.request_header(of, version, self._correlation, self._client_id)
+            encoded = codec.write_request(version, request, _SIZE.pack(0) + header)
+            _SIZE.pack_into(encoded, 0, len(encoded) - _SIZE.size)
+        self._under_way.add(self._correlation)
+        try:
+            self._socket.sendall(encoded)
+        except OSError as error:
+            raise Unreachable(f"{self._name}: {error.strerror or error}") from None
+        return Awaited(self._correlation, version, type(request), of)
+
+    def _receive_any(self) -> None:
+        (size,) = _SIZE.unpack(self._read(_SIZE.size))
+        if not _SIZE.size <= size <= ANSWER_BYTES_MAX:
+            raise Unreachable(f"{self._name}: an answer of {size} bytes; is this a Kafka broker?")
+        frame = self._read(size)
+        (correlation,) = _SIZE.unpack_from(frame)
+        if correlation not in self._under_way:
             raise Unreachable(f"{self._name}: an answer to another question")
-        return response
+        self._under_way.remove(correlation)
+        if correlation in self._unwanted:
+            self._unwanted.remove(correlation)
+        else:
+            self._early[correlation] = frame
 
     def _read(self, size: int) -> bytearray:
-        """Grows with what comes, not with what was announced."""
-        found = bytearray()
-        while len(found) < size:
-            part = self._socket.recv(min(size - len(found), 1 << 20))
-            if not part:
-                raise Unreachable(f"{self._name}: the connection was closed")
-            found += part
+        """The system gives memory as it is filled, so an announcement alone costs nothing."""
+        found = bytearray(size)
+        with memoryview(found) as room:
+            done = 0
+            while done < size:
+                count = self._socket.recv_into(room[done:])
+                if not count:
+                    raise Unreachable(f"{self._name}: the connection was closed")
+                done += count
         return found
 
     def _learn_versions(self) -> None:
@@ -169,7 +274,7 @@ class Connection:
         answer: SaslHandshakeResponse = self._exchange(SaslHandshakeRequest(mechanism=security.mechanism), 1)
         if answer.error_code:
             offered = ", ".join(answer.mechanisms) or "none"
-            raise Unreachable(f"{self._name}: {security.mechanism} is not offered, but {offered}")
+            raise NotAuthenticated(f"{self._name}: {security.mechanism} is not offered, but {offered}")
         if security.mechanism == "PLAIN":
             self._say(b"\0" + security.username.encode() + b"\0" + security.password.encode())
         else:
@@ -179,7 +284,7 @@ class Connection:
         answer: SaslAuthenticateResponse = self._exchange(SaslAuthenticateRequest(auth_bytes=token), 1)
         if answer.error_code:
             reason = answer.error_message or ErrorCode(answer.error_code).name
-            raise Unreachable(f"{self._name}: {reason}")
+            raise NotAuthenticated(f"{self._name}: {reason}")
         return answer.auth_bytes
 
     def _scram(self, security: Security, nonce: str) -> None:
@@ -190,10 +295,10 @@ class Connection:
         answer = self._say(f"n,,{first}".encode()).decode()
         told = dict(part.split("=", 1) for part in answer.split(",") if "=" in part)
         if not told.get("r", "").startswith(nonce) or not told.get("i", "").isdecimal():
-            raise Unreachable(f"{self._name}: the broker's part of SCRAM cannot be read")
+            raise NotAuthenticated(f"{self._name}: the broker's part of SCRAM cannot be read")
         iterations = int(told["i"])
         if iterations > _ITERATIONS_MAX:
-            raise Unreachable(f"{self._name}: SCRAM with {iterations} iterations")
+            raise NotAuthenticated(f"{self._name}: SCRAM with {iterations} iterations")
         salted = pbkdf2_hmac(algorithm, security.password.encode(), b64decode(told.get("s", "")), iterations)
         final = f"c=biws,r={told['r']}"
         signed = f"{first},{answer},{final}".encode()
@@ -203,5 +308,5 @@ class Connection:
         answer = self._say(f"{final},p={b64encode(proof).decode()}".encode()).decode()
         expected = keyed_digest(keyed_digest(salted, b"Server Key", algorithm), signed, algorithm)
         if not compare_digest(answer.partition("v=")[2].encode(), b64encode(expected)):
-            raise Unreachable(f"{self._name}: the broker does not know the password either")
+            raise NotAuthenticated(f"{self._name}: the broker does not know the password either")
 

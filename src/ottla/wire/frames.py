@@ -203,14 +203,19 @@ def encode_response(of: Api, version: int, response: Message, header: bytes = b"
     return response_writer(of, version)(response, header)
 
 
-def encode_request(message: Message, version: int, correlation: int, client_id: str | None) -> bytes:
-    """A whole request as it goes over the network, with its size before it. For clients."""
-    of = api_of(message)
+def request_header(of: Api, version: int, correlation: int, client_id: str | None) -> bytearray:
+    """What every request begins with, behind its size. For clients."""
     encoded_id = b"" if client_id is None else client_id.encode()
     out = bytearray(_FIXED.pack(of.key, version, correlation, -1 if client_id is None else len(encoded_id)))
     out += encoded_id
     if version >= of.flexible_from:
         out.append(0)
+    return out
+
+
+def encode_request(message: Message, version: int, correlation: int, client_id: str | None) -> bytes:
+    """A whole request as it goes over the network, with its size before it. For clients."""
+    out = request_header(api_of(message), version, correlation, client_id)
     schema.writer(type(message), version)(out, message)
     return _INT32.pack(len(out)) + bytes(out)
 

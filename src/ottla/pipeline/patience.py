@@ -1,0 +1,48 @@
+"""How long a client tries: until a deadline, with pauses that double. The pipeline's only clock."""
+
+import time
+from collections.abc import Callable
+from random import Random
+
+PAUSE_MIN_S = 0.1
+PAUSE_MAX_S = 1.0
+
+
+class Patience:
+    """For one thing that a client wants; the first pause is the shortest."""
+
+    def __init__(
+        self,
+        limit_s: float,
+        random: Random,
+        *,
+        pause_s: float = PAUSE_MIN_S,
+        pause_max_s: float = PAUSE_MAX_S,
+        seconds: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._seconds = seconds
+        self._sleep = sleep
+        self._random = random
+        self._deadline_s = seconds() + limit_s
+        self._pause_s = pause_s
+        self._pause_max_s = pause_max_s
+        self.limit_s = limit_s
+
+    @property
+    def left_s(self) -> float:
+        return max(self._deadline_s - self._seconds(), 0.0)
+
+    def pause(self) -> bool:
+        """Wait a while, a little differently each time so that many clients do not come at once. False: it is over."""
+        left = self.left_s
+        if left <= 0:
+            return False
+        self._sleep(min(self._pause_s * self._random.uniform(0.8, 1.2), left))
+        self._pause_s = min(self._pause_s * 2, self._pause_max_s)
+        return True
+
+    def rest(self, seconds: float) -> None:
+        """Wait because the broker asked for it (throttle_time_ms), within the limit."""
+        if seconds > 0:
+            self._sleep(min(seconds, self.left_s))
