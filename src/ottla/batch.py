@@ -343,6 +343,26 @@ def encode(
     return batch
 
 
+def seal_client_batch(
+    buffer: Writable,
+    record_count: int,
+    timestamp: int,
+    *,
+    codec: int = 0,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+) -> None:
+    """Write the header before records that lie behind room for it, all of one time: what a producer sends."""
+    size = len(buffer)
+    _HEADER.pack_into(
+        buffer, 0, 0, size - _PREFIX_SIZE, -1, MAGIC, 0, codec | transactional * TRANSACTIONAL,
+        record_count - 1, timestamp, timestamp, producer_id, producer_epoch, base_sequence, record_count,
+    )  # fmt: skip
+    _seal(buffer, size)
+
+
 def decode(buffer: Bytes, position: int = 0, *, max_bytes: int = DECODED_BYTES_MAX) -> list[Record]:
     """The records of the batch at `position`. CorruptBatch if they are not what the header says."""
     header = read_header(buffer, position)

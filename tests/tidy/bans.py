@@ -105,6 +105,7 @@ BANS: tuple[Ban, ...] = (
         allowed={
             "ottla.columns": "the record kernels",
             "ottla.pipeline.kernels": "between record batches and Arrow's buffers",
+            "ottla.pipeline.packing": "from Arrow's buffers to records",
             "ottla.storage.cleaner": "compaction runs the kernels in its own process",
         },
         wrong=("import numba", "from numba import njit"),
@@ -117,9 +118,6 @@ BANS: tuple[Ban, ...] = (
             "ottla.pipeline.encoding": "Arrow columns to record batches",
             "ottla.pipeline.formats": "columns out of values",
             "ottla.reading": "hands Arrow tables to a notebook",
-            "ottla.spark": "Spark and Python exchange Arrow batches",
-            "ottla.streams": "Spark and Python exchange Arrow batches",
-            "ottla.connect": "a connector is a PySpark data source",
             "pyspark_ottla": "Spark and Python exchange Arrow batches",
         },
         wrong=("import pyarrow", "from pyarrow import Table"),

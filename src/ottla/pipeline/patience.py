@@ -8,6 +8,11 @@ PAUSE_MIN_S = 0.1
 PAUSE_MAX_S = 1.0
 
 
+def now_ms() -> int:
+    """The wall clock, for the times of records."""
+    return time.time_ns() // 1_000_000
+
+
 class Patience:
     """For one thing that a client wants; the first pause is the shortest."""
 

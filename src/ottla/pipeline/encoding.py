@@ -1,0 +1,300 @@
+"""Arrow columns to record batches, by partition: what a producer sends.
+
+Rows have the columns of Spark's Kafka sink: value, and if they like key, headers, topic and partition. A row goes to
+the partition that it names; else to the one that the Java client would choose for its key; without a key, to the one
+that rows without keys go to just now, which changes with every `batch_bytes` bytes.
+
+Small lots of rows are gathered first, so that batches are of a good size even if there are many partitions. Batches
+leave without a producer in their headers and without a checksum: both are written when they are sent.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ottla.batch import HEADER_SIZE
+from ottla.compression import NONE, compress
+from ottla.errors import ErrorCode, KafkaError
+from ottla.pipeline import packing
+from ottla.pipeline.patience import now_ms as wall_clock_ms
+
+BATCH_BYTES = 256 * 1024
+RECORD_BYTES_MAX = 1024 * 1024
+"""max.request.size of the Java client, which is what a broker's message.max.bytes lets pass too."""
+
+GATHERED_BYTES_MAX = 8 * 1024 * 1024
+
+COLUMNS = ("value", "key", "headers", "topic", "partition")
+
+_NO_BYTES = np.empty(0, np.uint8)
+_NO_NUMBERS = np.empty(0, np.int32)
+for _nothing in (_NO_BYTES, _NO_NUMBERS):
+    _nothing.flags.writeable = False  # as Arrow's buffers are: one kernel serves both
+
+Array = Any
+"""Of numpy: its shape says nothing here."""
+
+BytesColumn = tuple[Array, Array, Array, int]
+
+_NO_COLUMN: BytesColumn = (_NO_NUMBERS, _NO_BYTES, _NO_BYTES, 0)
+
+
+@dataclass(slots=True)
+class Encoded:
+    """A batch for one partition. `data` has room for the header before the records."""
+
+    topic: str
+    partition: int
+    count: int
+    timestamp: int
+    codec: int
+    data: memoryview | bytearray
+
+
+class _Headers(NamedTuple):
+    offsets: Array
+    bitmap: Array
+    first_bit: int
+    name: BytesColumn
+    value: BytesColumn
+
+
+_NO_HEADERS = _Headers(_NO_NUMBERS, _NO_BYTES, 0, _NO_COLUMN, _NO_COLUMN)
+
+
+class _Topics:
+    """The topics seen so far: each has a row of numbers, and a range of targets, one for each of its partitions."""
+
+    def __init__(self, partition_count: Callable[[str], int], random: Random) -> None:
+        self._partition_count = partition_count
+        self._random = random
+        self._index: dict[str, int] = {}
+        self.places: list[tuple[str, int]] = []
+        """Topic and partition by target."""
+        self.first = np.empty(0, np.int64)
+        self.counts = np.empty(0, np.int64)
+        self.sticky = np.empty(0, np.int64)
+        self.sticky_bytes = np.empty(0, np.int64)
+
+    def index(self, topic: str) -> int:
+        if topic not in self._index:
+            count = self._partition_count(topic)
+            self._index[topic] = len(self._index)
+            self.first = np.append(self.first, len(self.places))
+            self.counts = np.append(self.counts, count)
+            self.sticky = np.append(self.sticky, self._random.randrange(count))
+            self.sticky_bytes = np.append(self.sticky_bytes, 0)
+            self.places.extend((topic, partition) for partition in range(count))
+        return self._index[topic]
+
+
+class Encoder:
+    def __init__(
+        self,
+        partition_count: Callable[[str], int],
+        random: Random,
+        *,
+        topic: str | None = None,
+        codec: int = NONE,
+        level: int | None = None,
+        batch_bytes: int = BATCH_BYTES,
+        record_bytes_max: int = RECORD_BYTES_MAX,
+        now_ms: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        """With a `topic` all rows go there, whatever their column says. `random` chooses where the first rows without
+        keys go, so that many small producers do not all choose the same partition."""
+        self._topics = _Topics(partition_count, random)
+        self._topic = topic
+        self._codec = codec
+        self._level = level
+        self._batch_bytes = max(min(batch_bytes, record_bytes_max), HEADER_SIZE)
+        self._record_bytes_max = record_bytes_max
+        self._now_ms = now_ms
+        self._gathered: list[pa.RecordBatch] = []
+        self._gathered_bytes = 0
+        self._rows_before = 0
+
+    def add(self, rows: pa.RecordBatch) -> Iterator[Encoded]:
+        """The batches that are full with these rows; the rest waits for more, or for `flush`. KafkaError names a row
+        that cannot be sent, counted over all that were added; none of its lot is given out then."""
+        self._gathered.append(rows)
+        self._gathered_bytes += rows.nbytes
+        enough = min(self._batch_bytes * max(len(self._topics.places), 1), GATHERED_BYTES_MAX)
+        if self._gathered_bytes >= enough:
+            yield from self.flush()
+
+    def flush(self) -> Iterator[Encoded]:
+        """Everything that was added and has not been given out."""
+        lots, self._gathered, self._gathered_bytes = self._gathered, [], 0
+        if len(lots) > 1:
+            lots = pa.Table.from_batches(lots).combine_chunks().to_batches()
+        for rows in lots:
+            if rows.num_rows:
+                yield from self._encode(rows)
+            self._rows_before += rows.num_rows
+
+    def _encode(self, rows: pa.RecordBatch) -> Iterator[Encoded]:
+        count = rows.num_rows
+        key, value = self._bytes(rows, "key"), self._bytes(rows, "value")
+        headers = self._headers(rows)
+        sizes = np.empty(count, np.int64)
+        packing.measure(key, value, headers.offsets, headers.name, headers.value, sizes)
+        largest = int(sizes.argmax())
+        if sizes[largest] + HEADER_SIZE > self._record_bytes_max:
+            raise self._refusal(
+                int((sizes + HEADER_SIZE > self._record_bytes_max).argmax()),
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"is larger than max.request.size={self._record_bytes_max} bytes",
+            )
+        targets = self._targets(rows, key, sizes)
+        begins = np.zeros(len(self._topics.places) + 1, np.int64)
+        lot_bytes = np.zeros(len(self._topics.places), np.int64)
+        order = np.empty(count, np.int64)
+        packing.group(targets, sizes, begins, lot_bytes, order)
+        timestamp = self._now_ms()
+        for target in np.flatnonzero(lot_bytes):
+            topic, partition = self._topics.places[target]
+            first, last, left = int(begins[target]), int(begins[target + 1]), int(lot_bytes[target])
+            while first < last:
+                room = max(self._batch_bytes, HEADER_SIZE + int(sizes[order[first]]))
+                buffer: Array = np.empty(min(room, HEADER_SIZE + left), np.uint8)
+                following, end = packing.write_records(
+                    buffer, HEADER_SIZE, len(buffer), order, first, last, key, value, *headers
+                )
+                left -= end - HEADER_SIZE
+                data = self._compressed(memoryview(buffer)[:end])
+                yield Encoded(topic, partition, following - first, timestamp, self._codec, data)
+                first = following
+
+    def _compressed(self, batch: memoryview) -> memoryview | bytearray:
+        if self._codec == NONE:
+            return batch
+        packed = bytearray(HEADER_SIZE)
+        packed += compress(self._codec, batch[HEADER_SIZE:], self._level)
+        return packed
+
+    # Columns
+
+    def _targets(self, rows: pa.RecordBatch, key: BytesColumn, sizes: Array) -> Array:
+        topic_of_row = self._topic_of_row(rows)
+        partitions, bitmap, first_bit = self._partitions(rows)
+        targets = np.empty(rows.num_rows, np.int64)
+        topics = self._topics
+        wrong = packing.choose_targets(
+            topic_of_row, partitions, bitmap, first_bit, key, sizes, topics.first, topics.counts, topics.sticky,
+            topics.sticky_bytes, self._batch_bytes, targets,
+        )  # fmt: skip
+        if wrong >= 0:
+            topic = self._topic if self._topic is not None else rows.column("topic")[wrong].as_py()
+            count = int(topics.counts[topics.index(topic)])
+            message = f"names partition {partitions[wrong]}, but topic {topic!r} has {count}"
+            raise self._refusal(wrong, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+        return targets
+
+    def _topic_of_row(self, rows: pa.RecordBatch) -> Array:
+        if self._topic is not None:
+            place = self._topics.index(self._topic)
+            return np.full(rows.num_rows if place else 0, place, np.int64)
+        column = _column(rows, "topic")
+        if column is None:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "neither a topic is set nor is there a column 'topic'")
+        if column.null_count:
+            missing = int(column.is_null().to_numpy(zero_copy_only=False).argmax())
+            raise self._refusal(missing, ErrorCode.INVALID_TOPIC_EXCEPTION, "has no topic")
+        if not pa.types.is_dictionary(column.type):
+            column = column.dictionary_encode()
+        places = np.array([self._topics.index(name) for name in column.dictionary.to_pylist()], np.int64)
+        return places[column.indices.to_numpy(zero_copy_only=False)]
+
+    def _partitions(self, rows: pa.RecordBatch) -> tuple[Array, Array, int]:
+        column = _column(rows, "partition")
+        if column is None or column.null_count == len(column):
+            return _NO_NUMBERS, _NO_BYTES, 0
+        if column.type != pa.int32():
+            column = _cast(column, pa.int32(), "partition")
+        _, data = column.buffers()
+        return _numbers(data, column.offset, len(column)), *_validity(column)
+
+    def _bytes(self, rows: pa.RecordBatch, name: str) -> BytesColumn:
+        column = _column(rows, name)
+        return _NO_COLUMN if column is None else _bytes_column(column, name)
+
+    def _headers(self, rows: pa.RecordBatch) -> _Headers:
+        column = _column(rows, "headers")
+        if column is None or column.null_count == len(column):
+            return _NO_HEADERS
+        if not pa.types.is_list(column.type) or not pa.types.is_struct(column.type.value_type):
+            raise _wrong_type("headers", column.type, "array<struct<key: string, value: binary>>")
+        pairs = column.values
+        names, values = pairs.field("key"), pairs.field("value")
+        if pairs.null_count or names.null_count:
+            missing = [array.is_null().to_numpy(zero_copy_only=False) for array in (pairs, names)]
+            raise self._refusal_of_header(column, int((missing[0] | missing[1]).argmax()))
+        _, offsets = column.buffers()[:2]
+        return _Headers(
+            _numbers(offsets, column.offset, len(column) + 1),
+            *_validity(column),
+            _bytes_column(names, "headers.key"),
+            _bytes_column(values, "headers.value"),
+        )
+
+    def _refusal_of_header(self, column: pa.ListArray, at: int) -> KafkaError:
+        row = int(np.searchsorted(column.offsets.to_numpy(zero_copy_only=False), at, side="right")) - 1
+        return self._refusal(row, ErrorCode.INVALID_RECORD, "has a header without a key")
+
+    def _refusal(self, row: int, code: ErrorCode, message: str) -> KafkaError:
+        return KafkaError(code, f"row {self._rows_before + row} {message}")
+
+
+def _column(rows: pa.RecordBatch, name: str) -> Any:
+    return rows.column(name) if name in rows.schema.names else None
+
+
+def _bytes_column(column: pa.Array, name: str) -> BytesColumn:
+    if pa.types.is_null(column.type):
+        return _NO_COLUMN
+    if not (pa.types.is_binary(column.type) or pa.types.is_string(column.type)):
+        if not (pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)):
+            raise _wrong_type(name, column.type, "string or binary")
+        column = _cast(column, pa.binary(), name)
+    _, offsets, data = column.buffers()
+    return _numbers(offsets, column.offset, len(column) + 1), _data(data), *_validity(column)
+
+
+def _cast(column: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
+    try:
+        return column.cast(wanted)
+    except pa.ArrowInvalid as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"column {name!r}: {error}") from None
+    except pa.ArrowNotImplementedError:
+        raise _wrong_type(name, column.type, str(wanted)) from None
+
+
+def _wrong_type(name: str, found: pa.DataType, wanted: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, f"column {name!r} is {found}; it must be {wanted}")
+
+
+def _data(buffer: pa.Buffer | None) -> Array:
+    return _NO_BYTES if buffer is None or not buffer.size else _view(buffer, np.uint8)
+
+
+def _numbers(buffer: pa.Buffer | None, first: int, count: int) -> Array:
+    if buffer is None or not buffer.size:
+        return np.zeros(count, np.int32)
+    return _view(buffer, np.int32)[first : first + count]
+
+
+def _validity(column: pa.Array) -> tuple[Array, int]:
+    bitmap = column.buffers()[0] if column.null_count else None
+    return (_NO_BYTES, 0) if bitmap is None else (_view(bitmap, np.uint8), column.offset)
+
+
+def _view(buffer: pa.Buffer, kind: type) -> Array:
+    usable = buffer.size // np.dtype(kind).itemsize
+    view: Array = np.frombuffer(buffer, kind, usable)
+    view.flags.writeable = False
+    return view

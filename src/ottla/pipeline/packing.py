@@ -1,0 +1,261 @@
+"""The machine code that makes records of Arrow's buffers: where a row goes, and what its record looks like.
+
+numba compiles a kernel on its first use and keeps it in its cache. Nothing else in the pipeline's writing half imports
+numba, so that a driver, which encodes nothing, does not pay for it.
+
+A column of bytes is three arrays: offsets (int32, one more than there are rows), the bytes, and the validity bitmap,
+with the place of its first bit (an empty bitmap: no row is null).
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_wide: Any = np.int64
+"""Arithmetic of 64 bits with what was read from narrower arrays."""
+
+_memory_copy: Any = cgutils.raw_memcpy
+
+_MURMUR_SEED = 0x9747B28C
+_MURMUR_FACTOR = 0x5BD1E995
+_MASK = 0xFFFFFFFF
+
+_FIXED_SIZE_MAX = 26
+"""Of a record without headers, beyond its key and value: attributes, time delta, and at most five bytes for each of
+length, offset delta, key length, value length and header count, less what a time delta of 0 spares."""
+
+_HEADER_SIZE_MAX = 10
+"""The two lengths of a record header."""
+
+
+def _compiled(function: Function) -> Function:
+    """A kernel with its cache, or without where there is no directory for one."""
+    try:
+        return cast(Function, numba.njit(cache=True, nogil=True)(function))
+    except RuntimeError:
+        return cast(Function, numba.njit(nogil=True)(function))
+
+
+def _copy_code(_: Any, target: Any, place: Any, source: Any, start: Any, length: Any) -> Any:
+    """The processor's own copy of `length` bytes: a loop over bytes is three times as slow."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        target_array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        source_array = context.make_array(signature.args[2])(context, builder, arguments[2])
+        to = builder.gep(target_array.data, [arguments[1]])
+        of = builder.gep(source_array.data, [arguments[3]])
+        _memory_copy(builder, to, of, arguments[4], 1)
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, source, types.int64, types.int64), generate
+
+
+_copy: Any = intrinsic(_copy_code)
+
+
+@_compiled
+def murmur2(data: Any, start: int, end: int) -> int:
+    """The hash of the Java client's partitioner, with its sign bit cleared."""
+    length = end - start
+    mixed = (_MURMUR_SEED ^ length) & _MASK
+    position = start
+    while end - position >= 4:
+        word = (
+            _wide(data[position])
+            | _wide(data[position + 1]) << 8
+            | _wide(data[position + 2]) << 16
+            | _wide(data[position + 3]) << 24
+        )
+        word = (word * _MURMUR_FACTOR) & _MASK
+        word ^= word >> 24
+        word = (word * _MURMUR_FACTOR) & _MASK
+        mixed = ((mixed * _MURMUR_FACTOR) & _MASK) ^ word
+        position += 4
+    rest = end - position
+    if rest >= 3:
+        mixed ^= _wide(data[position + 2]) << 16
+    if rest >= 2:
+        mixed ^= _wide(data[position + 1]) << 8
+    if rest >= 1:
+        mixed ^= _wide(data[position])
+        mixed = (mixed * _MURMUR_FACTOR) & _MASK
+    mixed ^= mixed >> 13
+    mixed = (mixed * _MURMUR_FACTOR) & _MASK
+    mixed ^= mixed >> 15
+    return mixed & 0x7FFFFFFF
+
+
+@_compiled
+def _is_null(bitmap: Any, first_bit: int, row: int) -> bool:
+    if len(bitmap) == 0:
+        return False
+    bit = first_bit + row
+    return bool((bitmap[bit >> 3] >> (bit & 7)) & 1 == 0)
+
+
+@_compiled
+def choose_targets(
+    topic_of_row: Any,
+    given: Any,
+    given_bitmap: Any,
+    given_bit: int,
+    key: Any,
+    sizes: Any,
+    first_target: Any,
+    partition_count: Any,
+    sticky: Any,
+    sticky_bytes: Any,
+    sticky_limit: int,
+    targets: Any,
+) -> int:
+    """Fill `targets`: the first target of the row's topic plus its partition. The first row whose given partition its
+    topic does not have, or -1.
+
+    A row without a key goes where the last one went, until that partition has got `sticky_limit` bytes: then it is the
+    next one's turn.
+    """
+    key_offsets, key_data, key_bitmap, key_bit = key
+    for row in range(len(targets)):
+        topic = topic_of_row[row] if len(topic_of_row) else 0
+        count = partition_count[topic]
+        if len(given) and not _is_null(given_bitmap, given_bit, row):
+            partition = _wide(given[row])
+            if partition < 0 or partition >= count:
+                return row
+        elif len(key_offsets) and not _is_null(key_bitmap, key_bit, row):
+            partition = murmur2(key_data, _wide(key_offsets[row]), _wide(key_offsets[row + 1])) % count
+        else:
+            partition = sticky[topic]
+            sticky_bytes[topic] += sizes[row]
+            if sticky_bytes[topic] >= sticky_limit:
+                sticky[topic] = (partition + 1) % count
+                sticky_bytes[topic] = 0
+        targets[row] = first_target[topic] + partition
+    return -1
+
+
+@_compiled
+def measure(key: Any, value: Any, header_offsets: Any, header_name: Any, header_value: Any, sizes: Any) -> None:
+    """Fill `sizes` with the most that each row's record may take."""
+    for row in range(len(sizes)):
+        size = _FIXED_SIZE_MAX
+        if len(key[0]):
+            size += key[0][row + 1] - key[0][row]
+        if len(value[0]):
+            size += value[0][row + 1] - value[0][row]
+        if len(header_offsets):
+            first, last = header_offsets[row], header_offsets[row + 1]
+            size += (last - first) * _HEADER_SIZE_MAX
+            size += header_name[0][last] - header_name[0][first] + header_value[0][last] - header_value[0][first]
+        sizes[row] = size
+
+
+@_compiled
+def group(targets: Any, sizes: Any, begins: Any, group_bytes: Any, order: Any) -> None:
+    """Fill `order` with the rows by target, each target's in the order they came; `begins` says where a target's begin
+    (one more than there are targets), `group_bytes` the most that its records may take."""
+    for row in range(len(targets)):
+        begins[targets[row] + 1] += 1
+        group_bytes[targets[row]] += sizes[row]
+    for target in range(1, len(begins)):
+        begins[target] += begins[target - 1]
+    place = begins[:-1].copy()
+    for row in range(len(targets)):
+        target = targets[row]
+        order[place[target]] = row
+        place[target] += 1
+
+
+@_compiled
+def _varint_size(value: int) -> int:
+    """Of a number that is not negative, zigzag as all numbers in records are."""
+    size = 1
+    value >>= 6
+    while value:
+        size += 1
+        value >>= 7
+    return size
+
+
+@_compiled
+def _write_varint(out: Any, position: int, value: int) -> int:
+    value <<= 1
+    while value > 0x7F:
+        out[position] = value & 0x7F | 0x80
+        position += 1
+        value >>= 7
+    out[position] = value
+    return position + 1
+
+
+@_compiled
+def _field_size(column: Any, row: int) -> int:
+    """With its length before it; a column that is not there is null everywhere."""
+    offsets, _, bitmap, first_bit = column
+    if len(offsets) == 0 or _is_null(bitmap, first_bit, row):
+        return 1
+    length: int = _wide(offsets[row + 1]) - _wide(offsets[row])
+    return _varint_size(length) + length
+
+
+@_compiled
+def _write_field(out: Any, position: int, column: Any, row: int) -> int:
+    offsets, data, bitmap, first_bit = column
+    if len(offsets) == 0 or _is_null(bitmap, first_bit, row):
+        out[position] = 1
+        return position + 1
+    start = _wide(offsets[row])
+    length: int = _wide(offsets[row + 1]) - start
+    position = _write_varint(out, position, length)
+    _copy(out, position, data, start, length)
+    return position + length
+
+
+@_compiled
+def write_records(
+    out: Any,
+    position: int,
+    limit: int,
+    order: Any,
+    first: int,
+    last: int,
+    key: Any,
+    value: Any,
+    header_offsets: Any,
+    header_bitmap: Any,
+    header_bit: int,
+    header_name: Any,
+    header_value: Any,
+) -> tuple[int, int]:
+    """Write the records of the rows order[first:last] as long as they end before `limit`. Which row comes next, and the
+    position after the last record. One record at least must fit."""
+    index = first
+    while index < last:
+        row = order[index]
+        header_first, header_last = _wide(0), _wide(0)
+        if len(header_offsets) and not _is_null(header_bitmap, header_bit, row):
+            header_first, header_last = _wide(header_offsets[row]), _wide(header_offsets[row + 1])
+        size = 2 + _varint_size(index - first) + _field_size(key, row) + _field_size(value, row)
+        size += _varint_size(header_last - header_first)
+        for header in range(header_first, header_last):
+            size += _field_size(header_name, header) + _field_size(header_value, header)
+        if position + _varint_size(size) + size > limit:
+            break
+        position = _write_varint(out, position, size)
+        out[position] = 0  # attributes
+        out[position + 1] = 0  # all records of a batch have its time
+        position = _write_varint(out, position + 2, index - first)
+        position = _write_field(out, position, key, row)
+        position = _write_field(out, position, value, row)
+        position = _write_varint(out, position, header_last - header_first)
+        for header in range(header_first, header_last):
+            position = _write_field(out, position, header_name, header)
+            position = _write_field(out, position, header_value, header)
+        index += 1
+    return index, position
