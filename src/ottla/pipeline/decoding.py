@@ -1,0 +1,325 @@
+"""Record batches to Arrow: the columns of Spark's Kafka connector, with exactly the types that Spark expects.
+
+A `Decoder` gathers what it is fed until there are rows enough for an Arrow batch; no batch is larger than `ROWS_MAX`
+rows or `BYTES_MAX` bytes, unless one record batch alone is. Only the columns that are wanted are copied. The buffers
+behind an Arrow batch are used again as soon as nobody holds the batch any more.
+"""
+
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ottla.batch import CODEC_MASK, CONTROL, DECODED_BYTES_MAX
+from ottla.compression import CorruptBatch, decompress
+from ottla.errors import ErrorCode, KafkaError
+
+ROWS_MAX = 32_768
+BYTES_MAX = 16 * 1024 * 1024
+
+_HEADER_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+TYPES = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestampType": pa.int32(),
+    "headers": _HEADER_TYPE,
+}
+COLUMNS = tuple(name for name in TYPES if name != "headers")
+"""What Spark's connector gives without includeHeaders."""
+
+_TABLE_ROWS = 4096
+_RECORD_SIZE_MIN = 6
+_POOLED_BYTES_MAX = 64 * 1024 * 1024
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def arrow_schema(columns: Sequence[str] = COLUMNS) -> pa.Schema:
+    """ValueError for a column that there is not."""
+    for name in columns:
+        if name not in TYPES:
+            raise ValueError(f"there is no column {name!r}; there are {', '.join(TYPES)}")
+    return pa.schema([pa.field(name, TYPES[name]) for name in columns])
+
+
+def decode(
+    batches: Iterable[memoryview],
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    columns: Sequence[str] = COLUMNS,
+) -> Iterator[pa.RecordBatch]:
+    """The records with offsets from `start` to `end` as Arrow batches. KafkaError(CORRUPT_MESSAGE) names the place."""
+    decoder = Decoder(topic, partition, start, end, columns)
+    for each in batches:
+        yield from decoder.feed(each)
+    yield from decoder.rest()
+
+
+class Decoder:
+    def __init__(self, topic: str, partition: int, start: int, end: int, columns: Sequence[str] = COLUMNS) -> None:
+        from ottla.pipeline import kernels
+
+        self._kernels = kernels
+        self._place = f"{topic}-{partition}"
+        self._range = start, end
+        self._wanted = tuple(name in columns for name in ("key", "value", "headers"))
+        self._constants = {"topic": _Constant(topic, pa.string()), "partition": _Constant(partition, pa.int32())}
+        self._schema = arrow_schema(columns)
+        self._table = np.empty((_TABLE_ROWS, kernels.TABLE_WIDTH), np.int64)
+        self._columns: _Columns | None = None
+
+    def feed(self, batches: memoryview) -> Iterator[pa.RecordBatch]:
+        """Decode whole record batches, one after the other."""
+        data = np.frombuffer(batches, np.uint8)
+        position = 0
+        while True:
+            found = self._kernels.index_batches(data, position, self._table)
+            if not found:
+                break
+            table = self._table[:found]
+            position = int(table[-1, self._kernels.END])
+            yield from self._decode_all(data, table[table[:, self._kernels.ATTRIBUTES] & CONTROL == 0])
+        if position != len(data):
+            raise self._corrupt(self._range[0], f"{len(data) - position} bytes that are no whole batch")
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """What has been fed and not yet given back."""
+        if self._columns is not None and self._columns.rows:
+            yield self._arrow(self._columns)
+        self._columns = None
+
+    def _decode_all(self, data: Array, table: Array) -> Iterator[pa.RecordBatch]:
+        """Runs of packed and of plain batches, each in its own way."""
+        packed = table[:, self._kernels.ATTRIBUTES] & CODEC_MASK != 0
+        edges = [0, *(np.flatnonzero(packed[1:] != packed[:-1]) + 1).tolist(), len(table)]
+        for first, last in pairwise(edges):
+            if last == first:
+                continue
+            if not packed[first]:
+                yield from self._decode_run(data, table[first:last])
+                continue
+            for index in range(first, last):
+                yield from self._decode_run(*self._unpacked(data, table[index : index + 1]))
+
+    def _unpacked(self, data: Array, row: Array) -> tuple[Array, Array]:
+        begin, end = int(row[0, self._kernels.BEGIN]), int(row[0, self._kernels.END])
+        codec = int(row[0, self._kernels.ATTRIBUTES]) & CODEC_MASK
+        try:
+            body = decompress(codec, data[begin:end].data, DECODED_BYTES_MAX)
+        except CorruptBatch as error:
+            raise self._corrupt(int(row[0, self._kernels.BASE_OFFSET]), str(error)) from None
+        fresh = row.copy()
+        fresh[0, self._kernels.BEGIN], fresh[0, self._kernels.END] = 0, len(body)
+        return np.frombuffer(body, np.uint8), fresh
+
+    def _decode_run(self, data: Array, table: Array) -> Iterator[pa.RecordBatch]:
+        """Plain batches, as many at a time as there is room for."""
+        kernels = self._kernels
+        sizes = table[:, kernels.END] - table[:, kernels.BEGIN]
+        counts = table[:, kernels.COUNT]
+        wrong = np.flatnonzero((counts < 0) | (counts * _RECORD_SIZE_MIN > sizes))
+        if len(wrong):
+            row = table[wrong[0]]
+            reason = f"{row[kernels.COUNT]} records in {sizes[wrong[0]]} bytes"
+            raise self._corrupt(int(row[kernels.BASE_OFFSET]), reason)
+        rows_after, bytes_after = np.cumsum(counts), np.cumsum(sizes)
+        first = 0
+        while first < len(table):
+            rows_before = int(rows_after[first - 1]) if first else 0
+            bytes_before = int(bytes_after[first - 1]) if first else 0
+            columns = self._columns
+            rows_left, bytes_left = (columns.rows_left, columns.bytes_left) if columns else (ROWS_MAX, BYTES_MAX)
+            last = min(
+                int(np.searchsorted(rows_after, rows_before + rows_left, "right")),
+                int(np.searchsorted(bytes_after, bytes_before + bytes_left, "right")),
+            )
+            if last <= first:
+                if columns is not None and columns.rows:
+                    yield self._arrow(columns)
+                    self._columns = None
+                    continue
+                last = first + 1  # a batch that is larger than usual has columns of its own
+                columns = None
+            rows, size = int(rows_after[last - 1]) - rows_before, int(bytes_after[last - 1]) - bytes_before
+            if columns is None:
+                columns = self._columns = _Columns(max(rows, ROWS_MAX), max(size, BYTES_MAX), self._wanted)
+            self._copy(columns, data, table, first, last, size)
+            first = last
+
+    def _copy(self, columns: "_Columns", data: Array, table: Array, first: int, last: int, size: int) -> None:
+        kernels = self._kernels
+        table = np.ascontiguousarray(table)
+        if self._wanted[2]:
+            columns.make_room_for_headers(kernels.count_headers(data, table, first, last))
+        done = kernels.decode_records(data, table, first, last, *self._range, *self._wanted, *columns.arrays)
+        if done != last:
+            raise self._corrupt(int(table[done, kernels.BASE_OFFSET]), "its records are not what its header says")
+        columns.took(size)
+
+    def _arrow(self, columns: "_Columns") -> pa.RecordBatch:
+        rows = columns.rows
+        arrays = [
+            self._constants[name].repeated(rows) if name in self._constants else columns.arrow(name)
+            for name in self._schema.names
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _corrupt(self, offset: int, reason: str) -> KafkaError:
+        message = f"{self._place}: the batch with base offset {offset} cannot be read: {reason}"
+        return KafkaError(ErrorCode.CORRUPT_MESSAGE, message)
+
+
+class _Constant:
+    """A column that says the same in every row."""
+
+    def __init__(self, value: str | int, kind: pa.DataType) -> None:
+        self._scalar = pa.scalar(value, kind)
+        self._column = pa.repeat(self._scalar, 0)
+
+    def repeated(self, rows: int) -> pa.Array:
+        if len(self._column) < rows:
+            self._column = pa.repeat(self._scalar, max(rows, ROWS_MAX))
+        return self._column.slice(0, rows)
+
+
+class _Columns:
+    """Room for the columns of one Arrow batch, and how much of it is filled."""
+
+    def __init__(self, rows: int, size: int, wanted: tuple[bool, ...]) -> None:
+        keys, values, headers = wanted
+        self._rows_max, self._bytes_max, self._taken = rows, size, 0
+        self._tallies = np.zeros(6, np.int64)
+        self._offsets, self._times = _room(np.int64, rows), _room(np.int64, rows)
+        self._time_types = _room(np.int32, rows)
+        self._key = _Bytes(rows, size) if keys else _Bytes(0, 0)
+        self._value = _Bytes(rows, size) if values else _Bytes(0, 0)
+        self._header_ends = _ends(rows if headers else 0)
+        self._name = _Bytes(0, size if headers else 0)
+        self._content = _Bytes(0, size if headers else 0)
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """In the order of `kernels.decode_records`."""
+        return (
+            self._tallies, self._offsets, self._times, self._time_types,
+            self._key.ends, self._key.content, self._key.nulls,
+            self._value.ends, self._value.content, self._value.nulls,
+            self._header_ends, self._name.ends, self._name.content,
+            self._content.ends, self._content.content, self._content.nulls,
+        )  # fmt: skip
+
+    @property
+    def rows(self) -> int:
+        return int(self._tallies[0])
+
+    @property
+    def rows_left(self) -> int:
+        return self._rows_max - self.rows
+
+    @property
+    def bytes_left(self) -> int:
+        return self._bytes_max - self._taken
+
+    def took(self, size: int) -> None:
+        self._taken += size
+
+    def make_room_for_headers(self, count: int) -> None:
+        entries = int(self._tallies[3]) + count
+        if entries > len(self._name.nulls):
+            self._name.grow(entries)
+            self._content.grow(entries)
+
+    def arrow(self, name: str) -> pa.Array:
+        rows = self.rows
+        if name == "key":
+            return self._key.arrow(rows, pa.binary())
+        if name == "value":
+            return self._value.arrow(rows, pa.binary())
+        if name == "headers":
+            return self._headers(rows)
+        numbers = {"offset": self._offsets, "timestamp": self._times, "timestampType": self._time_types}[name]
+        return pa.Array.from_buffers(TYPES[name], rows, [None, pa.py_buffer(numbers)])
+
+    def _headers(self, rows: int) -> pa.Array:
+        """Null where a record has none, as Spark's connector has it."""
+        entries = int(self._tallies[3])
+        names = _readable(self._name.arrow(entries, pa.string(), nullable=False))
+        contents = self._content.arrow(entries, pa.binary())
+        pairs = pa.StructArray.from_arrays([names, contents], fields=list(_HEADER_TYPE.value_type))
+        ends = self._header_ends[: rows + 1]
+        return pa.Array.from_buffers(
+            _HEADER_TYPE, rows, [_validity(ends[1:] == ends[:-1]), pa.py_buffer(self._header_ends)], children=[pairs]
+        )
+
+
+class _Bytes:
+    """A column of bytes: where each row's end, the bytes themselves, and which rows are null."""
+
+    def __init__(self, rows: int, size: int) -> None:
+        self.ends = _ends(rows)
+        self.content = _room(np.uint8, size)
+        self.nulls = _room(np.uint8, rows)
+
+    def grow(self, rows: int) -> None:
+        rows = max(rows, 2 * len(self.nulls), 1024)
+        ends, nulls = self.ends, self.nulls
+        self.ends, self.nulls = _ends(rows), _room(np.uint8, rows)
+        self.ends[: len(ends)] = ends
+        self.nulls[: len(nulls)] = nulls
+
+    def arrow(self, rows: int, kind: pa.DataType, nullable: bool = True) -> pa.Array:
+        validity = _validity(self.nulls[:rows]) if nullable else None
+        return pa.Array.from_buffers(kind, rows, [validity, pa.py_buffer(self.ends), pa.py_buffer(self.content)])
+
+
+def _validity(nulls: Array) -> pa.Buffer | None:
+    """Arrow's bitmap, or none if no row is null."""
+    return pa.py_buffer(np.packbits(nulls == 0, bitorder="little")) if nulls.any() else None
+
+
+def _readable(names: pa.Array) -> pa.Array:
+    """Header names must be UTF-8; of those that are not, what is wrong is replaced, as the Java client does."""
+    try:
+        names.validate(full=True)
+    except pa.ArrowInvalid:
+        raw = pa.Array.from_buffers(pa.binary(), len(names), names.buffers()).to_pylist()
+        return pa.array([name.decode("utf-8", "replace") for name in raw], pa.string())
+    return names
+
+
+# Buffers that are used again
+
+_idle: dict[int, list[Array]] = {}
+"""By size."""
+
+
+def _room(kind: type, count: int) -> Array:
+    """An array, not cleared; its memory comes back here when the last one who sees it lets it go."""
+    size = (count * np.dtype(kind).itemsize + 63) // 64 * 64
+    shelf = _idle.get(size)
+    base = shelf.pop() if shelf else np.empty(size, np.uint8)
+    seen: Array = base[: count * np.dtype(kind).itemsize].view(kind)
+    if size:
+        weakref.finalize(seen, _put_back, base).atexit = False
+    return seen
+
+
+def _put_back(base: Array) -> None:
+    shelf = _idle.setdefault(base.nbytes, [])
+    if (len(shelf) + 1) * base.nbytes <= _POOLED_BYTES_MAX:
+        shelf.append(base)
+
+
+def _ends(rows: int) -> Array:
+    ends = _room(np.int32, rows + 1)
+    ends[0] = 0
+    return ends
