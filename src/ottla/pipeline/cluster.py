@@ -250,12 +250,12 @@ class Cluster:
 
         return self.persist(attempt)
 
-    def ask_coordinator(self, kind: str, key: str, request: Request) -> Any:
+    def ask_coordinator(self, kind: str, key: str, request: Request, version_max: int | None = None) -> Any:
         """The answer of the coordinator of a "group" or "transaction", once trying again would not change it."""
 
         def attempt() -> Any:
             node = self.coordinator(kind, key)
-            return self._asked(node, request, lambda: self.forget_coordinator(kind, key))
+            return self._asked(node, request, lambda: self.forget_coordinator(kind, key), version_max)
 
         return self.persist(attempt)
 
@@ -277,9 +277,9 @@ class Cluster:
     def forget_coordinator(self, kind: str, key: str) -> None:
         self._coordinators.pop((kind, key), None)
 
-    def _asked(self, node: int, request: Request, forget: Callable[[], None]) -> Any:
+    def _asked(self, node: int, request: Request, forget: Callable[[], None], version_max: int | None = None) -> Any:
         try:
-            answer = self.connection(node).ask(request)
+            answer = self.connection(node).ask(request, version_max)
         except Unreachable:
             self.drop(node)
             forget()
@@ -372,7 +372,7 @@ def shared(settings: Mapping[str, str]) -> Cluster:
 
 def error_codes(answer: Any) -> Iterator[ErrorCode]:
     """Every error that an answer holds, at whatever depth."""
-    found = getattr(answer, "error_code", 0)
+    found = getattr(answer, "error_code", 0) or getattr(answer, "partition_error_code", 0)
     if found:
         yield error_code(found)
     for name in getattr(type(answer), "__slots__", ()):
