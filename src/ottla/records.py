@@ -35,36 +35,45 @@ class Record(NamedTuple):
     headers: Headers = ()
 
 
-def write_varint(target: bytearray, value: int) -> None:
+_SHORT_VARINTS = tuple(bytes((value << 1,)) for value in range(64))
+_NULL = b"\x01"
+
+
+def varint(value: int) -> bytes:
+    if 0 <= value < 64:
+        return _SHORT_VARINTS[value]
     value = (value << 1) ^ (value >> 63)
+    encoded = bytearray()
     while value > 0x7F:
-        target.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    target.append(value)
-
-
-def _write_bytes(target: bytearray, data: bytes | None) -> None:
-    if data is None:
-        target.append(1)
-        return
-    write_varint(target, len(data))
-    target += data
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def write_record(
     target: bytearray, timestamp_delta: int, offset_delta: int, key: bytes | None, value: bytes | None, headers: Headers
 ) -> None:
-    record = bytearray(1)
-    write_varint(record, timestamp_delta)
-    write_varint(record, offset_delta)
-    _write_bytes(record, key)
-    _write_bytes(record, value)
-    write_varint(record, len(headers))
-    for name, data in headers:
-        _write_bytes(record, name.encode())
-        _write_bytes(record, data)
-    write_varint(target, len(record))
+    record = b"".join((
+        b"\0",
+        varint(timestamp_delta),
+        varint(offset_delta),
+        _NULL if key is None else varint(len(key)),
+        key or b"",
+        _NULL if value is None else varint(len(value)),
+        value or b"",
+        _headers(headers) if headers else b"\0",
+    ))  # fmt: skip
+    target += varint(len(record))
     target += record
+
+
+def _headers(headers: Headers) -> bytes:
+    parts = [varint(len(headers))]
+    for name, value in headers:
+        encoded = name.encode()
+        parts += (varint(len(encoded)), encoded, _NULL if value is None else varint(len(value)), value or b"")
+    return b"".join(parts)
 
 
 def read_varint(data: bytes | bytearray, position: int, bytes_max: int = _VARINT_BYTES_MAX) -> tuple[int, int]:

@@ -89,19 +89,19 @@ class RecordFormat:
     def __init__(self, types: Mapping[int, RecordType]) -> None:
         self._types = dict(types)
         # Where two numbers have the same key, the higher one is written.
-        self._numbers = {self._types[number].key: number for number in sorted(types)}
+        self._rows = {types[number].key: (_NUMBER.pack(number), types[number]) for number in sorted(types)}
 
     def encode(self, record: StoredRecord) -> tuple[bytes, bytes | None]:
         """Key and value. Malformed if a field cannot be written: a string of more than 32767 bytes."""
-        number = self._numbers[type(record.key)]
-        row = self._types[number]
-        key = bytearray(_NUMBER.pack(number))
-        writer(row.key, 0)(key, record.key)
-        if record.value is None:
+        stored_key, stored_value = record
+        number, row = self._rows[stored_key.__class__]
+        key = bytearray(number)
+        writer(row.key, 0)(key, stored_key)
+        if stored_value is None:
             return bytes(key), None
-        version = row.version(record.value)
+        version = row.version(stored_value)
         value = bytearray(_NUMBER.pack(version))
-        writer(row.value, version)(value, record.value)
+        writer(row.value, version)(value, stored_value)
         return bytes(key), bytes(value)
 
     def decode(self, key: bytes | None, value: bytes | None) -> StoredRecord | None:

@@ -11,7 +11,6 @@ A machine refuses a request by raising KafkaError: nothing may have changed then
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from ottla.cluster.image import Image
@@ -66,8 +65,7 @@ class Reply(NamedTuple):
     """A response message, or the KafkaError that is told instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What a turn decided. Records first, in one batch; replies when they are committed; then the errands."""
 
     records: Sequence[StoredRecord] = ()

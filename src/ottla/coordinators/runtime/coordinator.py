@@ -11,7 +11,7 @@ from ottla.batch import CorruptBatch
 from ottla.clock import Clock
 from ottla.cluster.image import Image, TopicImage
 from ottla.cluster.metadata import Metadata
-from ottla.compression import NONE, ZSTD
+from ottla.compression import NONE, ZSTD, compress
 from ottla.config import BrokerConfig
 from ottla.coordinators.formats import RecordFormat
 from ottla.coordinators.internal_topics import InternalTopic, key_hash
@@ -19,6 +19,7 @@ from ottla.coordinators.loading import read_batches
 from ottla.coordinators.machine import NOBODY, Machine, Outcome, Producer, Reply, Ticket, Turn
 from ottla.coordinators.runtime.shard import LATER, Shard
 from ottla.errors import ErrorCode, KafkaError
+from ottla.records import write_record
 from ottla.replication.replicas import Replicas
 from ottla.replication.transactions import TransactionMarker, append_marker
 from ottla.threads import Offload
@@ -38,6 +39,8 @@ LOAD_BYTES = 64 << 10
 RELOAD_DELAY_S = 0.1
 RELOAD_DELAY_MAX_S = 30.0
 TIMER_MAX_S = 86_400.0
+
+_NO_PRODUCER = Producer(-1, -1)
 
 _ANSWERS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -326,18 +329,24 @@ class Coordinator(Generic[M]):
 
     def _encode(self, shard: Shard[M], outcome: Outcome, now_ms: int) -> bytearray:
         """One batch. It is packed only if it would be too large otherwise, as that of a very large group is."""
-        fields = [(*self._form.encode(record), (), now_ms) for record in outcome.records]
-        producer = outcome.producer or Producer(-1, -1)
-        for codec in (NONE, ZSTD):
-            data = batch.encode(
-                fields,
-                codec=codec,
-                producer_id=producer.id,
-                producer_epoch=producer.epoch,
-                transactional=outcome.producer is not None,
-            )
-            if len(data) <= shard.partition.config.max_message_bytes:
-                break
+        data = bytearray(batch.HEADER_SIZE)
+        for number, record in enumerate(outcome.records):
+            key, value = self._form.encode(record)
+            write_record(data, 0, number, key, value, ())
+        codec = NONE
+        if len(data) > shard.partition.config.max_message_bytes:
+            codec = ZSTD
+            data[batch.HEADER_SIZE :] = compress(codec, data[batch.HEADER_SIZE :])
+        producer = outcome.producer or _NO_PRODUCER
+        batch.seal_client_batch(
+            data,
+            len(outcome.records),
+            now_ms,
+            codec=codec,
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            transactional=outcome.producer is not None,
+        )
         return data
 
     def _start_errand(self, shard: Shard[M], errand: Any) -> None:
