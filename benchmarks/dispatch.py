@@ -1,10 +1,10 @@
 """What a small request costs without its connection: python -m benchmarks.dispatch
 
 A broker in this process, and each kind of small request handed to its dispatch again and again: from the bytes of the
-request to those of the answer, no socket and no second process. The fastest of many short windows is told. Whatever
-else runs on the machine only makes a window slower, so this number holds still where a rate does not, and says whether
-a change pays. To it belong about 12 us for the socket, the event loop and the connection, two thirds of them in the
-kernel.
+request to those of the answer, no socket and no second process. First the kinds that need nobody but their topic, then
+those of a group with one member. The fastest of many short windows is told. Whatever else runs on the machine only
+makes a window slower, so this number holds still where a rate does not, and says whether a change pays. To it belong
+about 12 us for the socket, the event loop and the connection, two thirds of them in the kernel.
 """
 
 import asyncio
@@ -12,19 +12,36 @@ import tempfile
 import time
 from functools import partial
 from random import Random
+from typing import Any
 
-from benchmarks.small_requests import KINDS
+from benchmarks.small_requests import CLIENT_ID, KINDS, Frame
 from ottla.broker import Broker
 from ottla.call import Client
 from ottla.cluster.topics import NewTopic, create_topic
 from ottla.config import BrokerConfig
 from ottla.handlers import Dispatch, load
 from ottla.server import Server
+from ottla.wire import frames
+from ottla.wire.message import Message
+from ottla.wire.messages.heartbeat import HeartbeatRequest
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 WINDOW_REQUESTS = 30
 SECONDS_EACH = 1.0
 SIZE_BYTES = 4  # of a frame, which the connection takes off
 READ, WRITTEN = "read", "written"
+GROUP = "group"
 
 
 async def no_listener(server: Server, listener: object) -> int:
@@ -42,10 +59,45 @@ def fastest_microseconds(dispatch: Dispatch, client: Client, frame: bytes, secon
     return best / WINDOW_REQUESTS * 1e6
 
 
+async def asked(dispatch: Dispatch, client: Client, message: Message, version: int) -> Any:
+    """The answer to one request, whether it is ready at once or not."""
+    answer: Any = dispatch(client, bytearray(frames.encode_request(message, version, 1, CLIENT_ID)[SIZE_BYTES:]))
+    while asyncio.iscoroutine(answer) or isinstance(answer, asyncio.Future):
+        answer = await answer
+    return frames.decode_response(frames.api_of(message).response, version, b"".join(answer))[1]
+
+
+async def group_frames(dispatch: Dispatch, client: Client) -> dict[str, Frame]:
+    """What the only member of a group says all day."""
+    join = JoinGroupRequest(
+        group_id=GROUP, session_timeout_ms=45_000, rebalance_timeout_ms=60_000, protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )  # fmt: skip
+    joined = await asked(dispatch, client, join, 3)
+    member, generation = joined.member_id, joined.generation_id
+    assignment = SyncGroupRequestAssignment(member_id=member, assignment=b"x")
+    sync = SyncGroupRequest(group_id=GROUP, generation_id=generation, member_id=member, assignments=[assignment])
+    await asked(dispatch, client, sync, 3)
+    partition = OffsetCommitRequestPartition(committed_offset=7, committed_metadata="")
+    commit = OffsetCommitRequest(
+        group_id=GROUP, generation_id_or_member_epoch=generation, member_id=member,
+        topics=[OffsetCommitRequestTopic(name=READ, partitions=[partition])],
+    )  # fmt: skip
+    fetched = OffsetFetchRequestTopics(name=READ, partition_indexes=[0])
+    return {
+        "heartbeat": Frame(HeartbeatRequest(group_id=GROUP, generation_id=generation, member_id=member), 4),
+        "offset commit": Frame(commit, 8),
+        "offset fetch": Frame(
+            OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=[fetched])]), 8
+        ),
+    }
+
+
 async def measured(seconds: float = SECONDS_EACH) -> dict[str, float]:
     """Microseconds for each kind."""
     with tempfile.TemporaryDirectory(prefix="ottla-dispatch-") as directory:
-        broker = Broker(BrokerConfig.of({}), directory, listen=no_listener, machine_code=False)
+        config = BrokerConfig.of({"group.initial.rebalance.delay.ms": "0"})
+        broker = Broker(config, directory, listen=no_listener, machine_code=False)
         await broker.start()
         try:
             for topic in (READ, WRITTEN):
@@ -54,9 +106,11 @@ async def measured(seconds: float = SECONDS_EACH) -> dict[str, float]:
                 )
             dispatch = Dispatch(broker.node, load())
             client = Client(1, "PLAINTEXT", ("127.0.0.1", 1), ("127.0.0.1", 9092))
+            kinds = {name: kind(READ, WRITTEN) for name, kind in KINDS.items()}
+            kinds |= await group_frames(dispatch, client)
             return {
-                name: fastest_microseconds(dispatch, client, kind(READ, WRITTEN).data[SIZE_BYTES:], seconds)
-                for name, kind in KINDS.items()
+                name: fastest_microseconds(dispatch, client, kind.data[SIZE_BYTES:], seconds)
+                for name, kind in kinds.items()
             }
         finally:
             await broker.stop(1)

@@ -72,3 +72,16 @@ class Call(Generic[Body]):
         self.body = body
         self.client = client
         self.started_s = started_s  # by the stopwatch
+
+
+class Held:
+    """A handler's coroutine, for the one who waits for it. If that task is cancelled before it has begun, as on a stop,
+    nobody ever awaits the coroutine: then it is closed, or Python would complain."""
+
+    __slots__ = ("coroutine",)
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self.coroutine = coroutine
+
+    def __del__(self) -> None:
+        self.coroutine.close()

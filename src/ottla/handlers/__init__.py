@@ -3,6 +3,7 @@
 This package derives the dispatch table, and with it what ApiVersions answers, from those modules: they cannot disagree.
 `handle` is a coroutine function, or a plain one where the answer is usually ready at once. A plain one may return a
 coroutine (the connection waits for it) or a future (the next request may start meanwhile; only Produce does that).
+An answer that many get alike may come as bytes: what stands behind its header, written once, without an error in it.
 A module with a codec of its own (records without copies) names it in `CODEC`.
 """
 
@@ -10,14 +11,14 @@ import logging
 import pkgutil
 from asyncio import Future, get_running_loop, sleep
 from bisect import bisect_left
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
 from struct import error as struct_error
 from types import CoroutineType
 from typing import Any, NamedTuple
 
-from ottla.call import Answer, Call, Client, CloseConnection, Result
+from ottla.call import Answer, Call, Client, CloseConnection, Held, Result
 from ottla.clock import stopwatch
 from ottla.errors import ErrorCode, KafkaError
 from ottla.faults import Fault
@@ -114,19 +115,6 @@ class Route:
         self.errors = finder(api.response)
 
 
-class Held:
-    """A handler's coroutine, for the one who waits for it. If that task is cancelled before it has begun, as on a stop,
-    nobody ever awaits the coroutine: then it is closed, or Python would complain."""
-
-    __slots__ = ("coroutine",)
-
-    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
-        self.coroutine = coroutine
-
-    def __del__(self) -> None:
-        self.coroutine.close()
-
-
 class Dispatch:
     """Bytes of a request in, an answer (or the promise of one) out."""
 
@@ -174,7 +162,7 @@ class Dispatch:
             return self._later(route, call, response)
         return self._encode(route, call, response)
 
-    async def _wait(self, route: Route, call: Call[Any], response: "Held") -> Answer | Future[Answer]:
+    async def _wait(self, route: Route, call: Call[Any], response: Held) -> Answer | Future[Answer]:
         try:
             result = await response.coroutine
         except Exception as error:
@@ -209,6 +197,8 @@ class Dispatch:
             _log_request(route.name, call, seconds)
         if response is None:
             return None
+        if response.__class__ is bytes:
+            return [route.header(call.correlation_id) + response]
         if route.errors is not None:
             for code in route.errors(response):
                 self._node.request_meters.told(call.api_key, code)

@@ -18,7 +18,7 @@ from ottla.wire.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from ottla.wire.schema import written
+from ottla.wire.schema import encode
 
 VERSIONS = range(0, 5)
 
@@ -26,21 +26,30 @@ PRODUCE = 0
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(node: Node, call: Call[ApiVersionsRequest | None]) -> ApiVersionsResponse:
+def handle(node: Node, call: Call[ApiVersionsRequest | None]) -> ApiVersionsResponse | bytes:
     request = call.body
     if request is None:  # asked in a version we do not know
-        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=supported(node, call.version))
+        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=supported(node))
     if call.version >= 3 and not (
         SOFTWARE.fullmatch(request.client_software_name) and SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    derived = node.image.derived
+    known: bytes | None = derived.get((ApiVersionsResponse, call.version))
+    if known is None:  # every connection begins with it, and all are told the same
+        answer = bytes(encode(ApiVersionsResponse, call.version, everything(node, call.version)))
+        known = derived[ApiVersionsResponse, call.version] = answer
+    return known
+
+
+def everything(node: Node, version: int) -> ApiVersionsResponse:
     image = node.image
     return ApiVersionsResponse(
-        api_keys=supported(node, call.version),
+        api_keys=supported(node),
         supported_features=[
             SupportedFeatureKey(name=name, min_version=levels[0], max_version=levels[-1])
             for name, levels in sorted(SUPPORTED.items())
-            if levels[0] > 0 or call.version >= 4  # clients of version 3 do not expect 0 (KAFKA-17011)
+            if levels[0] > 0 or version >= 4  # clients of version 3 do not expect 0 (KAFKA-17011)
         ],
         finalized_features_epoch=image.version,
         finalized_features=[
@@ -50,15 +59,8 @@ def handle(node: Node, call: Call[ApiVersionsRequest | None]) -> ApiVersionsResp
     )
 
 
-def supported(node: Node, version: int) -> list[ApiVersion]:
-    """Written once for each version: every connection begins with this list of dozens, and it never changes."""
-    derived = node.image.derived
-    known: list[ApiVersion] | None = derived.get((ApiVersion, version))
-    if known is None:
-        known = derived[ApiVersion, version] = [
-            written(ApiVersionsResponse, version, ApiVersion(
-                api_key=key, min_version=0 if key == PRODUCE else versions[0], max_version=versions[-1]
-            ))
-            for key, versions in node.apis.items()
-        ]  # fmt: skip
-    return known
+def supported(node: Node) -> list[ApiVersion]:
+    return [
+        ApiVersion(api_key=key, min_version=0 if key == PRODUCE else versions[0], max_version=versions[-1])
+        for key, versions in node.apis.items()
+    ]

@@ -5,7 +5,10 @@ Versions: 1 from the broker; 2 all partitions of a group, an error for the group
 10 topic ids.
 """
 
-from ottla.call import Call
+from collections.abc import Coroutine
+from typing import Any
+
+from ottla.call import Call, Held
 from ottla.errors import ErrorCode, KafkaError
 from ottla.node import Node
 from ottla.wire.messages.offset_fetch import (
@@ -20,24 +23,48 @@ from ottla.wire.messages.offset_fetch import (
 VERSIONS = range(1, 11)
 
 
-async def handle(node: Node, call: Call[OffsetFetchRequest]) -> OffsetFetchResponse:
+def handle(
+    node: Node, call: Call[OffsetFetchRequest]
+) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
+    """A coroutine only if somebody has to be waited for: hardly ever where one group is asked for."""
     request = call.body
-    return OffsetFetchResponse(
-        groups=[await fetch(node, group, call.version, request.require_stable) for group in request.groups]
+    if len(request.groups) != 1:
+        return fetch_all(node, request, call.version)
+    (group,) = request.groups
+    try:
+        found = ask(node, group, call.version, request.require_stable)
+    except KafkaError as error:
+        return OffsetFetchResponse(groups=[refused(group, error.code, call.version)])
+    if isinstance(found, OffsetFetchResponseGroup):
+        return OffsetFetchResponse(groups=[found])
+    return fetch_one(Held(found), group, call.version)
+
+
+def ask(
+    node: Node, request: OffsetFetchRequestGroup, version: int, require_stable: bool
+) -> OffsetFetchResponseGroup | Coroutine[Any, Any, OffsetFetchResponseGroup]:
+    return node.groups.answer(
+        request.group_id,
+        lambda groups, turn: groups.fetch_offsets(request, turn, version=version, require_stable=require_stable),
     )
 
 
-async def fetch(
-    node: Node, request: OffsetFetchRequestGroup, version: int, require_stable: bool
-) -> OffsetFetchResponseGroup:
+async def fetch_all(node: Node, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
+    found = []
+    for group in request.groups:
+        try:
+            answer = ask(node, group, version, request.require_stable)
+            found.append(answer if isinstance(answer, OffsetFetchResponseGroup) else await answer)
+        except KafkaError as error:
+            found.append(refused(group, error.code, version))
+    return OffsetFetchResponse(groups=found)
+
+
+async def fetch_one(answer: Held, group: OffsetFetchRequestGroup, version: int) -> OffsetFetchResponse:
     try:
-        response: OffsetFetchResponseGroup = await node.groups.run(
-            request.group_id,
-            lambda groups, turn: groups.fetch_offsets(request, turn, version=version, require_stable=require_stable),
-        )
+        return OffsetFetchResponse(groups=[await answer.coroutine])
     except KafkaError as error:
-        return refused(request, error.code, version)
-    return response
+        return OffsetFetchResponse(groups=[refused(group, error.code, version)])
 
 
 def refused(request: OffsetFetchRequestGroup, code: ErrorCode, version: int) -> OffsetFetchResponseGroup:
