@@ -35,9 +35,11 @@ COLUMNS = tuple(name for name in TYPES if name != "headers")
 """What Spark's connector gives without includeHeaders."""
 
 _TABLE_ROWS = 4096
+_UNPACKED_BYTES = 1024 * 1024
 _RECORD_SIZE_MIN = 6
 _POOLED_BYTES_MAX = 64 * 1024 * 1024
 
+Bytes = bytes | bytearray
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -79,7 +81,7 @@ class Decoder:
 
     def feed(self, batches: memoryview) -> Iterator[pa.RecordBatch]:
         """Decode whole record batches, one after the other."""
-        data = np.frombuffer(batches, np.uint8)
+        data = _array(batches)
         position = 0
         while True:
             found = self._kernels.index_batches(data, position, self._table)
@@ -107,19 +109,27 @@ class Decoder:
             if not packed[first]:
                 yield from self._decode_run(data, table[first:last])
                 continue
-            for index in range(first, last):
-                yield from self._decode_run(*self._unpacked(data, table[index : index + 1]))
+            for unpacked in self._unpacked(data, table[first:last].copy()):
+                yield from self._decode_run(*unpacked)
 
-    def _unpacked(self, data: Array, row: Array) -> tuple[Array, Array]:
-        begin, end = int(row[0, self._kernels.BEGIN]), int(row[0, self._kernels.END])
-        codec = int(row[0, self._kernels.ATTRIBUTES]) & CODEC_MASK
-        try:
-            body = decompress(codec, data[begin:end].data, DECODED_BYTES_MAX)
-        except CorruptBatch as error:
-            raise self._corrupt(int(row[0, self._kernels.BASE_OFFSET]), str(error)) from None
-        fresh = row.copy()
-        fresh[0, self._kernels.BEGIN], fresh[0, self._kernels.END] = 0, len(body)
-        return np.frombuffer(body, np.uint8), fresh
+    def _unpacked(self, data: Array, table: Array) -> Iterator[tuple[Array, Array]]:
+        """Unpacked batches, put together so that many can be decoded at once."""
+        kernels = self._kernels
+        bodies: list[Bytes] = []
+        first = size = 0
+        for index, row in enumerate(table):
+            codec = int(row[kernels.ATTRIBUTES]) & CODEC_MASK
+            try:
+                body = decompress(codec, data[row[kernels.BEGIN] : row[kernels.END]].data, DECODED_BYTES_MAX)
+            except CorruptBatch as error:
+                raise self._corrupt(int(row[kernels.BASE_OFFSET]), str(error)) from None
+            bodies.append(body)
+            row[kernels.BEGIN], row[kernels.END] = size, size + len(body)
+            size += len(body)
+            if size >= _UNPACKED_BYTES or index == len(table) - 1:
+                whole = bodies[0] if len(bodies) == 1 else b"".join(bodies)
+                yield _array(whole), table[first : index + 1]
+                bodies, first, size = [], index + 1, 0
 
     def _decode_run(self, data: Array, table: Array) -> Iterator[pa.RecordBatch]:
         """Plain batches, as many at a time as there is room for."""
@@ -176,6 +186,10 @@ class Decoder:
     def _corrupt(self, offset: int, reason: str) -> KafkaError:
         message = f"{self._place}: the batch with base offset {offset} cannot be read: {reason}"
         return KafkaError(ErrorCode.CORRUPT_MESSAGE, message)
+
+
+def _array(data: Bytes | memoryview) -> Array:
+    return np.frombuffer(data, np.uint8) if len(data) else np.empty(0, np.uint8)  # numpy sees nothing in no bytes
 
 
 class _Constant:

@@ -93,6 +93,7 @@ def test_only_what_is_asked_for_comes() -> None:
     assert batch.to_pydict() == {"offset": [3, 4, 5], "value": [b"3", b"4", b"5"]}
     assert list(decode([memoryview(raw)], "t", 0, 50, 60)) == []
     assert list(decode([], "t", 0, 0, 10)) == []
+    assert list(decode([memoryview(b"")], "t", 0, 0, 10)) == []
 
 
 def test_append_time_stands_for_all_times() -> None:
