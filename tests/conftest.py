@@ -15,15 +15,18 @@ import psutil
 import pytest
 from hypothesis import settings
 
+pytest_plugins = ("tests.kafka_peer",)
+
 TESTS = Path(__file__).resolve().parent
 
 # Seconds that all tests of a folder may take together, on two cores. The whole suite stays below ten minutes.
 BUDGETS = {
     ".": 20,
     "unit": 100,
-    "scenarios": 120,
-    "simulation": 120,
-    "clients": 200,
+    "scenarios": 80,
+    "simulation": 90,
+    "clients": 180,
+    "spark": 120,
 }
 SUITE_SECONDS = 600
 

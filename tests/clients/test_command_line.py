@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from benchmarks.apache_kafka import CACHE, JARS_VARIABLE, ApacheKafka, Unavailable
+from benchmarks.apache_kafka import ApacheKafka
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 
@@ -273,17 +273,9 @@ def test_groups_and_transactions_of_our_broker(ottla: CommandLine, topic: str) -
     use_transactions(ottla, topic)
 
 
-def test_apache_kafka_is_served_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_apache_kafka_is_served_as_well(apache_kafka: ApacheKafka, tmp_path: Path) -> None:
     # Every command does on it what the page shows it do on ours.
-    if JARS_VARIABLE not in os.environ and not (CACHE / "jars").is_dir():
-        pytest.skip("Apache Kafka's jars are not here; a benchmark fetches them")
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -Xshare:auto")  # it starts sooner
-    try:
-        kafka = ApacheKafka()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    with kafka:
-        use_everything(CommandLine(kafka.bootstrap, tmp_path))
+    use_everything(CommandLine(apache_kafka.bootstrap, tmp_path))
 
 
 def use_everything(ottla: CommandLine) -> None:

@@ -1,15 +1,11 @@
-"""Apache Kafka's own reader of segments on what compaction writes.
-
-Skipped, with the reason, where there is no Java or where Maven cannot bring Apache Kafka's jars.
-"""
+"""Apache Kafka's own reader of segments on what compaction writes."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from benchmarks import apache_kafka
-from benchmarks.apache_kafka import Unavailable, run_tool
+from benchmarks.apache_kafka import run_tool
 from ottla import batch
 from ottla.storage.files import RealDisk
 from ottla.storage.log import Log
@@ -21,12 +17,7 @@ DAY = 86_400_000
 COMPLAINTS = ("isvalid: false", "Mismatches", "mismatch", "out of order", "Index timestamp", "corrupt")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def java() -> None:
-    try:
-        apache_kafka.java_command(DUMP)
-    except Unavailable as missing:
-        pytest.skip(str(missing))
+pytestmark = pytest.mark.usefixtures("kafka_tools")
 
 
 def compacted(directory: Path) -> Log:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from benchmarks import apache_kafka
-from benchmarks.apache_kafka import Unavailable, run_tool
+from benchmarks.apache_kafka import run_tool
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from tests.clients.groups import PATIENCE_S, TestedGroup
@@ -44,14 +43,6 @@ def group(broker: LocalBroker, tmp_path: Path) -> Iterator[TestedGroup]:
     broker.create_topic(name, PARTITIONS)
     with TestedGroup(tmp_path, broker.bootstrap, name, name, PARTITIONS) as tested:
         yield tested
-
-
-@pytest.fixture(scope="module")
-def java() -> None:
-    try:
-        apache_kafka.java_command("")
-    except Unavailable as missing:
-        pytest.skip(str(missing))
 
 
 def send(broker: LocalBroker, topic: str, count: int = RECORDS) -> None:
@@ -141,7 +132,7 @@ def test_a_group_goes_over_to_the_consumer_protocol_and_back(broker: LocalBroker
     group.check(ends(4 * RECORDS))
 
 
-@pytest.mark.usefixtures("java")
+@pytest.mark.usefixtures("kafka_tools")
 def test_java_members(broker: LocalBroker, group: TestedGroup) -> None:
     # Kafka's own VerifiableConsumer beside librdkafka, as a static member; killed, it leaves its share to the other.
     java, other = group.start("java", CONSUMER, "java"), group.start("confluent", CONSUMER)
@@ -159,7 +150,7 @@ def test_java_members(broker: LocalBroker, group: TestedGroup) -> None:
     assert group.check(ends(2 * RECORDS)) == 0
 
 
-@pytest.mark.usefixtures("java")
+@pytest.mark.usefixtures("kafka_tools")
 def test_a_java_group_goes_over(broker: LocalBroker, group: TestedGroup) -> None:
     # The classic member is Java's, which is asked to join by its heartbeats and goes on with less.
     java = group.start("java", "range")

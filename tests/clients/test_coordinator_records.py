@@ -1,7 +1,4 @@
-"""What coordinators store is what Kafka's own tools print: groups, offsets and transactions, decoded field by field.
-
-Skipped, with the reason, where there is no Java or where Maven cannot bring Apache Kafka's jars.
-"""
+"""What coordinators store is what Kafka's own tools print: groups, offsets and transactions, decoded field by field."""
 
 import json
 import re
@@ -13,8 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
-from benchmarks import apache_kafka
-from benchmarks.apache_kafka import Unavailable, run_tool
+from benchmarks.apache_kafka import run_tool
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from tests.raw_client import RawClient
@@ -29,15 +25,10 @@ Decoded = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def busy_broker() -> Iterator[LocalBroker]:
+def busy_broker(kafka_tools: None) -> Iterator[LocalBroker]:
     """A broker whose coordinators have stored every kind of record. Nothing writes to their topics any more."""
-    try:
-        apache_kafka.java_command(TOOLS)
-    except Unavailable as missing:
-        pytest.skip(str(missing))
     settings: dict[str, Any] = {"offsets_topic_num_partitions": 1, "transaction_state_log_num_partitions": 1}
-    with local_broker(**settings, group_initial_rebalance_delay_ms=0) as running, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto")
+    with local_broker(**settings, group_initial_rebalance_delay_ms=0) as running:
         running.create_topic("t")
         keep_busy(running)
         yield running

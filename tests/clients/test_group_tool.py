@@ -1,16 +1,12 @@
-"""Offsets of a group as an administrator handles them: with Kafka's own command, and with librdkafka's admin client.
+"""Offsets of a group as an administrator handles them: with Kafka's own command, and with librdkafka's admin client."""
 
-The command is skipped, with the reason, where there is no Java or where Maven cannot bring Apache Kafka's jars.
-"""
-
-from collections.abc import Iterator
 from itertools import count
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from benchmarks.apache_kafka import Unavailable, run_tool
+from benchmarks.apache_kafka import run_tool
 from ottla.testing import LocalBroker
 
 COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -37,23 +33,13 @@ def group(broker: LocalBroker, topic: str) -> str:
     return name
 
 
-@pytest.fixture(scope="module")
-def fast_java() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto")
-        yield
-
-
 def command(broker: LocalBroker, *arguments: str) -> list[list[str]]:
     """The words of each line that it prints."""
-    try:
-        printed = run_tool(COMMAND, "--bootstrap-server", broker.bootstrap, *arguments)
-    except Unavailable as missing:
-        pytest.skip(str(missing))
+    printed = run_tool(COMMAND, "--bootstrap-server", broker.bootstrap, *arguments)
     return [line.split() for line in printed.splitlines() if line.strip()]
 
 
-@pytest.mark.usefixtures("fast_java")
+@pytest.mark.usefixtures("kafka_tools")
 def test_kafkas_own_command(broker: LocalBroker, topic: str, group: str) -> None:
     """Described with its lag, set back, partly forgotten, and deleted."""
     described = command(broker, "--describe", "--group", group)[1:]

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from benchmarks import apache_kafka
-from benchmarks.apache_kafka import Unavailable, run_tool
+from benchmarks.apache_kafka import run_tool
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from tests.clients.groups import TestedGroup
@@ -137,15 +136,7 @@ def test_members_go_on_after_the_broker_returns(broker: LocalBroker, group: Test
     group.check(ends(2 * RECORDS))
 
 
-@pytest.fixture
-def java() -> None:
-    try:
-        apache_kafka.java_command("")
-    except Unavailable as missing:
-        pytest.skip(str(missing))
-
-
-@pytest.mark.usefixtures("java")
+@pytest.mark.usefixtures("kafka_tools")
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
 def test_java_members(assignor: str, broker: LocalBroker, group: TestedGroup) -> None:
     # Kafka's own VerifiableConsumer beside librdkafka: both have their share; killed, it leaves it to the other.
@@ -161,7 +152,7 @@ def test_java_members(assignor: str, broker: LocalBroker, group: TestedGroup) ->
     assert group.check(ends(2 * RECORDS)) == 0
 
 
-@pytest.mark.usefixtures("java")
+@pytest.mark.usefixtures("kafka_tools")
 def test_a_java_member_restarts_and_the_broker_too(broker: LocalBroker, group: TestedGroup) -> None:
     # Static, it comes back to what it had without a rebalance; after kill -9 of the broker both members go on.
     first, second = group.start("confluent", instance="one"), group.start("java", instance="two")
@@ -181,7 +172,7 @@ def test_a_java_member_restarts_and_the_broker_too(broker: LocalBroker, group: T
     group.check(ends(2 * RECORDS))
 
 
-@pytest.mark.usefixtures("java")
+@pytest.mark.usefixtures("kafka_tools")
 def test_the_console_consumer_goes_on_where_it_was(broker: LocalBroker, group: TestedGroup) -> None:
     # It reads a part and ends, and its group's next one has the rest.
     send(broker, group)
@@ -195,7 +186,7 @@ def test_the_console_consumer_goes_on_where_it_was(broker: LocalBroker, group: T
     assert sorted(map(int, read)) == list(range(RECORDS))
 
 
-@pytest.mark.usefixtures("java")
+@pytest.mark.usefixtures("kafka_tools")
 def test_kafkas_own_command_describes_members(broker: LocalBroker, group: TestedGroup) -> None:
     # Who is in the group, from where, and what each reads.
     group.start("aiokafka", instance="one")

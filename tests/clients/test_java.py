@@ -1,18 +1,13 @@
-"""The Java client, through Apache Kafka's own tools; and its reader of segments on the files that we write.
-
-Skipped, with the reason, where there is no Java or where Maven cannot bring Apache Kafka's jars.
-"""
+"""The Java client, through Apache Kafka's own tools; and its reader of segments on the files that we write."""
 
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from benchmarks import apache_kafka
-from benchmarks.apache_kafka import Unavailable, run_tool
+from benchmarks.apache_kafka import run_tool
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from tests.clients import confluent
@@ -22,17 +17,7 @@ TOOLS = "org.apache.kafka.tools"
 TOMBSTONE = "null"
 SUFFIXES = (".log", ".index", ".timeindex", ".snapshot")
 
-
-@pytest.fixture(scope="module", autouse=True)
-def java() -> Iterator[None]:
-    """Tools run for a second: a JVM that compiles little and collects simply is done in half the time."""
-    try:
-        apache_kafka.java_command(TOOLS)
-    except Unavailable as missing:
-        pytest.skip(str(missing))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto")
-        yield
+pytestmark = pytest.mark.usefixtures("kafka_tools")
 
 
 def console_producer(broker: LocalBroker, topic: str, lines: str, *settings: str) -> None:

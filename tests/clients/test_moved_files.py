@@ -1,7 +1,6 @@
 """A topic moved by its files, from this broker to Apache Kafka and back: the same records, offsets and producers.
 
-How it is done is in docs/moving-files.md, and `move` here does no more than that page says. Skipped, with the reason,
-where there is no Java or where Maven cannot bring Apache Kafka's jars.
+How it is done is in docs/moving-files.md, and `move` here does no more than that page says.
 """
 
 import os
@@ -18,7 +17,7 @@ from confluent_kafka import OFFSET_BEGINNING, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from benchmarks.apache_kafka import ApacheKafka, Unavailable
+from benchmarks.apache_kafka import ApacheKafka
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from ottla.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
@@ -31,6 +30,7 @@ from tests.clients import confluent
 from tests.clients.child import ottla_up
 from tests.clients.files import contents
 from tests.clients.messages import CODECS, Delivery, Sent, by_partition, messages
+from tests.kafka_peer import BROKER_OPTIONS
 from tests.raw_client import RawClient
 from tests.scenarios.asking import LATEST, batch_of, offset_at, produced
 
@@ -155,12 +155,10 @@ class Journey(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def journey(tmp_path_factory: pytest.TempPathFactory, seed: int) -> Iterator[Journey]:
+def journey(kafka_tools: None, tmp_path_factory: pytest.TempPathFactory, seed: int) -> Iterator[Journey]:
     """Ours to Kafka and theirs to us; Kafka runs twice, and ends once cleanly and once by kill -9."""
-    try:
-        kafka = ApacheKafka(tmp_path_factory.mktemp("kafka"), {"transaction.state.log.num.partitions": "1"})
-    except Unavailable as missing:
-        pytest.skip(str(missing))
+    settings = {"transaction.state.log.num.partitions": "1"}
+    kafka = ApacheKafka(tmp_path_factory.mktemp("kafka"), settings, BROKER_OPTIONS)
     aside = tmp_path_factory.mktemp("aside") / "data"
     data = kafka.directory / "data"
     sent: dict[str, list[Sent]] = {}

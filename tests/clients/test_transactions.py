@@ -19,8 +19,7 @@ from aiokafka import TopicPartition as AioPartition
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 from kafka import KafkaProducer
 
-from benchmarks import apache_kafka
-from benchmarks.apache_kafka import Unavailable, run_tool
+from benchmarks.apache_kafka import SHORT_LIVED, java_command, run_tool
 from ottla.testing import LocalBroker
 from tests.clients.child import HOST, SOURCE, OttlaUp, ottla_up
 from tests.raw_client import RawClient
@@ -193,18 +192,7 @@ def wait_for_progress(bootstrap: str, random: Random) -> None:
         consumer.close()
 
 
-@pytest.fixture
-def java() -> Iterator[None]:
-    try:
-        apache_kafka.java_command(TOOLS)
-    except Unavailable as missing:
-        pytest.skip(str(missing))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto")
-        yield
-
-
-@pytest.mark.usefixtures("java")
+@pytest.mark.usefixtures("kafka_tools")
 @pytest.mark.timeout(0 if KILLS > 10 else 120)
 def test_kafkas_own_message_copier_under_kill_9(tmp_path: Path) -> None:
     # Transactions v2, some aborted on purpose. In turn the broker dies while it copies, and the copier itself.
@@ -233,7 +221,7 @@ def test_kafkas_own_message_copier_under_kill_9(tmp_path: Path) -> None:
 def java_copier(broker: OttlaUp) -> Iterator[tuple[subprocess.Popen[str], Iterator[str]]]:
     """The process, and the lines in which it tells of each transaction."""
     command = [
-        *apache_kafka.java_command(f"{TOOLS}.TransactionalMessageCopier"),
+        *java_command(f"{TOOLS}.TransactionalMessageCopier", options=SHORT_LIVED),
         "--broker-list", broker.bootstrap, "--input-topic", "input", "--input-partition", "0",
         "--output-topic", "output", "--consumer-group", "copiers", "--transactional-id", "copier",
         "--transaction-size", "50", "--enable-random-aborts", "--use-group-metadata",
@@ -246,7 +234,7 @@ def java_copier(broker: OttlaUp) -> Iterator[tuple[subprocess.Popen[str], Iterat
             copier.kill()
 
 
-@pytest.mark.usefixtures("java")
+@pytest.mark.usefixtures("kafka_tools")
 def test_kafkas_own_tools_show_and_mend_transactions(broker: LocalBroker, topic: str) -> None:
     # kafka-transactions: list, describe, find-hanging, abort.
     broker.create_topic(topic)

@@ -116,7 +116,7 @@ GROUP_REQUESTS: dict[str, Callable[[int, str], Message]] = {
     "JoinGroup": join,
     "LeaveGroup": leave,
     "ListGroups": lambda version, topic: ListGroupsRequest(),
-    "ListTransactions": lambda version, topic: ListTransactionsRequest(),
+    "ListTransactions": lambda version, topic: ListTransactionsRequest(producer_id_filters=[NO_PRODUCER]),
     "OffsetCommit": commit,
     "OffsetDelete": forget,
     "OffsetFetch": committed,

@@ -1,7 +1,4 @@
-"""Apache Kafka's own admin tools against this broker: what an operator types, and what is then on the screen.
-
-Skipped, with the reason, where there is no Java or where Maven cannot bring Apache Kafka's jars.
-"""
+"""Apache Kafka's own admin tools against this broker: what an operator types, and what is then on the screen."""
 
 import json
 from collections.abc import Iterator
@@ -10,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import ottla.testing
-from benchmarks.apache_kafka import Unavailable, java_command, run_tool
+from benchmarks.apache_kafka import run_tool
 from ottla.batch import encode
 from ottla.testing import LocalBroker
 from tests.raw_client import RawClient
@@ -20,13 +17,8 @@ CONFIGS = "kafka.admin.ConfigCommand"
 
 
 @pytest.fixture(scope="module")
-def operated() -> Iterator[LocalBroker]:
-    try:
-        java_command(TOOLS)
-    except Unavailable as missing:
-        pytest.skip(str(missing))
-    with pytest.MonkeyPatch.context() as patch, ottla.testing.broker() as broker:
-        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto")
+def operated(kafka_tools: None) -> Iterator[LocalBroker]:
+    with ottla.testing.broker() as broker:
         yield broker
 
 

@@ -1,33 +1,18 @@
-"""The same clients of consumer groups (KIP-848) at Apache Kafka and at this broker: the same answers and epochs.
+"""The same clients of consumer groups (KIP-848) at Apache Kafka and at this broker: the same answers and epochs."""
 
-Skipped, with the reason, where there is no Java or where Maven cannot bring Apache Kafka's jars.
-"""
-
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import count
-from typing import Any
 
 import pytest
 
-import ottla.testing
-from benchmarks.apache_kafka import ApacheKafka, Unavailable
-from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from tests.kafka_peer import Clients
 from tests.raw_client import RawClient
 from tests.scenarios.asking import create
 from tests.scenarios.consumer_group_player import ConsumerGroupPlayer
 
 ATTEMPTS = 3
 TOPICS = {"t": 4, "u": 2}
-SETTINGS = {
-    "group.initial.rebalance.delay.ms": "0",
-    "group.min.session.timeout.ms": "500",
-    "group.consumer.assignment.interval.ms": "0",
-    "group.consumer.min.session.timeout.ms": "500",
-    "group.consumer.session.timeout.ms": "2000",
-    "group.consumer.min.heartbeat.interval.ms": "100",
-    "group.consumer.heartbeat.interval.ms": "500",
-    "group.consumer.max.size": "3",
-}
 
 SCRIPTS = {
     "members come, give back, get and leave": """
@@ -193,41 +178,31 @@ SCRIPTS = {
 
 
 @pytest.fixture(scope="module")
-def clients() -> Iterator[tuple[RawClient, RawClient]]:
-    """At Apache Kafka and at this broker, each with two topics and with that of the groups."""
-    try:
-        kafka = ApacheKafka(settings=SETTINGS)
-    except Unavailable as missing:
-        pytest.skip(str(missing))
-    given: dict[str, Any] = {name.replace(".", "_"): value for name, value in SETTINGS.items()}
-    with kafka, ottla.testing.broker(**given) as broker:
-        theirs = RawClient("127.0.0.1", kafka.port, timeout_s=30)
-        ours = RawClient(broker.host, broker.port, timeout_s=30)
-        with theirs, ours:
-            for client in (theirs, ours):
-                for topic, partitions in TOPICS.items():
-                    create(client, topic, partitions)
-                asked = FindCoordinatorRequest(coordinator_keys=["any"])
-                while client.request(asked, 4).coordinators[0].error_code:
-                    pass
-            yield theirs, ours
+def clients(both_clients: Clients) -> Clients:
+    """Each with two topics."""
+    for client in both_clients:
+        for topic, partitions in TOPICS.items():
+            create(client, topic, partitions)
+    return both_clients
 
 
 _numbers = count()
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_the_same_answers(name: str, clients: tuple[RawClient, RawClient]) -> None:
+def test_the_same_answers(name: str, clients: Clients) -> None:
     # Line by line: what each client is told, and what ConsumerGroupDescribe says after it: epochs, states, members,
     # how much each has and is to have. On a busy machine time may run out within a line: then it is played again.
     for _ in range(ATTEMPTS):
-        theirs, ours = (transcript(client, f"group-{next(_numbers)}", SCRIPTS[name]) for client in clients)
+        group = f"consumer-{next(_numbers)}"
+        with ThreadPoolExecutor() as pool:  # they mostly wait
+            theirs, ours = pool.map(partial(transcript, group, SCRIPTS[name]), clients)
         if ours == theirs:
             return
     assert ours == theirs
 
 
-def transcript(client: RawClient, group: str, script: str) -> list[str]:
+def transcript(group: str, script: str, client: RawClient) -> list[str]:
     player = ConsumerGroupPlayer(TOPICS)
     player.begin(client, group)
     return player.transcript(script)

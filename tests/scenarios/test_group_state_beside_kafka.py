@@ -1,15 +1,10 @@
-"""The same requests about groups' offsets and settings at Apache Kafka and at this broker: the same answers.
+"""The same requests about groups' offsets and settings at Apache Kafka and at this broker: the same answers."""
 
-Skipped, with the reason, where there is no Java or where Maven cannot bring Apache Kafka's jars.
-"""
-
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-import ottla.testing
-from benchmarks.apache_kafka import ApacheKafka, Unavailable
 from ottla.wire.message import Message
 from ottla.wire.messages import alter_configs as replacing
 from ottla.wire.messages import describe_configs as describing
@@ -40,11 +35,11 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from tests.kafka_peer import Clients
 from tests.raw_client import RawClient
 from tests.scenarios.asking import create, topic_id
 from tests.scenarios.likeness import unlike
 
-PATIENCE_S = 30.0
 LONG = "x" * 5000
 UNKNOWN_ID = bytes(15) + b"n"
 GROUP = 32
@@ -192,31 +187,16 @@ SETTINGS_SCRIPT: dict[str, Ask] = {
 
 
 @pytest.fixture(scope="module")
-def sides() -> Iterator[tuple[RawClient, RawClient]]:
-    settings = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
-    try:
-        kafka = ApacheKafka(settings=settings)
-    except Unavailable as missing:
-        pytest.skip(str(missing))
-    with (
-        kafka,
-        ottla.testing.broker(offsets_topic_num_partitions=1, transaction_state_log_num_partitions=1) as broker,
-        RawClient("127.0.0.1", kafka.port, timeout_s=PATIENCE_S) as theirs,
-        RawClient(broker.host, broker.port, timeout_s=PATIENCE_S) as ours,
-    ):
-        for client in (theirs, ours):
-            create(client, "t")
-            for kind in (0, 1):
-                asked = FindCoordinatorRequest(coordinator_keys=["any"], key_type=kind)
-                while client.request(asked, 4).coordinators[0].error_code:
-                    pass
-            while client.request(ListGroupsRequest(), 4).error_code:
-                pass
-        yield theirs, ours
+def sides(both_clients: Clients) -> Clients:
+    for client in both_clients:
+        create(client, "t")
+        while client.request(ListGroupsRequest(), 4).error_code:
+            pass
+    return both_clients
 
 
 @pytest.mark.parametrize("script", [SCRIPT, SETTINGS_SCRIPT], ids=["offsets", "settings"])
-def test_the_same_answers(script: dict[str, Ask], sides: tuple[RawClient, RawClient]) -> None:
+def test_the_same_answers(script: dict[str, Ask], sides: Clients) -> None:
     """One after the other; what differs is told with the name of the request."""
     different = []
     for name, ask in script.items():

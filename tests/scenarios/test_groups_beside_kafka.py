@@ -1,23 +1,17 @@
-"""The same clients of classic groups at Apache Kafka and at this broker: the same answers, the same states.
+"""The same clients of classic groups at Apache Kafka and at this broker: the same answers, the same states."""
 
-Skipped, with the reason, where there is no Java or where Maven cannot bring Apache Kafka's jars.
-"""
-
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import count
-from typing import Any
 
 import pytest
 
-import ottla.testing
-from benchmarks.apache_kafka import ApacheKafka, Unavailable
-from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from tests.kafka_peer import Addresses
 from tests.raw_client import RawClient
 from tests.scenarios.asking import create
 from tests.scenarios.group_scripts import GroupPlayer
 
 ATTEMPTS = 3
-SETTINGS = {"group.initial.rebalance.delay.ms": "300", "group.min.session.timeout.ms": "500", "group.max.size": "3"}
 
 SCRIPTS = {
     "two members come, go and come back": """
@@ -180,41 +174,33 @@ SCRIPTS = {
 
 
 @pytest.fixture(scope="module")
-def addresses() -> Iterator[tuple[tuple[str, int], tuple[str, int]]]:
-    """Apache Kafka and this broker, each with a topic and with that of the groups."""
-    try:
-        kafka = ApacheKafka(settings=SETTINGS)
-    except Unavailable as missing:
-        pytest.skip(str(missing))
-    given: dict[str, Any] = {name.replace(".", "_"): value for name, value in SETTINGS.items()}
-    with kafka, ottla.testing.broker(**given) as broker:
-        found = ("127.0.0.1", kafka.port), (broker.host, broker.port)
-        for address in found:
-            with RawClient(*address, timeout_s=30) as client:
-                create(client, "t")
-                asked = FindCoordinatorRequest(coordinator_keys=["any"])
-                while client.request(asked, 4).coordinators[0].error_code:
-                    pass
-        yield found
+def addresses(both_addresses: Addresses) -> Addresses:
+    """Each with a topic."""
+    for address in both_addresses:
+        with RawClient(*address, timeout_s=30) as client:
+            create(client, "t")
+    return both_addresses
 
 
 _numbers = count()
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_the_same_answers(name: str, addresses: tuple[tuple[str, int], tuple[str, int]]) -> None:
+def test_the_same_answers(name: str, addresses: Addresses) -> None:
     # Line by line: what each client is told, when it is told, and what DescribeGroups says after it. Some differences
     # are meant, and not in the scripts: a refused first join leaves no group behind; a static member that came back
     # is shown with its new client id and address, and finds its place in a full group; an id that is given back
     # disturbs nobody. On a busy machine something may come later than a line: then it is played again.
     for _ in range(ATTEMPTS):
-        theirs, ours = (transcript(address, f"group-{next(_numbers)}", SCRIPTS[name]) for address in addresses)
+        group = f"classic-{next(_numbers)}"
+        with ThreadPoolExecutor() as pool:  # they mostly wait
+            theirs, ours = pool.map(partial(transcript, group, SCRIPTS[name]), addresses)
         if ours == theirs:
             return
     assert ours == theirs
 
 
-def transcript(address: tuple[str, int], group: str, script: str) -> list[str]:
+def transcript(group: str, script: str, address: tuple[str, int]) -> list[str]:
     with GroupPlayer(address, group, "t") as player:
         player.await_coordinator()
         return player.play(script)

@@ -1,16 +1,11 @@
-"""The same transactions at Apache Kafka and at this broker: step by step the same codes, epochs and states.
-
-Skipped, with the reason, where there is no Java or where Maven cannot bring Apache Kafka's jars.
-"""
+"""The same transactions at Apache Kafka and at this broker: step by step the same codes, epochs and states."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-import ottla.testing
-from benchmarks.apache_kafka import ApacheKafka, Unavailable
 from ottla.coordinators.machine import Producer
 from ottla.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -19,6 +14,7 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from tests.kafka_peer import Clients
 from tests.raw_client import RawClient
 from tests.scenarios.asking import batch_of, create
 from tests.scenarios.transacting import (
@@ -37,22 +33,12 @@ Told = list[tuple[str, object]]
 
 
 @pytest.fixture(scope="module")
-def both() -> Iterator[tuple[RawClient, RawClient]]:
-    """Clients of Apache Kafka and of this broker, each with a topic of two partitions."""
-    try:
-        kafka = ApacheKafka()
-    except Unavailable as missing:
-        pytest.skip(str(missing))
-    with (
-        kafka,
-        ottla.testing.broker() as broker,
-        RawClient("127.0.0.1", kafka.port, timeout_s=PATIENCE_S) as theirs,
-        RawClient(broker.host, broker.port) as ours,
-    ):
-        for client in (theirs, ours):
-            create(client, "t", partitions=2)
-            until_led(client)
-        yield theirs, ours
+def both(both_clients: Clients) -> Clients:
+    """Each with a topic of two partitions."""
+    for client in both_clients:
+        create(client, "t", partitions=2)
+        until_led(client)
+    return both_clients
 
 
 def until_fine(ask: Callable[[], int]) -> None:
@@ -98,7 +84,7 @@ class Steps:
             pass
 
 
-def compare(both: tuple[RawClient, RawClient], name: str, version: int, script: Callable[[Steps], None]) -> None:
+def compare(both: Clients, name: str, version: int, script: Callable[[Steps], None]) -> None:
     told = []
     for client in both:
         steps = Steps(client, f"{name}-{version}", version)
@@ -109,7 +95,7 @@ def compare(both: tuple[RawClient, RawClient], name: str, version: int, script: 
 
 
 @VERSIONS
-def test_a_transaction_and_its_end(version: int, both: tuple[RawClient, RawClient]) -> None:
+def test_a_transaction_and_its_end(version: int, both: Clients) -> None:
     def script(steps: Steps) -> None:
         producer, note = steps.producer(), steps.note
         note("offset, not added", producer.commit_offset(steps.group, "t", 5))
@@ -133,7 +119,7 @@ def test_a_transaction_and_its_end(version: int, both: tuple[RawClient, RawClien
     compare(both, "ends", version, script)
 
 
-def test_an_end_with_nothing_in_it(both: tuple[RawClient, RawClient]) -> None:
+def test_an_end_with_nothing_in_it(both: Clients) -> None:
     def script(steps: Steps) -> None:
         producer, note = steps.producer(), steps.note
         for committed in (True, False, False, True):
@@ -145,7 +131,7 @@ def test_an_end_with_nothing_in_it(both: tuple[RawClient, RawClient]) -> None:
 
 
 @VERSIONS
-def test_a_second_owner(version: int, both: tuple[RawClient, RawClient]) -> None:
+def test_a_second_owner(version: int, both: Clients) -> None:
     def script(steps: Steps) -> None:
         first, note = steps.producer(), steps.note
         if version == 1:
@@ -173,7 +159,7 @@ def test_a_second_owner(version: int, both: tuple[RawClient, RawClient]) -> None
 
 
 @VERSIONS
-def test_nobody_and_nothing(version: int, both: tuple[RawClient, RawClient]) -> None:
+def test_nobody_and_nothing(version: int, both: Clients) -> None:
     def script(steps: Steps) -> None:
         nobody, note = steps.producer(initialised=False), steps.note
         nobody.become(Producer(888_888, 0))
@@ -193,7 +179,7 @@ def test_nobody_and_nothing(version: int, both: tuple[RawClient, RawClient]) -> 
 
 
 @VERSIONS
-def test_what_is_shown(version: int, both: tuple[RawClient, RawClient]) -> None:
+def test_what_is_shown(version: int, both: Clients) -> None:
     def script(steps: Steps) -> None:
         producer, note, client = steps.producer(timeout_ms=12_345), steps.note, steps.client
         shown = described(client, steps.name)
@@ -221,7 +207,7 @@ def test_what_is_shown(version: int, both: tuple[RawClient, RawClient]) -> None:
     compare(both, "shown", version, script)
 
 
-def test_markers(both: tuple[RawClient, RawClient]) -> None:
+def test_markers(both: Clients) -> None:
     def script(steps: Steps) -> None:
         producer, note, client = steps.producer(), steps.note, steps.client
         note("produce", producer.send("t", b"m", partition=1))

@@ -1,30 +1,21 @@
-"""Every version of every API that this broker speaks, asked of Apache Kafka as well: the same fields, the same codes.
-
-Skipped, with the reason, where there is no Java or where Maven cannot bring Apache Kafka's jars.
-"""
+"""Every version of every API that this broker speaks, asked of Apache Kafka too: the same fields, the same codes."""
 
 import time
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
 
-import ottla.testing
-from benchmarks.apache_kafka import ApacheKafka, Unavailable
 from ottla.wire import fetch, produce
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.metadata import MetadataRequest
+from tests.kafka_peer import Clients
 from tests.raw_client import RawClient
 from tests.scenarios.asking import LATEST, append, batch_of, offset_at, values_of
 from tests.scenarios.every_request import HANDLERS, WITH_A_CODEC_OF_THEIR_OWN, answered, request_of
 from tests.scenarios.likeness import OWN, unlike
 
-pytestmark = pytest.mark.timeout(300)  # the first of them waits for Apache Kafka, and maybe for its jars
-
-PATIENCE_S = 30.0
 CATCHING_UP_S = 5.0
-FEW_PARTITIONS = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
 BOTH_CODECS = ("Produce", "Fetch")
 WITH_A_TOPIC_OF_THEIR_OWN = {"CreatePartitions", "DeleteTopics"}
 """Each version of these changes what the next one would find."""
@@ -67,18 +58,9 @@ def prepared(client: RawClient) -> Side:
 
 
 @pytest.fixture(scope="module")
-def both() -> Iterator[tuple[Side, Side]]:
-    try:
-        kafka = ApacheKafka(settings=FEW_PARTITIONS)
-    except Unavailable as missing:
-        pytest.skip(str(missing))
-    with (
-        kafka,
-        ottla.testing.broker() as broker,
-        RawClient("127.0.0.1", kafka.port, timeout_s=PATIENCE_S) as theirs,
-        RawClient(broker.host, broker.port, timeout_s=PATIENCE_S) as ours,
-    ):
-        yield prepared(theirs), prepared(ours)
+def both(both_clients: Clients) -> tuple[Side, Side]:
+    theirs, ours = both_clients
+    return prepared(theirs), prepared(ours)
 
 
 def answer(side: Side, api: str, version: int) -> Any:
