@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from ottla.storage.disk_errors import FailedSync
 from ottla.storage.files import Disk, File
+from ottla.storage.segment import Segment
 
 _CHUNK_BYTES = 1 << 20
 
@@ -15,7 +16,8 @@ class Flush:
     """
 
     __slots__ = (
-        "_directories", "_disk", "_epochs", "_epochs_path", "_files", "_paths", "created", "end_offset", "truncations",
+        "_directories", "_disk", "_epochs", "_epochs_path", "_files", "_paths", "created", "end_offset", "sealed",
+        "truncations",
     )  # fmt: skip
 
     def __init__(
@@ -29,6 +31,7 @@ class Flush:
         *,
         end_offset: int,
         created: int,
+        sealed: Sequence[Segment] = (),
         truncations: int,
     ) -> None:
         self._disk = disk
@@ -42,6 +45,8 @@ class Flush:
         self.end_offset = end_offset
         self.created = created
         """How many files the log had created: later ones need another fsync of the directory."""
+        self.sealed = sealed
+        """The segments whose index files are on the disk then."""
         self.truncations = truncations
         """How often the log had been truncated: what was flushed before that says nothing about it now."""
 

@@ -339,6 +339,7 @@ class Log:
             raise self._refusal("cannot begin a segment", error) from error
         if active.size:
             active.seal()
+            self._files.sealed.append(active)
         else:
             self._files.drop(len(self.segments) - 1, len(self.segments))
         self._files.add(segment)
@@ -412,9 +413,10 @@ class Log:
 
     def _collect_flush(self, closing: bool) -> Flush:
         unflushed = self.segments[self._files.index_of(self.recovery_point) :]
+        sealed = tuple(self._files.sealed)
         paths = [
             segment.path(suffix)
-            for segment in unflushed
+            for segment in dict.fromkeys((*sealed, *unflushed))
             for suffix in names.SEGMENT_SUFFIXES[1:]
             if closing or segment is not self._active
         ]
@@ -438,6 +440,7 @@ class Log:
             epochs,
             end_offset=self.end_offset,
             created=self._files.created,
+            sealed=sealed,
             truncations=self._truncations,
         )
 
@@ -450,6 +453,7 @@ class Log:
         self._directory_durable = True
         self.recovery_point = max(self.recovery_point, flush.end_offset)
         self._created_durable = max(self._created_durable, flush.created)
+        self._files.sealed = [segment for segment in self._files.sealed if segment not in flush.sealed]
 
     def flush(self) -> None:
         flush = self.start_flush()

@@ -122,6 +122,8 @@ class Recovery:
 
     def _recover(self, recovery_point: int, *, all_of_it: bool) -> None:
         first = 0 if all_of_it else max(bisect_right(self.bases, recovery_point) - 1, 0)
+        if first and self.bases[first] == recovery_point:
+            self._forget_indexes(self.segments[first - 1])
         self._scan_from(first, recovery_point)
         if self.end_offset < recovery_point:
             # A checkpoint ahead of the data says nothing about what was flushed, so nothing is believed.
@@ -129,6 +131,12 @@ class Recovery:
             self._scan_from(0, self.segments[-1].base_offset)
             recovery_point = 0
         self.recovery_point = min(recovery_point, self.end_offset)
+
+    def _forget_indexes(self, segment: Segment) -> None:
+        """All of its records were flushed before it was sealed, and no flush since: its indexes may be anything."""
+        for suffix in (names.OFFSET_INDEX, names.TIME_INDEX):
+            if segment.path(suffix).rpartition("/")[2] in self._names:
+                self.disk.unlink(segment.path(suffix))
 
     def _scan_from(self, first: int, recovery_point: int) -> None:
         base = self.segments[first].base_offset

@@ -32,7 +32,7 @@ class UnfinishedSwap(Protocol):
 
 
 class Segments:
-    __slots__ = ("_bases", "_disk", "_doomed", "cache", "created", "directory", "items", "snapshots", "swap")
+    __slots__ = ("_bases", "_disk", "_doomed", "cache", "created", "directory", "items", "sealed", "snapshots", "swap")
 
     def __init__(
         self, disk: Disk, directory: str, items: list[Segment], snapshots: list[int], cache: IndexCache, created: int
@@ -46,6 +46,8 @@ class Segments:
         self.snapshots = snapshots
         self.created = created
         """How many files came into being: a flush has to make their directory entries durable, too."""
+        self.sealed: list[Segment] = []
+        """Segments whose index files were written and not yet synced. Their records may be on the disk already."""
         self.swap: UnfinishedSwap | None = None
 
     @property
