@@ -68,13 +68,13 @@ def simulate(main: Coroutine[Any, Any, Result]) -> Result:
         return loop.run_until_complete(main)
     finally:
         try:
-            _cancel_rest(loop)
+            cancel_rest(loop)
         finally:
             asyncio.set_event_loop(None)
             loop.close()
 
 
-def _cancel_rest(loop: SimulatedLoop) -> None:
+def cancel_rest(loop: SimulatedLoop) -> None:
     rest = sorted(asyncio.all_tasks(loop), key=asyncio.Task.get_name)
     for task in rest:
         task.cancel()

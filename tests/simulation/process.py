@@ -103,10 +103,18 @@ class ProcessThreads:
     def __init__(self, loop: asyncio.AbstractEventLoop, random: Random) -> None:
         self._loop = loop
         self._random = random
+        self._under_way: dict[asyncio.Future[Any], None] = {}
         self.closed = False
+
+    def forget(self) -> None:
+        """Let go of those who wait in a dead process: they would wait for ever."""
+        for future in list(self._under_way):
+            future.cancel()
 
     def __call__(self, function: Callable[..., T], *args: Any) -> asyncio.Future[T]:
         future: asyncio.Future[T] = self._loop.create_future()
+        self._under_way[future] = None
+        future.add_done_callback(self._under_way.pop)
         self._loop.call_later(self._delay_s(), self._run, future, function, args)
         return future
 
@@ -204,3 +212,4 @@ class Process:
                 task.cancel()
         with suppress(Crashed):
             self.broker.abort()
+        self._threads.forget()
