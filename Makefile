@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Ottla needs Python 3.11 or newer, and $(PYTHON) is older: make setup PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(RUN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,spark]'
 	@touch $(STAMP)
 
 demo: setup ## Start a broker, send records through it, leave it up until Ctrl-C

@@ -1,0 +1,308 @@
+"""The options of reads and writes: those of Spark's Kafka connector and a few more, checked before anything runs.
+
+Spark hands options over with their names in lower case; messages use the names as they are documented.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ottla.compression import NAMES as CODECS
+from ottla.pipeline.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
+from ottla.pipeline.settings import ClientSettings
+from pyspark_ottla.boundaries import WORDS, Boundary, OptionError, parsed_assignment, parsed_numbers
+
+KAFKA_PREFIX = "kafka."
+ISOLATIONS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
+ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
+BATCH_BYTES = 256 * 1024
+"""A task writes as fast as it can: larger batches than those of a producer that waits for events."""
+
+RECORD_BYTES_MAX = 1024 * 1024
+GUARANTEES = ("exactly-once", "at-least-once")
+SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+
+READ_OPTIONS = (
+    "assign", "subscribe", "subscribePattern", "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets",
+    "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets", "startingOffsetsByTimestampStrategy",
+    "failOnDataLoss", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions",
+    "maxRecordsPerPartition", "groupIdPrefix", "includeHeaders", "columns",
+)  # fmt: skip
+WRITE_OPTIONS = ("topic", "guarantee", "includeHeaders", "ledger", "deterministic")
+STOCK_ONLY = (
+    "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs", "path",
+    "checkpointLocation", "queryName", "outputMode",
+)  # fmt: skip
+"""What jobs for the stock connector may say, and Spark itself adds: harmless here, and passed over."""
+
+_NOT_FOR_READERS = {
+    "auto.offset.reset": "use the option startingOffsets",
+    "enable.auto.commit": "offsets are committed as queries progress",
+    "key.deserializer": "keys are binary columns; cast them",
+    "value.deserializer": "values are binary columns; cast them",
+    "interceptor.classes": "interceptors are Java's",
+}
+_NOT_FOR_WRITERS = {
+    "key.serializer": "keys are string or binary columns",
+    "value.serializer": "values are string or binary columns",
+    "transactional.id": "the sink chooses it by its query",
+    "interceptor.classes": "interceptors are Java's",
+    "partitioner.class": "give a partition column",
+}
+_DURATION = re.compile(r"(\d+)\s*([a-z]+)")
+
+
+class Selection(NamedTuple):
+    """Which topics are read: one of the three."""
+
+    assigned: tuple[TopicPartition, ...] = ()
+    topics: tuple[str, ...] = ()
+    pattern: str = ""
+
+
+class ReadOptions(NamedTuple):
+    kafka: dict[str, str]
+    selection: Selection
+    starting: Boundary
+    ending: Boundary
+    latest_if_none: bool
+    fail_on_data_loss: bool
+    isolation: int
+    group: str
+    max_offsets: int | None
+    min_offsets: int | None
+    max_delay_s: float
+    min_partitions: int | None
+    max_records: int | None
+
+
+class RecordShape(NamedTuple):
+    """How a producer's settings want batches to be; the Java client's names and, but for batch.size, its defaults."""
+
+    codec: int
+    level: int | None
+    batch_bytes: int
+    record_bytes_max: int
+    acks: int
+    delivery_s: float
+
+
+class WriteOptions(NamedTuple):
+    kafka: dict[str, str]
+    records: RecordShape
+    topic: str | None
+    exactly_once: bool
+    ledger: str | None
+    """A name for the sink's transactions and ledger instead of the query's id."""
+    deterministic: bool
+
+
+class Given:
+    """Options by their documented names, whatever case they came in."""
+
+    def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
+        self._values = {name.lower(): str(options[name]) for name in options}
+        known_lower = {name.lower() for name in (*known, *STOCK_ONLY)}
+        for name in sorted(self._values):
+            if name not in known_lower and not name.startswith(KAFKA_PREFIX):
+                raise OptionError(f"{name}: there is no such option; there are {', '.join(known)} and kafka.*")
+
+    def text(self, name: str, default: str | None = None) -> str | None:
+        return self._values.get(name.lower(), default)
+
+    def has(self, name: str) -> bool:
+        return name.lower() in self._values
+
+    def number(self, name: str) -> int | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        if not text.strip().isdecimal() or not 0 < int(text) < 1 << 63:
+            raise OptionError(f"{name}: {text!r} is not a number above 0")
+        return int(text)
+
+    def truth(self, name: str, default: bool) -> bool:
+        text = (self.text(name) or str(default)).strip().lower()
+        if text not in ("true", "false"):
+            raise OptionError(f"{name}: {text!r} is neither true nor false")
+        return text == "true"
+
+    def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
+        text = (self.text(name) or default).strip().lower()
+        if text not in choices:
+            raise OptionError(f"{name}: {text!r} is none of {', '.join(choices)}")
+        return text
+
+    def seconds(self, name: str, default: str) -> float:
+        text = (self.text(name) or default).strip().lower()
+        found = _DURATION.fullmatch(text)
+        if found is None or found[2] not in SECONDS:
+            raise OptionError(f"{name}: {text!r} is not a duration like 15m, 30s or 500ms")
+        return int(found[1]) * SECONDS[found[2]]
+
+    def kafka(self, refused: Mapping[str, str]) -> dict[str, str]:
+        """Settings of the Kafka client, checked as far as they can be without a broker."""
+        settings = {
+            name.removeprefix(KAFKA_PREFIX): value
+            for name, value in self._values.items()
+            if name.startswith(KAFKA_PREFIX)
+        }
+        for name, instead in refused.items():
+            if name in settings:
+                raise OptionError(f"kafka.{name}: it cannot be set; {instead}")
+        if not settings.get("bootstrap.servers"):
+            raise OptionError("kafka.bootstrap.servers: it must be set, to host:port of one broker or more")
+        try:
+            ClientSettings.of(settings)
+        except ValueError as error:
+            raise OptionError(f"kafka.{error}") from None
+        return settings
+
+
+def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+    """OptionError for the first thing that is wrong."""
+    given = Given(options, READ_OPTIONS)
+    kafka = given.kafka(_NOT_FOR_READERS)
+    isolation = kafka.get("isolation.level", "read_uncommitted").lower()
+    if isolation not in ISOLATIONS:
+        raise OptionError(f"kafka.isolation.level: {isolation!r} is none of {', '.join(ISOLATIONS)}")
+    max_offsets, min_offsets = given.number("maxOffsetsPerTrigger"), given.number("minOffsetsPerTrigger")
+    if max_offsets is not None and min_offsets is not None and max_offsets < min_offsets:
+        raise OptionError(f"minOffsetsPerTrigger: {min_offsets} is above maxOffsetsPerTrigger, {max_offsets}")
+    strategy = given.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
+    return ReadOptions(
+        kafka,
+        _selection(given),
+        _starting(given, streaming=streaming, grouped="group.id" in kafka),
+        _ending(given, streaming=streaming),
+        strategy == "latest",
+        given.truth("failOnDataLoss", True),
+        ISOLATIONS[isolation],
+        kafka.get("group.id", ""),
+        max_offsets,
+        min_offsets,
+        given.seconds("maxTriggerDelay", "15m"),
+        given.number("minPartitions"),
+        given.number("maxRecordsPerPartition"),
+    )
+
+
+def wanted_columns(options: Mapping[str, str]) -> tuple[tuple[str, ...], bool]:
+    """Which columns the user names, and whether headers are wanted if none is named."""
+    given = Given(options, READ_OPTIONS)
+    return _columns(given), given.truth("includeHeaders", False)
+
+
+def _columns(given: Given) -> tuple[str, ...]:
+    return tuple(name.strip() for name in (given.text("columns") or "").split(",") if name.strip())
+
+
+def write_options(options: Mapping[str, str]) -> WriteOptions:
+    """OptionError for the first thing that is wrong."""
+    given = Given(options, WRITE_OPTIONS)
+    topic = given.text("topic")
+    if topic is not None and not topic.strip():
+        raise OptionError("topic: it names no topic")
+    kafka = given.kafka(_NOT_FOR_WRITERS)
+    return WriteOptions(
+        kafka,
+        _record_shape(kafka),
+        topic.strip() if topic is not None else None,
+        given.choice("guarantee", GUARANTEES, GUARANTEES[0]) == GUARANTEES[0],
+        given.text("ledger"),
+        given.truth("deterministic", False),
+    )
+
+
+def _record_shape(kafka: Mapping[str, str]) -> RecordShape:
+    codec = kafka.get("compression.type", kafka.get("compression.codec", "none")).strip().lower()
+    if codec not in CODECS:
+        raise OptionError(f"kafka.compression.type: {codec!r} is none of {', '.join(CODECS)}")
+    acks = kafka.get("acks", "all").strip().lower()
+    if acks not in ACKS:
+        raise OptionError(f"kafka.acks: {acks!r} is none of {', '.join(ACKS)}")
+    level = kafka.get(f"compression.{codec}.level")
+    return RecordShape(
+        CODECS.index(codec),
+        None if level is None else _size(kafka, f"compression.{codec}.level", 0),
+        _size(kafka, "batch.size", BATCH_BYTES),
+        _size(kafka, "max.request.size", RECORD_BYTES_MAX),
+        ACKS[acks],
+        _size(kafka, "delivery.timeout.ms", 120_000) / 1000,
+    )
+
+
+def _size(kafka: Mapping[str, str], name: str, default: int) -> int:
+    text = kafka.get(name, str(default)).strip()
+    if not text.isdecimal() or int(text) >= 1 << 31:
+        raise OptionError(f"kafka.{name}: {text!r} is not a number")
+    return int(text)
+
+
+def _selection(given: Given) -> Selection:
+    ways = [name for name in ("assign", "subscribe", "subscribePattern") if given.has(name)]
+    if len(ways) != 1:
+        said = "none of them is" if not ways else f"{' and '.join(ways)} are"
+        raise OptionError(f"exactly one of assign, subscribe and subscribePattern must be given, and {said}")
+    text = given.text(ways[0]) or ""
+    if ways[0] == "assign":
+        return Selection(assigned=parsed_assignment("assign", text))
+    if ways[0] == "subscribePattern":
+        if not text.strip():
+            raise OptionError("subscribePattern: the pattern is empty")
+        return Selection(pattern=text.strip())
+    topics = tuple(sorted({name.strip() for name in text.split(",") if name.strip()}))
+    if not topics:
+        raise OptionError("subscribe: no topic is named; give one, or several with commas between them")
+    return Selection(topics=topics)
+
+
+def _starting(given: Given, *, streaming: bool, grouped: bool) -> Boundary:
+    if (by_time := _by_time(given, "startingTimestamp", "startingOffsetsByTimestamp")) is not None:
+        return by_time
+    option = "startingOffsets"
+    text = (given.text(option) or ("latest" if streaming else "earliest")).strip()
+    word = text.lower()
+    if word == "group":
+        if not grouped:
+            raise OptionError(f"{option}: 'group' needs kafka.group.id, whose committed offsets are meant")
+        return Boundary(option, of_group=True)
+    if word in WORDS:
+        if not streaming and word == "latest":
+            raise OptionError(f"{option}: 'latest' would read nothing in a batch; it can be earliest or JSON")
+        return Boundary(option, WORDS[word])
+    each = parsed_numbers(option, text, '{"orders": {"0": 23, "1": -2}}', EARLIEST)
+    if not streaming and LATEST in each.values():
+        raise OptionError(f"{option}: -1 (latest) would read nothing in a batch")
+    return Boundary(option, each=each)
+
+
+def _ending(given: Given, *, streaming: bool) -> Boundary:
+    if streaming:
+        for option in ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"):
+            if given.has(option):
+                raise OptionError(f"{option}: a streaming query has no end")
+    if (by_time := _by_time(given, "endingTimestamp", "endingOffsetsByTimestamp")) is not None:
+        return by_time
+    option = "endingOffsets"
+    text = (given.text(option) or "latest").strip()
+    if text.lower() == "latest":
+        return Boundary(option, LATEST)
+    if text.lower() == "earliest":
+        raise OptionError(f"{option}: 'earliest' would read nothing; it can be latest or JSON")
+    each = parsed_numbers(option, text, '{"orders": {"0": 50, "1": -1}}', EARLIEST)
+    if EARLIEST in each.values():
+        raise OptionError(f"{option}: -2 (earliest) would read nothing")
+    return Boundary(option, each=each)
+
+
+def _by_time(given: Given, everywhere: str, each: str) -> Boundary | None:
+    """A timestamp for all partitions goes before one for each, and both before offsets, as in the stock connector."""
+    if (text := given.text(everywhere)) is not None:
+        if not text.strip().isdecimal() or int(text) >= 1 << 63:
+            raise OptionError(f"{everywhere}: {text!r} is not a time in milliseconds")
+        return Boundary(everywhere, int(text), by_time=True)
+    if (text := given.text(each)) is not None:
+        numbers = parsed_numbers(each, text, '{"orders": {"0": 1767225600000}}', 0)
+        return Boundary(each, each=numbers, by_time=True)
+    return None

@@ -1,0 +1,79 @@
+"""`spark.read.format("ottla")`: everything between two boundaries, as it is when the query is planned."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from ottla.pipeline.cluster import EARLIEST, LATEST, Cluster, shared
+from pyspark_ottla.boundaries import Boundary, Offsets, resolved
+from pyspark_ottla.losses import report_loss
+from pyspark_ottla.options import ReadOptions
+from pyspark_ottla.planning import OffsetRange, divided, ranges_between
+from pyspark_ottla.selecting import selected_partitions, starting_offsets
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+
+class TaskRange(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, range_: OffsetRange) -> None:
+        super().__init__(tuple(range_))
+        self.range = range_
+
+
+def read_range(options: ReadOptions, columns: tuple[str, ...], partition: InputPartition) -> "Iterator[RecordBatch]":
+    """The rows of one task's range, in a worker. What is gone at its beginning is told, or passed over."""
+    from ottla.pipeline.decoding import Decoder  # machine code, which only workers need
+    from ottla.pipeline.fetching import DataLoss, fetch
+
+    if not isinstance(partition, TaskRange):
+        return  # Spark's own, where there is nothing to read
+    where, start, end = partition.range
+    cluster = shared(options.kafka)  # workers are used again, and so are their connections
+    decoder = Decoder(*where, start, end, columns)
+    while start < end:
+        try:
+            for raw in fetch(cluster, *where, start, end, isolation=options.isolation):
+                yield from decoder.feed(raw)
+            break
+        except DataLoss as loss:
+            what = f"{where}: records from offset {loss.wanted} on are missing (it has {loss.first} to {loss.end})"
+            report_loss(what, options.fail_on_data_loss)
+            start = loss.first if loss.wanted < loss.first else end
+    yield from decoder.rest()
+
+
+class OttlaReader(DataSourceReader):
+    def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def partitions(self) -> list[TaskRange]:
+        options = self._options
+        cluster = Cluster(options.kafka)
+        try:
+            partitions = selected_partitions(options.selection, cluster)
+            start = starting_offsets(options, cluster, partitions)
+            end = resolved(options.ending, cluster, partitions, isolation=options.isolation)
+            ranges = ranges_between(self._checked(cluster, start), end)
+            return [TaskRange(each) for each in divided(ranges, options.min_partitions, options.max_records)]
+        finally:
+            cluster.close()
+
+    def _checked(self, cluster: Cluster, start: Offsets) -> Offsets:
+        """Offsets that were named and are gone are found before a task stumbles over them."""
+        earliest = resolved(Boundary("earliest", EARLIEST), cluster, start)
+        latest = resolved(Boundary("latest", LATEST), cluster, start)
+        found = dict(start)
+        for where, offset in start.items():
+            if not earliest[where] <= offset <= latest[where]:
+                what = f"{where}: offset {offset} is not there any more, only {earliest[where]} to {latest[where]}"
+                report_loss(what, self._options.fail_on_data_loss)
+                found[where] = earliest[where] if offset < earliest[where] else latest[where]
+        return found
+
+    def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
+        return read_range(self._options, self._columns, partition)

@@ -1,0 +1,84 @@
+"""The columns of a topic, with the names and types of Spark's Kafka connector."""
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from pyspark_ottla.boundaries import OptionError
+
+HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+
+COLUMNS: dict[str, DataType] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    "headers": HEADERS,
+}
+
+
+def read_schema(columns: tuple[str, ...], headers: bool) -> StructType:
+    """All columns, headers only if they are wanted; or those that the option `columns` names, in its order."""
+    names = columns or tuple(name for name in COLUMNS if name != "headers" or headers)
+    for name in names:
+        if name not in COLUMNS:
+            raise OptionError(f"columns: there is no column {name!r}; there are {', '.join(COLUMNS)}")
+    if len(set(names)) < len(names):
+        raise OptionError(f"columns: {', '.join(names)} names a column twice")
+    return StructType([StructField(name, COLUMNS[name]) for name in names])
+
+
+def check_read(schema: StructType) -> None:
+    """ValueError with one line, if the user's own schema is not one that records have."""
+    for field in schema.fields:
+        kind = COLUMNS.get(field.name)
+        if kind is None:
+            raise ValueError(f"schema: there is no column {field.name!r}; there are {', '.join(COLUMNS)}")
+        if field.dataType.simpleString() != kind.simpleString():
+            said = field.dataType.simpleString()
+            raise ValueError(f"schema: column {field.name!r} is {kind.simpleString()}, and not {said}; cast it")
+
+
+_TEXT = (StringType, BinaryType)
+WRITTEN: dict[str, tuple[type[DataType], ...]] = {
+    "value": _TEXT,
+    "key": _TEXT,
+    "headers": (ArrayType,),
+    "topic": (StringType,),
+    "partition": (IntegerType,),
+}
+
+
+def check_written(schema: StructType, topic: str | None) -> None:
+    """ValueError with one line, if rows of this schema cannot be records."""
+    if "value" not in schema.names:
+        raise ValueError(f"a column 'value' is needed, and there are only {', '.join(schema.names) or 'none'}")
+    if "topic" not in schema.names and topic is None:
+        raise ValueError("no topic: give the option 'topic', or rows with a column 'topic'")
+    for field in schema.fields:
+        if field.name not in WRITTEN:
+            raise ValueError(f"column {field.name!r} is none of {', '.join(WRITTEN)}: select what is to be written")
+        kind = field.dataType
+        if not isinstance(kind, WRITTEN[field.name]):
+            allowed = " or ".join(each.typeName() for each in WRITTEN[field.name])
+            raise ValueError(f"column {field.name!r} is {kind.simpleString()}, and must be {allowed}")
+        if field.name == "headers" and not _like_headers(kind):
+            raise ValueError(f"column 'headers' is {kind.simpleString()}, and must be {HEADERS.simpleString()}")
+
+
+def _like_headers(kind: DataType) -> bool:
+    element = kind.elementType if isinstance(kind, ArrayType) else None
+    if not isinstance(element, StructType):
+        return False
+    return [(field.name, type(field.dataType)) for field in element] == [("key", StringType), ("value", BinaryType)]

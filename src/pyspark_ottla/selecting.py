@@ -1,0 +1,44 @@
+"""Which partitions are read, and from where: what the options say, as the cluster has it now."""
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.pipeline.cluster import EARLIEST, Cluster, TopicPartition
+from ottla.pipeline.groups import fetch_offsets
+from pyspark_ottla.boundaries import Offsets, OptionError, resolved
+from pyspark_ottla.options import ReadOptions, Selection
+
+
+def selected_partitions(selection: Selection, cluster: Cluster) -> list[TopicPartition]:
+    """In order. A topic or partition that is named and does not exist is an error; a pattern may fit nothing."""
+    if selection.pattern:
+        try:
+            counts = cluster.topics(pattern=selection.pattern)
+        except ValueError as error:
+            raise OptionError(f"subscribePattern: {error}") from None
+        return _all(counts)
+    if selection.topics:
+        return _all(cluster.topics(selection.topics))
+    counts = cluster.topics({where.topic for where in selection.assigned})
+    for where in selection.assigned:
+        if where.partition >= counts[where.topic]:
+            message = f"assign: {where.topic!r} has only {counts[where.topic]} partitions, and no {where.partition}"
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+    return list(selection.assigned)
+
+
+def _all(counts: dict[str, int]) -> list[TopicPartition]:
+    return [TopicPartition(topic, partition) for topic in sorted(counts) for partition in range(counts[topic])]
+
+
+def starting_offsets(options: ReadOptions, cluster: Cluster, partitions: list[TopicPartition]) -> Offsets:
+    """Where a read begins. A group begins where it stands, and at the earliest record where it never was."""
+    boundary = options.starting
+    if not boundary.of_group:
+        return resolved(
+            boundary, cluster, partitions, isolation=options.isolation, latest_if_none=options.latest_if_none
+        )
+    committed = fetch_offsets(cluster, options.group, partitions)
+    found = {where: committed[where].offset for where in partitions if where in committed}
+    missing = {where: EARLIEST for where in partitions if where not in found}
+    if missing:
+        found.update((where, answer.offset) for where, answer in cluster.offsets(missing).items())
+    return found

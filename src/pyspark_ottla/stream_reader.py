@@ -1,0 +1,158 @@
+"""`spark.readStream.format("ottla")`: how far each micro-batch goes, and what its tasks read.
+
+Spark keeps the offsets in the query's checkpoint, and one of these lives in the driver's Python process as long as the
+query does. Partitions that appear while a query runs are read from their beginning.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from ottla.errors import KafkaError
+from ottla.pipeline.cluster import EARLIEST, LATEST, Cluster, TopicPartition
+from ottla.pipeline.groups import Committed, commit_offsets
+from ottla.pipeline.patience import Patience
+from ottla.wire.blocking import Unreachable
+from pyspark_ottla.boundaries import Offsets, offsets_json, offsets_of
+from pyspark_ottla.losses import report_loss
+from pyspark_ottla.options import ReadOptions
+from pyspark_ottla.planning import divided, limited, ranges_between
+from pyspark_ottla.reader import TaskRange, read_range
+from pyspark_ottla.selecting import selected_partitions, starting_offsets
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+    Checkpoint = Mapping[str, Mapping[str, int]]
+
+logger = logging.getLogger("ottla.spark")
+
+
+class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+        self._cluster = Cluster(options.kafka)
+        self._latest: Offsets = {}
+        self._target: Offsets | None = None
+        """With AvailableNow: where the query ends."""
+        self._delay: Patience | None = None
+        """How long a batch may still wait for minOffsetsPerTrigger."""
+
+    # Offsets
+
+    def initialOffset(self) -> dict[str, dict[str, int]]:
+        partitions = selected_partitions(self._options.selection, self._cluster)
+        return offsets_json(starting_offsets(self._options, self._cluster, partitions))
+
+    def latestOffset(self, start: "Checkpoint", limit: ReadLimit) -> dict[str, dict[str, int]]:
+        self._latest = self._now()
+        begin = self._begin(offsets_of(start), self._latest)
+        end = self._target if self._target is not None else self._latest
+        end = {where: max(end.get(where, 0), begin[where]) for where in begin}
+        if self._target is None and self._waits(begin, end, limit):
+            return offsets_json(offsets_of(start))
+        if isinstance(limit, ReadMaxRows):
+            end = limited(begin, end, limit.max_rows)
+        return offsets_json(end)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        if self._options.max_offsets is not None:
+            return ReadMaxRows(self._options.max_offsets)
+        if self._options.min_offsets is not None:
+            return ReadMinRows(self._options.min_offsets)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self._now()
+
+    def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
+        """For the query's progress: whoever reads it can tell how far behind it is."""
+        return offsets_json(self._latest) if self._latest else None
+
+    def _now(self) -> Offsets:
+        partitions = selected_partitions(self._options.selection, self._cluster)
+        return self._ask(partitions, LATEST)
+
+    def _ask(self, partitions: list[TopicPartition], spec: int) -> Offsets:
+        if not partitions:
+            return {}
+        found = self._cluster.offsets(dict.fromkeys(partitions, spec), self._options.isolation)
+        return {where: answer.offset for where, answer in found.items()}
+
+    def _begin(self, start: Offsets, known: Mapping[TopicPartition, int]) -> Offsets:
+        """Where the next batch begins in each partition that there is; what was lost is told."""
+        fail = self._options.fail_on_data_loss
+        gone = [where for where in start if where not in known]
+        if gone:
+            report_loss(f"{', '.join(map(str, gone[:5]))}: the partitions are gone, and with them their records", fail)
+        begin = {where: offset for where, offset in start.items() if where in known}
+        for where, offset in begin.items():
+            if known[where] < offset:
+                what = f"{where}: the query has read up to offset {offset}, and now it ends at {known[where]}"
+                report_loss(what, fail)
+                begin[where] = known[where]
+        return {**begin, **self._beginning([where for where in known if where not in start])}
+
+    def _beginning(self, new: list[TopicPartition]) -> Offsets:
+        found = self._ask(new, EARLIEST)
+        for where, offset in found.items():
+            if offset > 0:
+                what = f"{where}: a new partition begins at offset {offset}; records before it were never seen"
+                report_loss(what, self._options.fail_on_data_loss)
+        return found
+
+    def _waits(self, begin: Offsets, end: Offsets, limit: ReadLimit) -> bool:
+        """Whether this batch is too small yet, and may wait. The first one of a query does not."""
+        least = self._options.min_offsets
+        if least is None or isinstance(limit, ReadAllAvailable):
+            return False
+        available = sum(end[where] - begin[where] for where in begin)
+        if self._delay is not None and self._delay.left_s > 0 and available < least:
+            return True
+        self._delay = self._cluster.patience(self._options.max_delay_s)
+        return False
+
+    # Tasks
+
+    def partitions(self, start: "Checkpoint", end: "Checkpoint") -> list[TaskRange]:
+        options = self._options
+        until = offsets_of(end)
+        begin = offsets_of(start)
+        begin.update(self._beginning([where for where in sorted(until) if where not in begin]))
+        for where in until:
+            if until[where] < begin[where]:
+                what = f"{where}: the query has read up to offset {begin[where]}, and this batch ends at {until[where]}"
+                report_loss(what, options.fail_on_data_loss)
+        ranges = ranges_between(begin, until)
+        return [TaskRange(each) for each in divided(ranges, options.min_partitions, options.max_records)]
+
+    def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
+        return read_range(self._options, self._columns, partition)
+
+    # Progress
+
+    def commit(self, end: "Checkpoint") -> None:
+        """What lies before is done: the consumer group of this query shows it, one batch late.
+
+        A group that cannot be told is no reason to stop a query: the checkpoint is what counts.
+        """
+        if not self._options.group:
+            return
+        try:
+            committed = {where: Committed(offset) for where, offset in offsets_of(end).items()}
+            commit_offsets(self._cluster, self._options.group, committed)
+        except (KafkaError, Unreachable) as error:
+            logger.warning("the offsets of group %s were not committed: %s", self._options.group, error)
+
+    def stop(self) -> None:
+        self._cluster.close()

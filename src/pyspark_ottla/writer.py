@@ -1,0 +1,22 @@
+"""`df.write.format("ottla")`: rows to records, each at least once: a task that Spark repeats writes its rows again."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceArrowWriter
+
+from ottla.pipeline.cluster import shared
+from pyspark_ottla.options import WriteOptions
+from pyspark_ottla.writing import Written, write_rows
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+
+class OttlaWriter(DataSourceArrowWriter):
+    def __init__(self, options: WriteOptions) -> None:
+        super().__init__()
+        self._options = options
+
+    def write(self, iterator: "Iterator[RecordBatch]") -> Written:
+        return Written(write_rows(shared(self._options.kafka), self._options, iterator))

@@ -1,0 +1,37 @@
+"""One Spark for all tests of this folder, and one broker; each test has topics of its own."""
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla.testing import LocalBroker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2", "spark.task.maxFailures": "1"}
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    """Started by the first test that wants it. Its JVM and Python's daemon end with it."""
+    import ottla.spark
+
+    before = dict(os.environ)
+    session = ottla.spark.session("tests", master="local[2]", config=SETTINGS)
+    gateway = session.sparkContext._gateway
+    assert gateway is not None
+    yield session
+    session.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(30)
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.fixture
+def broker(ottla_session_broker: LocalBroker) -> LocalBroker:
+    return ottla_session_broker

@@ -1,0 +1,64 @@
+"""df.write.format("ottla"): rows become records, read back by an ordinary client."""
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla.testing import LocalBroker
+from tests.spark.topics import reader, values
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def write(frame: "DataFrame", broker: LocalBroker, **options: str) -> None:
+    frame.write.format("ottla").mode("append").option("kafka.bootstrap.servers", broker.bootstrap).options(
+        **options
+    ).save()
+
+
+def test_rows_become_records(spark: "SparkSession", broker: LocalBroker) -> None:
+    """Keys, nulls, headers, partitions and topics of each row; the option goes before the column."""
+    for topic in ("left", "right"):
+        broker.create_topic(topic, partitions=3)
+    rows = [
+        ("left", 2, "a", "one", [("h", b"1"), ("h", None)]),
+        ("right", 1, None, "two", None),
+        ("left", 0, "b", None, []),
+    ]
+    schema = "topic string, partition int, key string, value string, headers array<struct<key:string,value:binary>>"
+    frame = spark.createDataFrame(rows, schema)
+    write(frame, broker)
+    found = reader(spark, broker, "left,right", includeHeaders="true").load()
+    texts = found.selectExpr("topic", "partition", "string(key) key", "string(value) value", "headers").collect()
+    assert sorted((*row[:4], [tuple(each) for each in row[4] or []]) for row in texts) == sorted(
+        (*row[:4], row[4] or []) for row in rows
+    )
+    write(frame.select("topic", "value"), broker, topic="right", **{"kafka.compression.type": "zstd"})
+    assert reader(spark, broker, "right").load().count() == 4
+
+
+def test_many_rows_arrive_once(spark: "SparkSession", broker: LocalBroker) -> None:
+    broker.create_topic("written", partitions=3)
+    count = 50_000
+    write(spark.range(count).selectExpr("string(id) as value", "string(id % 7) as key"), broker, topic="written")
+    found = values(reader(spark, broker, "written").load())
+    assert sorted(map(int, found)) == list(range(count))
+
+
+def test_what_cannot_be_written_is_told_in_one_line(spark: "SparkSession", broker: LocalBroker) -> None:
+    broker.create_topic("small")
+    words = spark.createDataFrame([("x", 1)], "value string, number int")
+    for frame, options, said in (
+        (words, {"topic": "small"}, "column 'number' is none of value, key, headers, topic, partition"),
+        (words.select("number"), {"topic": "small"}, "a column 'value' is needed"),
+        (words.selectExpr("number as value"), {"topic": "small"}, "'value' is int, and must be string or binary"),
+        (words.select("value"), {}, "no topic"),
+        (words.select("value"), {"topic": "missing"}, "there is no topic 'missing'"),
+        (words.selectExpr("repeat(value, 2000000) as value"), {"topic": "small"}, "max.request.size"),
+        (words.selectExpr("value", "5 as partition"), {"topic": "small"}, "partition"),
+        (words.selectExpr("value", "string(null) as topic"), {}, "topic"),
+    ):
+        with pytest.raises(Exception, match="small|topic|value") as error:
+            write(frame, broker, **options)
+        assert said in str(error.value)

@@ -1,0 +1,55 @@
+"""Topics of a test: records in by an ordinary client, rows out by Spark."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import Producer
+
+from ottla.testing import LocalBroker
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamReader
+
+PATIENCE_S = 60
+
+
+def send(broker: LocalBroker, topic: str, records: Iterable[dict[str, Any]], **settings: Any) -> None:
+    """Records as confluent-kafka takes them: value, key, partition, headers, timestamp."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5, **settings})
+    failures: list[str] = []
+
+    def told(error: object, _: object) -> None:
+        if error is not None:
+            failures.append(str(error))
+
+    for record in records:
+        producer.produce(topic, on_delivery=told, **record)
+        producer.poll(0)
+    assert producer.flush(PATIENCE_S) == 0
+    assert not failures
+
+
+def reader(spark: "SparkSession", broker: LocalBroker, topic: str, **options: Any) -> "DataFrameReader":
+    chosen = {"subscribe": topic} if not {"assign", "subscribePattern"} & options.keys() else {}
+    settings = {"kafka.bootstrap.servers": broker.bootstrap, **chosen, **options}
+    return spark.read.format("ottla").options(**{key: str(value) for key, value in settings.items()})
+
+
+def stream(spark: "SparkSession", broker: LocalBroker, topic: str, **options: Any) -> "DataStreamReader":
+    chosen = {"subscribe": topic} if not {"assign", "subscribePattern"} & options.keys() else {}
+    settings = {"kafka.bootstrap.servers": broker.bootstrap, **chosen, **options}
+    return spark.readStream.format("ottla").options(**{key: str(value) for key, value in settings.items()})
+
+
+def values(frame: "DataFrame") -> list[str]:
+    """In order of partitions and offsets."""
+    rows = frame.select("partition", "offset", "value").collect()
+    return [bytes(row.value).decode() for row in sorted(rows, key=lambda row: (row.partition, row.offset))]
+
+
+def finish(query: "StreamingQuery") -> None:
+    """Wait for a query that ends by itself; its error is the test's."""
+    assert query.awaitTermination(PATIENCE_S), "the query did not end"
+    query.exception()
