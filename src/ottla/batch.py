@@ -25,8 +25,7 @@ from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from ottla.checksum import crc32c
 from ottla.compression import CorruptBatch as CorruptBatch
 from ottla.compression import compress, decompress
 from ottla.errors import ErrorCode, KafkaError

@@ -18,7 +18,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("replication",),),
     (("cluster",),),
     (("storage",), ("security",), ("wire",)),
-    (("batch", "records", "compression"), ("columns",)),
+    (("batch", "records", "compression", "checksum"), ("columns",)),
     (("config", "logs"), ("errors", "faults"), ("metrics",), ("clock",), ("threads",)),
 )
 

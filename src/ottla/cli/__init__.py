@@ -6,6 +6,7 @@ on stderr. Ctrl-C ends it quietly with 130; a reader that has seen enough (`| he
 """
 
 import argparse
+import gc
 import os
 import sys
 import time
@@ -19,6 +20,7 @@ from ottla.cli.refusal import BAD_REQUEST, OBSTACLE, Refusal
 
 STARTED_S = time.perf_counter()
 INTERRUPTED = 128 + SIGINT
+GARBAGE_THRESHOLD = 20_000  # imports make what stays, requests what goes at once: look for garbage rarely
 
 COMMANDS = {
     "up": "start a broker",
@@ -39,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     command = next((word for word in given if not word.startswith("-")), "")
     _open_missing_streams()
+    gc.set_threshold(GARBAGE_THRESHOLD)
     try:
         options = command_parser({command}).parse_args(given)
         status: int = import_module(f"ottla.cli.{options.command}").run(options)

@@ -1,6 +1,5 @@
 """What a broker's process asks of the system before it starts: files, and memory that goes back when it is free."""
 
-import ctypes
 import resource
 from contextlib import suppress
 
@@ -33,5 +32,7 @@ def return_large_buffers() -> None:
     glibc learns from each large one that is freed to keep more of the next, in every thread: a few batches that unpack
     to megabytes would stay as a hundred megabytes. Where there is no glibc, nothing happens.
     """
+    import ctypes  # only brokers need it, and they have started by then
+
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)

@@ -30,7 +30,6 @@ from ottla.storage.directories import DirectoryError
 STOP_DEADLINE_S = 8.0  # below the ten seconds that container runtimes wait before they kill
 STOP_GRACE_S = 1.5
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-GARBAGE_THRESHOLD = 20_000  # requests make many short-lived objects and no cycles: look for garbage rarely
 
 logger = logging.getLogger("ottla")
 
@@ -62,7 +61,6 @@ def run(options: argparse.Namespace) -> int:
     if read_only:
         options.data = _existing(options)
     config = broker_config(options, os.environ)
-    process.return_large_buffers()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_serve(config, read_only))
@@ -100,6 +98,7 @@ async def _serve(config: BrokerConfig, read_only: bool) -> int:
     starting.result()
     _calm_garbage_collector()
     _announce(config, broker, read_only)
+    process.return_large_buffers()
     await asyncio.wait((stopping, broker.failure), return_when=asyncio.FIRST_COMPLETED)
     if broker.failure.done():
         await _stop(broker)
@@ -159,7 +158,6 @@ def _calm_garbage_collector() -> None:
     """What start-up built stays for good: never look at it again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(GARBAGE_THRESHOLD, 10, 10)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -5,7 +5,6 @@ A class of settings is its own table: `segment_bytes = Setting(INT, 1 << 30, at_
 reading a setting on the hot path costs what reading any attribute costs.
 """
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -259,5 +258,7 @@ class Settings:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The tail of a refusal: the right name if one is close, else nothing."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
+    from difflib import get_close_matches  # rarely needed, and 2 ms of every start
+
+    close = get_close_matches(name, list(known), n=1, cutoff=0.7)
     return f"; did you mean {close[0]!r}?" if close else ""

@@ -4,8 +4,6 @@ Versions: 1 rebalance time-out; 4 a new member is given an id and joins again (K
 6 flexible; 7 protocol type; 8 reason (KIP-800); 9 a leader that need not assign (KIP-814).
 """
 
-from uuid import UUID
-
 from ottla.call import Call
 from ottla.coordinators.machine import Caller
 from ottla.errors import ErrorCode, KafkaError
@@ -48,4 +46,6 @@ def check(node: Node, request: JoinGroupRequest) -> None:
 
 def member_id(node: Node, name: str) -> str:
     """What the client is called, and something that nobody else has."""
+    from uuid import UUID  # with all that it imports, and no broker has groups when it starts
+
     return f"{name[:NAME_LENGTH_MAX]}-{UUID(bytes=node.random.randbytes(16), version=4)}"

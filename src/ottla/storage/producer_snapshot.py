@@ -11,9 +11,8 @@ on its own, and one at a clean close. Only the last batch of a producer is in it
 from collections.abc import Iterable
 from struct import Struct, error
 
-from crc32c import crc32c
-
 from ottla.batch import sequence_after
+from ottla.checksum import crc32c
 from ottla.storage.producer_state import AppendedBatch, Producer
 
 _PREFIX = Struct(">hIi")
