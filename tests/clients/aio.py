@@ -7,7 +7,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from tests.clients.messages import Delivery, Sent
 
-PATIENCE_S = 20.0
+PATIENCE_S = 40.0
 NULL_HEADERS = True
 
 

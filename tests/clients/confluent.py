@@ -8,7 +8,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Pro
 
 from tests.clients.messages import Delivery, Sent
 
-PATIENCE_S = 20.0
+PATIENCE_S = 40.0
 NULL_HEADERS = True
 
 

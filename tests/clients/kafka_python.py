@@ -6,7 +6,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from tests.clients.messages import Delivery, Sent
 
-PATIENCE_S = 20.0
+PATIENCE_S = 40.0
 NULL_HEADERS = False
 
 

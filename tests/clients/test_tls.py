@@ -25,8 +25,8 @@ from ottla.wire.messages.api_versions import ApiVersionsRequest
 from tests.clients.confluent import take
 from tests.raw_client import RawClient
 
-PATIENCE_S = 20.0
-STOP_S = 10.0
+PATIENCE_S = 40.0
+STOP_S = 40.0
 """More than a client that does not answer the end of TLS may take."""
 
 

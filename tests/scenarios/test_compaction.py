@@ -92,8 +92,15 @@ def clean_end(broker: LocalBroker, topic: str) -> int:
         return 0
 
 
-def children() -> list[str]:
-    return [child.name() for child in psutil.Process().children() if "cleaner" in " ".join(child.cmdline())]
+def children() -> list[int]:
+    return [child.pid for child in psutil.Process().children() if is_cleaner(child)]
+
+
+def is_cleaner(child: psutil.Process) -> bool:
+    try:
+        return "cleaner" in " ".join(child.cmdline())
+    except psutil.NoSuchProcess:  # it ended meanwhile, and may not have been waited for
+        return False
 
 
 def value(page: Exposition, name: str) -> float:

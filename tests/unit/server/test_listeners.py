@@ -100,7 +100,7 @@ async def main() -> None:
         print("survived")
 
 factory = uvloop.new_event_loop if sys.argv[1] == "uvloop" else None
-asyncio.Runner(loop_factory=factory).run(asyncio.wait_for(main(), 20))
+asyncio.Runner(loop_factory=factory).run(asyncio.wait_for(main(), 40))
 """
 
 
@@ -109,7 +109,7 @@ def test_accepting_goes_on_after_descriptors_ran_out(loop: str) -> None:
     # Those that are connected are served meanwhile, and new ones once there is room again. (hard case 63)
     child = subprocess.run(
         [sys.executable, "-c", EXHAUSTED, loop],
-        env={"PYTHONPATH": ":".join(sys.path)}, capture_output=True, text=True, timeout=30, check=False,
+        env={"PYTHONPATH": ":".join(sys.path)}, capture_output=True, text=True, timeout=50, check=False,
     )  # fmt: skip
     assert child.stdout == "survived\n", child.stderr
 

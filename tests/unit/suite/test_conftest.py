@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 from tests.conftest import BUDGETS, SEED, SUITE_SECONDS, TESTS, folder_of, over_budget, still_running
+from tests.pace import INTERVAL_S, PIECE_S, Pace
 
 
 def test_a_folder_over_its_budget_is_named() -> None:
@@ -51,3 +52,23 @@ def test_a_child_left_behind_is_noticed() -> None:
 def test_the_seed_is_the_one_that_is_printed(seed: int) -> None:
     assert seed == SEED
     assert random.Random(seed).random() == random.Random(SEED).random()
+
+
+def test_a_slow_machine_stretches_the_budgets() -> None:
+    # By as much as the piece of work took longer on average; a fast one changes nothing; between two samples there is
+    # a pause.
+    now = [100.0]
+    durations = iter([3 * PIECE_S, PIECE_S])
+
+    def piece() -> None:
+        now[0] += next(durations)
+
+    pace = Pace(lambda: now[0], piece)
+    assert pace.factor() == 1
+    pace.sample()
+    pace.sample()
+    assert round(pace.factor(), 6) == 3
+    now[0] += INTERVAL_S
+    pace.sample()
+    assert round(pace.factor(), 6) == 2
+    assert Pace(lambda: 1.0, lambda: None).factor() == 1
