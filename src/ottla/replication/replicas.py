@@ -236,8 +236,9 @@ class Replicas:
             for directory in self._in_service():
                 # Checkpoints go by name: a new topic must not inherit those of an old one.
                 directory.forget(keys)
+            config = self._topic_config(image, topic.name)
             for index in new:
-                self._create_log(topic, index, image)
+                self._create_log(topic, index, config)
         except OSError as error:
             logger.error("%s: partitions cannot be created: %s", topic.name, in_words(error))
             self._missing[topic.id] = None
@@ -263,9 +264,8 @@ class Replicas:
             if topic is not None:
                 self._place(topic, image)
 
-    def _create_log(self, topic: TopicImage, index: int, image: Image) -> None:
+    def _create_log(self, topic: TopicImage, index: int, config: TopicConfig) -> None:
         """In the directory with the fewest partitions, or the next one if it has no room. OSError if none has."""
-        config = self._topic_config(image, topic.name)
         directories = sorted(self._in_service(), key=lambda directory: directory.partition_count)
         for directory in directories:
             try:

@@ -105,8 +105,9 @@ class Log:
         disk.make_directory(directory, durable=False)
         write_topic_id(disk, directory, topic_id)
         log = cls.open(
-            disk, directory, settings, clean=True, recovery_point=0, log_start_offset=0, now_ms=now_ms, cache=cache
-        )
+            disk, directory, settings, clean=True, recovery_point=0, log_start_offset=0, now_ms=now_ms, cache=cache,
+            topic_id=topic_id,
+        )  # fmt: skip
         log._directory_durable = False
         return log
 

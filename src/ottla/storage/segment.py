@@ -100,7 +100,8 @@ class Segment:
         """A new, empty, active segment. Its directory entry is durable after the next flush of the log."""
         segment = cls(disk, directory, base_offset, created_ms=created_ms, interval=interval, cache=cache)
         segment._file = segment._writer = disk.open(segment.path(names.LOG), create=True)
-        segment._file.truncate(0)
+        if segment._file.size:
+            segment._file.truncate(0)
         for suffix in (names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX):
             if disk.exists(segment.path(suffix)):
                 disk.unlink(segment.path(suffix))
