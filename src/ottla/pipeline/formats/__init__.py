@@ -1,0 +1,87 @@
+"""Columns out of keys and values: text, JSON, Avro and Protobuf, with a schema given or from a schema registry.
+
+    text.py       string and JSON            avro.py      Avro, with the writer's and the reader's schema
+    protobuf.py   Protobuf descriptors       framed.py    what a registry's clients put before each value
+    choice.py     a format by its name
+
+A `Format` makes an Arrow column of a column of bytes and never raises for a record: it says which rows are bad and why.
+What becomes of those is the user's choice (`decode_column`): the read fails, the column is null, or they are taken out
+and handed back with the reason, for a dead-letter topic.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+import pyarrow as pa
+
+FAIL, NULL, DEAD_LETTER = "fail", "null", "dead-letter"
+ON_BAD = (FAIL, NULL, DEAD_LETTER)
+
+REASON = "reason"
+"""The column that tells why a record is bad, among those that are handed back."""
+
+
+class BadRecord(ValueError):
+    """A record that cannot be decoded, where the user wants to hear of it."""
+
+
+class Decoded(NamedTuple):
+    column: pa.Array
+    """Null where the value was null, and where it was bad."""
+    bad: Mapping[int, str]
+    """Row -> why."""
+
+
+class Format(Protocol):
+    @property
+    def type(self) -> pa.DataType:
+        """Of the column."""
+
+    def decode(self, values: pa.Array) -> Decoded:
+        """`values` is a column of bytes."""
+
+
+class Outcome(NamedTuple):
+    batch: pa.RecordBatch
+    bad: pa.RecordBatch | None
+    """Rows as they were read, with REASON; only with DEAD_LETTER, and only if there are any."""
+
+
+def decode_column(batch: pa.RecordBatch, name: str, form: Format, on_bad: str = FAIL) -> Outcome:
+    """The batch with its column `name` (key or value) decoded, and what could not be."""
+    if on_bad not in ON_BAD:
+        raise ValueError(f"{on_bad!r}: a bad record can be {', '.join(ON_BAD)}")
+    index = batch.schema.get_field_index(name)
+    column, bad = form.decode(batch.column(index))
+    decoded = batch.set_column(index, pa.field(name, form.type), column)
+    if not bad or on_bad == NULL:
+        return Outcome(decoded, None)
+    rows = sorted(bad)
+    if on_bad == FAIL:
+        others = f" ({len(rows) - 1} more in the same batch)" if len(rows) > 1 else ""
+        raise BadRecord(f"{_place(batch, rows[0])}: {name}: {bad[rows[0]]}{others}")
+    kept = pa.array([row not in bad for row in range(batch.num_rows)])
+    reasons = pa.array([f"{name}: {bad[row]}" for row in rows], pa.string())
+    return Outcome(decoded.filter(kept), batch.take(pa.array(rows, pa.int64())).append_column(REASON, reasons))
+
+
+def _place(batch: pa.RecordBatch, row: int) -> str:
+    """As exactly as the columns allow."""
+    names = batch.schema.names
+    if not {"topic", "partition", "offset"} <= set(names):
+        return f"row {row}"
+    found = {name: batch.column(names.index(name))[row].as_py() for name in ("topic", "partition", "offset")}
+    return "{topic}-{partition} at offset {offset}".format(**found)
+
+
+def scattered(parts: list[tuple[list[int], pa.Array]], rows: int, kind: pa.DataType) -> pa.Array:
+    """One column of `rows` rows out of several: each part knows which rows it has; the rest is null."""
+    places: list[int | None] = [None] * rows
+    done = 0
+    for indexes, column in parts:
+        for at, row in enumerate(indexes):
+            places[row] = done + at
+        done += len(column)
+    columns = [column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column for _, column in parts]
+    whole = pa.concat_arrays(columns) if columns else pa.nulls(0, kind)
+    return whole.take(pa.array(places, pa.int64()))

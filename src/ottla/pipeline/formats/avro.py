@@ -1,0 +1,161 @@
+"""Avro's binary encoding, with a writer's schema that may differ from the reader's.
+
+`avro_reading.py` makes a function for each pair of schemas; this module has schemas and columns. Arrow types are those
+that Spark's own Avro source gives: enums are strings, fixed is binary, a union of one type with null is that type, any
+other union is a struct with a member for each of its types, in order.
+"""
+
+import json
+from typing import Any
+
+import pyarrow as pa
+
+from ottla.pipeline.formats import Decoded
+from ottla.pipeline.formats.avro_reading import SchemaMismatch, Unreadable, reader
+
+Schema = Any
+"""A schema with all names resolved: a dict with `type`, or a list for a union."""
+
+PRIMITIVES = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+}
+_LOGICAL = {
+    ("int", "date"): pa.date32(),
+    ("long", "timestamp-millis"): pa.timestamp("us", "UTC"),
+    ("long", "timestamp-micros"): pa.timestamp("us", "UTC"),
+    ("long", "local-timestamp-millis"): pa.timestamp("us"),
+    ("long", "local-timestamp-micros"): pa.timestamp("us"),
+}
+_PRECISION_MAX = 38
+_DEPTH_MAX = 50
+
+
+def parsed(text: str) -> Schema:
+    """A schema from its JSON. ValueError if it is none, or one that refers to itself: a column cannot hold that."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = text.strip()
+    return _resolved(found, {}, "", ())
+
+
+def _resolved(schema: Any, names: dict[str, Schema], space: str, inside: tuple[str, ...]) -> Schema:
+    if isinstance(schema, list):
+        return [_resolved(each, names, space, inside) for each in schema]
+    if isinstance(schema, str):
+        if schema in PRIMITIVES:
+            return {"type": schema}
+        full = schema if "." in schema or not space else f"{space}.{schema}"
+        full = full if full in names or full in inside else schema
+        if full in inside:
+            raise ValueError(f"Avro: {full} contains itself, which no column can hold")
+        if full not in names:
+            raise ValueError(f"Avro: {schema!r:.100} is no type")
+        return names[full]
+    if not isinstance(schema, dict) or "type" not in schema or len(inside) > _DEPTH_MAX:
+        raise ValueError(f"Avro: {schema!r:.100} is no schema")
+    kind = schema["type"]
+    if isinstance(kind, dict | list):
+        return _resolved(kind, names, space, inside)
+    if kind == "array":
+        return {"type": kind, "items": _resolved(schema.get("items"), names, space, inside)}
+    if kind == "map":
+        return {"type": kind, "values": _resolved(schema.get("values"), names, space, inside)}
+    if kind in ("record", "error", "enum", "fixed"):
+        return _named(schema, names, space, inside)
+    return {**schema, "type": kind} if kind in PRIMITIVES else _resolved(kind, names, space, inside)
+
+
+def _named(schema: dict[str, Any], names: dict[str, Schema], space: str, inside: tuple[str, ...]) -> Schema:
+    name = str(schema.get("name", ""))
+    space = name.rpartition(".")[0] if "." in name else schema.get("namespace", space) or ""
+    full = name if "." in name or not space else f"{space}.{name}"
+    found = {**schema, "type": "record" if schema["type"] == "error" else schema["type"], "name": full}
+    if found["type"] == "record":
+        found["fields"] = [
+            {**field, "type": _resolved(field.get("type"), names, space, (*inside, full))}
+            for field in schema.get("fields", [])
+        ]
+    names[full] = found
+    return found
+
+
+def type_of(schema: Schema) -> pa.DataType:
+    """The Arrow type of a schema."""
+    if isinstance(schema, list):
+        present = [each for each in schema if each["type"] != "null"]
+        if len(present) == 1:
+            return type_of(present[0])
+        return pa.struct([pa.field(f"member{at}", type_of(each)) for at, each in enumerate(present)])
+    kind, logical = schema["type"], schema.get("logicalType")
+    if logical == "decimal" and kind in ("bytes", "fixed"):
+        precision = int(schema.get("precision", 0))
+        if not 0 < precision <= _PRECISION_MAX:
+            raise ValueError(f"Avro: a decimal of {precision} digits; a column holds up to {_PRECISION_MAX}")
+        return pa.decimal128(precision, int(schema.get("scale", 0)))
+    if kind == "record":
+        return pa.struct([pa.field(field["name"], type_of(field["type"])) for field in schema["fields"]])
+    if kind == "array":
+        return pa.list_(type_of(schema["items"]))
+    if kind == "map":
+        return pa.map_(pa.string(), type_of(schema["values"]))
+    if kind in ("enum", "fixed"):
+        return pa.string() if kind == "enum" else pa.binary()
+    return _LOGICAL.get((kind, logical), PRIMITIVES[kind])
+
+
+class Avro:
+    """`schema` is what the column looks like, `writer` what the values were written with, if that is another."""
+
+    def __init__(self, schema: str, writer: str | None = None) -> None:
+        self._texts = schema, writer
+        wanted = parsed(schema)
+        self.type = type_of(wanted)
+        try:
+            self._read = reader(wanted if writer is None else parsed(writer), wanted)
+        except SchemaMismatch as error:
+            raise ValueError(f"Avro: the writer's schema cannot be read as the reader's: {error}") from None
+
+    def __reduce__(self) -> tuple[type["Avro"], tuple[str, str | None]]:
+        return Avro, self._texts
+
+    def decode(self, values: pa.Array) -> Decoded:
+        read = self._read
+        bad: dict[int, str] = {}
+        found: list[Any] = []
+        for row, value in enumerate(values.to_pylist()):
+            if value is None:
+                found.append(None)
+                continue
+            try:
+                datum, position = read(value, 0)
+                if position != len(value):
+                    raise Unreadable(f"{len(value) - position} bytes too many")
+                found.append(datum)
+            except (Unreadable, IndexError, UnicodeDecodeError, ValueError, RecursionError) as error:
+                bad[row] = f"not the Avro that the schema says: {_reason(error)}"
+                found.append(None)
+        return self._column(found, bad)
+
+    def _column(self, found: list[Any], bad: dict[int, str]) -> Decoded:
+        try:
+            return Decoded(pa.array(found, self.type), bad)
+        except (pa.ArrowInvalid, OverflowError, pa.ArrowTypeError):
+            for row, datum in enumerate(found):  # a number that the column's type does not hold
+                try:
+                    pa.array([datum], self.type)
+                except (pa.ArrowInvalid, OverflowError, pa.ArrowTypeError) as error:
+                    bad[row] = f"a value that the column does not hold: {error}"
+                    found[row] = None
+            return Decoded(pa.array(found, self.type), bad)
+
+
+def _reason(error: Exception) -> str:
+    return "it is cut off" if isinstance(error, IndexError) else str(error)

@@ -1,0 +1,153 @@
+"""Values as a schema registry's clients write them: a zero byte, the schema's number in four bytes, then the value.
+
+A Protobuf value has between them where in its schema the message is: a list of indexes, outermost first; one zero byte
+stands for the first message. The column's type is the reader's schema; each value is read by the schema that it names.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from ottla.pipeline.formats import Decoded, Format, scattered
+from ottla.pipeline.formats.avro import Avro
+from ottla.pipeline.formats.avro_reading import Unreadable, read_long
+from ottla.pipeline.formats.protobuf import Protobuf
+from ottla.pipeline.formats.text import Json, type_of_json_schema
+from ottla.pipeline.registry import RegisteredSchema, Registry, UnknownSchema
+
+MAGIC = 0
+PREFIX_SIZE = 5
+_INDEXES_MAX = 100
+
+Key = tuple[int, tuple[int, ...]]
+"""A schema's number, and the place of the message in it."""
+
+
+class Framed:
+    """`schema` is the reader's: the text of an Avro schema, an Arrow type for JSON, or the newest of the subject."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        kind: str,
+        subject: str,
+        schema: Any = None,
+        message: str = "",
+        newest: RegisteredSchema | None = None,
+    ) -> None:
+        """`newest` of the subject is asked for if it is needed and not given."""
+        self._registry = registry
+        self._kind = kind.upper()
+        self._subject = subject
+        self._schema = schema
+        self._message = message
+        self._formats: dict[Key, Format | str] = {}
+        self._reader = newest or registry.latest(subject) if schema is None else None
+        if self._reader is not None and self._reader.kind != self._kind:
+            raise ValueError(f"subject {subject!r} holds {self._reader.kind}, not {self._kind}")
+        self.type = self._of_reader().type
+
+    def __reduce__(self) -> tuple[type["Framed"], tuple[Any, ...]]:
+        """Copies make the same column, whatever has been registered meanwhile."""
+        return Framed, (self._registry, self._kind, self._subject, self._schema, self._message, self._reader)
+
+    def decode(self, values: pa.Array) -> Decoded:
+        bad: dict[int, str] = {}
+        groups: dict[Key, tuple[list[int], list[bytes]]] = {}
+        for row, value in enumerate(values.to_pylist()):
+            if value is None:
+                continue
+            try:
+                key, start = self._head(value)
+            except (Unreadable, IndexError):
+                bad[row] = "no schema's number before it, as the registry's clients write it"
+                continue
+            rows, contents = groups.setdefault(key, ([], []))
+            rows.append(row)
+            contents.append(value[start:])
+        parts: list[tuple[list[int], pa.Array]] = []
+        for key, (rows, contents) in groups.items():
+            form = self._format(key)
+            if isinstance(form, str):
+                bad.update(dict.fromkeys(rows, form))
+                continue
+            column, wrong = form.decode(pa.array(contents, pa.binary()))
+            parts.append((rows, column))
+            bad.update({rows[at]: reason for at, reason in wrong.items()})
+        return Decoded(scattered(parts, len(values), self.type), bad)
+
+    def _head(self, value: bytes) -> tuple[Key, int]:
+        if len(value) < PREFIX_SIZE or value[0] != MAGIC:
+            raise Unreadable("no magic byte")
+        number, position = int.from_bytes(value[1:PREFIX_SIZE], "big"), PREFIX_SIZE
+        if self._kind != "PROTOBUF":
+            return (number, ()), position
+        count, position = read_long(value, position)
+        if not 0 <= count <= _INDEXES_MAX:
+            raise Unreadable(f"{count} indexes")
+        indexes = []
+        for _ in range(count):
+            index, position = read_long(value, position)
+            indexes.append(index)
+        return (number, tuple(indexes) or (0,)), position
+
+    def _format(self, key: Key) -> Format | str:
+        """What reads values of this schema, or why nothing does. A registry that does not answer fails the read."""
+        if key not in self._formats:
+            try:
+                self._formats[key] = self._made(key)
+            except (UnknownSchema, ValueError) as error:
+                self._formats[key] = f"schema {key[0]}: {error}"
+        return self._formats[key]
+
+    def _made(self, key: Key) -> Format:
+        found = self._registry.by_number(key[0])
+        if found.kind != self._kind:
+            raise ValueError(f"it is {found.kind}, not {self._kind}")
+        form = _MAKERS[self._kind](self, found, key[1])
+        if form.type != self.type:
+            raise ValueError(f"it makes {form.type}, and the column is {self.type}")
+        return form
+
+    def _of_reader(self) -> Format:
+        if self._kind not in _MAKERS:
+            raise ValueError(f"a registry has no {self._kind.lower()}; it has avro, json and protobuf")
+        return _MAKERS[self._kind](self, self._reader, (0,))
+
+    def _avro(self, writer: RegisteredSchema | None, _: tuple[int, ...]) -> Format:
+        wanted = self._schema if self._reader is None else self._reader.text
+        return Avro(wanted, wanted if writer is None else writer.text)
+
+    def _json(self, _: RegisteredSchema | None, __: tuple[int, ...]) -> Format:
+        """JSON tells its fields' names itself: all are read as the reader's schema says."""
+        return Json(self._schema if self._reader is None else type_of_json_schema(json.loads(self._reader.text)))
+
+    def _protobuf(self, schema: RegisteredSchema | None, indexes: tuple[int, ...]) -> Format:
+        """Protobuf's own rule for other versions: fields by number. So all are read by the reader's schema."""
+        if self._reader is None:
+            return Protobuf.of_set(self._schema, self._message)
+        name = self._message or _message_at(self._registry.files(schema or self._reader)[-1], indexes)
+        return Protobuf(self._registry.files(self._reader), name)
+
+
+def _message_at(file: bytes, indexes: tuple[int, ...]) -> str:
+    """The full name of the message at these places."""
+    from google.protobuf import descriptor_pb2
+
+    parsed = descriptor_pb2.FileDescriptorProto.FromString(file)
+    names, messages = [parsed.package] if parsed.package else [], parsed.message_type
+    for index in indexes:
+        if not 0 <= index < len(messages):
+            raise ValueError(f"it has no message {indexes}")
+        names.append(messages[index].name)
+        messages = messages[index].nested_type
+    return ".".join(names)
+
+
+_MAKERS: dict[str, Callable[[Framed, RegisteredSchema | None, tuple[int, ...]], Format]] = {
+    "AVRO": Framed._avro,
+    "JSON": Framed._json,
+    "PROTOBUF": Framed._protobuf,
+}

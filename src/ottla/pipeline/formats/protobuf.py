@@ -1,0 +1,161 @@
+"""Protobuf messages, as their descriptor says: a struct with a field for each of the message's.
+
+The descriptor is what `protoc --include_imports --descriptor_set_out=` writes. Enums are their names, as text. Maps are
+maps, repeated fields lists; a message that is not set, and a field with presence that is not, is null. google.protobuf
+does the parsing; it comes with the `spark` extra.
+"""
+
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from importlib import import_module
+from typing import Any
+
+import pyarrow as pa
+
+from ottla.pipeline.formats import Decoded
+
+_TIMESTAMP = "google.protobuf.Timestamp"
+_MICROSECONDS = 1_000_000
+
+_UNSIGNED_32, _UNSIGNED_64 = pa.int64(), pa.decimal128(20, 0)
+"""Spark has no unsigned types: these hold all their numbers."""
+
+
+class Protobuf:
+    """`descriptors` are FileDescriptorProtos, each after those it imports; `message` is a full name."""
+
+    def __init__(self, descriptors: Iterable[bytes], message: str) -> None:
+        from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+        self._given = list(descriptors), message
+        pool = descriptor_pool.DescriptorPool()
+        files = [descriptor_pb2.FileDescriptorProto.FromString(each) for each in self._given[0]]
+        given = {each.name for each in files}
+        for each in files:
+            for name in each.dependency:
+                if name not in given:
+                    given.add(name)
+                    pool.AddSerializedFile(_well_known(name))
+            try:
+                pool.Add(each)
+            except TypeError as error:
+                raise ValueError(f"Protobuf: {error}; was protoc told to --include_imports?") from None
+        try:
+            found = pool.FindMessageTypeByName(message)
+        except KeyError:
+            raise ValueError(f"Protobuf: the descriptors have no message {message!r}") from None
+        self._message = message_factory.GetMessageClass(found)
+        self.type, self._value = _struct(found, ())
+
+    @classmethod
+    def of_set(cls, descriptor_set: bytes, message: str) -> "Protobuf":
+        """From the bytes of a FileDescriptorSet. ValueError if they are not one, or it lacks the message."""
+        from google.protobuf import descriptor_pb2
+        from google.protobuf.message import DecodeError
+
+        try:
+            files = descriptor_pb2.FileDescriptorSet.FromString(descriptor_set).file
+        except DecodeError:
+            raise ValueError("Protobuf: not the descriptor set that protoc writes") from None
+        return cls([each.SerializeToString() for each in files], message)
+
+    def __reduce__(self) -> tuple[type["Protobuf"], tuple[list[bytes], str]]:
+        return Protobuf, self._given
+
+    def decode(self, values: pa.Array) -> Decoded:
+        from google.protobuf.message import DecodeError
+
+        bad: dict[int, str] = {}
+        found: list[Any] = []
+        for row, value in enumerate(values.to_pylist()):
+            if value is None:
+                found.append(None)
+                continue
+            try:
+                found.append(self._value(self._message.FromString(value)))
+            except (DecodeError, ValueError) as error:
+                bad[row] = f"not the Protobuf that the schema says: {error}"
+                found.append(None)
+        return Decoded(pa.array(found, self.type), bad)
+
+
+def _well_known(name: str) -> bytes:
+    """Files that Protobuf itself brings, which nobody registers."""
+    module = name.removeprefix("google/protobuf/").removesuffix(".proto")
+    try:
+        found = import_module(f"google.protobuf.{module}_pb2")
+    except ModuleNotFoundError:
+        raise ValueError(f"Protobuf: {name} is imported and not given") from None
+    serialized: bytes = found.DESCRIPTOR.serialized_pb
+    return serialized
+
+
+Convert = Callable[[Any], Any]
+
+
+def _struct(descriptor: Any, inside: tuple[str, ...]) -> tuple[pa.DataType, Convert]:
+    name = descriptor.full_name
+    if name == _TIMESTAMP:
+        return pa.timestamp("us", "UTC"), lambda each: each.seconds * _MICROSECONDS + each.nanos // 1000
+    if name in inside:
+        raise ValueError(f"Protobuf: {name} contains itself, which no column can hold")
+    fields, steps = [], []
+    for field in descriptor.fields:
+        kind, convert = _field(field, (*inside, name))
+        fields.append(pa.field(field.name, kind))
+        steps.append((field.name, not _is_repeated(field) and field.has_presence, convert))
+
+    def value(message: Any) -> dict[str, Any]:
+        return {
+            name: None if presence and not message.HasField(name) else convert(getattr(message, name))
+            for name, presence, convert in steps
+        }
+
+    return pa.struct(fields), value
+
+
+def _is_repeated(field: Any) -> bool:
+    """Newer versions say it with another name, and complain about the old one."""
+    found = getattr(field, "is_repeated", None)
+    return bool(field.label == field.LABEL_REPEATED) if found is None else bool(found)
+
+
+def _field(field: Any, inside: tuple[str, ...]) -> tuple[pa.DataType, Convert]:
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        key, _ = _single(field.message_type.fields_by_name["key"], inside)
+        entry = field.message_type.fields_by_name["value"]
+        kind, convert = _single(entry, inside)
+        return pa.map_(key, kind), lambda pairs: [(name, convert(pairs[name])) for name in pairs]
+    kind, convert = _single(field, inside)
+    if _is_repeated(field):
+        return pa.list_(kind), lambda items: [convert(each) for each in items]
+    return kind, convert
+
+
+def _single(field: Any, inside: tuple[str, ...]) -> tuple[pa.DataType, Convert]:
+    if field.message_type is not None:
+        return _struct(field.message_type, inside)
+    if field.enum_type is not None:
+        names = {value.number: value.name for value in field.enum_type.values}
+        return pa.string(), lambda number: names.get(number, str(number))
+    if field.type == field.TYPE_BYTES:
+        return pa.binary(), _same
+    if field.cpp_type == field.CPPTYPE_UINT64:
+        return _UNSIGNED_64, Decimal
+    return _SIMPLE[field.cpp_type], _same
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+# By FieldDescriptor.CPPTYPE_*: int32, int64, uint32, double, float, bool, string.
+_SIMPLE = {
+    1: pa.int32(),
+    2: pa.int64(),
+    3: _UNSIGNED_32,
+    5: pa.float64(),
+    6: pa.float32(),
+    7: pa.bool_(),
+    9: pa.string(),
+}

@@ -1,0 +1,158 @@
+"""Values that are text: UTF-8 as it is, and JSON with the types that a column should have.
+
+JSON is parsed by Arrow, all rows at once. If that fails the rows are halved until the bad ones are found, so that a bad
+record costs a few more passes and a sound topic costs one.
+"""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from ottla.pipeline.formats import Decoded, scattered
+
+_NEWLINE = ord("\n")
+
+
+class Text:
+    type = pa.string()
+
+    def decode(self, values: pa.Array) -> Decoded:
+        try:
+            return Decoded(values.cast(pa.string()), {})
+        except pa.ArrowInvalid:
+            return self._one_by_one(values)
+
+    def _one_by_one(self, values: pa.Array) -> Decoded:
+        bad: dict[int, str] = {}
+        found: list[str | None] = []
+        for row, value in enumerate(values.to_pylist()):
+            try:
+                found.append(None if value is None else value.decode())
+            except UnicodeDecodeError as error:
+                bad[row] = f"not UTF-8: {error.reason} at byte {error.start}"
+                found.append(None)
+        return Decoded(pa.array(found, pa.string()), bad)
+
+
+class Json:
+    """`kind` is the type of the column: a struct for objects. Fields that it does not name are passed over."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self.type = kind
+        self._options = pj.ParseOptions(
+            explicit_schema=pa.schema([pa.field("v", _parsed(kind))]), unexpected_field_behavior="ignore"
+        )
+        try:
+            self._parse(pa.array([b"null"], pa.binary()))
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+            raise ValueError(f"JSON cannot be read as {kind}: {error}") from None
+
+    def __reduce__(self) -> tuple[type["Json"], tuple[pa.DataType]]:
+        return Json, (self.type,)
+
+    def decode(self, values: pa.Array) -> Decoded:
+        present = [row for row, valid in enumerate(values.is_valid().to_pylist()) if valid]
+        bad: dict[int, str] = {}
+        parts: list[tuple[list[int], pa.Array]] = []
+        whole = values if len(present) == len(values) else values.take(pa.array(present, pa.int64()))
+        self._halve(whole, present, parts, bad)
+        if len(parts) == 1 and len(present) == len(values) and not bad:
+            return Decoded(parts[0][1], {})
+        return Decoded(scattered(parts, len(values), self.type), bad)
+
+    def _halve(
+        self, values: pa.Array, rows: list[int], parts: list[tuple[list[int], pa.Array]], bad: dict[int, str]
+    ) -> None:
+        if not rows:
+            return
+        try:
+            column = self._parse(values)
+            if len(column) == len(rows):
+                parts.append((rows, column))
+                return
+            reason = "not one JSON value"
+        except pa.ArrowInvalid as error:
+            reason = _readable(error)
+        if len(rows) == 1:
+            bad[rows[0]] = reason
+            return
+        middle = len(rows) // 2
+        self._halve(values[:middle], rows[:middle], parts, bad)
+        self._halve(values[middle:], rows[middle:], parts, bad)
+
+    def _parse(self, values: pa.Array) -> pa.Array:
+        """Each value is put into an object of its own, on a line of its own: what is not one JSON value breaks it."""
+        values.cast(pa.string())  # only for its check of UTF-8, which the parser leaves out
+        lines = self._lines(values)
+        options = pj.ReadOptions(use_threads=False, block_size=len(lines) + 1)
+        table = pj.read_json(pa.BufferReader(lines), options, self._options)
+        column = pa.concat_arrays(table.column("v").chunks)
+        return column if column.type == self.type else column.cast(self.type)
+
+    def _lines(self, values: pa.Array) -> pa.Buffer:
+        joined = _joined(values)
+        if np.count_nonzero(np.frombuffer(joined, np.uint8) == _NEWLINE) > len(values):  # white space, if it is JSON
+            joined = _joined(pc.replace_substring(values, b"\n", b" "))
+        return joined
+
+
+def _parsed(kind: pa.DataType) -> pa.DataType:
+    """The type that the parser is asked for: it takes days for numbers, and text for a moment."""
+    if pa.types.is_date(kind):
+        return pa.timestamp("s")
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_parsed(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_parsed(kind.value_type)))
+    return kind
+
+
+def _joined(values: pa.Array) -> pa.Buffer:
+    """All values one after the other, framed: Arrow lays the strings of an array out just so."""
+    framed = pc.binary_join_element_wise(
+        pa.scalar(b'{"v":', pa.binary()), values, pa.scalar(b"}\n", pa.binary()), pa.scalar(b"", pa.binary())
+    )
+    _, ends, content = framed.buffers()
+    offsets = np.frombuffer(ends, np.int32)
+    first, last = int(offsets[framed.offset]), int(offsets[framed.offset + len(framed)])
+    return content.slice(first, last - first)
+
+
+def _readable(error: Exception) -> str:
+    text = str(error).partition(" in row ")[0].removeprefix("JSON parse error: ")
+    return f"not the JSON that the schema says: {text.replace('/v/', '').strip()}"
+
+
+# JSON Schema, as a registry keeps it
+
+_SIMPLE = {
+    "string": pa.string(),
+    "integer": pa.int64(),
+    "number": pa.float64(),
+    "boolean": pa.bool_(),
+    "null": pa.null(),
+}
+
+
+def type_of_json_schema(schema: dict[str, Any], name: str = "the schema") -> pa.DataType:
+    """The Arrow type for the plain part of JSON Schema: objects, arrays, simple types, and null beside one of them."""
+    kinds = schema.get("type")
+    if isinstance(kinds, list):
+        kinds = [kind for kind in kinds if kind != "null"]
+        kinds = kinds[0] if len(kinds) == 1 else kinds
+    choices = [each for each in schema.get("oneOf", schema.get("anyOf", [])) if each.get("type") != "null"]
+    if kinds is None and len(choices) == 1:
+        return type_of_json_schema(choices[0], name)
+    if kinds == "object" and "properties" in schema:
+        fields = [pa.field(key, type_of_json_schema(each, key)) for key, each in schema["properties"].items()]
+        return pa.struct(fields)
+    if kinds == "array" and isinstance(schema.get("items"), dict):
+        return pa.list_(type_of_json_schema(schema["items"], name))
+    if kinds == "string" and schema.get("format") == "date-time":
+        return pa.timestamp("us", "UTC")
+    if isinstance(kinds, str) and kinds in _SIMPLE:
+        return _SIMPLE[kinds]
+    raise ValueError(f"{name}: there is no column type for the JSON schema {schema!r:.100}")

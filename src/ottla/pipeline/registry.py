@@ -1,0 +1,146 @@
+"""A schema registry, asked over HTTP: schemas by their number, and the newest of a subject.
+
+The API is Confluent's, which others speak too. What was learned by number is kept: it never means another schema.
+"""
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlsplit
+from urllib.request import Request, urlopen
+
+ANSWER_BYTES_MAX = 16 * 1024 * 1024
+REFERENCES_MAX = 100
+
+_NOT_FOUND = 404
+_ROOT = "schema.proto"
+_ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
+
+
+class RegistryError(Exception):
+    """The registry does not answer, or not as one does; one line."""
+
+
+class UnknownSchema(RegistryError):
+    """The registry has answered: there is no such schema."""
+
+
+class RegisteredSchema(NamedTuple):
+    kind: str
+    """AVRO, JSON or PROTOBUF."""
+    text: str
+    """JSON; of PROTOBUF the FileDescriptorProto in base64."""
+    references: tuple[tuple[str, str, int], ...] = ()
+    """Name, subject, version."""
+
+
+class Registry:
+    """One for a process: it keeps what it has learned. It is pickled as its settings."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        """By Kafka's names: schema.registry.url (several with commas), basic.auth.user.info, bearer.auth.token."""
+        self.settings = dict(settings)
+        self._urls = [each.strip().rstrip("/") for each in settings.get("schema.registry.url", "").split(",")]
+        for url in self._urls:
+            if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc:
+                raise ValueError(f"schema.registry.url: {url!r} is no http or https address")
+        milliseconds = settings.get("schema.registry.request.timeout.ms", "10000")
+        if not milliseconds.isdecimal():
+            raise ValueError(f"schema.registry.request.timeout.ms: {milliseconds!r} is not a number of milliseconds")
+        self._timeout_s = int(milliseconds) / 1000
+        self._headers = {"Accept": _ACCEPT, **_authorization(settings)}
+        self._by_number: dict[int, RegisteredSchema] = {}
+
+    def __reduce__(self) -> tuple[type["Registry"], tuple[dict[str, str]]]:
+        return Registry, (self.settings,)
+
+    def by_number(self, number: int) -> RegisteredSchema:
+        """The schema that values carry the number of. UnknownSchema if there is none."""
+        found = self._by_number.get(number)
+        if found is None:
+            found = _schema(self._get(f"/schemas/ids/{number}"))
+            if found.kind == "PROTOBUF":
+                found = _schema(self._get(f"/schemas/ids/{number}?format=serialized"))
+            self._by_number[number] = found
+        return found
+
+    def latest(self, subject: str) -> RegisteredSchema:
+        """The newest of a subject, as of now."""
+        return self.version(subject, "latest")
+
+    def version(self, subject: str, version: int | str) -> RegisteredSchema:
+        path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
+        found = _schema(self._get(path))
+        return _schema(self._get(f"{path}?format=serialized")) if found.kind == "PROTOBUF" else found
+
+    def files(self, schema: RegisteredSchema) -> list[bytes]:
+        """The FileDescriptorProtos of a PROTOBUF schema, each after those it imports, by the names that they import."""
+        from google.protobuf import descriptor_pb2
+
+        found: dict[str, bytes] = {}
+
+        def add(name: str, each: RegisteredSchema) -> None:
+            if name in found or len(found) > REFERENCES_MAX:
+                return
+            for reference, subject, version in each.references:
+                add(reference, self.version(subject, version))
+            try:
+                parsed = descriptor_pb2.FileDescriptorProto.FromString(b64decode(each.text, validate=True))
+            except Exception:
+                raise RegistryError(f"the registry's Protobuf schema {name!r} is not a serialized descriptor") from None
+            parsed.name = name
+            found[name] = parsed.SerializeToString()
+
+        add(_ROOT, schema)
+        return list(found.values())
+
+    def _get(self, path: str) -> dict[str, Any]:
+        """From the first address that answers."""
+        trouble = RegistryError("no registry")
+        for url in self._urls:
+            try:
+                with urlopen(Request(url + path, headers=self._headers), timeout=self._timeout_s) as answer:
+                    return _object(answer.read(ANSWER_BYTES_MAX), url)
+            except HTTPError as error:
+                with error:
+                    reason = _message(error.read(1000)) or error.reason
+                if error.code == _NOT_FOUND:
+                    raise UnknownSchema(f"{url}{path}: {reason}") from None
+                trouble = RegistryError(f"{url}{path}: {error.code} {reason}")
+            except (URLError, OSError) as error:
+                trouble = RegistryError(f"{url}: {getattr(error, 'reason', error)}")
+        raise trouble
+
+
+def _authorization(settings: Mapping[str, str]) -> dict[str, str]:
+    user = settings.get("basic.auth.user.info") or settings.get("schema.registry.basic.auth.user.info")
+    if user:
+        return {"Authorization": "Basic " + b64encode(user.encode()).decode()}
+    token = settings.get("bearer.auth.token")
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def _object(body: bytes, url: str) -> dict[str, Any]:
+    try:
+        found = json.loads(body)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
+        raise RegistryError(f"{url}: an answer that is no schema; is this a schema registry?")
+    return found
+
+
+def _message(body: bytes) -> str:
+    try:
+        return str(json.loads(body)["message"])
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+def _schema(answer: dict[str, Any]) -> RegisteredSchema:
+    references = tuple(
+        (str(each["name"]), str(each["subject"]), int(each["version"])) for each in answer.get("references") or ()
+    )
+    return RegisteredSchema(answer.get("schemaType", "AVRO"), answer["schema"], references)

@@ -1,0 +1,182 @@
+"""Values that carry the number of their schema, and a registry (a real HTTP server) that knows it."""
+
+import json
+import pickle
+import struct
+from base64 import b64encode
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from google.protobuf import descriptor_pb2
+
+from ottla.pipeline.formats.choice import chosen_format
+from ottla.pipeline.registry import Registry, RegistryError, UnknownSchema
+
+V1 = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}
+V2 = {
+    "type": "record",
+    "name": "Order",
+    "fields": [{"name": "id", "type": "long"}, {"name": "note", "type": "string", "default": "-"}],
+}
+OTHER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": {"type": "array", "items": "int"}}]}
+SHOP = {"type": "object", "properties": {"id": {"type": "integer"}}}
+
+
+def proto(name: str, package: str, *fields: tuple[str, int, str], imports: tuple[str, ...] = ()) -> str:
+    """A file with one message `name`, in base64; a field is text, or a message by its type's name."""
+    kind = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="x", package=package, syntax="proto3", dependency=imports)
+    message = file.message_type.add(name=name)
+    for field, number, type_name in fields:
+        added = message.field.add(name=field, number=number, type=kind.TYPE_STRING, label=kind.LABEL_OPTIONAL)
+        if type_name:
+            added.type, added.type_name = kind.TYPE_MESSAGE, type_name
+    return b64encode(file.SerializeToString()).decode()
+
+
+class Shelf:
+    """What the registry answers, and what it was asked."""
+
+    def __init__(self) -> None:
+        customer = {"schemaType": "PROTOBUF", "schema": proto("Customer", "shop", ("name", 1, ""))}
+        order = {
+            "schemaType": "PROTOBUF",
+            "schema": proto("Order", "shop", ("customer", 1, ".shop.Customer"), imports=("customer.proto",)),
+            "references": [{"name": "customer.proto", "subject": "customers", "version": 1}],
+        }
+        self.answers: dict[str, dict[str, Any]] = {
+            "/schemas/ids/1": {"schema": json.dumps(V1)},
+            "/schemas/ids/2": {"schema": json.dumps(V2)},
+            "/schemas/ids/3": {"schema": json.dumps(OTHER)},
+            "/schemas/ids/4": {"schemaType": "JSON", "schema": json.dumps(SHOP)},
+            "/schemas/ids/5": order,
+            "/subjects/orders-value/versions/latest": {"schema": json.dumps(V2)},
+            "/subjects/shop-value/versions/latest": {"schemaType": "JSON", "schema": json.dumps(SHOP)},
+            "/subjects/proto-value/versions/latest": order,
+            "/subjects/customers/versions/1": customer,
+        }
+        self.asked: list[str] = []
+        self.authorization: list[str | None] = []
+        self.failing = False
+
+
+@pytest.fixture
+def shelf() -> Shelf:
+    return Shelf()
+
+
+@pytest.fixture
+def url(shelf: Shelf) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            path, _, query = self.path.partition("?")
+            shelf.asked.append(path)
+            shelf.authorization.append(self.headers["Authorization"])
+            answer = shelf.answers.get(path)
+            if answer is not None and answer.get("schemaType") == "PROTOBUF" and query != "format=serialized":
+                answer = {**answer, "schema": "message Order {}"}
+            status = 500 if shelf.failing else 200 if answer else 404
+            body = json.dumps(answer or {"error_code": 40403, "message": "Schema not found"}).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def framed(number: int, value: bytes) -> bytes:
+    return b"\0" + struct.pack(">i", number) + value
+
+
+def test_each_value_is_read_by_the_schema_it_names(url: str, shelf: Shelf) -> None:
+    # Two writers' schemas make one column, in order; each number is asked for once; the rest is told row by row.
+    form = chosen_format("avro", registry=Registry({"schema.registry.url": url}), subject="orders-value")
+    values = [framed(1, b"\x02"), framed(2, b"\x04\x02x"), None, b"plain", framed(9, b""), framed(1, b"\x06"), b"",
+              framed(3, b"\x00"), framed(4, b"{}")]  # fmt: skip
+    found, bad = form.decode(pa.array(values, pa.binary()))
+    assert found.type == pa.struct([("id", pa.int64()), ("note", pa.string())])
+    rows = found.to_pylist()
+    assert (rows[0], rows[1], rows[5]) == ({"id": 1, "note": "-"}, {"id": 2, "note": "x"}, {"id": 3, "note": "-"})
+    assert [row for row, value in enumerate(rows) if value is None] == [2, 3, 4, 6, 7, 8]
+    assert sorted(bad) == [3, 4, 6, 7, 8]
+    assert "no schema's number" in bad[3]
+    assert "schema 9" in bad[4] and "Schema not found" in bad[4]
+    assert "array is not long" in bad[7]
+    assert "it is JSON, not AVRO" in bad[8]
+    form.decode(pa.array(values, pa.binary()))
+    assert shelf.asked.count("/schemas/ids/1") == 1
+    shelf.answers["/subjects/orders-value/versions/latest"] = {"schema": json.dumps(V1)}
+    copy = pickle.loads(pickle.dumps(form))
+    assert copy.type == form.type
+    assert copy.decode(pa.array(values, pa.binary())).column.equals(found)
+
+
+def test_a_schema_given_goes_before_the_registrys(url: str) -> None:
+    form = chosen_format("avro", schema=json.dumps(V1), registry=Registry({"schema.registry.url": url}))
+    assert form.decode(pa.array([framed(1, b"\x02")], pa.binary())).column.to_pylist() == [{"id": 1}]
+
+
+def test_json_and_protobuf_in_frames(url: str) -> None:
+    # JSON Schema gives the types; a Protobuf file brings the files it refers to, and values say which message they are.
+    registry = Registry({"schema.registry.url": url})
+    form = chosen_format("json", registry=registry, subject="shop-value")
+    assert form.decode(pa.array([framed(4, b'{"id": 3}')], pa.binary())).column.to_pylist() == [{"id": 3}]
+    form = chosen_format("protobuf", registry=registry, subject="proto-value")
+    message = b"\x0a\x03\x0a\x01k"
+    values = [framed(5, b"\x00" + message), framed(5, b"\x02\x00" + message), framed(5, b"\x02\x08" + message)]
+    found, bad = form.decode(pa.array(values, pa.binary()))
+    assert found.to_pylist() == [{"customer": {"name": "k"}}, {"customer": {"name": "k"}}, None]
+    assert list(bad) == [2]
+
+
+def test_who_asks_and_where_else(url: str, shelf: Shelf) -> None:
+    settings = {"schema.registry.url": f"http://127.0.0.1:1, {url}/", "basic.auth.user.info": "me:secret"}
+    registry = pickle.loads(pickle.dumps(Registry(settings)))
+    assert registry.by_number(1).kind == "AVRO"
+    assert shelf.authorization == ["Basic " + b64encode(b"me:secret").decode()]
+
+
+def test_a_registry_that_fails_fails_the_read(url: str, shelf: Shelf) -> None:
+    # Unlike a schema that is not there: records must not be called bad because the registry is away.
+    registry = Registry({"schema.registry.url": url})
+    form = chosen_format("avro", registry=registry, subject="orders-value")
+    shelf.failing = True
+    with pytest.raises(RegistryError, match="500"):
+        form.decode(pa.array([framed(1, b"\x02")], pa.binary()))
+    shelf.failing = False
+    assert not form.decode(pa.array([framed(1, b"\x02")], pa.binary())).bad
+    with pytest.raises(UnknownSchema, match="Schema not found"):
+        registry.latest("nobody")
+    with pytest.raises(RegistryError, match="refused"):
+        Registry({"schema.registry.url": "http://127.0.0.1:1"}).by_number(1)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "reason"),
+    [
+        ("xml", {}, "'xml' is no format; there are string, json, avro, protobuf"),
+        ("json", {}, "json needs a schema, or a schema registry"),
+        ("json", {"schema": "{"}, "not a JSON Schema"),
+        ("avro", {"schema": b"{}"}, "a schema for avro cannot be bytes"),
+        ("protobuf", {"schema": b""}, "the full name of a message"),
+        ("protobuf", {"schema": "not base64!"}, "not a descriptor set in base64"),
+    ],
+)
+def test_a_format_that_lacks_something_says_what(name: str, options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        chosen_format(name, **options)
+    with pytest.raises(ValueError, match="no http or https address"):
+        Registry({"schema.registry.url": "registry:8081"})
