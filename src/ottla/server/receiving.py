@@ -60,7 +60,7 @@ def _free(buffer: bytearray) -> bool:
 class UnfinishedFrame:
     """One frame on its way in."""
 
-    __slots__ = ("_buffer", "_pool", "_view", "filled", "size", "started_at")
+    __slots__ = ("_buffer", "_pool", "_view", "filled", "memory", "size", "started_at")
 
     def __init__(self, pool: BufferPool, size: int, start: memoryview, now: float) -> None:
         self.size = size
@@ -70,34 +70,39 @@ class UnfinishedFrame:
         self._buffer = pool.take(size, self.filled)
         self._view = memoryview(self._buffer)
         self._view[: self.filled] = start
+        self.memory = len(self._buffer)
+        """What it holds, or will hold with the next bytes."""
 
     @property
     def complete(self) -> bool:
         return self.filled == self.size
 
-    @property
-    def memory(self) -> int:
-        return len(self._buffer)
-
     def room(self) -> memoryview:
         """Where the next bytes go."""
+        if len(self._buffer) < self.memory:
+            self._grow()
         return self._view[self.filled : self.size]
 
     def received(self, count: int) -> int:
-        """`count` more bytes are there; returns by how much the memory grew to make room for the next."""
+        """`count` more bytes are there; returns by how much the memory has to grow to make room for the next."""
         self.filled += count
-        before = len(self._buffer)
-        if self.filled < before or self.complete:
+        if self.filled < self.memory or self.complete:
             return 0
-        grown = bytearray(min(self.size, 2 * before))
-        view = memoryview(grown)
-        view[: self.filled] = self._view
-        self._buffer, self._view = grown, view
-        return len(grown) - before
+        growth = min(self.size - self.memory, self.memory)
+        self.memory += growth
+        return growth
 
-    def take(self) -> memoryview:
+    def _grow(self) -> None:
+        """In place. Large memory is moved by the system then, not copied, and never there twice."""
+        self._view.release()
+        self._buffer += bytes(self.memory - len(self._buffer))
+        self._view = memoryview(self._buffer)
+
+    def take(self) -> bytearray | memoryview:
         """The complete frame; its buffer is free again when nobody looks at it any more."""
-        frame = self._view[: self.size]
+        buffer, frame = self._buffer, self._view[: self.size]
         self._view = NO_BYTES
-        self._pool.give(self._buffer)
+        if len(buffer) > POOLED_BYTES:
+            return buffer if len(buffer) == self.size else frame  # nobody else will use it
+        self._pool.give(buffer)
         return frame
