@@ -195,67 +195,69 @@ def _write_varint(out: Any, position: int, value: int) -> int:
 
 
 @_compiled
-def _field_size(column: Any, row: int) -> int:
-    """With its length before it; a column that is not there is null everywhere."""
-    offsets, _, bitmap, first_bit = column
+def _field_length(offsets: Any, bitmap: Any, first_bit: int, row: int) -> int:
+    """-1 for null; a column that is not there is null everywhere."""
     if len(offsets) == 0 or _is_null(bitmap, first_bit, row):
-        return 1
-    length: int = _wide(offsets[row + 1]) - _wide(offsets[row])
-    return _varint_size(length) + length
+        return -1
+    return int(offsets[row + 1]) - int(offsets[row])
 
 
 @_compiled
-def _write_field(out: Any, position: int, column: Any, row: int) -> int:
-    offsets, data, bitmap, first_bit = column
-    if len(offsets) == 0 or _is_null(bitmap, first_bit, row):
+def _field_size(length: int) -> int:
+    """With its length before it."""
+    return 1 if length < 0 else _varint_size(length) + length
+
+
+@_compiled
+def _write_field(out: Any, position: int, offsets: Any, data: Any, row: int, length: int) -> int:
+    if length < 0:
         out[position] = 1
         return position + 1
-    start = _wide(offsets[row])
-    length: int = _wide(offsets[row + 1]) - start
     position = _write_varint(out, position, length)
-    _copy(out, position, data, start, length)
+    _copy(out, position, data, offsets[row], length)
     return position + length
 
 
 @_compiled
 def write_records(
-    out: Any,
-    position: int,
-    limit: int,
-    order: Any,
-    first: int,
-    last: int,
-    key: Any,
-    value: Any,
-    header_offsets: Any,
-    header_bitmap: Any,
-    header_bit: int,
-    header_name: Any,
-    header_value: Any,
+    out: Any, position: int, limit: int, order: Any, first: int, last: int, key: Any, value: Any, headers: Any
 ) -> tuple[int, int]:
     """Write the records of the rows order[first:last] as long as they end before `limit`. Which row comes next, and the
-    position after the last record. One record at least must fit."""
+    position after the last record. One record at least must fit.
+
+    Tuples are taken apart before the loop: machine code counts who holds an array whenever one is handed on.
+    """
+    key_offsets, key_data, key_bitmap, key_bit = key
+    value_offsets, value_data, value_bitmap, value_bit = value
+    header_offsets, header_bitmap, header_bit, names, contents = headers
+    name_offsets, name_data, name_bitmap, name_bit = names
+    content_offsets, content_data, content_bitmap, content_bit = contents
     index = first
     while index < last:
         row = order[index]
-        header_first, header_last = _wide(0), _wide(0)
+        header_first, header_last = 0, 0
         if len(header_offsets) and not _is_null(header_bitmap, header_bit, row):
-            header_first, header_last = _wide(header_offsets[row]), _wide(header_offsets[row + 1])
-        size = 2 + _varint_size(index - first) + _field_size(key, row) + _field_size(value, row)
+            header_first, header_last = int(header_offsets[row]), int(header_offsets[row + 1])
+        key_length = _field_length(key_offsets, key_bitmap, key_bit, row)
+        value_length = _field_length(value_offsets, value_bitmap, value_bit, row)
+        size = 2 + _varint_size(index - first) + _field_size(key_length) + _field_size(value_length)
         size += _varint_size(header_last - header_first)
         for header in range(header_first, header_last):
-            size += _field_size(header_name, header) + _field_size(header_value, header)
+            size += _field_size(_field_length(name_offsets, name_bitmap, name_bit, header))
+            size += _field_size(_field_length(content_offsets, content_bitmap, content_bit, header))
         if position + _varint_size(size) + size > limit:
             break
         position = _write_varint(out, position, size)
         out[position] = 0  # attributes
         out[position + 1] = 0  # all records of a batch have its time
         position = _write_varint(out, position + 2, index - first)
-        position = _write_field(out, position, key, row)
-        position = _write_field(out, position, value, row)
+        position = _write_field(out, position, key_offsets, key_data, row, key_length)
+        position = _write_field(out, position, value_offsets, value_data, row, value_length)
         position = _write_varint(out, position, header_last - header_first)
         for header in range(header_first, header_last):
-            position = _write_field(out, position, header_name, header)
-            position = _write_field(out, position, header_value, header)
+            length = _field_length(name_offsets, name_bitmap, name_bit, header)
+            position = _write_field(out, position, name_offsets, name_data, header, length)
+            length = _field_length(content_offsets, content_bitmap, content_bit, header)
+            position = _write_field(out, position, content_offsets, content_data, header, length)
         index += 1
     return index, position

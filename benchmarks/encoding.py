@@ -1,0 +1,92 @@
+"""Arrow columns to record batches, and on to a broker: python -m benchmarks.encoding
+
+The first table is the encoder alone, for values of 100 B and 1 KB, with keys and without, over one partition and over
+twelve, in every codec: million rows and megabytes of values in a second of one core. The second sends what the encoder
+makes to a broker in a child process, and waits for every acknowledgement: by the clock, and by the core of the sender.
+"""
+
+import argparse
+import time
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.validation import text
+from ottla.compression import NAMES
+from ottla.pipeline.cluster import Cluster
+from ottla.pipeline.encoding import Encoder
+from ottla.pipeline.sending import Sender
+from ottla.testing import broker
+
+LOT_ROWS = 10_000
+SHAPES = tuple((size, keys, partitions) for size in (100, 1000) for keys in (False, True) for partitions in (1, 12))
+TOPIC = "events"
+
+
+def lot(size: int, keys: bool) -> pa.RecordBatch:
+    """What Spark hands over at once: values of words, as compressible as text is."""
+    random = Random(1)
+    words = text(random, size * 1000)
+    values = [words[start : start + size] for start in (random.randrange(len(words) - size) for _ in range(LOT_ROWS))]
+    columns = {"value": pa.array(values, pa.binary())}
+    if keys:
+        numbers = np.random.default_rng(1).integers(0, 100_000, LOT_ROWS)
+        columns["key"] = pa.array([b"user-%d" % number for number in numbers], pa.binary())
+    return pa.record_batch(columns)
+
+
+def encoding_rate(rows: pa.RecordBatch, partitions: int, codec: int, seconds: float) -> float:
+    """Rows in a second of the processor, whatever else the machine does."""
+    encoder = Encoder(lambda topic: partitions, Random(1), topic=TOPIC, codec=codec)
+    for _ in range(20):
+        list(encoder.add(rows))
+    began, count = time.process_time(), 0
+    while (spent := time.process_time() - began) < seconds:
+        for _ in range(10):
+            count += sum(encoded.count for encoded in encoder.add(rows))
+    return count / spent
+
+
+def sending_rates(cluster: Cluster, rows: pa.RecordBatch, codec: int, lots: int) -> tuple[float, float]:
+    """Rows a second, until the last one is acknowledged, and rows in a second of the processor."""
+    (partitions,) = cluster.topics([TOPIC]).values()
+    encoder = Encoder(lambda topic: partitions, Random(1), topic=TOPIC, codec=codec)
+    sender = Sender(cluster)
+    began, worked = time.perf_counter(), time.process_time()
+    for _ in range(lots):
+        sender.send_all(encoder.add(rows))
+    sender.send_all(encoder.flush())
+    sender.flush()
+    count = lots * LOT_ROWS
+    return count / (time.perf_counter() - began), count / (time.process_time() - worked)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=0.5, help="for each row of the first table")
+    parser.add_argument("--lots", type=int, default=100, help="of 10,000 rows each, for each row of the second table")
+    options = parser.parse_args()
+    print(f"{'encoder':<38}{'M rows/s':>10}{'MB/s':>8}")
+    for size, keys, partitions in SHAPES:
+        rows = lot(size, keys)
+        for codec in range(5) if not keys and partitions == 1 else (0,):
+            rate = encoding_rate(rows, partitions, codec, options.seconds)
+            name = f"{size} B, {'keys' if keys else 'no keys'}, partitions: {partitions}, {NAMES[codec]}"
+            print(f"{name:<38}{rate / 1e6:>10.2f}{rate * size / 1e6:>8.0f}", flush=True)
+    print(f"\n{'to a broker':<38}{'M rows/s':>10}{'MB/s':>8}{'M rows/core s':>16}")
+    with broker(process=True) as local:
+        local.create_topic(TOPIC, 2)
+        cluster = Cluster({"bootstrap.servers": local.bootstrap})
+        for size in (100, 1000):
+            for codec in (0, 3, 4):
+                rows = lot(size, False)
+                sending_rates(cluster, rows, codec, 5)
+                rate, of_core = sending_rates(cluster, rows, codec, options.lots)
+                name = f"{size} B, no keys, partitions: 2, {NAMES[codec]}"
+                print(f"{name:<38}{rate / 1e6:>10.2f}{rate * size / 1e6:>8.0f}{of_core / 1e6:>16.2f}", flush=True)
+        cluster.close()
+
+
+if __name__ == "__main__":
+    main()
