@@ -1,5 +1,6 @@
 """franz-go: the program in `go/`, built once into the project's cache, run anew for each call."""
 
+import functools
 import hashlib
 import json
 import os
@@ -14,13 +15,23 @@ from tests.clients.messages import Delivery, Sent
 
 SOURCE = Path(__file__).parent / "go"
 CACHE = Path(__file__).parents[2] / ".cache" / "go-client"
-BUILD_S = 240.0
+BUILD_S = 120.0
 PATIENCE_S = 30.0
 NULL_HEADERS = True
 
 
 class Unavailable(Exception):
     """There is no Go here, or its modules are out of reach; the message says which."""
+
+
+@functools.cache
+def missing() -> str:
+    """Why it cannot run here; empty if it can. The first call builds it."""
+    try:
+        program()
+    except Unavailable as reason:
+        return str(reason)
+    return ""
 
 
 def program() -> Path:

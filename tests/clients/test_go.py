@@ -6,21 +6,17 @@ import pytest
 
 from ottla.testing import LocalBroker
 from tests.clients import confluent, franz
-from tests.clients.franz import Unavailable
 from tests.clients.messages import CODECS, Delivery, by_partition, messages
 
 PARTITIONS = 3
 
 
 @pytest.fixture(scope="module", autouse=True)
-def go() -> None:
-    try:
-        franz.program()
-    except Unavailable as missing:
-        pytest.skip(str(missing))
+def go_client() -> None:
+    if reason := franz.missing():
+        pytest.skip(reason)
 
 
-@pytest.mark.timeout(300)  # the first of them builds the client
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_codec_in_both_directions(codec: str, broker: LocalBroker, topic: str, seed: int) -> None:
     # Keys, values, headers and times as they were sent, from Go to librdkafka and back.
