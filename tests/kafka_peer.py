@@ -1,7 +1,7 @@
 """Apache Kafka for the tests: its tools, and one broker of it for the whole run, beside one of ours.
 
 Both brokers have the same settings, and a test that compares them does everything to both: so they also list the same.
-What a module has created there is deleted when it ends. A test that stops Kafka or reads its files starts its own.
+Each module finds them without groups and topics. A test that stops Kafka or reads its files starts one of its own.
 
 All of it runs where there is Java, and the jars: from OTTLA_KAFKA_JARS, from the project's cache, or brought into it by
 Maven within a minute, once, before the first test. Otherwise what needs it is skipped, with the reason.
@@ -98,13 +98,13 @@ def both_brokers(apache_kafka: ApacheKafka) -> Iterator[Addresses]:
 
 
 @pytest.fixture(scope="module")
-def both_addresses(both_brokers: Addresses) -> Iterator[Addresses]:
-    """Brokers without groups, and with no topics but their own."""
-    yield both_brokers
+def both_addresses(both_brokers: Addresses) -> Addresses:
+    """Brokers without groups, and with no topics but their own, whatever was done to one of them before."""
     for address in both_brokers:
         with RawClient(*address, timeout_s=PATIENCE_S) as client:
             delete_groups(client)
             delete_topics(client)
+    return both_brokers
 
 
 @pytest.fixture(scope="module")
