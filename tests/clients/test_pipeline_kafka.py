@@ -1,0 +1,127 @@
+"""The pipeline's writing half against Apache Kafka: what holds with our broker holds with the other one."""
+
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from benchmarks.apache_kafka import SHORT_LIVED, ApacheKafka, Unavailable
+from ottla.pipeline import transactions
+from ottla.pipeline.batches import BatchLedger
+from ottla.pipeline.cluster import LATEST, READ_COMMITTED, READ_UNCOMMITTED, TopicPartition, error_codes
+from ottla.pipeline.groups import fetch_offsets
+from ottla.pipeline.sending import Sender
+from ottla.pipeline.transactions import ANNOUNCED, IMPLICIT, transaction_protocol
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tests.unit.pipeline import test_batches, test_tasks
+from tests.unit.pipeline.crashes import MortalCluster, dies
+from tests.unit.pipeline.reading_back import values
+from tests.unit.pipeline.test_sending import TOPIC, encoded, numbers
+
+SOURCE = test_batches.SOURCE
+MARKERS_S = 20.0
+
+STRIDE = int(os.environ.get("OTTLA_CRASH_STRIDE", "4"))
+"""Clients die at every fourth request; with 1 at every one, as they do in the unit tests with our own broker."""
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    directory: Path = tmp_path_factory.mktemp("apache-kafka")
+    try:
+        kafka = ApacheKafka(directory, {"transaction.state.log.num.partitions": "3"}, options=SHORT_LIVED)
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    with kafka:
+        found = {"bootstrap.servers": kafka.bootstrap}
+        create(found, SOURCE.topic, 1)
+        yield found
+
+
+def create(settings: dict[str, str], topic: str, partitions: int) -> None:
+    cluster = MortalCluster(settings)
+    wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
+    answer = cluster.ask_any(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000))
+    assert not list(error_codes(answer))
+    cluster.close()
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_batches_in_every_codec_arrive_once_and_in_order(settings: dict[str, str], codec: int) -> None:
+    if codec == 0:
+        create(settings, TOPIC, 5)
+    cluster = MortalCluster(settings)
+    sender = Sender(cluster, request_bytes_max=400)
+    for batch in encoded(300, codec=codec):
+        batch.partition = codec
+        sender.send(batch)
+    sender.flush()
+    assert values(cluster, TOPIC)[codec] == numbers(300)[0]
+    assert sender.next_offsets == {TopicPartition(TOPIC, codec): 300}
+    cluster.close()
+
+
+@pytest.fixture(params=[ANNOUNCED, IMPLICIT], ids=["v1", "v2"])
+def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    if request.param == ANNOUNCED:
+        monkeypatch.setattr(transactions, "transaction_protocol", lambda cluster: ANNOUNCED)
+    return int(request.param)
+
+
+def test_the_protocol_is_the_clusters(settings: dict[str, str]) -> None:
+    cluster = MortalCluster(settings)
+    assert transaction_protocol(cluster) == IMPLICIT
+    cluster.close()
+
+
+@pytest.mark.parametrize("sends_before", [False, True], ids=["before", "after"])
+def test_a_driver_that_dies_at_any_request_leaves_every_batch_exactly_once(
+    settings: dict[str, str], protocol: int, sends_before: bool
+) -> None:
+    died, dies_at = True, 0
+    while died:
+        topic = f"batches-{protocol}-{sends_before}-{dies_at}"
+        create(settings, topic, test_batches.PARTITIONS)
+        cluster = MortalCluster(settings)
+        test_batches.run(cluster, topic, 0)
+        work = partial(test_batches.run, topic=topic, batch_id=1)
+        died = dies(work, MortalCluster(settings, dies_at, sends_before=sends_before))
+        for batch_id in (1, 1, 2):
+            test_batches.run(cluster, topic, batch_id)
+        assert BatchLedger(cluster, "query", topic).last_batch() == 2
+        assert fetch_offsets(cluster, "readers", [SOURCE], require_stable=True)[SOURCE].offset == 30
+        wait_for_markers(cluster, topic)
+        assert values(cluster, topic) == test_batches.model(3), dies_at
+        cluster.close()
+        dies_at += STRIDE
+
+
+@pytest.mark.parametrize("sends_before", [False, True], ids=["before", "after"])
+def test_a_query_of_tasks_that_dies_at_any_request_leaves_every_batch_exactly_once(
+    settings: dict[str, str], protocol: int, sends_before: bool
+) -> None:
+    died, dies_at = True, 0
+    while died:
+        topic = f"tasks-{protocol}-{sends_before}-{dies_at}"
+        create(settings, topic, test_tasks.PARTITIONS)
+        cluster = MortalCluster(settings)
+        test_tasks.run(cluster, topic, 0, 2)
+        work = partial(test_tasks.run, topic=topic, batch_id=1, count=3)
+        died = dies(work, MortalCluster(settings, dies_at, sends_before=sends_before))
+        for batch_id, count in ((1, 2), (1, 2), (2, 8)):
+            test_tasks.run(cluster, topic, batch_id, count)
+        wait_for_markers(cluster, topic)
+        assert test_tasks.rows_of(cluster, topic) == test_tasks.model(3), dies_at
+        cluster.close()
+        dies_at += STRIDE
+
+
+def wait_for_markers(cluster: MortalCluster, topic: str) -> None:
+    """Until readers see the end of the last transaction: its markers are written after it was acknowledged."""
+    patience = cluster.patience(MARKERS_S)
+    (count,) = cluster.topics([topic]).values()
+    wanted = {TopicPartition(topic, partition): LATEST for partition in range(count)}
+    while cluster.offsets(wanted, READ_COMMITTED) != cluster.offsets(wanted, READ_UNCOMMITTED):
+        assert patience.pause(), "a transaction stays open"
