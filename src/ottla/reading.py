@@ -9,6 +9,7 @@ from contextlib import closing
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from ottla.errors import ErrorCode, KafkaError
 from ottla.pipeline.cluster import (
     EARLIEST,
     LATEST,
@@ -96,6 +97,10 @@ class Reading:
         latest = {where: found[where].offset for where in partitions}
         starts = self._resolved(cluster, self._start, "earliest", latest)
         ends = self._resolved(cluster, self._end, "latest", latest)
+        for where, start in starts.items():
+            if start > latest[where]:
+                message = f"{where}: offset {start} was asked for, but the log ends at {latest[where]}"
+                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
         return {where: (starts[where], max(min(ends[where], latest[where]), starts[where])) for where in partitions}
 
     def _resolved(

@@ -7,7 +7,9 @@ import pytest
 from ottla.errors import ErrorCode, KafkaError
 from ottla.testing import LocalBroker
 from ottla.wire.blocking import Connection, Security, Unreachable
+from ottla.wire.fetch import FetchRequest
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.vote import VoteRequest
 
 
@@ -76,3 +78,27 @@ def test_settings_that_cannot_be_used_are_named() -> None:
     ):
         with pytest.raises(ValueError, match=r"security\.protocol|sasl\.mechanism|TLS"):
             Security.of(wrong)
+
+
+def test_several_requests_may_be_under_way(ottla_broker: LocalBroker) -> None:
+    # Answers are given to whom they belong, in whatever order they are asked for; one that nobody wants disturbs none.
+    host, port = ottla_broker.bootstrap.split(":")
+    with Connection(host, int(port), Security(), Random(1)) as connection:
+        first = connection.send(MetadataRequest(topics=[MetadataRequestTopic(name="one")]))
+        unwanted = connection.send(MetadataRequest(topics=[MetadataRequestTopic(name="two")]))
+        last = connection.send(FetchRequest(session_epoch=-1))
+        connection.abandon(unwanted)
+        assert connection.receive(last).error_code == 0
+        assert [topic.name for topic in connection.receive(first).topics] == ["one"]
+        late = connection.send(DescribeClusterRequest())
+        connection.receive(connection.send(DescribeClusterRequest()))
+        connection.abandon(late)  # it has come already
+        assert connection.ask(DescribeClusterRequest()).error_code == 0
+
+
+def test_a_version_can_be_capped(ottla_broker: LocalBroker) -> None:
+    host, port = ottla_broker.bootstrap.split(":")
+    with Connection(host, int(port), Security(), Random(1)) as connection:
+        assert connection.send(MetadataRequest(), version_max=5).version == 5
+        with pytest.raises(KafkaError, match="does not know Fetch in a version that will do"):
+            connection.send(FetchRequest(), version_max=3)
