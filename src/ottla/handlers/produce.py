@@ -28,6 +28,7 @@ from ottla.replication.partition import Partition
 from ottla.replication.record_checks import Outcome
 from ottla.replication.transactions import is_open
 from ottla.replication.validation import Checked, RefusedRecords
+from ottla.storage.log import Appended
 from ottla.wire import produce
 from ottla.wire.produce import PartitionData, PartitionResult, ProduceRequest, ProduceResponse, TopicData, TopicResult
 
@@ -80,7 +81,9 @@ def receive_topic(
     """Check every batch for one topic, or begin to. Those that pass at once, as nearly all do, are appended; those that
     have something to wait for, and all behind them, are added to `arrivals`."""
     results = []
+    acks = call.body.acks
     at_once = call.body.transactional_id is None
+    now_ms = node.clock.now_ms()
     for data in topic.partitions:
         result = PartitionResult(data.index)
         results.append(result)
@@ -91,30 +94,34 @@ def receive_topic(
             continue
         partition.meter.produces += 1
         try:
-            checked = receive(node, call, partition, data)
-            if at_once and not arrivals and isinstance(checked, Checked):
-                append(node, call, partition, result, checked, waiting)
-            else:
+            records, header = sound_batch(call, data)
+            state = partition.admit(header, acks)
+            checked = node.record_checks.check(records, header, partition.rules, now_ms)
+            if not at_once or arrivals or not isinstance(checked, Checked):
                 arrivals.append(Arrival(partition, result, checked))
+                continue
+            if checked.header is not header:  # packed anew, and maybe larger
+                state = partition.admit(checked.header, acks)
+            appended = partition.append_admitted(state, checked.records, checked.header, now_ms)
+            tell(partition, appended, acks, result, waiting)
         except KafkaError as error:
             refuse(node, partition, result, error)
     return TopicResult(topic.name, topic.topic_id, results)
 
 
-def receive(
-    node: Node, call: Call[ProduceRequest], partition: Partition, data: PartitionData
-) -> Checked | asyncio.Future[Outcome]:
+def sound_batch(call: Call[ProduceRequest], data: PartitionData) -> Checked:
+    """The batch and its header; of the records only the checksum is known to be right."""
     if data.records is None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
     header = batch.check_client_batch(data.records)
-    if header.attributes & batch.TRANSACTIONAL and not call.body.transactional_id:
+    attributes = header.attributes
+    if attributes & batch.TRANSACTIONAL and not call.body.transactional_id:
         message = "records of a transaction need its transactional id"
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message)
-    if header.codec == ZSTD and call.version < ZSTD_FROM:
+    if attributes & batch.CODEC_MASK == ZSTD and call.version < ZSTD_FROM:
         message = f"zstd needs Produce version {ZSTD_FROM}, this is {call.version}"
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message)
-    partition.admit(header, call.body.acks)
-    return node.record_checks.check(data.records, header, partition.rules, node.clock.now_ms())
+    return Checked(data.records, header)
 
 
 async def append_when_checked(
@@ -175,22 +182,23 @@ def speech_of(version: int) -> Speech:
 def append_all(
     node: Node, call: Call[ProduceRequest], response: ProduceResponse, arrivals: list[Arrival], waiting: list[Waiting]
 ) -> Response | asyncio.Future[Response]:
+    acks = call.body.acks
+    now_ms = node.clock.now_ms()
     for partition, result, checked in arrivals:
         assert isinstance(checked, Checked)
         try:
-            append(node, call, partition, result, checked, waiting)
+            appended = partition.append(checked.records, checked.header, now_ms, acks)
         except KafkaError as error:
             refuse(node, partition, result, error)
+        else:
+            tell(partition, appended, acks, result, waiting)
     return acknowledge(node, call, response, waiting) if waiting else finish(call, response)
 
 
-def append(
-    node: Node, call: Call[ProduceRequest], partition: Partition, result: PartitionResult, checked: Checked,
-    waiting: list[Waiting],
-) -> None:  # fmt: skip
-    """Append one batch, and if its acknowledgement has to wait say so in `waiting`; KafkaError if it is refused."""
-    acks = call.body.acks
-    appended = partition.append(checked.records, checked.header, node.clock.now_ms(), acks)
+def tell(
+    partition: Partition, appended: Appended, acks: int, result: PartitionResult, waiting: list[Waiting]
+) -> None:
+    """Where the batch is now; and if its acknowledgement has to wait, that goes to `waiting`."""
     result.base_offset = appended.base_offset
     result.log_append_time_ms = appended.log_append_time
     result.log_start_offset = partition.log.log_start_offset

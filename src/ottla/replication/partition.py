@@ -157,18 +157,23 @@ class Partition:
 
     def append(self, records: memoryview, header: BatchHeader, now_ms: int, acks: int) -> Appended:
         """Append one checked batch; it is readable once the high watermark has passed it."""
-        state = self.admit(header, acks)
-        config = self.config
+        return self.append_admitted(self.admit(header, acks), records, header, now_ms)
+
+    def append_admitted(
+        self, state: PartitionImage, records: memoryview, header: BatchHeader, now_ms: int
+    ) -> Appended:
+        """As `append`, for one who has just been told that it may."""
+        config, log = self.config, self.log
         if config.message_timestamp_type == "LogAppendTime":
             header = batch.set_append_time(records, now_ms)
-        appended = self.log.append(records, header, state.leader_epoch, now_ms)
+        appended = log.append(records, header, state.leader_epoch, now_ms)
         if not appended.duplicate:
             meter = self.meter
             meter.messages_in += header.record_count
             meter.bytes_in += len(records)
-            if self.log.unflushed_records >= config.flush_messages:
+            if log.end_offset - log.recovery_point >= config.flush_messages:
                 self.request_flush()
-            elif self.log.sealed_unflushed and self._flushing is None:
+            elif log.sealed_unflushed and self._flushing is None:
                 # As Kafka does after a roll: nobody waits for it, but recovery need not read sealed segments again.
                 self._start_flush()
             self._move_high_watermark()
@@ -313,10 +318,13 @@ class Partition:
 
     def _move_high_watermark(self) -> None:
         state = self.state
-        if state is None or len(state.isr) < self._in_sync_needed(state):
+        if state is None:
+            return
+        in_sync = len(state.isr)
+        if in_sync < self.config.min_insync_replicas and in_sync < self._in_sync_needed(state):
             return
         committed = self.log.recovery_point if self.config.flush_messages == 1 else self.log.end_offset
-        if len(state.isr) > 1:
+        if in_sync > 1:
             for broker_id in state.isr:
                 if broker_id != self.broker_id:
                     committed = min(committed, self._follower_ends.get(broker_id, 0))

@@ -53,10 +53,12 @@ class RecordChecks:
         A batch must stay as it is until its check is done, and those of one producer must be appended in the order in
         which they came, whichever is checked first.
         """
+        packed = header.attributes & CODEC_MASK
+        if not packed and rules.take_as_it_is(records, header, now_ms):
+            return Checked(records, header)
         if not self._compiling and header.record_count > 1:  # a lone record gains nothing by machine code
             self._count(header.record_count)
         survey, most = self.survey, rules.unpacked_bytes_max
-        packed = header.attributes & CODEC_MASK
         limit = INLINE_PACKED_BYTES if packed or rules.packs_anew(header) else INLINE_BYTES
         if header.length <= limit and (header.record_count <= INLINE_RECORDS_OF_PYTHON or survey is not columns.survey):
             try:

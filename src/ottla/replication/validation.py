@@ -72,12 +72,14 @@ class Rules(NamedTuple):
     def packs_anew(self, header: BatchHeader) -> bool:
         return self.codec is not None and self.codec != header.attributes & CODEC_MASK
 
-    def take_as_it_is(self, header: BatchHeader, now_ms: int) -> bool:
-        """Whether the header of a batch of one record is all that these rules want of it."""
+    def take_as_it_is(self, records: memoryview, header: BatchHeader, now_ms: int) -> bool:
+        """Whether a batch that is not packed has one record, and one of which nothing need be asked any more."""
         time = header.base_timestamp
-        if self.codec or time != header.max_timestamp:
+        if header.record_count != 1 or self.codec or time != header.max_timestamp:
             return False
-        return self.append_time or now_ms - self.before_max_ms <= time <= now_ms + self.after_max_ms
+        if not self.append_time and not now_ms - self.before_max_ms <= time <= now_ms + self.after_max_ms:
+            return False
+        return columns.is_plain_record(records, HEADER_SIZE, self.keys_required)
 
     def bounds(self, base_timestamp: int, now_ms: int) -> Bounds:
         if self.append_time:
@@ -103,10 +105,6 @@ def validated(
     KafkaError if it is refused, TooLarge if it unfolds to more than `unpacked_max`.
     """
     codec = header.attributes & CODEC_MASK
-    if header.record_count == 1 and codec == NONE and rules.take_as_it_is(header, now_ms) and (
-        columns.is_plain_record(records, HEADER_SIZE, rules.keys_required)
-    ):  # fmt: skip
-        return Checked(records, header)
     data: batch.Bytes = records[HEADER_SIZE:]
     if codec != NONE:
         data = unpacked(codec, data, unpacked_max)
