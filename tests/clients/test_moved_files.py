@@ -34,9 +34,15 @@ from tests.kafka_peer import BROKER_OPTIONS
 from tests.raw_client import RawClient
 from tests.scenarios.asking import LATEST, batch_of, offset_at, produced
 
-pytestmark = pytest.mark.timeout(300)  # the first of them waits for Apache Kafka, and maybe for its jars
+pytestmark = pytest.mark.timeout(300)  # the first of them starts Apache Kafka twice
 
 PARTITIONS = 2
+SMALL = {
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "log.index.size.max.bytes": "1000000",
+}
+"""A Kafka that is killed leaves every index as large as it may become, and all of it is compared."""
 SETTINGS = {"segment.bytes": str(1 << 20), "retention.ms": "-1"}
 PATIENCE_S = 30.0
 PRODUCER_ID, SEQUENCE = 70_000, 41
@@ -157,8 +163,7 @@ class Journey(NamedTuple):
 @pytest.fixture(scope="module")
 def journey(kafka_tools: None, tmp_path_factory: pytest.TempPathFactory, seed: int) -> Iterator[Journey]:
     """Ours to Kafka and theirs to us; Kafka runs twice, and ends once cleanly and once by kill -9."""
-    settings = {"transaction.state.log.num.partitions": "1"}
-    kafka = ApacheKafka(tmp_path_factory.mktemp("kafka"), settings, BROKER_OPTIONS)
+    kafka = ApacheKafka(tmp_path_factory.mktemp("kafka"), SMALL, BROKER_OPTIONS)
     aside = tmp_path_factory.mktemp("aside") / "data"
     data = kafka.directory / "data"
     sent: dict[str, list[Sent]] = {}

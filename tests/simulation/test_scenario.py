@@ -1,7 +1,7 @@
 """A broker and its clients under trouble, for as many seeds as there is time; and the same seed gives the same run.
 
     OTTLA_SEED=7                 the base seed; printed at the head of every run
-    OTTLA_SIMULATION_SECONDS=20  how long to go on with new seeds
+    OTTLA_SIMULATION_SECONDS=15  how long to go on with new seeds
 """
 
 import os
@@ -11,7 +11,7 @@ import time
 
 from tests.simulation.scenario import run
 
-SECONDS = float(os.environ.get("OTTLA_SIMULATION_SECONDS", "20"))
+SECONDS = float(os.environ.get("OTTLA_SIMULATION_SECONDS", "15"))
 SEEDS_MIN = 5
 
 
