@@ -19,6 +19,7 @@ BATCH_BYTES = 256 * 1024
 """A task writes as fast as it can: larger batches than those of a producer that waits for events."""
 
 RECORD_BYTES_MAX = 1024 * 1024
+TRANSACTION_MS = 300_000
 GUARANTEES = ("exactly-once", "at-least-once")
 SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
@@ -28,7 +29,7 @@ READ_OPTIONS = (
     "failOnDataLoss", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions",
     "maxRecordsPerPartition", "groupIdPrefix", "includeHeaders", "columns",
 )  # fmt: skip
-WRITE_OPTIONS = ("topic", "guarantee", "includeHeaders", "ledger", "deterministic")
+WRITE_OPTIONS = ("topic", "guarantee", "includeHeaders", "ledgerTopic", "deterministic", "withoutLedger")
 STOCK_ONLY = (
     "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs", "path",
     "checkpointLocation", "queryName", "outputMode",
@@ -92,9 +93,14 @@ class WriteOptions(NamedTuple):
     records: RecordShape
     topic: str | None
     exactly_once: bool
-    ledger: str | None
-    """A name for the sink's transactions and ledger instead of the query's id."""
+    ledger_topic: str | None
+    """Partition 0 of this topic stands for the query where its ledger is kept."""
     deterministic: bool
+    """Whether a batch that is run again gives the same rows to the same tasks."""
+    without_ledger: bool
+    """Go on although the ledger is gone: the user has seen that the batch is not in the topic."""
+    timeout_ms: int
+    """Of a transaction: a batch must be done within it."""
 
 
 class Given:
@@ -209,8 +215,10 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         _record_shape(kafka),
         topic.strip() if topic is not None else None,
         given.choice("guarantee", GUARANTEES, GUARANTEES[0]) == GUARANTEES[0],
-        given.text("ledger"),
+        (given.text("ledgerTopic") or topic or "").strip() or None,
         given.truth("deterministic", False),
+        given.truth("withoutLedger", False),
+        _size(kafka, "transaction.timeout.ms", TRANSACTION_MS),
     )
 
 

@@ -4,7 +4,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from pyspark_ottla.boundaries import OptionError
-from pyspark_ottla.options import read_options, wanted_columns, write_options
+from pyspark_ottla.options import ACKS, read_options, wanted_columns, write_options
 from pyspark_ottla.reader import OttlaReader
 from pyspark_ottla.rows import check_read, check_written, read_schema
 from pyspark_ottla.stream_reader import OttlaStreamReader
@@ -41,4 +41,11 @@ class OttlaDataSource(DataSource):
             raise OptionError(message)
         options = write_options(self.options)
         check_written(schema, options.topic)
+        if options.exactly_once and options.ledger_topic is None:
+            raise OptionError(
+                "ledgerTopic: rows name their topics themselves, and exactly-once needs one to keep its ledger with: "
+                "name one of them, or set guarantee to at-least-once"
+            )
+        if options.exactly_once and options.records.acks != ACKS["all"]:
+            raise OptionError("kafka.acks: exactly-once needs acks=all; or set guarantee to at-least-once")
         return OttlaStreamWriter(options)

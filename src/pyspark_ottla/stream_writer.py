@@ -1,27 +1,101 @@
-"""`df.writeStream.format("ottla")`: the rows of each micro-batch to records."""
+"""`df.writeStream.format("ottla")`: the rows of each micro-batch to records, exactly once or at least once.
 
-from collections.abc import Iterator
+Exactly-once is one transaction for each task, which the driver ends when all tasks are done (`ottla.pipeline.tasks`).
+Readers see it with isolation.level=read_committed. Spark makes a writer anew for each batch, and again for its end: all
+that lasts is in the broker, under the id that Spark keeps in the query's checkpoint.
+"""
+
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from ottla.pipeline.cluster import shared
+from ottla.pipeline.cluster import Cluster, shared
+from ottla.pipeline.tasks import OpenTask, TaskLedger
 from pyspark_ottla.options import WriteOptions
-from pyspark_ottla.writing import Written, write_rows
+from pyspark_ottla.writing import drain, from_first_row, write_rows
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
+
+QUERY_ID = "sql.streaming.queryId"
+BATCH_ID = "streaming.sql.batchId"
+
+
+class TaskWritten(WriterCommitMessage):
+    """What a task tells the driver: whose it is, and the transaction that it has left open, if it wrote anything."""
+
+    def __init__(self, query_id: str, task: OpenTask | None) -> None:
+        self.query_id = query_id
+        self.task = task
 
 
 class OttlaStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
-    def write(self, iterator: "Iterator[RecordBatch]") -> Written:
-        return Written(write_rows(shared(self._options.kafka), self._options, iterator))
+    # In a task
+
+    def write(self, iterator: "Iterator[RecordBatch]") -> WriterCommitMessage:
+        cluster = shared(self._options.kafka)
+        if not self._options.exactly_once:
+            write_rows(cluster, self._options, iterator)
+            return WriterCommitMessage()
+        context = TaskContext.get()
+        query_id = context.getLocalProperty(QUERY_ID) if context is not None else None
+        batch_id = context.getLocalProperty(BATCH_ID) if context is not None else None
+        if context is None or query_id is None or batch_id is None:
+            raise RuntimeError("Spark does not tell which query and batch this is: only guarantee=at-least-once works")
+        task = self._write_once(cluster, query_id, int(batch_id), context.partitionId(), iterator)
+        return TaskWritten(query_id, task)
+
+    def _write_once(
+        self, cluster: Cluster, query_id: str, batch_id: int, task: int, iterator: "Iterator[RecordBatch]"
+    ) -> OpenTask | None:
+        rows = from_first_row(iterator)
+        if rows is None:
+            return None
+        ledger = self._ledger(cluster, query_id)
+        producer = ledger.begin(batch_id, task)
+        if producer is None:
+            drain(rows)
+            return None
+        try:
+            write_rows(cluster, self._options, rows, producer)
+            return ledger.seal(batch_id, task, producer)
+        except Exception:
+            ledger.abandon(producer)
+            raise
+
+    # In the driver
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        pass
+        self._end(messages, batchId, commit=True)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        pass
+        self._end(messages, batchId, commit=False)
+
+    def _end(self, messages: Sequence[WriterCommitMessage | None], batch_id: int, *, commit: bool) -> None:
+        written = [message for message in messages if isinstance(message, TaskWritten)]
+        if not written:
+            return
+        cluster = Cluster(self._options.kafka)
+        ledger = self._ledger(cluster, written[0].query_id)
+        tasks = [message.task for message in written if message.task is not None]
+        try:
+            (ledger.commit if commit else ledger.abort)(batch_id, tasks)
+        finally:
+            cluster.close()
+
+    def _ledger(self, cluster: Cluster, query_id: str) -> TaskLedger:
+        options = self._options
+        assert options.ledger_topic is not None
+        return TaskLedger(
+            cluster,
+            query_id,
+            options.ledger_topic,
+            timeout_ms=options.timeout_ms,
+            deterministic=options.deterministic,
+            resume=options.without_ledger,
+        )

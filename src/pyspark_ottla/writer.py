@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceArrowWriter
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ottla.pipeline.cluster import shared
 from pyspark_ottla.options import WriteOptions
-from pyspark_ottla.writing import Written, write_rows
+from pyspark_ottla.writing import write_rows
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 class OttlaWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
-        super().__init__()
         self._options = options
 
-    def write(self, iterator: "Iterator[RecordBatch]") -> Written:
-        return Written(write_rows(shared(self._options.kafka), self._options, iterator))
+    def write(self, iterator: "Iterator[RecordBatch]") -> WriterCommitMessage:
+        write_rows(shared(self._options.kafka), self._options, iterator)
+        return WriterCommitMessage()

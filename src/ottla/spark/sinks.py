@@ -1,0 +1,181 @@
+"""`write_stream`: results of a streaming query into a topic, exactly once, in every output mode.
+
+A batch is one transaction of the broker (`ottla.pipeline.batches`): all its rows become visible together, and with them
+the offsets of what was read, so a consumer group's lag is exact. Rows are brought together by partition first, because
+within a transaction a partition has one writer; nothing else depends on how Spark plans a batch.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import IntegerType, StructField, StructType
+
+from ottla.pipeline.batches import BatchLedger
+from ottla.pipeline.cluster import Cluster, TopicPartition, shared
+from ottla.pipeline.transactions import ProducerIdentity
+from ottla.spark.progress import topic_offsets
+from pyspark_ottla.options import ACKS, WriteOptions, write_options
+from pyspark_ottla.rows import check_written
+from pyspark_ottla.stream_writer import QUERY_ID
+from pyspark_ottla.writing import drain, from_first_row, record_encoder, write_rows
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+logger = logging.getLogger("ottla.spark")
+
+MODES = ("append", "update", "complete")
+ROUNDS_MAX = 4
+"""How often a batch is run when Spark repeats a task of it."""
+
+REPEATED = "a task was repeated within a transaction"
+
+
+def write_stream(
+    frame: DataFrame,
+    topic: str,
+    *,
+    checkpoint: str,
+    options: Mapping[str, str],
+    mode: str = "append",
+    trigger: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    group: str | None = None,
+) -> StreamingQuery:
+    """Start a query that writes `frame` (value, and if you like key, headers and partition) into `topic`.
+
+    `options` are those of a write with format("ottla"): kafka.bootstrap.servers above all. `trigger` is what Spark's
+    trigger() takes. With `group` the offsets of all topics that the query reads are committed to that consumer group,
+    together with the rows; the topics must be of the cluster that is written to.
+    """
+    settings = write_options({**options, "topic": topic})
+    if mode not in MODES:
+        raise ValueError(f"mode: {mode!r} is none of {', '.join(MODES)}")
+    if settings.records.acks != ACKS["all"]:
+        raise ValueError("kafka.acks: exactly-once needs acks=all")
+    if "topic" in frame.columns:
+        raise ValueError("a column 'topic': write_stream writes to one topic; drop the column")
+    check_written(frame.schema, topic)
+    if str(frame.sparkSession.conf.get("spark.speculation", "false")).lower() == "true":
+        raise ValueError("spark.speculation: two attempts of a task cannot write one transaction; switch it off")
+    sink = _Sink(settings, topic, checkpoint, group)
+    writer = frame.writeStream.foreachBatch(sink).outputMode(mode).option("checkpointLocation", checkpoint)
+    if name is not None:
+        writer = writer.queryName(name)
+    return (writer.trigger(**trigger) if trigger else writer).start()
+
+
+class _Sink:
+    """Called by Spark with each batch, in the driver."""
+
+    def __init__(self, options: WriteOptions, topic: str, checkpoint: str, group: str | None) -> None:
+        self._options = options
+        self._topic = topic
+        self._checkpoint = checkpoint
+        self._group = group
+        self._cluster = Cluster(options.kafka)
+        self._ledger: BatchLedger | None = None
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        ledger = self._ledger_of(frame.sparkSession)
+        for round_ in range(ROUNDS_MAX):
+            producer = ledger.begin(batch_id)
+            if producer is None:
+                self._compute(frame)
+                return
+            try:
+                self._write(frame, producer)
+                ledger.commit(batch_id, self._sources(frame.sparkSession, batch_id))
+                return
+            except Exception as error:
+                ledger.abort()
+                if REPEATED not in str(error) or round_ == ROUNDS_MAX - 1:
+                    raise
+                logger.warning("batch %d is run again: %s", batch_id, REPEATED)
+
+    def _ledger_of(self, spark: SparkSession) -> BatchLedger:
+        if self._ledger is None:
+            query_id = spark.sparkContext.getLocalProperty(QUERY_ID)
+            if query_id is None:
+                raise RuntimeError("Spark does not tell which query this is")
+            options = self._options
+            self._ledger = BatchLedger(
+                self._cluster, query_id, self._topic, timeout_ms=options.timeout_ms, resume=options.without_ledger
+            )
+        return self._ledger
+
+    def _write(self, frame: DataFrame, producer: ProducerIdentity) -> None:
+        count = self._cluster.topics([self._topic])[self._topic]
+        ready = frame.coalesce(1) if count == 1 else _by_partition(frame, self._options, count)
+        ready.mapInArrow(_written_by(self._options, producer), "rows long").collect()
+
+    @staticmethod
+    def _compute(frame: DataFrame) -> None:
+        """The batch has landed, but the state that computed it must go on with it."""
+        frame.mapInArrow(_dropped, "rows long").collect()
+
+    def _sources(self, spark: SparkSession, batch_id: int) -> dict[str, dict[TopicPartition, int]]:
+        """Where the batch ends in the topics that it reads, as Spark wrote it down before the batch began."""
+        if self._group is None:
+            return {}
+        jvm: Any = spark.sparkContext._jvm
+        path = jvm.org.apache.hadoop.fs.Path(f"{self._checkpoint}/offsets/{batch_id}")
+        session: Any = spark
+        files = path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())
+        stream = files.open(path)
+        try:
+            text = bytes(stream.readAllBytes()).decode()
+        finally:
+            stream.close()
+        offsets: dict[TopicPartition, int] = {}
+        for line in text.splitlines()[2:]:  # before them: the version, and Spark's own settings
+            offsets.update(topic_offsets(line))
+        return {self._group: offsets}
+
+
+def _by_partition(frame: DataFrame, options: WriteOptions, count: int) -> DataFrame:
+    """Rows with the partition that they go to, all rows of a partition in one task, which Spark does not split."""
+    fields = [field for field in frame.schema.fields if field.name != "partition"]
+    schema = StructType([*fields, StructField("partition", IntegerType())])
+    return frame.mapInArrow(_assigned_by(options), schema).repartition(count, "partition")
+
+
+Rows = Callable[["Iterator[RecordBatch]"], "Iterator[RecordBatch]"]
+
+
+def _assigned_by(options: WriteOptions) -> Rows:
+    def assign(rows: "Iterator[RecordBatch]") -> "Iterator[RecordBatch]":
+        encoder = record_encoder(shared(options.kafka), options)
+        for each in rows:
+            if each.num_rows:
+                partitions = encoder.partitions(each)
+                kept = each.drop_columns(["partition"]) if "partition" in each.schema.names else each
+                yield kept.append_column("partition", partitions)
+
+    return assign
+
+
+def _written_by(options: WriteOptions, producer: ProducerIdentity) -> Rows:
+    def write(rows: "Iterator[RecordBatch]") -> "Iterator[RecordBatch]":
+        context = TaskContext.get()
+        if context is not None and context.attemptNumber() > 0:
+            raise RuntimeError(REPEATED)
+        present = from_first_row(rows)
+        yield _count(write_rows(shared(options.kafka), options, present, producer) if present is not None else 0)
+
+    return write
+
+
+def _dropped(rows: "Iterator[RecordBatch]") -> "Iterator[RecordBatch]":
+    drain(rows)
+    yield _count(0)
+
+
+def _count(rows: int) -> "RecordBatch":
+    import pyarrow
+
+    return pyarrow.record_batch([pyarrow.array([rows], pyarrow.int64())], names=["rows"])
