@@ -152,6 +152,11 @@ class Compaction:
     async def _compact(self, partition: Partition, dirt: Dirt) -> bool:
         """One log. Whether it makes sense to go on with others."""
         began = asyncio.get_running_loop().time()
+        if self._replicas.recovery_point_on_disk(partition) < dirt.up_to:
+            # Or recovery could not tell what compaction took from what a power cut did.
+            await self._replicas.write_recovery_points()
+            if self._replicas.recovery_point_on_disk(partition) < dirt.up_to:
+                return False
         left = list(dirt.segments)
         try:
             summary = await self._carry_out(partition, self._order(partition, dirt), left)

@@ -155,6 +155,7 @@ class Discovery:
             clean=directory.was_clean and not directory.distrusted,
             recovery_point=directory.recovery_points.get(key, 0),
             log_start_offset=directory.log_starts.get(key, 0),
+            compacted_to=directory.clean_ends.get(key, 0),
             now_ms=self._clock.now_ms(),
             progress=lambda done, total: self._progress(partition.path, done, total),
             cache=self._cache,

@@ -377,6 +377,11 @@ class Replicas:
         for directory, offsets in self._offsets(lambda partition: partition.log.recovery_point).items():
             await self._write(directory, directory.write_recovery_points, offsets)
 
+    def recovery_point_on_disk(self, partition: Partition) -> int:
+        """-1 if it is no longer here."""
+        directory = self._homes.get(partition)
+        return -1 if directory is None else directory.recovery_points.get((partition.topic, partition.index), 0)
+
     async def write_clean_ends(self) -> None:
         for directory, offsets in self._offsets(lambda partition: partition.log.first_dirty_offset).items():
             compacted = {key: offset for key, offset in offsets.items() if offset}

@@ -21,7 +21,7 @@ from ottla.storage.log_read import LogRead as LogRead
 from ottla.storage.partition_metadata import read_topic_id, write_topic_id
 from ottla.storage.producer_restore import recall, restore
 from ottla.storage.producer_state import AppendedBatch
-from ottla.storage.recovery import Progress, Recovery
+from ottla.storage.recovery import OFFSET_MAX, Progress, Recovery
 from ottla.storage.removal import Removal as Removal
 from ottla.storage.scan import sound_batches
 from ottla.storage.segment import Segment
@@ -122,18 +122,20 @@ class Log:
         recovery_point: int,
         log_start_offset: int,
         now_ms: int,
+        compacted_to: int = OFFSET_MAX,
         progress: Progress | None = None,
         cache: IndexCache | None = None,
         topic_id: bytes | None = None,
     ) -> "Log":
-        """The log in `directory`. `clean` if it was closed; the two offsets are what the checkpoints say.
+        """The log in `directory`. `clean` if it was closed; the offsets are what the checkpoints say.
 
         `topic_id` for one who has read it already.
         """
         recovery = Recovery(disk, directory, settings, now_ms, cache or IndexCache())
         recovery.run(
-            clean=clean, recovery_point=recovery_point, log_start_offset=log_start_offset, progress=progress
-        )
+            clean=clean, recovery_point=recovery_point, log_start_offset=log_start_offset, progress=progress,
+            compacted_to=compacted_to,
+        )  # fmt: skip
         return cls(disk, directory, topic_id or read_topic_id(disk, directory), recovery)
 
     def __repr__(self) -> str:

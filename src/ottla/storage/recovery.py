@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], None]
 
+OFFSET_MAX = 2**63 - 1
+
 
 class Recovery:
     """One opening of one log; afterwards its attributes are what the log begins with."""
@@ -56,9 +58,19 @@ class Recovery:
         self._progress: Progress | None = None
         self._done = self._total = 0
         self._has_gaps = False
+        self._compacted_to = OFFSET_MAX
 
-    def run(self, *, clean: bool, recovery_point: int, log_start_offset: int, progress: Progress | None) -> "Recovery":
+    def run(
+        self,
+        *,
+        clean: bool,
+        recovery_point: int,
+        log_start_offset: int,
+        progress: Progress | None,
+        compacted_to: int = OFFSET_MAX,
+    ) -> "Recovery":
         self._progress = progress
+        self._compacted_to = compacted_to
         self.recovery_point = recovery_point
         self.log_start_offset = log_start_offset
         self._drop_before(log_start_offset)
@@ -128,6 +140,7 @@ class Recovery:
         if self.end_offset < recovery_point:
             # A checkpoint ahead of the data says nothing about what was flushed, so nothing is believed.
             logger.warning("%s: recovery point %d is after the end %d", self.directory, recovery_point, self.end_offset)
+            self._compacted_to = OFFSET_MAX
             self._scan_from(0, self.segments[-1].base_offset)
             recovery_point = 0
         self.recovery_point = min(recovery_point, self.end_offset)
@@ -171,10 +184,14 @@ class Recovery:
     def _lost_between(self, segment: Segment, recovery_point: int) -> bool:
         """Whether unflushed records before this segment are missing: the power went before they reached the disk.
 
-        Compaction and damage leave gaps, too. Compaction leaves them inside of segments as well, so a log that has any
-        of those, perhaps from a time when its topic was compacted, is never cut at a gap between segments.
+        Compaction and damage leave gaps, too. Ours takes nothing from behind the recovery point on disk; so where the
+        two checkpoints agree about that, a gap there is a loss. Where they do not, or one is not there, a log that has
+        gaps inside of segments, perhaps from a time when its topic was compacted, is never cut between them.
         """
-        if self.settings.compacted or self._has_gaps or segment.base_offset == self.end_offset:
+        if segment.base_offset == self.end_offset or any(one.damage for one in self.segments):
+            return False
+        known = recovery_point > 0 and self._compacted_to <= recovery_point
+        if not known and (self.settings.compacted or self._has_gaps):
             return False
         return segment.base_offset > max(recovery_point, self.log_start_offset)
 
