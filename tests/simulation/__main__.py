@@ -11,6 +11,7 @@ from functools import partial
 from random import SystemRandom
 
 from tests.simulation import crash_points, scenario, transactions
+from tests.simulation.crash_points import WORKS
 
 
 def main() -> int:
@@ -52,7 +53,7 @@ def crash_everywhere(options: argparse.Namespace) -> int:
     """With a seed, another choice of what each power cut leaves."""
     failed = 0
     for work, operations, run in (
-        ("producing", crash_points.count_operations(), crash_points.run),
+        *((work.name, crash_points.count_operations(work), partial(crash_points.run, work)) for work in WORKS),
         ("transactions v1", transactions.count_operations(1), partial(transactions.run, 1)),
         ("transactions v2", transactions.count_operations(2), partial(transactions.run, 2)),
     ):

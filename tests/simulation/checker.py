@@ -3,17 +3,19 @@
 The promises, for each partition:
 
 - LOST: what was acknowledged, or seen by a consumer, is in the final log. Only a power cut may take it, only in a topic
-  that does not flush each message, and not if a clean shutdown came before the cut.
+  that does not flush each message, and not if a clean shutdown came before the cut. Compaction takes it if a newer
+  record with its key is in the log, retention if it is from before the log's beginning.
 - HOLE: what a power cut takes is the end of the log: if a record is gone, so is everything that stood behind it. It may
   also take the beginning, if the names of the first segments were never synced; then that is where the log begins.
 - DUPLICATED: no value is in the log twice.
-- REORDERED: batches that one producer sent in order are in the log in that order, and each in one piece.
-- SKIPPED: an idempotent producer's batch is not in the log if the one before it is missing.
+- REORDERED: batches that one producer sent in order are in the log in that order, and each in one piece, or what
+  compaction has left of it.
+- SKIPPED: an idempotent producer's batch is not in the log if the one before it is missing, and was not cleaned up.
 - CHANGED: every value in the log, or seen, is one that was sent there; an offset keeps its value.
-- GAP: offsets are dense, and a fetch begins where it was asked to.
+- GAP: offsets are dense if the topic is not compacted, and a fetch begins where it was asked to.
 - BACKWARDS: the high watermark does not go back within a life of the broker; with flush.messages=1 it never does.
 - FORGOTTEN: an idempotent producer is refused, or a consumer told that its offset does not exist, only when a power cut
-  may have taken what they know of.
+  may have taken what they know of, or retention.
 
 What is promised about committed offsets is in `offset_checker`.
 """
@@ -89,7 +91,9 @@ class _PartitionCheck:
         self._place = place
         self._durable = place.topic in history.durable_topics
         self._final: Log = history.final.get(place, ())
-        self._start = self._final[0][0] if self._final else 0
+        self._compacted = place.topic in history.compacted_topics
+        self._expires = place.topic in history.expiring_topics
+        self._start = history.starts.get(place, self._final[0][0] if self._final else 0)
         self._endings = {event.life: event.ending for event in history.events if isinstance(event, Ended)}
         self._last_life = max(self._endings, default=0) + 1
         self._sent = [
@@ -105,6 +109,17 @@ class _PartitionCheck:
         self._refused = [
             event for event in history.events if isinstance(event, Refused) and event.batch.place == place
         ]
+
+        self._keys = {
+            value: key for batch in self._sent for value, key in zip(batch.values, batch.keys, strict=False)
+        }
+        self._newest = {self._keys.get(value): offset for offset, value in self._final}
+
+    def _is_cleaned(self, value: bytes, offset: int) -> bool:
+        """Whether the topic's cleanup policy may have taken this value."""
+        if self._expires and offset < self._start:
+            return True
+        return self._compacted and self._newest.get(self._keys.get(value), -1) > offset
 
     def violations(self) -> Iterator[Violation]:
         yield from self._lost()
@@ -150,6 +165,8 @@ class _PartitionCheck:
             elif (known := gone.get((seen.offset, seen.value))) is None or known.life < seen.life:
                 gone[seen.offset, seen.value] = seen
         for seen in gone.values():
+            if self._is_cleaned(seen.value, seen.offset):
+                continue
             cut = self._first_cut(seen.life)
             if cut is None:
                 yield self._violation(Promise.LOST, f"{_short(seen.value)} at {seen.offset}, {seen.witness}")
@@ -163,7 +180,11 @@ class _PartitionCheck:
         """Of a batch that is only known to be there no offset is known: it must be there somewhere."""
         values = {value for _, value in self._final}
         for acknowledged in self._acknowledged:
-            missing = [value for value in acknowledged.batch.values if value not in values]
+            missing = [
+                value
+                for value in acknowledged.batch.values
+                if value not in values and not self._is_cleaned(value, -1)
+            ]
             if acknowledged.base_offset is None and missing and self._first_cut(acknowledged.life) is None:
                 yield self._violation(Promise.LOST, f"{_short(missing[0])}, acknowledged {acknowledged.batch}")
 
@@ -183,16 +204,19 @@ class _PartitionCheck:
             there = []
             for batch in chain:
                 found = [offsets[value] for value in batch.values if value in offsets]
-                if found and found != list(range(found[0], found[0] + len(batch.values))):
+                if not found:
+                    continue
+                whole = sorted(found) if self._compacted else list(range(found[0], found[0] + len(batch.values)))
+                if found != whole:
                     yield self._violation(Promise.REORDERED, f"{batch} is not in one piece: offsets {found}")
-                if found:
-                    there.append((batch, found[0]))
+                there.append((batch, found[0]))
             for (batch, offset), (after, offset_after) in pairwise(there):
                 if offset_after < offset:
                     message = f"{batch} at {offset} was sent before {after} at {offset_after}"
                     yield self._violation(Promise.REORDERED, message)
-            if chain[0].idempotent and not self._cut_before(self._last_life):
-                yield from self._skipped(chain, [batch for batch, _ in there])
+            if chain[0].idempotent and there and not self._compacted and not self._cut_before(self._last_life):
+                begun = chain.index(there[0][0]) if self._expires else 0
+                yield from self._skipped(chain[begun:], [batch for batch, _ in there])
 
     def _skipped(self, chain: list[Batch], there: list[Batch]) -> Iterator[Violation]:
         for batch, expected in zip(there, chain, strict=False):
@@ -218,15 +242,17 @@ class _PartitionCheck:
                     yield self._violation(Promise.CHANGED, message)
 
     def _gaps(self) -> Iterator[Violation]:
-        if self._start and not self._cut_before(self._last_life):
+        if self._start and not self._expires and not self._cut_before(self._last_life):
             yield self._violation(Promise.GAP, f"the final log begins at {self._start}")
         for expected, (offset, _) in enumerate(self._final, self._start):
-            if offset != expected:
+            if offset != expected and not self._compacted:
                 yield self._violation(Promise.GAP, f"the final log goes on at {offset} instead of {expected}")
                 break
         for fetched in self._fetched:
             offsets = [offset for offset, _ in fetched.records]
-            if offsets != list(range(fetched.position, fetched.position + len(offsets))):
+            dense = list(range(fetched.position, fetched.position + len(offsets)))
+            sparse = self._compacted and offsets == sorted(set(offsets)) and offsets[:1] >= dense[:1]
+            if offsets != dense and not sparse:
                 message = f"{fetched.consumer} asked for {fetched.position} and got {offsets}"
                 yield self._violation(Promise.GAP, message)
             if offsets and offsets[-1] >= fetched.high_watermark:
@@ -249,7 +275,7 @@ class _PartitionCheck:
             if not self._cut_before(refused.life):
                 yield self._violation(Promise.FORGOTTEN, f"{refused.batch} is refused: {refused.error}")
         for lost in self._out_of_range:
-            if not self._cut_before(lost.life):
+            if not self._expires and not self._cut_before(lost.life):
                 yield self._violation(Promise.FORGOTTEN, f"{lost.consumer} is told that {lost.position} does not exist")
 
     def _cut_before(self, life: int) -> bool:

@@ -17,6 +17,8 @@ NO_SESSION = -1
 EARLIEST = -2
 FETCHES_MAX = 10_000
 
+Records = tuple[tuple[int, bytes], ...]
+
 
 class Consumer:
     def __init__(
@@ -91,48 +93,55 @@ class Consumer:
         for topic in response.topics:
             for result in topic.partitions:
                 place = Place(topic.name or self._names[topic.topic_id], result.index)
-                good = self._take(channel, place, result) and good
+                if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    good = await self._begin_again(channel, place) and good
+                else:
+                    good = self._take(channel, place, result) and good
         return good
+
+    async def _begin_again(self, channel: Channel, place: Place) -> bool:
+        self._world.record(self.name, OutOfRange(self.name, place, channel.life, self._positions[place]))
+        start = await find_start(channel, place)
+        self._positions[place] = start or 0
+        return start is not None
 
     def _take(self, channel: Channel, place: Place, result: PartitionResult) -> bool:
         """Whether there was no error that would only come again."""
         position = self._positions[place]
-        if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._world.record(self.name, OutOfRange(self.name, place, channel.life, position))
-            self._positions[place] = 0
-            return True
         if result.error_code:
             self._world.note(self.name, f"{place}: {ErrorCode(result.error_code).name}")
             return False
-        records = read_records(result, position)
-        if records:
-            self._positions[place] = records[-1][0] + 1
+        records, self._positions[place] = read_records(result, position)
         self._world.record(
             self.name, Fetched(self.name, place, channel.life, position, records, result.high_watermark)
         )
         return True
 
 
-def read_records(result: PartitionResult, position: int) -> tuple[tuple[int, bytes], ...]:
-    """Offsets and tokens of the values from `position` on, every checksum checked."""
+def read_records(result: PartitionResult, position: int) -> tuple[Records, int]:
+    """Offsets and tokens of the values from `position` on, every checksum checked; and where to go on.
+
+    A batch that compaction has left nothing of has offsets to pass over.
+    """
     data = result.records
     assert data is None or isinstance(data, bytes | bytearray | memoryview)
     if not data:
-        return ()
-    found = []
-    for at, _ in batches.headers(data):
+        return (), position
+    found, after = [], position
+    for at, header in batches.headers(data):
         batches.check(data, at)
         found += [(record.offset, token(record.value or b"")) for record in batches.decode(data, at)]
-    return tuple(pair for pair in found if pair[0] >= position)
+        after = header.next_offset
+    return tuple(pair for pair in found if pair[0] >= position), after
 
 
-async def read_log(machine: Machine, place: Place) -> tuple[tuple[int, bytes], ...]:
-    """All of a partition, from a broker that nothing happens to any more."""
+async def read_log(machine: Machine, place: Place) -> tuple[int, Records]:
+    """Where a partition begins, and all of it, from a broker that nothing happens to any more."""
     channel = await Channel.open("reader", machine)
-    start = await _log_start(channel, place)
-    found: list[tuple[int, bytes]] = []
+    start = await find_start(channel, place)
+    assert start is not None, f"no answer to where {place} begins"
+    position, found = start, list[tuple[int, bytes]]()
     for _ in range(FETCHES_MAX):
-        position = found[-1][0] + 1 if found else start
         wanted = FetchPartition(place.partition, fetch_offset=position, max_bytes=1 << 20)
         topic = FetchTopic(place.topic, partitions=[wanted])
         response = await channel.fetch(FetchRequest(max_wait_ms=3000, min_bytes=1, topics=[topic]), BY_NAME)
@@ -140,19 +149,20 @@ async def read_log(machine: Machine, place: Place) -> tuple[tuple[int, bytes], .
         result = response.topics[0].partitions[0]
         if result.error_code:
             raise AssertionError(f"{place} cannot be read: {ErrorCode(result.error_code).name}")
-        records = read_records(result, position)
-        if not records:
+        records, after = read_records(result, position)
+        if after == position:
             channel.close()
-            return tuple(found)
+            return start, tuple(found)
         found += records
+        position = after
     raise AssertionError(f"{place} has no end")
 
 
-async def _log_start(channel: Channel, place: Place) -> int:
+async def find_start(channel: Channel, place: Place) -> int | None:
+    """None if there is no answer, or none yet."""
     asked = ListOffsetsPartition(partition_index=place.partition, timestamp=EARLIEST)
     topic = ListOffsetsTopic(name=place.topic, partitions=[asked])
     response = await channel.call(ListOffsetsRequest(replica_id=-1, topics=[topic]), 7)
-    assert response is not None, f"no answer to where {place} begins"
-    (answer,) = response.topics[0].partitions
-    assert not answer.error_code, f"{place} has no beginning: {ErrorCode(answer.error_code).name}"
-    return int(answer.offset)
+    if response is None or response.topics[0].partitions[0].error_code:
+        return None
+    return int(response.topics[0].partitions[0].offset)

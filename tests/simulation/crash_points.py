@@ -1,12 +1,15 @@
-"""One fixed piece of work, with a crash in every one of its disk operations in turn.
+"""Fixed pieces of work, with a crash in every one of their disk operations in turn.
 
-The work: a new broker, a topic that flushes every message and one that flushes none, batches until both have rolled
-several times, a clean restart, more batches. It runs once to count its operations; up to operation n every run is the
-same, so a crash there is always a crash in the same step. A crash may be followed by another one during recovery.
+Producing: a new broker, a topic that flushes every message and one that flushes none, batches until both have rolled
+several times, a clean restart, more batches. Upkeep: the same with topics that are compacted or lose their oldest
+records by retention, while another one is deleted and created again. Each runs once to count its operations; up to
+operation n every run is the same, so a crash there is always a crash in the same step. A crash may be followed by
+another one during recovery.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from tests.simulation import admin
@@ -15,21 +18,58 @@ from tests.simulation.consumer import read_log
 from tests.simulation.history import Ending, History, Place
 from tests.simulation.loop import simulate
 from tests.simulation.producer import Producer, Style
+from tests.simulation.recreator import Recreator
 from tests.simulation.world import Machine, World
 
 BATCHES = 16
-TOPICS = {
-    "flushed": {"flush.messages": "1", "internal.segment.bytes": "6000", "index.interval.bytes": "100"},
-    "cached": {"internal.segment.bytes": "6000"},
-}
-BROKER = {
+KEYS = 4
+GENERATIONS = 3
+PATIENCE_S = 600.0
+UPKEEP_S = 2.0
+"""Time for compaction and retention to come round."""
+SECOND_CRASH_WITHIN = 40
+"""How many operations after the first crash the second one comes at the latest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    name: str
+    topics: Mapping[str, Mapping[str, str]]
+    broker: Mapping[str, str]
+    recreates: bool = False
+
+    def those_with(self, setting: str, value: str) -> frozenset[str]:
+        return frozenset(topic for topic, settings in self.topics.items() if settings.get(setting) == value)
+
+
+FLUSHED = {"flush.messages": "1", "internal.segment.bytes": "6000", "index.interval.bytes": "100"}
+CACHED = {"internal.segment.bytes": "6000"}
+COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
+EXPIRING = {"cleanup.policy": "delete", "retention.bytes": "8000"}
+OFTEN = {
     "node.id": "1",
     "log.flush.offset.checkpoint.interval.ms": "50",
     "replica.high.watermark.checkpoint.interval.ms": "50",
 }
-PATIENCE_S = 600.0
-SECOND_CRASH_WITHIN = 40
-"""How many operations after the first crash the second one comes at the latest."""
+
+PRODUCING = Work("producing", {"flushed": FLUSHED, "cached": CACHED}, OFTEN)
+UPKEEP = Work(
+    "upkeep",
+    {
+        "compacted": {**FLUSHED, **COMPACTED, "internal.segment.bytes": "3000"},
+        "compacted-cached": {**CACHED, **COMPACTED, "internal.segment.bytes": "3000"},
+        "expiring": {**FLUSHED, **EXPIRING, "internal.segment.bytes": "3000"},
+    },
+    {
+        **OFTEN,
+        "log.cleaner.backoff.ms": "100",
+        "log.initial.task.delay.ms": "100",
+        "log.retention.check.interval.ms": "200",
+        "log.segment.delete.delay.ms": "300",
+    },
+    recreates=True,
+)
+WORKS = (PRODUCING, UPKEEP)
 
 
 class CrashPoint(NamedTuple):
@@ -48,9 +88,9 @@ class Outcome(NamedTuple):
     trace: list[str]
 
 
-def count_operations() -> int:
+def count_operations(work: Work) -> int:
     """How many there are to crash in."""
-    outcome = run(None)
+    outcome = run(work, None)
     assert not outcome.problems, outcome.problems
     return outcome.operations
 
@@ -61,22 +101,27 @@ def every_point(operations: int, seed: int = 0) -> Iterator[CrashPoint]:
             yield CrashPoint(operation, ending, seed)
 
 
-def run(point: CrashPoint | None) -> Outcome:
-    return simulate(_run(point))
+def run(work: Work, point: CrashPoint | None) -> Outcome:
+    return simulate(_run(work, point))
 
 
-async def _run(point: CrashPoint | None) -> Outcome:
+async def _run(work: Work, point: CrashPoint | None) -> Outcome:
     world = World(0)
     try:
-        machine = world.add_machine("broker-1", BROKER)
+        machine = world.add_machine("broker-1", work.broker)
         if point is not None:
             machine.disk.crash_at(point.operation)
             machine.ending_next = point.ending
-        history = History(frozenset({"flushed"}), world.events)
+        history = History(
+            work.those_with("flush.messages", "1"),
+            world.events,
+            compacted_topics=work.those_with("cleanup.policy", "compact"),
+            expiring_topics=work.those_with("cleanup.policy", "delete"),
+        )
         try:
             async with asyncio.timeout(PATIENCE_S):
-                operations = await _work(machine, history, point)
-            problems = [str(violation) for violation in check(history)]
+                operations, problems = await _do(work, machine, history, point)
+            problems += [str(violation) for violation in check(history)]
         except Exception as error:
             operations, problems = 0, [f"STUCK: {error!r}"]
         problems += [f"SURPRISE {surprise}" for surprise in world.surprises]
@@ -85,18 +130,23 @@ async def _run(point: CrashPoint | None) -> Outcome:
         world.close()
 
 
-async def _work(machine: Machine, history: History, point: CrashPoint | None) -> int:
-    """Do the work; how many operations it took."""
+async def _do(work: Work, machine: Machine, history: History, point: CrashPoint | None) -> tuple[int, list[str]]:
+    """Do the work; how many operations it took, and what is wrong with the topic that was created again."""
     loop = asyncio.get_running_loop()
     reviving = loop.create_task(_revive(machine, point), name="reviving")
     random = machine.world.random("work")
-    places = [Place(topic, 0) for topic in TOPICS]
-    for topic, settings in TOPICS.items():
+    places = [Place(topic, 0) for topic in work.topics]
+    for topic, settings in work.topics.items():
         await admin.create_topic(machine, topic, 1, settings, random)
+    recreator = Recreator(machine, machine.world.random("recreator")) if work.recreates else None
+    recreating = loop.create_task(recreator.run(GENERATIONS), name="recreating") if recreator else None
     await _produce(machine, places, "early")
     if machine.process is not None and machine.up.is_set():
         await machine.stop()
     await _produce(machine, places, "late")
+    if recreating is not None:
+        await recreating
+        await asyncio.sleep(UPKEEP_S)
     await machine.up.wait()
     operations = machine.disk.operations
     machine.disk.heal()  # a second crash that did not come
@@ -105,12 +155,12 @@ async def _work(machine: Machine, history: History, point: CrashPoint | None) ->
     machine.crash(point.ending if point else Ending.KILL)
     assert await machine.start(), "the last start failed"
     for place in places:
-        history.final[place] = await read_log(machine, place)
-    return operations
+        history.starts[place], history.final[place] = await read_log(machine, place)
+    return operations, await recreator.check() if recreator else []
 
 
 async def _produce(machine: Machine, places: list[Place], when: str) -> None:
-    style = Style(idempotent=True, acks=-1, pause_s=0.01, by_id=False)
+    style = Style(idempotent=True, acks=-1, pause_s=0.01, by_id=False, keys=KEYS)
     working = []
     for place in places:
         name = f"{when}-{place.topic}"

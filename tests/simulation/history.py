@@ -44,6 +44,8 @@ class Batch:
     place: Place
     values: tuple[bytes, ...]
     idempotent: bool
+    keys: tuple[bytes | None, ...] = ()
+    """One for each value, if they have any."""
 
     def __str__(self) -> str:
         return f"{self.producer}/{self.identity}/{self.number}"
@@ -127,5 +129,10 @@ class History:
     events: list[Event] = field(default_factory=list)
     final: dict[Place, tuple[tuple[int, bytes], ...]] = field(default_factory=dict)
     """The whole log of each partition, read when everything is over."""
+    starts: dict[Place, int] = field(default_factory=dict)
+    """Where each of these logs begins, if not with its first record."""
+    compacted_topics: frozenset[str] = frozenset()
+    expiring_topics: frozenset[str] = frozenset()
+    """Topics that lose their oldest records by retention."""
     final_offsets: dict[str, int] = field(default_factory=dict)
     """What each group that committed has in the end."""

@@ -51,6 +51,8 @@ class Style:
     acks: int
     pause_s: float
     by_id: bool
+    keys: int = 0
+    """Of how many keys each record has one; 0: of none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +142,12 @@ class Producer:
         values, codec = self._write_values(), self._random.choice(CODECS)
         if self._random.random() < LARGE_CHANCE:
             values, codec = [values[0] + PADDING * LARGE_BYTES], self._random.choice(DENSE_CODECS)
-        tokens = tuple(map(token, values))
-        batch = Batch(self.name, self._identity, self._batches, self._place, tokens, self._style.idempotent)
+        tokens, keys = tuple(map(token, values)), tuple(map(self._key, values))
+        batch = Batch(self.name, self._identity, self._batches, self._place, tokens, self._style.idempotent, keys)
         self._batches += 1
         now_ms = self._machine.clock.now_ms()
         data = batches.encode(
-            [(None, value, (), now_ms) for value in values],
+            [(key, value, (), now_ms) for key, value in zip(keys, values, strict=True)],
             codec=codec,
             producer_id=self._producer_id,
             producer_epoch=0 if self._style.idempotent else -1,
@@ -157,6 +159,9 @@ class Producer:
         if self._style.acks:
             self._unanswered.append(letter)
         return letter
+
+    def _key(self, value: bytes) -> bytes | None:
+        return b"key-%d" % self._random.randrange(self._style.keys) if self._style.keys else None
 
     def _write_values(self) -> list[bytes]:
         values = []

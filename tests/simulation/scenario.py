@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -14,6 +14,8 @@ from tests.simulation.history import Ending, History, Place
 from tests.simulation.loop import simulate
 from tests.simulation.offset_checker import OFFSETS_TOPIC
 from tests.simulation.producer import Producer, Style
+from tests.simulation.recreator import NAME as RECREATOR
+from tests.simulation.recreator import Recreator
 from tests.simulation.trouble import Trouble
 from tests.simulation.world import World
 
@@ -22,6 +24,7 @@ CONSUMERS_MAX = 2
 COMMITTERS_MAX = 3
 COMMITS_MAX = 40
 BATCHES_MAX = 60
+KEYS = 6
 PATIENCE_S = 120.0
 """Virtual seconds after the trouble is over in which everybody must be done."""
 LIMIT_S = 400.0
@@ -58,7 +61,7 @@ async def _run(seed: int, trace_lines: int | None, keep_page_cache: bool) -> Ver
         try:
             async with asyncio.timeout(LIMIT_S):
                 await scenario.play()
-            problems = [str(violation) for violation in check(scenario.history)]
+            problems = [*scenario.problems, *(str(violation) for violation in check(scenario.history))]
         except Exception as error:
             problems.append(f"STUCK: {error!r}")
         problems += [f"SURPRISE {surprise}" for surprise in world.surprises]
@@ -77,12 +80,25 @@ class Scenario:
         self.topics = {
             f"topic-{number}": topic_settings(self._random) for number in range(self._random.randint(1, 3))
         }
+        self._cleaning = world.random("cleanup")
+        self.topics = {topic: {**own, **cleanup_settings(self._cleaning)} for topic, own in self.topics.items()}
+        self._recreator = Recreator(self.machine, world.random(RECREATOR)) if self._cleaning.random() < 0.3 else None
         self._partitions = {topic: self._random.randint(1, 2) for topic in self.topics}
         self._grouping = world.random("groups")
         self._offsets = {"cleanup.policy": "compact", **topic_settings(self._grouping)}
         every = {**self.topics, OFFSETS_TOPIC: self._offsets}
         durable = frozenset(name for name, settings in every.items() if settings.get("flush.messages") == "1")
-        self.history = History(durable, world.events)
+        self.history = History(
+            durable,
+            world.events,
+            compacted_topics=self._those_that("compact"),
+            expiring_topics=self._those_that("delete"),
+        )
+        self.problems: list[str] = []
+
+    def _those_that(self, policy: str) -> frozenset[str]:
+        cleaned = {topic: settings.get("cleanup.policy", "") for topic, settings in self.topics.items()}
+        return frozenset(topic for topic, policies in cleaned.items() if policy in policies)
 
     async def play(self) -> None:
         loop = asyncio.get_running_loop()
@@ -105,6 +121,9 @@ class Scenario:
             loop.create_task(committer.run(self._grouping.randint(1, COMMITS_MAX)), name=committer.name)
             for committer in committers
         ]
+        if self._recreator is not None:
+            trouble.clients.append(RECREATOR)
+            working.append(loop.create_task(self._recreator.run(self._cleaning.randint(2, 5)), name=RECREATOR))
         reading = [loop.create_task(consumer.run(), name=consumer.name) for consumer in consumers]
         await asyncio.wait(working, timeout=max(ending.when() - loop.time(), 0))
         ending.cancel()
@@ -117,7 +136,9 @@ class Scenario:
         await asyncio.wait([reviving])
         await self._restart()
         for place in places:
-            self.history.final[place] = await read_log(self.machine, place)
+            self.history.starts[place], self.history.final[place] = await read_log(self.machine, place)
+        if self._recreator is not None:
+            self.problems += await self._recreator.check()
         for committer in committers:
             self.history.final_offsets[committer.name] = await committer.read()
 
@@ -148,7 +169,8 @@ class Scenario:
         for number in range(self._random.randint(1, PRODUCERS_MAX)):
             name, place = f"producer-{number}", self._random.choice(places)
             random = self.world.random(name)
-            producers.append(Producer(name, self.machine, place, topic_ids[place.topic], self._style(), random))
+            style = replace(self._style(), keys=KEYS if place.topic in self.history.compacted_topics else 0)
+            producers.append(Producer(name, self.machine, place, topic_ids[place.topic], style, random))
         return producers
 
     def _consumers(self, places: list[Place], topic_ids: Mapping[str, bytes]) -> list[Consumer]:
@@ -196,6 +218,10 @@ def broker_settings(random: Random) -> Settings:
         # Trouble moves the broker's clock by hours; a refused record would be no broken promise, but end its producer.
         "log.message.timestamp.after.max.ms": str(2**63 - 1),
         "replica.high.watermark.checkpoint.interval.ms": random.choice(("300", "5000")),
+        "log.cleaner.backoff.ms": "700",
+        "log.initial.task.delay.ms": "500",
+        "log.retention.check.interval.ms": "900",
+        "log.segment.delete.delay.ms": "1200",
     }
 
 
@@ -216,4 +242,17 @@ def topic_settings(random: Random) -> Settings:
         settings["index.interval.bytes"] = "100"
     if random.random() < 0.2:
         settings["message.timestamp.type"] = "LogAppendTime"
+    return settings
+
+
+def cleanup_settings(random: Random) -> Settings:
+    """Half of the topics keep everything."""
+    policy = random.choice(("", "", "compact", "delete", "compact,delete"))
+    if not policy:
+        return {"retention.ms": "-1"}
+    settings = {"cleanup.policy": policy, "internal.segment.bytes": str(random.choice((6000, 15_000)))}
+    if "compact" in policy:
+        settings["min.cleanable.dirty.ratio"] = random.choice(("0", "0.5"))
+    if "delete" in policy:
+        settings["retention.bytes"] = str(random.choice((10_000, 30_000)))
     return settings
