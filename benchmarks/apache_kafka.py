@@ -111,7 +111,7 @@ def java_command(class_name: str, *arguments: str, options: tuple[str, ...] = ()
     return [executable("java"), *options, "-cp", str(jars() / "*"), class_name, *arguments]
 
 
-def run_tool(class_name: str, *arguments: str, stdin: str = "", timeout_seconds: float = 60) -> str:
+def run_tool(class_name: str, *arguments: str, stdin: str = "", timeout_seconds: float = 100) -> str:
     """Run one of Kafka's command line classes to its end; what it printed on standard output."""
     command = java_command(class_name, *arguments, options=SHORT_LIVED)
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout_seconds)

@@ -68,7 +68,7 @@ def printed(broker: LocalBroker, topic: str, formatter: str) -> list[tuple[Decod
     with RawClient(broker.host, broker.port) as client:
         end = offset_at(client, topic, LATEST).offset
     where = ("--bootstrap-server", broker.bootstrap, "--topic", topic, "--partition", "0", "--offset", "earliest")
-    limits = ("--max-messages", str(end - control_records(broker, topic)), "--timeout-ms", "20000")
+    limits = ("--max-messages", str(end - control_records(broker, topic)), "--timeout-ms", "60000")
     text = run_tool(
         f"{TOOLS}.consumer.ConsoleConsumer", *where, *limits, "--formatter", f"{TOOLS}.consumer.{formatter}"
     )

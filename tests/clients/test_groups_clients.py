@@ -178,7 +178,7 @@ def test_the_console_consumer_goes_on_where_it_was(broker: LocalBroker, group: T
     send(broker, group)
     read = []
     for part in (RECORDS // 3, RECORDS - RECORDS // 3):
-        limits = ("--max-messages", str(part), "--timeout-ms", "30000")
+        limits = ("--max-messages", str(part), "--timeout-ms", "60000")
         where = ("--bootstrap-server", broker.bootstrap, "--topic", group.topic, "--group", group.topic)
         read += run_tool(
             "org.apache.kafka.tools.consumer.ConsoleConsumer", *where, *limits, "--from-beginning"

@@ -28,7 +28,7 @@ def console_producer(broker: LocalBroker, topic: str, lines: str, *settings: str
 
 def console_consumer(broker: LocalBroker, topic: str, offset: str, count: int, *shown: str) -> list[str]:
     formatting = [part for name in shown for part in ("--formatter-property", f"print.{name}=true")]
-    limits = ("--max-messages", str(count), "--timeout-ms", "20000")
+    limits = ("--max-messages", str(count), "--timeout-ms", "60000")
     where = ("--topic", topic, "--partition", "0", "--offset", offset)
     return run_tool(f"{TOOLS}.consumer.ConsoleConsumer", *at(broker), *where, *limits, *formatting).splitlines()
 

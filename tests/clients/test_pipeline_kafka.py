@@ -1,13 +1,11 @@
 """The pipeline's writing half against Apache Kafka: what holds with our broker holds with the other one."""
 
 import os
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import pytest
 
-from benchmarks.apache_kafka import SHORT_LIVED, ApacheKafka, Unavailable
+from benchmarks.apache_kafka import ApacheKafka
 from ottla.pipeline import transactions
 from ottla.pipeline.batches import BatchLedger
 from ottla.pipeline.cluster import LATEST, READ_COMMITTED, READ_UNCOMMITTED, TopicPartition, error_codes
@@ -28,16 +26,10 @@ STRIDE = int(os.environ.get("OTTLA_CRASH_STRIDE", "4"))
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    directory: Path = tmp_path_factory.mktemp("apache-kafka")
-    try:
-        kafka = ApacheKafka(directory, {"transaction.state.log.num.partitions": "3"}, options=SHORT_LIVED)
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    with kafka:
-        found = {"bootstrap.servers": kafka.bootstrap}
-        create(found, SOURCE.topic, 1)
-        yield found
+def settings(apache_kafka: ApacheKafka) -> dict[str, str]:
+    found = {"bootstrap.servers": apache_kafka.bootstrap}
+    create(found, SOURCE.topic, 1)
+    return found
 
 
 def create(settings: dict[str, str], topic: str, partitions: int) -> None:
