@@ -118,6 +118,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.pipeline.encoding": "Arrow columns to record batches",
             "ottla.pipeline.formats": "columns out of values",
             "ottla.reading": "hands Arrow tables to a notebook",
+            "ottla.spark.sinks": "hands rows to the sender as Arrow batches",
             "pyspark_ottla": "Spark and Python exchange Arrow batches",
         },
         wrong=("import pyarrow", "from pyarrow import Table"),

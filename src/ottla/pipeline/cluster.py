@@ -15,6 +15,7 @@ from random import SystemRandom
 from typing import Any, NamedTuple, TypeVar
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.pipeline.buffers import bytes_room
 from ottla.pipeline.patience import Patience
 from ottla.pipeline.settings import ClientSettings
 from ottla.wire.blocking import Connection, NotAuthenticated, Request, Unreachable
@@ -319,7 +320,12 @@ class Cluster:
         if connection is None:
             client = self.client
             connection = self._connections[node] = Connection(
-                *self._address(node), client.security, self.random, client.request_timeout_s, client.client_id
+                *self._address(node),
+                client.security,
+                self.random,
+                client.request_timeout_s,
+                client.client_id,
+                bytes_room,
             )
         return connection
 

@@ -5,10 +5,8 @@ rows or `BYTES_MAX` bytes, unless one record batch alone is. Only the columns th
 behind an Arrow batch are used again as soon as nobody holds the batch any more.
 """
 
-import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +14,10 @@ import pyarrow as pa
 from ottla.batch import CODEC_MASK, CONTROL, DECODED_BYTES_MAX
 from ottla.compression import CorruptBatch, decompress
 from ottla.errors import ErrorCode, KafkaError
+from ottla.pipeline.buffers import Array, room
 
 ROWS_MAX = 32_768
-BYTES_MAX = 16 * 1024 * 1024
+BYTES_MAX = 12 * 1024 * 1024
 
 _HEADER_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 TYPES = {
@@ -37,10 +36,8 @@ COLUMNS = tuple(name for name in TYPES if name != "headers")
 _TABLE_ROWS = 4096
 _UNPACKED_BYTES = 1024 * 1024
 _RECORD_SIZE_MIN = 6
-_POOLED_BYTES_MAX = 64 * 1024 * 1024
 
 Bytes = bytes | bytearray
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def arrow_schema(columns: Sequence[str] = COLUMNS) -> pa.Schema:
@@ -212,8 +209,8 @@ class _Columns:
         keys, values, headers = wanted
         self._rows_max, self._bytes_max, self._taken = rows, size, 0
         self._tallies = np.zeros(6, np.int64)
-        self._offsets, self._times = _room(np.int64, rows), _room(np.int64, rows)
-        self._time_types = _room(np.int32, rows)
+        self._offsets, self._times = room(np.int64, rows), room(np.int64, rows)
+        self._time_types = room(np.int32, rows)
         self._key = _Bytes(rows, size) if keys else _Bytes(0, 0)
         self._value = _Bytes(rows, size) if values else _Bytes(0, 0)
         self._header_ends = _ends(rows if headers else 0)
@@ -280,13 +277,13 @@ class _Bytes:
 
     def __init__(self, rows: int, size: int) -> None:
         self.ends = _ends(rows)
-        self.content = _room(np.uint8, size)
-        self.nulls = _room(np.uint8, rows)
+        self.content = room(np.uint8, size)
+        self.nulls = room(np.uint8, rows)
 
     def grow(self, rows: int) -> None:
         rows = max(rows, 2 * len(self.nulls), 1024)
         ends, nulls = self.ends, self.nulls
-        self.ends, self.nulls = _ends(rows), _room(np.uint8, rows)
+        self.ends, self.nulls = _ends(rows), room(np.uint8, rows)
         self.ends[: len(ends)] = ends
         self.nulls[: len(nulls)] = nulls
 
@@ -310,30 +307,7 @@ def _readable(names: pa.Array) -> pa.Array:
     return names
 
 
-# Buffers that are used again
-
-_idle: dict[int, list[Array]] = {}
-"""By size."""
-
-
-def _room(kind: type, count: int) -> Array:
-    """An array, not cleared; its memory comes back here when the last one who sees it lets it go."""
-    size = (count * np.dtype(kind).itemsize + 63) // 64 * 64
-    shelf = _idle.get(size)
-    base = shelf.pop() if shelf else np.empty(size, np.uint8)
-    seen: Array = base[: count * np.dtype(kind).itemsize].view(kind)
-    if size:
-        weakref.finalize(seen, _put_back, base).atexit = False
-    return seen
-
-
-def _put_back(base: Array) -> None:
-    shelf = _idle.setdefault(base.nbytes, [])
-    if (len(shelf) + 1) * base.nbytes <= _POOLED_BYTES_MAX:
-        shelf.append(base)
-
-
 def _ends(rows: int) -> Array:
-    ends = _room(np.int32, rows + 1)
+    ends = room(np.int32, rows + 1)
     ends[0] = 0
     return ends

@@ -9,16 +9,17 @@ from collections.abc import Generator, Iterator, Sequence
 from struct import Struct
 from typing import NamedTuple
 
+from crc32c import crc32c
+
 from ottla.batch import (
     ABORT,
     CONTROL,
     HEADER_SIZE,
+    MAGIC,
     TRANSACTIONAL,
     BatchHeader,
     CorruptBatch,
     control_type,
-    headers,
-    is_intact,
     read_header,
 )
 from ottla.errors import ErrorCode, KafkaError
@@ -52,6 +53,10 @@ EMPTY_ANSWERS_MAX = 3
 """So often the broker may say that a range which should hold something does not, until it is believed."""
 
 _PREFIX = Struct(">qi")
+_HEAD = Struct(">qi4xbIh")
+"""Of each batch only what is needed to pass it on: base offset, length, magic, checksum, attributes."""
+_ATTRIBUTES_AT = 21
+_LOOKED_AT = CONTROL | TRANSACTIONAL
 
 
 class DataLoss(KafkaError):
@@ -240,23 +245,25 @@ class _Reader:
         records = result.records
         assert isinstance(records, memoryview)
         aborted = _Aborted(result.aborted_transactions or ()) if self._isolation == READ_COMMITTED else None
-        begin = end = 0
-        for position, header in headers(records):
-            self._check(header, records, position)
-            if header.base_offset >= self._end:
+        check_crcs = self._cluster.client.check_crcs
+        begin = position = 0
+        size = len(records)
+        while size - position >= HEADER_SIZE:
+            base_offset, length, magic, checksum, attributes = _HEAD.unpack_from(records, position)
+            end = position + length + _PREFIX.size
+            if end > size or base_offset >= self._end:
                 break
-            if _is_hidden(header, records, position, aborted):
-                if end > begin:
-                    yield records[begin:end]
-                begin = position + header.size
-            end = position + header.size
-        if end > begin:
-            yield records[begin:end]
-
-    def _check(self, header: BatchHeader, records: memoryview, position: int) -> None:
-        if self._cluster.client.check_crcs and not is_intact(header, records[position : position + header.size]):
-            message = f"{self._where}: the batch with base offset {header.base_offset} fails its checksum"
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, message)
+            if magic != MAGIC:
+                raise CorruptBatch(f"the batch with base offset {base_offset} has magic {magic}")
+            if check_crcs and crc32c(records[position + _ATTRIBUTES_AT : end]) != checksum:
+                raise CorruptBatch(f"the batch with base offset {base_offset} fails its checksum")
+            if attributes & _LOOKED_AT and _is_hidden(read_header(records, position), records, position, aborted):
+                if position > begin:
+                    yield records[begin:position]
+                begin = end
+            position = end
+        if position > begin:
+            yield records[begin:position]
 
 
 class _Aborted:

@@ -11,7 +11,7 @@ and an answer that comes before somebody asks for it is kept until then. Fetch a
 import socket
 import ssl
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import new as new_hash
 from hashlib import pbkdf2_hmac
@@ -31,6 +31,7 @@ from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandsha
 from ottla.wire.readers import skip_tags
 
 ANSWER_BYTES_MAX = 100 * 1024 * 1024
+LARGE_BYTES = 64 * 1024
 CLIENT_ID = "ottla"
 
 _SIZE = Struct(">i")
@@ -108,7 +109,7 @@ class Awaited(NamedTuple):
     api: frames.Api
 
 
-def _read_by_hand(awaited: Awaited, frame: bytearray) -> Any:
+def _read_by_hand(awaited: Awaited, frame: bytearray | memoryview) -> Any:
     codec, of = _BY_HAND[awaited.request_class]
     position = _SIZE.size
     try:
@@ -130,14 +131,16 @@ class Connection:
         random: Random,
         timeout_s: float = 10.0,
         client_id: str = CLIENT_ID,
+        room: Callable[[int], bytearray | memoryview] = bytearray,
     ) -> None:
-        """`random` is for the nonce that keeps an authentication from being replayed."""
+        """`random` is for the nonce that keeps an authentication from being replayed, `room` for large answers."""
+        self._room = room
         self._name = f"{host}:{port}"
         self._client_id = client_id
         self._correlation = 0
         self._versions: dict[int, range] = {}
         self._under_way: set[int] = set()
-        self._early: dict[int, bytearray] = {}
+        self._early: dict[int, bytearray | memoryview] = {}
         """Answers that came before they were asked for, by their correlation."""
         self._unwanted: set[int] = set()
         try:
@@ -250,9 +253,8 @@ class Connection:
         else:
             self._early[correlation] = frame
 
-    def _read(self, size: int) -> bytearray:
-        """The system gives memory as it is filled, so an announcement alone costs nothing."""
-        found = bytearray(size)
+    def _read(self, size: int) -> bytearray | memoryview:
+        found = self._room(size) if size >= LARGE_BYTES else bytearray(size)
         with memoryview(found) as room:
             done = 0
             while done < size:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,8 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.pipeline.cluster import READ_COMMITTED, Cluster, error_codes
 from ottla.pipeline.fetching import DataLoss, fetch
 from ottla.testing import LocalBroker
+from ottla.wire.blocking import Awaited, Connection
+from ottla.wire.fetch import FetchResponse
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -135,6 +138,30 @@ def test_offsets_that_are_gone_are_told_with_numbers(cluster: Cluster) -> None:
     assert (raised.value.wanted, raised.value.first, raised.value.end) == (10, 30, 50)
     with pytest.raises(DataLoss, match="only 30 to 50"):
         offsets(fetch(cluster, "events", 0, 60, 70))
+
+
+def test_a_batch_that_was_damaged_on_the_way_is_not_passed_on(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Unless the user has switched the check off, as Kafka's consumers can.
+    fill(cluster, 20)
+    sound = Connection.receive
+
+    def damaged(self: Connection, awaited: Awaited) -> Any:
+        answer = sound(self, awaited)
+        if isinstance(answer, FetchResponse):
+            records = answer.topics[0].partitions[0].records
+            assert isinstance(records, memoryview)
+            records[-1] ^= 1
+        return answer
+
+    monkeypatch.setattr(Connection, "receive", damaged)
+    with pytest.raises(KafkaError, match="events-0: the batch with base offset 15 fails its checksum") as raised:
+        offsets(fetch(cluster, "events", 0, 0, 20))
+    assert raised.value.code == ErrorCode.CORRUPT_MESSAGE
+    careless = Cluster({**cluster.settings, "check.crcs": "false"})
+    assert sum(map(len, fetch(careless, "events", 0, 0, 20))) > 0
+    careless.close()
 
 
 def test_a_range_beyond_the_log_ends_with_what_is_missing(ottla_broker: LocalBroker, cluster: Cluster) -> None:
