@@ -1,6 +1,6 @@
 """Raw batches from a real broker: ranges, transactions, gaps, trouble on the way, and offsets that are gone."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -9,7 +9,7 @@ import pytest
 from ottla.batch import decode, encode, headers
 from ottla.errors import ErrorCode, KafkaError
 from ottla.pipeline.cluster import READ_COMMITTED, Cluster, error_codes
-from ottla.pipeline.fetching import DataLoss, fetch
+from ottla.pipeline.fetching import EMPTY_ANSWERS_MAX, DataLoss, fetch
 from ottla.testing import LocalBroker
 from ottla.wire.blocking import Awaited, Connection
 from ottla.wire.fetch import FetchResponse
@@ -140,22 +140,61 @@ def test_offsets_that_are_gone_are_told_with_numbers(cluster: Cluster) -> None:
         offsets(fetch(cluster, "events", 0, 60, 70))
 
 
+def change_answers(monkeypatch: pytest.MonkeyPatch, change: Callable[[FetchResponse], None]) -> None:
+    """Fetch answers as a broker might send them that is not at hand."""
+    sound = Connection.receive
+
+    def changed(self: Connection, awaited: Awaited) -> Any:
+        answer = sound(self, awaited)
+        if isinstance(answer, FetchResponse):
+            change(answer)
+        return answer
+
+    monkeypatch.setattr(Connection, "receive", changed)
+
+
+def test_a_broker_that_throttles_is_asked_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Kafka's answer over quota has a time to wait and no partitions.
+    fill(cluster, 20)
+    seen = []
+
+    def throttle(answer: FetchResponse) -> None:
+        seen.append(answer)
+        if len(seen) == 1:
+            answer.topics, answer.throttle_time_ms = [], 20
+
+    change_answers(monkeypatch, throttle)
+    assert offsets(fetch(cluster, "events", 0, 0, 20)) == list(range(20))
+    assert len(seen) == 2
+
+
+def test_a_range_of_which_compaction_has_left_nothing_ends(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The broker says so several times: one answer without records is no proof.
+    fill(cluster, 20)
+    seen = []
+
+    def empty(answer: FetchResponse) -> None:
+        seen.append(answer)
+        if answer.topics[0].partitions[0].records and len(seen) > 1:
+            answer.topics[0].partitions[0].records = memoryview(b"")
+
+    change_answers(monkeypatch, empty)
+    assert offsets(fetch(cluster, "events", 0, 0, 20, max_bytes=1)) == [0, 1, 2, 3, 4]
+    assert len(seen) == 1 + EMPTY_ANSWERS_MAX
+
+
 def test_a_batch_that_was_damaged_on_the_way_is_not_passed_on(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Unless the user has switched the check off, as Kafka's consumers can.
     fill(cluster, 20)
-    sound = Connection.receive
 
-    def damaged(self: Connection, awaited: Awaited) -> Any:
-        answer = sound(self, awaited)
-        if isinstance(answer, FetchResponse):
-            records = answer.topics[0].partitions[0].records
-            assert isinstance(records, memoryview)
-            records[-1] ^= 1
-        return answer
+    def damage(answer: FetchResponse) -> None:
+        records = answer.topics[0].partitions[0].records
+        assert isinstance(records, memoryview)
+        records[-1] ^= 1
 
-    monkeypatch.setattr(Connection, "receive", damaged)
+    change_answers(monkeypatch, damage)
     with pytest.raises(KafkaError, match="events-0: the batch with base offset 15 fails its checksum") as raised:
         offsets(fetch(cluster, "events", 0, 0, 20))
     assert raised.value.code == ErrorCode.CORRUPT_MESSAGE
