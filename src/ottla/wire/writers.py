@@ -10,8 +10,8 @@ In an array a structure may stand already written, as bytes: what many answers s
 from __future__ import annotations
 
 from collections.abc import Callable
+from struct import calcsize, pack
 from struct import error as struct_error
-from struct import pack
 from typing import Any
 
 from ottla.wire.malformed import Malformed
@@ -205,16 +205,29 @@ class WriterSource(Source):
         for field in tagged:
             self.line(f"if {self.is_given(f'{source}.{field.name}', owner, field)}:")
             self.indent()
-            self.out = self.local("field")
-            self.line(f"{self.out} = bytearray()")
-            self.field(f"{source}.{field.name}", owner, field)
-            self.flush()
             self.line(f"{count} += 1")
-            self.line(f"{section} += unsigned_varint({field.tag}) + unsigned_varint(len({self.out})) + {self.out}")
+            if field.type in FIXED_CODES:
+                self.fixed_tag(f"{source}.{field.name}", field, section)
+            else:
+                self.out = self.local("field")
+                self.line(f"{self.out} = bytearray()")
+                self.field(f"{source}.{field.name}", owner, field)
+                self.flush()
+                self.line(f"{section} += unsigned_varint({field.tag}) + unsigned_varint(len({self.out})) + {self.out}")
             self.dedent()
         self.out = outer
         self.line(f"{self.out}.append({count})")
         self.line(f"{self.out} += {section}")
+
+    def fixed_tag(self, source: str, field: Field, section: str) -> None:
+        """A tagged field whose size is known: one `struct` call for its tag, its size and itself."""
+        assert field.tag is not None and field.tag < 0x80
+        if field.type == "uuid":
+            self.check_uuid(source)
+        code = FIXED_CODES[field.type]
+        packing = self.local("pack")
+        self.names[packing] = self.layout(["BB", code]).pack
+        self.line(f"{section} += {packing}({field.tag}, {calcsize('>' + code)}, {source})")
 
     def is_given(self, source: str, owner: type[Message], field: Field) -> str:
         """The condition that a tagged field differs from its default."""
