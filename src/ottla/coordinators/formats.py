@@ -39,6 +39,7 @@ from ottla.coordinators.machine import StoredRecord
 from ottla.coordinators.transaction_records import TransactionLogKey, TransactionLogValue, TransactionPartitions
 from ottla.wire.message import Message
 from ottla.wire.schema import Malformed, reader, writer
+from ottla.wire.writers import Writer
 
 __all__ = [
     "GROUP_FORMAT",
@@ -89,20 +90,27 @@ class RecordFormat:
     def __init__(self, types: Mapping[int, RecordType]) -> None:
         self._types = dict(types)
         # Where two numbers have the same key, the higher one is written.
-        self._rows = {types[number].key: (_NUMBER.pack(number), types[number]) for number in sorted(types)}
+        self._numbers = {types[number].key: number for number in sorted(types)}
+        self._forms: dict[type[Message], tuple[bytes, Writer, RecordType]] = {}
+        """By the class of the key: its number, what writes it, and what it stands for. Put together on first use."""
 
     def encode(self, record: StoredRecord) -> tuple[bytes, bytes | None]:
         """Key and value. Malformed if a field cannot be written: a string of more than 32767 bytes."""
         stored_key, stored_value = record
-        number, row = self._rows[stored_key.__class__]
+        number, write, row = self._forms.get(stored_key.__class__) or self._form(stored_key.__class__)
         key = bytearray(number)
-        writer(row.key, 0)(key, stored_key)
+        write(key, stored_key)
         if stored_value is None:
             return bytes(key), None
         version = row.version(stored_value)
         value = bytearray(_NUMBER.pack(version))
         writer(row.value, version)(value, stored_value)
         return bytes(key), bytes(value)
+
+    def _form(self, key: type[Message]) -> tuple[bytes, Writer, RecordType]:
+        number = self._numbers[key]
+        form = self._forms[key] = _NUMBER.pack(number), writer(key, 0), self._types[number]
+        return form
 
     def decode(self, key: bytes | None, value: bytes | None) -> StoredRecord | None:
         """None for a type that is not known; Malformed for bytes that are not what they say, or a newer version."""

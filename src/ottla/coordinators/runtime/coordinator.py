@@ -119,9 +119,10 @@ class Coordinator(Generic[M]):
 
     def answer(self, key: str, decide: Decide[M]) -> Any | Coroutine[Any, Any, Any]:
         """As `run`, but the reply itself where it is ready at once, as it nearly always is: no task is needed then."""
-        if self._metadata.image.topic(self._topic.name) is None:
+        topic = self._metadata.image.topic(self._topic.name)
+        if topic is None:
             return self.run(key, decide)
-        return self._ask(self._active(self.partition_for(key)), decide)
+        return self._ask(self._active(key_hash(key) % len(topic.partitions)), decide)
 
     def _ask(self, shard: Shard[M], decide: Decide[M]) -> Any | Coroutine[Any, Any, Any]:
         self._tickets = ticket = self._tickets + 1
