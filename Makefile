@@ -6,7 +6,7 @@ RUN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench chaos fuzz churn simulate crash-points clean
+.PHONY: help setup demo test check format bench chaos fuzz churn simulate model crash-points spark-chaos clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,8 +48,14 @@ fuzz: setup ## Attack a broker with every kind of wrong client for longer than t
 simulate: setup ## Simulate more seeds than the suite does: make simulate SEEDS=1000
 	$(RUN)/python -m tests.simulation --seeds $(or $(SEEDS),1000) $(ARGS)
 
+model: setup ## More random histories of a partition beside its naive model than the suite has: make model EXAMPLES=1000
+	OTTLA_BUDGET_FACTOR=100 OTTLA_MODEL_EXAMPLES=$(or $(EXAMPLES),1000) $(RUN)/python -m pytest -p no:cacheprovider --timeout 0 tests/simulation/test_partition_model.py $(ARGS)
+
 crash-points: setup ## Crash the broker in every disk operation, where the suite takes a sample
 	$(RUN)/python -m tests.simulation --crash-points $(ARGS)
+
+spark-chaos: setup ## Kill drivers of streaming queries with kill -9, more often than the suite does: make spark-chaos KILLS=20
+	OTTLA_BUDGET_FACTOR=100 OTTLA_KILLS=$(or $(KILLS),20) $(RUN)/python -m pytest -p no:cacheprovider tests/spark/test_kill_driver.py $(ARGS)
 
 clean: ## Remove .venv and every cache
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
