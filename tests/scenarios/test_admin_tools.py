@@ -9,8 +9,10 @@ import pytest
 import ottla.testing
 from benchmarks.apache_kafka import run_tool
 from ottla.batch import encode
+from ottla.errors import ErrorCode
 from ottla.testing import LocalBroker
 from tests.raw_client import RawClient
+from tests.scenarios.asking import described
 
 TOOLS = "org.apache.kafka.tools"
 CONFIGS = "kafka.admin.ConfigCommand"
@@ -29,13 +31,16 @@ def typed(broker: LocalBroker, tool: str, *options: str) -> str:
 
 
 def test_topics(operated: LocalBroker) -> None:
-    """kafka-topics: created with a setting, grown, described."""
+    """kafka-topics: created with a setting, grown, described, deleted."""
     typed(operated, "TopicCommand", "--create", "--topic", "a", "--partitions", "2", "--config", "retention.ms=1000")
     typed(operated, "TopicCommand", "--alter", "--topic", "a", "--partitions", "3")
     head, *partitions = typed(operated, "TopicCommand", "--describe", "--topic", "a").strip().splitlines()
     assert "PartitionCount: 3" in head
     assert "Configs: retention.ms=1000" in head
     assert ["Leader: 1" in line for line in partitions] == [True] * 3
+    typed(operated, "TopicCommand", "--delete", "--topic", "a")
+    with RawClient(operated.host, operated.port) as client:
+        assert described(client, "a").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_settings(operated: LocalBroker) -> None:
@@ -43,10 +48,10 @@ def test_settings(operated: LocalBroker) -> None:
     operated.create_topic("b")
     typed(operated, CONFIGS, "--alter", "--topic", "b", "--add-config", "cleanup.policy=[compact,delete]")
     typed(operated, CONFIGS, "--alter", "--broker-defaults", "--add-config", "message.max.bytes=6000")
-    described = typed(operated, CONFIGS, "--describe", "--all", "--topic", "b")
-    assert "DYNAMIC_TOPIC_CONFIG:cleanup.policy=compact,delete, DEFAULT_CONFIG:log.cleanup.policy=delete" in described
-    assert "max.message.bytes=6000 sensitive=false" in described
-    assert "DYNAMIC_DEFAULT_BROKER_CONFIG:message.max.bytes=6000, DEFAULT_CONFIG:message.max.bytes=1048588" in described
+    shown = typed(operated, CONFIGS, "--describe", "--all", "--topic", "b")
+    assert "DYNAMIC_TOPIC_CONFIG:cleanup.policy=compact,delete, DEFAULT_CONFIG:log.cleanup.policy=delete" in shown
+    assert "max.message.bytes=6000 sensitive=false" in shown
+    assert "DYNAMIC_DEFAULT_BROKER_CONFIG:message.max.bytes=6000, DEFAULT_CONFIG:message.max.bytes=1048588" in shown
 
 
 def test_records_directories_and_features(operated: LocalBroker, tmp_path: Path) -> None:
@@ -58,8 +63,8 @@ def test_records_directories_and_features(operated: LocalBroker, tmp_path: Path)
     offsets.write_text(json.dumps({"version": 1, "partitions": [{"topic": "c", "partition": 0, "offset": 3}]}))
     deleted = typed(operated, "DeleteRecordsCommand", "--offset-json-file", str(offsets))
     assert "partition: c-0\tlow_watermark: 3" in deleted
-    described = typed(operated, "LogDirsCommand", "--describe", "--topic-list", "c").splitlines()[-1]
-    (directory,) = json.loads(described)["brokers"][0]["logDirs"]
+    shown = typed(operated, "LogDirsCommand", "--describe", "--topic-list", "c").splitlines()[-1]
+    (directory,) = json.loads(shown)["brokers"][0]["logDirs"]
     assert [partition["partition"] for partition in directory["partitions"]] == ["c-0"]
     assert directory["error"] is None
     features = run_tool(f"{TOOLS}.FeatureCommand", "--bootstrap-server", operated.bootstrap, "describe")

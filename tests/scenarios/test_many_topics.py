@@ -15,7 +15,7 @@ from ottla.wire.messages.metadata import MetadataRequest
 from tests.raw_client import RawClient
 from tests.scenarios.asking import append, create, described
 
-MANY = 20_000
+MANY = 10_000
 OF_ONE_ENTRY = 2_000
 ELSEWHERE = 99
 """A broker that is known and not alive: its topics are in the metadata and cost this broker no file."""
