@@ -94,6 +94,7 @@ def test_several_requests_may_be_under_way(ottla_broker: LocalBroker) -> None:
         connection.receive(connection.send(DescribeClusterRequest()))
         connection.abandon(late)  # it has come already
         assert connection.ask(DescribeClusterRequest()).error_code == 0
+        assert not connection._early  # nothing is kept that nobody will ask for
 
 
 def test_a_version_can_be_capped(ottla_broker: LocalBroker) -> None:
