@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 def send(broker: LocalBroker, topic: str, records: Iterable[dict[str, Any]], **settings: Any) -> None:

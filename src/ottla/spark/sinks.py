@@ -81,7 +81,12 @@ class _Sink:
         self._ledger: BatchLedger | None = None
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
-        ledger = self._ledger_of(frame.sparkSession)
+        try:
+            self._land(frame, batch_id, self._ledger_of(frame.sparkSession))
+        finally:
+            self._cluster.close()  # nobody tells a sink that its query has ended
+
+    def _land(self, frame: DataFrame, batch_id: int, ledger: BatchLedger) -> None:
         for round_ in range(ROUNDS_MAX):
             producer = ledger.begin(batch_id)
             if producer is None:

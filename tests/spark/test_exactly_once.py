@@ -1,0 +1,121 @@
+"""Streaming queries that write topics: every row once for readers of committed records, whatever is repeated."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.errors import PySparkException
+
+import ottla.spark
+from ottla.testing import LocalBroker
+from tests.spark.topics import finish, reader, send, stream, values
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+COMMITTED = {"kafka.isolation.level": "read_committed"}
+
+
+def plain_query(frame: "DataFrame", broker: LocalBroker, checkpoint: Path, **options: str) -> "StreamingQuery":
+    settings = {"kafka.bootstrap.servers": broker.bootstrap, "checkpointLocation": str(checkpoint), **options}
+    return frame.writeStream.format("ottla").options(**settings).trigger(availableNow=True).start()
+
+
+def forget_last_commit(checkpoint: Path) -> None:
+    """As if the driver had died after the sink was done and before Spark wrote it down."""
+    files = [file for file in (checkpoint / "commits").iterdir() if file.name.isdecimal()]
+    newest = max(files, key=lambda file: int(file.name))
+    newest.unlink()
+    newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
+
+
+def test_a_batch_that_spark_repeats_lands_once(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
+    """writeStream.format("ottla"): the replay of a batch that was decided writes nothing."""
+    broker.create_topic("words", partitions=2)
+    broker.create_topic("copies", partitions=3)
+    send(broker, "words", [{"value": f"{number}", "key": f"{number % 5}"} for number in range(40)])
+    frame = stream(spark, broker, "words", startingOffsets="earliest").load().select("key", "value")
+    finish(plain_query(frame, broker, tmp_path, topic="copies"))
+    forget_last_commit(tmp_path)
+    send(broker, "words", [{"value": "40"}])
+    finish(plain_query(frame, broker, tmp_path, topic="copies"))
+    found = values(reader(spark, broker, "copies", **COMMITTED).load())
+    assert sorted(map(int, found)) == list(range(41))
+
+
+def test_at_least_once_is_an_option(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
+    """The same crash without transactions: the batch is there twice. So the test above sees what it claims to see."""
+    broker.create_topic("again")
+    broker.create_topic("copied-again")
+    send(broker, "again", [{"value": "once"}])
+    frame = stream(spark, broker, "again", startingOffsets="earliest").load().select("value")
+    options = {"topic": "copied-again", "guarantee": "at-least-once"}
+    finish(plain_query(frame, broker, tmp_path, **options))
+    forget_last_commit(tmp_path)
+    finish(plain_query(frame, broker, tmp_path, **options))
+    assert values(reader(spark, broker, "copied-again", **COMMITTED).load()) == ["once", "once"]
+
+
+@pytest.mark.parametrize("mode", ["append", "update", "complete"])
+def test_one_transaction_for_a_batch(spark: "SparkSession", broker: LocalBroker, tmp_path: Path, mode: str) -> None:
+    """write_stream: counts by key as each mode gives them, once; the group's offsets land with them."""
+    broker.create_topic(f"in-{mode}", partitions=2)
+    broker.create_topic(f"out-{mode}", partitions=3)
+    rows = stream(spark, broker, f"in-{mode}", startingOffsets="earliest").load().selectExpr("string(value) as key")
+    frame = rows.selectExpr("key", "'1' as value") if mode == "append" else rows.groupBy("key").count().selectExpr(
+        "key", "string(count) as value"
+    )
+
+    def run() -> None:
+        query = ottla.spark.write_stream(
+            frame, f"out-{mode}", checkpoint=str(tmp_path), mode=mode, trigger={"availableNow": True},
+            options={"kafka.bootstrap.servers": broker.bootstrap}, group=f"group-{mode}",
+        )  # fmt: skip
+        finish(query)
+
+    send(broker, f"in-{mode}", [{"value": word} for word in ("a", "b", "a")])
+    run()
+    forget_last_commit(tmp_path)
+    send(broker, f"in-{mode}", [{"value": "b"}])
+    run()
+    written = reader(spark, broker, f"out-{mode}", **COMMITTED).load()
+    found = written.selectExpr("string(key)", "string(value)").collect()
+    expected = {
+        "append": [("a", "1"), ("a", "1"), ("b", "1"), ("b", "1")],
+        "update": [("a", "2"), ("b", "1"), ("b", "2")],
+        "complete": [("a", "2"), ("a", "2"), ("b", "1"), ("b", "2")],
+    }
+    assert sorted(tuple(row) for row in found) == expected[mode]
+    assert sum(committed(broker, f"group-{mode}", f"in-{mode}", 2)) == 4
+
+
+def committed(broker: LocalBroker, group: str, topic: str, partitions: int) -> list[int]:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    wanted = [ConsumerGroupTopicPartitions(group, [TopicPartition(topic, each) for each in range(partitions)])]
+    found = admin.list_consumer_group_offsets(wanted)[group].result(30)
+    return [each.offset for each in found.topic_partitions]
+
+
+def test_what_a_sink_cannot_do_is_told(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
+    broker.create_topic("sink")
+    frame = stream(spark, broker, "sink", startingOffsets="earliest").load()
+    send(broker, "sink", [{"value": "x"}])
+    for columns, options, said in (
+        (["value", "topic"], {}, "ledgerTopic: rows name their topics themselves"),
+        (["value"], {"topic": "sink", "kafka.acks": "1"}, "exactly-once needs acks=all"),
+    ):
+        with pytest.raises(PySparkException) as error:
+            finish(plain_query(frame.select(*columns), broker, tmp_path / "plain", **options))
+        assert said in str(error.value)
+    for mode, columns, said in (
+        ("replace", ["value"], "mode: 'replace'"),
+        ("append", ["value", "topic"], "drop the column"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            ottla.spark.write_stream(
+                frame.select(*columns), "sink", checkpoint=str(tmp_path), mode=mode,
+                options={"kafka.bootstrap.servers": broker.bootstrap},
+            )  # fmt: skip
