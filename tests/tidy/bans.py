@@ -106,6 +106,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.columns": "the record kernels",
             "ottla.pipeline.kernels": "between record batches and Arrow's buffers",
             "ottla.pipeline.packing": "from Arrow's buffers to records",
+            "ottla.pipeline.memcpy": "what both of them copy with",
             "ottla.storage.cleaner": "compaction runs the kernels in its own process",
         },
         wrong=("import numba", "from numba import njit"),

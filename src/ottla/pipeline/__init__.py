@@ -2,6 +2,7 @@
 
     both        settings.py       Kafka's client settings       patience.py    how long to try
                 cluster.py        who leads what                buffers.py     memory that is used again
+                memcpy.py         how kernels copy
     reading     fetching.py       raw record batches            decoding.py    batches to Arrow columns
                 kernels.py        their machine code            formats/       columns out of keys and values
                 registry.py       schemas by their numbers

@@ -13,8 +13,9 @@ from typing import Any
 
 import numba
 import numpy as np
-from numba.core import cgutils, types
-from numba.extending import intrinsic, register_jitable
+from numba.extending import register_jitable
+
+from ottla.pipeline.memcpy import copy_bytes
 
 # Columns of the table of batches: where the records are, and what their numbers are relative to.
 BEGIN, END, BASE_OFFSET, BASE_TIME, APPEND_TIME, COUNT, ATTRIBUTES = range(7)
@@ -48,22 +49,6 @@ def compiled(signature: str) -> Callable[[Callable[..., Any]], Any]:
             return numba.njit(signature, nogil=True)(function)
 
     return compile_kernel
-
-
-def _generated_copy(_: Any, target: Any, place: Any, source: Any, start: Any, length: Any) -> Any:
-    """The C library's copy: a loop over bytes is several times as slow."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        to = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        of = context.make_array(signature.args[2])(context, builder, arguments[2]).data
-        memcpy: Any = cgutils.raw_memcpy
-        memcpy(builder, builder.gep(to, [arguments[1]]), builder.gep(of, [arguments[3]]), arguments[4], 1)
-        return context.get_dummy_value()
-
-    return types.void(target, types.int64, source, types.int64, types.int64), generate
-
-
-_copy: Any = intrinsic(_generated_copy)
 
 
 @register_jitable
@@ -156,7 +141,7 @@ def _field(data: Any, at: int, length: int, row: int, place: int, ends: Any, con
     """Copy one field, or note that it is null; the place after it."""
     nulls[row] = length < 0
     if length > 0:
-        _copy(content, place, data, at, length)
+        copy_bytes(content, place, data, at, length)
         place += length
     ends[row + 1] = place
     return place
@@ -176,7 +161,7 @@ def _header(
     if length < -1 or position > end:
         return _int64(_BEYOND)
     entry, place = tallies[HEADERS], tallies[NAME_BYTES]
-    _copy(names, place, data, name_at, name_length)
+    copy_bytes(names, place, data, name_at, name_length)
     tallies[NAME_BYTES] = place + name_length
     name_ends[entry + 1] = place + name_length
     tallies[CONTENT_BYTES] = _field(

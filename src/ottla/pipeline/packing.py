@@ -12,15 +12,13 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
-from numba.core import cgutils, types
-from numba.extending import intrinsic
+
+from ottla.pipeline.memcpy import copy_bytes
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _wide: Any = np.int64
 """Arithmetic of 64 bits with what was read from narrower arrays."""
-
-_memory_copy: Any = cgutils.raw_memcpy
 
 _MURMUR_SEED = 0x9747B28C
 _MURMUR_FACTOR = 0x5BD1E995
@@ -40,23 +38,6 @@ def _compiled(function: Function) -> Function:
         return cast(Function, numba.njit(cache=True, nogil=True)(function))
     except RuntimeError:
         return cast(Function, numba.njit(nogil=True)(function))
-
-
-def _copy_code(_: Any, target: Any, place: Any, source: Any, start: Any, length: Any) -> Any:
-    """The processor's own copy of `length` bytes: a loop over bytes is three times as slow."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        target_array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        source_array = context.make_array(signature.args[2])(context, builder, arguments[2])
-        to = builder.gep(target_array.data, [arguments[1]])
-        of = builder.gep(source_array.data, [arguments[3]])
-        _memory_copy(builder, to, of, arguments[4], 1)
-        return context.get_dummy_value()
-
-    return types.void(target, types.int64, source, types.int64, types.int64), generate
-
-
-_copy: Any = intrinsic(_copy_code)
 
 
 @_compiled
@@ -214,7 +195,7 @@ def _write_field(out: Any, position: int, offsets: Any, data: Any, row: int, len
         out[position] = 1
         return position + 1
     position = _write_varint(out, position, length)
-    _copy(out, position, data, offsets[row], length)
+    copy_bytes(out, position, data, offsets[row], length)
     return position + length
 
 
