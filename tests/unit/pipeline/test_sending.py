@@ -78,6 +78,21 @@ def test_trouble_on_the_way_neither_loses_nor_doubles_nor_reorders(
     assert values(cluster, TOPIC) == numbers(600, 2)
 
 
+def test_what_was_sent_behind_a_batch_that_failed_is_sent_again_behind_it(
+    ottla_broker: LocalBroker, cluster: Cluster
+) -> None:
+    """Four requests are under way when the first fails: the broker finds the others out of order, which is no loss."""
+    ottla_broker.create_topic(TOPIC)
+    sender = Sender(cluster, request_bytes_max=1)
+    batches = encoded(25)
+    sender.send(batches[0])
+    sender.flush()
+    ottla_broker.fail("Produce", "NOT_LEADER_OR_FOLLOWER")
+    sender.send_all(batches[1:])
+    sender.flush()
+    assert values(cluster, TOPIC) == numbers(25)
+
+
 def test_a_broker_that_restarts_is_waited_for(ottla_broker: LocalBroker, cluster: Cluster) -> None:
     ottla_broker.create_topic(TOPIC)
     sender = Sender(cluster, request_bytes_max=100)
