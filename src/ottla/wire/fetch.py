@@ -23,6 +23,7 @@ from struct import error as struct_error
 from typing import NamedTuple
 
 from ottla.storage.files import FileSlice
+from ottla.wire.frames import check_size
 from ottla.wire.malformed import Malformed
 from ottla.wire.primitives import (
     READ_ERRORS,
@@ -190,6 +191,7 @@ def read_request(version: int, buffer: Bytes, position: int = 0) -> FetchRequest
             request = None  # not that shape, or not a request at all: the general way finds out which
         if request is not None:
             return request
+    check_size(buffer)
     source = reader(memoryview(buffer), position, version >= COMPACT_FROM)
     try:
         return _read_request(version, source)

@@ -30,6 +30,10 @@ API_VERSIONS = 18
 
 AnyMessage = TypeVar("AnyMessage", bound=Message)
 
+REQUEST_BYTES_MAX = 4 * 1024 * 1024
+"""Of a request that carries no records. A byte on the wire may become a hundred of Python objects, so that what
+socket.request.max.bytes allows a producer would be gigabytes; a commit for 100,000 partitions fits."""
+
 REQUEST_HEAD = Struct(">iih")
 """What every request begins with: its kind (key and version as one number), correlation id, size of the client id."""
 
@@ -171,12 +175,18 @@ def request_reader(of: Api, version: int) -> Callable[[Bytes, int], Any]:
     read, reshape = schema.reader(of.request, version), shapes.upward(of.request, version)
 
     def body(frame: Bytes, position: int) -> Any:
+        check_size(frame)
         request, _ = read(frame, position)
         if reshape is not None:
             reshape(request, version)
         return request
 
     return body
+
+
+def check_size(frame: Bytes) -> None:
+    if len(frame) > REQUEST_BYTES_MAX:
+        raise Malformed(f"{len(frame)} bytes; without records a request may have {REQUEST_BYTES_MAX}")
 
 
 def response_writer(of: Api, version: int) -> Callable[[Any, bytes], bytearray]:

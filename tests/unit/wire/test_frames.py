@@ -136,3 +136,14 @@ def test_register() -> None:
     with pytest.raises(Malformed):
         frames.api(4)
     assert [api.key for api in frames.apis()] == sorted(api.key for api in frames.apis())
+
+
+def test_a_request_without_records_has_a_limit_of_its_own() -> None:
+    # Four million empty names are four megabytes on the wire and some hundreds of them as objects.
+    encoded = frames.encode_request(HeartbeatRequest(), 4, 1, None)[4:]
+    end = frames.read_request_header(encoded).end
+    of = frames.api_of(HeartbeatRequest())
+    at_the_limit = encoded + bytes(frames.REQUEST_BYTES_MAX - len(encoded))
+    assert frames.decode_request(of, 4, at_the_limit, end) == HeartbeatRequest()
+    with pytest.raises(Malformed, match="without records"):
+        frames.decode_request(of, 4, at_the_limit + b"\0", end)
