@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.pipeline.cluster import Cluster, TopicPartition, error_code, error_codes
+from ottla.pipeline.cluster import Cluster, TopicPartition, error_codes
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -92,7 +92,7 @@ def refuse(answer: Any, what: str) -> None:
     """KafkaError for the first error that an answer holds, with what helps against it."""
     for code in error_codes(answer):
         hint = _HINTS.get(code)
-        raise KafkaError(error_code(code), f"{what}: {code.name}" + (f": {hint}" if hint else ""))
+        raise KafkaError(code, f"{what}: {hint}" if hint else what)
 
 
 def by_topic(offsets: Mapping[TopicPartition, T]) -> dict[str, dict[int, T]]:

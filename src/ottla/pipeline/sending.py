@@ -270,7 +270,7 @@ class Sender:
                 lane.next_offset = result.base_offset + parcel.count
             self._arrived(lane, parcel)
             return
-        error = KafkaError(code, f"{lane.where}: {code.name}: {result.error_message or 'the batch was refused'}")
+        error = KafkaError(code, f"{lane.where}: {result.error_message or 'the batch was refused'}")
         behind_a_failure = bool(lane.failed) or lane.under_way[0] is not parcel
         if code in _TOO_LARGE and parcel.count > 1:
             self._failed(lane, *self._split(parcel))
