@@ -4,7 +4,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Producer
 
+from ottla.pipeline.cluster import Cluster, TopicPartition
+from ottla.pipeline.groups import Committed, commit_offsets
 from ottla.testing import LocalBroker
 from tests.spark.topics import reader, send, values
 
@@ -54,6 +57,32 @@ def test_parts_of_a_topic(spark: "SparkSession", broker: LocalBroker) -> None:
     tasks = reader(spark, broker, "parts", minPartitions=6).load()
     assert tasks.rdd.getNumPartitions() == 6
     assert sorted(values(tasks), key=int) == [str(number) for number in range(20)]
+
+
+def test_only_what_was_committed(spark: "SparkSession", broker: LocalBroker) -> None:
+    """Rows of an aborted transaction are there for read_uncommitted alone."""
+    broker.create_topic("decided")
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "decider"})
+    producer.init_transactions(30)
+    for value, end in (("kept", producer.commit_transaction), ("dropped", producer.abort_transaction)):
+        producer.begin_transaction()
+        producer.produce("decided", value)
+        producer.flush(30)
+        end(30)
+    committed = reader(spark, broker, "decided", **{"kafka.isolation.level": "read_committed"}).load()
+    assert values(committed) == ["kept"]
+    assert values(reader(spark, broker, "decided").load()) == ["kept", "dropped"]
+
+
+def test_from_where_a_group_stands(spark: "SparkSession", broker: LocalBroker) -> None:
+    """A partition where the group never was is read from its beginning."""
+    broker.create_topic("grouped", partitions=2)
+    send(broker, "grouped", [{"value": f"{number}", "partition": number % 2} for number in range(6)])
+    cluster = Cluster({"bootstrap.servers": broker.bootstrap})
+    commit_offsets(cluster, "standing", {TopicPartition("grouped", 1): Committed(2)})
+    cluster.close()
+    options = {"kafka.group.id": "standing", "startingOffsets": "group"}
+    assert values(reader(spark, broker, "grouped", **options).load()) == ["0", "2", "4", "5"]
 
 
 def test_many_rows(spark: "SparkSession", broker: LocalBroker) -> None:

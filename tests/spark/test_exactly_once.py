@@ -4,13 +4,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient
 from pyspark.errors import PySparkException
 
 import ottla.spark
 from ottla.testing import LocalBroker
-from tests.spark.topics import finish, reader, send, stream, values
+from tests.spark.topics import committed, finish, reader, send, stream, values
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -90,13 +88,6 @@ def test_one_transaction_for_a_batch(spark: "SparkSession", broker: LocalBroker,
     }
     assert sorted(tuple(row) for row in found) == expected[mode]
     assert sum(committed(broker, f"group-{mode}", f"in-{mode}", 2)) == 4
-
-
-def committed(broker: LocalBroker, group: str, topic: str, partitions: int) -> list[int]:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    wanted = [ConsumerGroupTopicPartitions(group, [TopicPartition(topic, each) for each in range(partitions)])]
-    found = admin.list_consumer_group_offsets(wanted)[group].result(30)
-    return [each.offset for each in found.topic_partitions]
 
 
 def test_what_a_sink_cannot_do_is_told(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:

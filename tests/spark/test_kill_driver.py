@@ -18,12 +18,11 @@ import ottla
 from ottla.pipeline.cluster import LATEST, Cluster, TopicPartition
 from ottla.testing import LocalBroker
 from tests.spark.driver import BATCH
-from tests.spark.test_exactly_once import committed
-from tests.spark.topics import send
+from tests.spark.topics import committed, send
 
 KILLS = int(os.environ.get("OTTLA_KILLS", "1"))
 KINDS = ["helper", "plain"] if "OTTLA_KILLS" in os.environ else ["helper"]
-ROWS = 2000
+ROWS = 1000
 SOURCES, SINKS = 2, 3
 PATIENCE_S = 180
 

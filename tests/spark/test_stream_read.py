@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.testing import LocalBroker
-from tests.spark.topics import finish, send, stream
+from tests.spark.topics import committed, finish, send, stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +44,7 @@ def test_a_query_goes_on_where_it_stopped(spark: "SparkSession", broker: LocalBr
     assert '"clicks":{"0":25,"1":25}' in str(query.lastProgress["sources"][0]["latestOffset"]).replace(" ", "").replace(
         "'", '"'
     )
+    assert sum(committed(broker, "clicks-group", "clicks", 2)) >= 20
     send(broker, "clicks", [{"value": f"{number}", "partition": number % 2} for number in range(50, 60)])
     run(spark, broker, "clicks", tmp_path, **options)
     assert rows(spark, tmp_path) == sorted(

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Producer
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from ottla.testing import LocalBroker
 
@@ -47,6 +48,14 @@ def values(frame: "DataFrame") -> list[str]:
     """In order of partitions and offsets."""
     rows = frame.select("partition", "offset", "value").collect()
     return [bytes(row.value).decode() for row in sorted(rows, key=lambda row: (row.partition, row.offset))]
+
+
+def committed(broker: LocalBroker, group: str, topic: str, partitions: int) -> list[int]:
+    """Where a group stands in each partition, as every tool shows it."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    wanted = [ConsumerGroupTopicPartitions(group, [TopicPartition(topic, each) for each in range(partitions)])]
+    found = admin.list_consumer_group_offsets(wanted)[group].result(30)
+    return [each.offset for each in found.topic_partitions]
 
 
 def finish(query: "StreamingQuery") -> None:
