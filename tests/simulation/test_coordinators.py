@@ -320,6 +320,32 @@ def test_a_machine_is_woken_in_time() -> None:
     play(script)
 
 
+def test_a_turn_while_an_alarm_is_about_to_ring() -> None:
+    """uvloop gives a timer that is due at once a handle without a time. The next turn is answered like any other."""
+
+    async def script(machine: Machine) -> None:
+        coordinator = coordinator_of(machine)
+        await coordinator.create_topic()
+        notebook = await loaded(coordinator)
+        loop = asyncio.get_running_loop()
+
+        def at_once(notebook: Notebook, turn: Turn) -> Outcome:
+            notebook.wake_at = turn.monotonic_ms
+            return Outcome(replies=[Reply(turn.ticket, notebook.wake_at)])
+
+        def call_at(when: float, callback: Callable[..., object], *arguments: Any) -> asyncio.Handle:
+            return loop.call_soon(callback, *arguments)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(loop, "call_at", call_at)
+            first, second = coordinator.answer("a", at_once), coordinator.answer("a", at_once)
+        await asyncio.sleep(1)
+        assert first == second
+        assert notebook.woken == [first]
+
+    play(script)
+
+
 def test_an_errand_comes_back_as_a_turn() -> None:
     """It is run when the records that go with it are committed, in the coordinator's epoch."""
 

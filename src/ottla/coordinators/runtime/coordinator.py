@@ -380,13 +380,14 @@ class Coordinator(Generic[M]):
             due_ms = deadline_ms
         if due_ms is None:
             return
-        timer, due_s = shard.timer, due_ms / 1000
-        if timer is not None:
-            if timer.when() <= due_s:
+        due_s = due_ms / 1000
+        if shard.timer is not None:
+            if shard.timer_due_s <= due_s:
                 return
-            timer.cancel()
+            shard.timer.cancel()
         loop = asyncio.get_running_loop()
-        shard.timer = loop.call_at(min(due_s, loop.time() + TIMER_MAX_S), self._timer_due, shard)
+        shard.timer_due_s = min(due_s, loop.time() + TIMER_MAX_S)
+        shard.timer = loop.call_at(shard.timer_due_s, self._timer_due, shard)
 
     def _timer_due(self, shard: Shard[M]) -> None:
         shard.timer = None

@@ -38,7 +38,9 @@ class Shard(Generic[M]):
         self.dropped = False
         self.end = 0
         """After the last record that the machine knows."""
-        self.timer: asyncio.TimerHandle | None = None
+        # uvloop's handle of a timer that is due at once does not know when: so that is kept here.
+        self.timer: asyncio.Handle | None = None
+        self.timer_due_s = 0.0
         self.watcher: Callable[[], None] | None = None
         """Told whenever the high watermark moves."""
         self.waiting: dict[Ticket, asyncio.Future[Any]] = {}
