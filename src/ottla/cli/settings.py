@@ -13,6 +13,9 @@ from ottla.config import BrokerConfig, ConfigError, Listener, read_properties
 DEFAULT_HOST = "localhost"
 DEFAULT_PORT = 9092
 
+WITHOUT_A_FILE = {"group.initial.rebalance.delay.ms": "0"}
+"""As in the server.properties that Apache Kafka comes with: the first member of a group need not wait for others."""
+
 
 class Options(Protocol):
     """What `ottla up` was given."""
@@ -28,7 +31,7 @@ class Options(Protocol):
 def broker_config(options: Options, environment: Mapping[str, str]) -> BrokerConfig:
     """All of them put together and checked; a Refusal names what is wrong."""
     try:
-        given = _file_settings(options.config)
+        given = _file_settings(options.config) if options.config is not None else dict(WITHOUT_A_FILE)
         given["listeners"] = _listeners(given, options.host, options.port)
         if options.data is not None:
             given.pop("log.dir", None)
@@ -69,9 +72,7 @@ def _with_absolute_paths(config: BrokerConfig) -> BrokerConfig:
     return config.with_changes({"log.dir": None, "log.dirs": ",".join(paths)})
 
 
-def _file_settings(path: str | None) -> dict[str, str]:
-    if path is None:
-        return {}
+def _file_settings(path: str) -> dict[str, str]:
     try:
         with open(path, encoding="utf-8") as file:
             return read_properties(file.read())

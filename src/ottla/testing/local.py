@@ -19,6 +19,7 @@ from ottla.wire import frames
 DEFAULTS = {
     "listeners": "PLAINTEXT://127.0.0.1:0",
     "connections.max.idle.ms": "-1",  # a clock that jumps must not cut off every client
+    "group.initial.rebalance.delay.ms": "0",  # nobody waits for members that do not come
 }
 DIRECTORY_PREFIX = "ottla-"
 

@@ -38,6 +38,7 @@ def test_with_no_arguments_it_just_works() -> None:
     config = up()
     assert listener(config) == ("localhost", 9092)
     assert data_directory(config) == "/data/ottla"
+    assert config.group_initial_rebalance_delay_ms == 0, "as in the file that Apache Kafka comes with"
 
 
 def test_without_xdg_the_data_is_in_the_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,6 +50,7 @@ def test_the_strongest_source_wins(tmp_path: Path) -> None:
     # --set above --port and --data, those above the file, the file above the defaults.
     file = properties(tmp_path, "listeners=PLAINTEXT://:1111\nlog.dirs=/from/file\nnum.partitions=3\n")
     assert listener(up(config=file)) == ("", 1111)
+    assert up(config=file).group_initial_rebalance_delay_ms == 3000
     assert data_directory(up(config=file)) == "/from/file"
     config = up(config=file, port=2222, data="/from/option")
     assert listener(config) == ("", 2222)
