@@ -35,7 +35,7 @@ def test_a_topic_of_my_own(ottla_session_broker: LocalBroker) -> None:
 
 def test_eight_days_later(ottla_broker: LocalBroker) -> None:
     # The broker's clock moves, ours does not, so this broker is for this test alone.
-    ottla_broker.create_topic("orders", message_timestamp_type="LogAppendTime")
+    ottla_broker.create_topic("orders", message_timestamp_type="LogAppendTime", retention_ms=-1)
     send(ottla_broker.bootstrap, "orders", "an old order")
     ottla_broker.advance(days=8)
     send(ottla_broker.bootstrap, "orders", "a new order")

@@ -41,7 +41,7 @@ def offered(script: Path, *words: str) -> list[str]:
     [
         (["ottla", ""], [*COMMANDS]),
         (["ottla", "co"], ["consume", "config", "completion"]),
-        (["ottla", "topic", ""], ["create", "list", "describe", "alter", "delete"]),
+        (["ottla", "topic", ""], ["create", "list", "describe", "alter", "trim", "delete"]),
         (["ottla", "topic", "create", "--pa"], ["--partitions"]),
         (["ottla", "-b", "x", "topic", "d"], ["describe", "delete"]),
         (["ottla", "produce", "orders", "--acks", ""], ["0", "1", "all"]),
