@@ -22,7 +22,7 @@ from tests.spark.topics import committed, send
 
 KILLS = int(os.environ.get("OTTLA_KILLS", "1"))
 KINDS = ["helper", "plain"] if "OTTLA_KILLS" in os.environ else ["helper"]
-ROWS = 1000
+ROWS = 1000 if "OTTLA_KILLS" in os.environ else 300
 SOURCES, SINKS = 2, 3
 PATIENCE_S = 180
 
