@@ -76,7 +76,7 @@ def port(certificate: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     thread.start()
     yield started.result(PATIENCE_S)
     ending.set_result(None)
-    thread.join(STOP_S / 2)
+    thread.join(STOP_S * 3)
     assert not thread.is_alive()
 
 
