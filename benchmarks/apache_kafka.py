@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -18,7 +18,9 @@ from benchmarks.child import HOST, BrokerChild, free_port
 VERSION = "4.3.1"
 JARS_VARIABLE = "OTTLA_KAFKA_JARS"
 CACHE = Path(__file__).resolve().parent.parent / ".cache" / f"apache-kafka-{VERSION}"
-ARTIFACTS = (
+Artifact = tuple[str, str, str]
+"""Group, name and version, as Maven has them."""
+ARTIFACTS: tuple[Artifact, ...] = (
     ("org.apache.kafka", "kafka_2.13", VERSION),
     ("org.apache.kafka", "kafka-tools", VERSION),
     ("org.apache.kafka", "kafka-streams", VERSION),
@@ -58,18 +60,21 @@ def jars(patience_seconds: float = RESOLVE_SECONDS) -> Path:
         return Path(given)
     complete = CACHE / "jars"
     if not complete.is_dir():
-        resolve(complete, patience_seconds)
+        resolve(complete, patience_seconds, ARTIFACTS)
     return complete
 
 
-def resolve(complete: Path, patience_seconds: float) -> None:
-    """Have Maven copy the jars into a directory beside `complete`, and rename it there only when all have come."""
+def resolve(complete: Path, patience_seconds: float, artifacts: Sequence[Artifact], *, alone: bool = False) -> None:
+    """Have Maven copy the jars into a directory beside `complete`, and rename it there only when all have come.
+
+    `alone`: without what they depend on, for whoever has that already.
+    """
     maven = executable("mvn")
-    CACHE.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix="jars-", dir=CACHE))
+    complete.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix="jars-", dir=complete.parent))
     try:
         project = partial / "pom.xml"
-        project.write_text(project_file())
+        project.write_text(project_file(artifacts, alone=alone))
         command = [
             maven, "--batch-mode", "--quiet", "--file", str(project), "dependency:copy-dependencies",
             f"-DoutputDirectory={partial}",
@@ -77,9 +82,9 @@ def resolve(complete: Path, patience_seconds: float) -> None:
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=patience_seconds)
         except subprocess.TimeoutExpired:
-            raise Unavailable(f"Maven did not resolve Apache Kafka's jars within {patience_seconds:g} s") from None
+            raise Unavailable(f"Maven did not resolve {artifacts[0][1]} within {patience_seconds:g} s") from None
         if done.returncode != 0:
-            raise Unavailable(f"Maven could not resolve Apache Kafka's jars: {done.stdout.strip()[-2000:]}")
+            raise Unavailable(f"Maven could not resolve {artifacts[0][1]}: {done.stdout.strip()[-2000:]}")
         try:
             partial.rename(complete)
         except OSError:
@@ -89,11 +94,12 @@ def resolve(complete: Path, patience_seconds: float) -> None:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def project_file() -> str:
+def project_file(artifacts: Sequence[Artifact] = ARTIFACTS, *, alone: bool = False) -> str:
+    nothing_else = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
     dependencies = "\n".join(
         f"    <dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-        f"<version>{version}</version></dependency>"
-        for group, artifact, version in ARTIFACTS
+        f"<version>{version}</version>{nothing_else if alone else ''}</dependency>"
+        for group, artifact, version in artifacts
     )
     return f"""<project>
   <modelVersion>4.0.0</modelVersion>
