@@ -19,7 +19,7 @@ from ottla.batch import CODEC_MASK, BatchHeader
 from ottla.compression import TooLarge
 from ottla.errors import KafkaError
 from ottla.replication.validation import Checked, Rules, too_large, validated
-from ottla.threads import Offload
+from ottla.threads import Offload, loaded
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class RecordChecks:
         self._surveyed += records
         if self._surveyed >= RECORDS_WORTH_COMPILING:
             self._compiling = True
-            self._offload(columns.compile_survey).add_done_callback(self._compiled)
+            self._offload(loaded, columns.compile_survey).add_done_callback(self._compiled)
 
     def _compiled(self, future: asyncio.Future[columns.Surveyor]) -> None:
         if future.cancelled():
