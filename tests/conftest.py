@@ -6,6 +6,7 @@
 
 import os
 import random
+import signal
 import threading
 from collections import defaultdict
 from collections.abc import Generator
@@ -57,6 +58,8 @@ def seed() -> int:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell starts its background jobs with interrupts ignored, and their children inherit it: tests send them.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--hypothesis-seed", default=None) is None:
         config.option.hypothesis_seed = str(SEED)
 
