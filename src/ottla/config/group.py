@@ -124,6 +124,14 @@ class GroupConfig(Settings):
             values[name] = known.read(text)
         return cls()._fill(values, overrides)
 
+    @classmethod
+    def in_force(cls, name: str, overrides: Mapping[str, str], broker: "BrokerConfig") -> int:
+        """What one setting, a number, comes to: a group's own value within the limits as they are drawn now."""
+        setting = cls.table[name]
+        if name not in overrides:
+            return int(broker.value(setting.synonyms[0].name))
+        return int(min(max(setting.read(overrides[name]), broker.value(_LOWEST[name])), broker.value(_HIGHEST[name])))
+
     def check_together(self, broker: "BrokerConfig") -> None:
         """The group's own settings are within the broker's limits, and a session outlasts a heartbeat."""
         for name in sorted(self.given):

@@ -9,6 +9,7 @@ protocol may be in the group too (`mixed_groups`), and a group may move from one
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from ottla.coordinators.assignors import Partitions
@@ -22,7 +23,7 @@ from ottla.coordinators.consumer_identities import (
     replace_member,
 )
 from ottla.coordinators.consumer_members import LEAVING, LEAVING_FOR_NOW, Member
-from ottla.coordinators.consumer_progress import Progress, group_setting
+from ottla.coordinators.consumer_progress import Progress
 from ottla.coordinators.consumer_protocol import PROTOCOL_TYPE
 from ottla.coordinators.consumer_state import Change, GroupState, Resolution
 from ottla.coordinators.downgrade import Downgrade, downgrade_records, may_downgrade
@@ -100,17 +101,20 @@ class ConsumerGroup:
         subscribed = self._progress.subscribe(change, before, member, turn)
         self._progress.assign(change, turn)
         moved = self._progress.reconcile(change, member.id, owned, subscribed.changed, turn)
-        self._classic.forget(member.id)
-        self._sessions.renew(member.id, turn.monotonic_ms + group_setting(self.state, "session.timeout.ms", turn))
+        session_ms = turn.group_setting(self.id, "consumer.session.timeout.ms")
+        change.effects += (
+            partial(self._classic.forget, member.id),
+            partial(self._sessions.renew, member.id, turn.monotonic_ms + session_ms),
+        )
         response = ConsumerGroupHeartbeatResponse(
             member_id=moved.id,
             member_epoch=moved.epoch,
-            heartbeat_interval_ms=group_setting(self.state, "heartbeat.interval.ms", turn),
+            heartbeat_interval_ms=turn.group_setting(self.id, "consumer.heartbeat.interval.ms"),
         )
         if request.member_epoch == 0 or _is_full(request) or moved.assigned != before.assigned:
             response.assignment = _assignment(moved)
         errands = () if subscribed.search is None else (subscribed.search,)
-        return Outcome(change.records, (Reply(turn.ticket, response),), errands=errands)
+        return change.outcome((Reply(turn.ticket, response),), *errands)
 
     def _identify(
         self, change: Change, request: ConsumerGroupHeartbeatRequest, owned: Partitions | None
@@ -133,8 +137,8 @@ class ConsumerGroup:
         response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
         if request.member_epoch == LEAVING_FOR_NOW:
             change.store(member.away().progress_record(self.id))
-            self._progress.revocations.end(member.id)
-            return Outcome(change.records, (Reply(turn.ticket, response),))
+            change.effects.append(partial(self._progress.revocations.end, member.id))
+            return change.outcome((Reply(turn.ticket, response),))
         return self.dismiss(change, [member], turn, response, "left the group")
 
     def dismiss(
@@ -143,7 +147,7 @@ class ConsumerGroup:
         """Members are gone, each for this reason; the others share what they had."""
         replies = () if response is None else (Reply(turn.ticket, response),)
         if not members:
-            return Outcome(change.records, replies)
+            return change.outcome(replies)
         for member in members:
             logger.info(
                 "a member is no longer in the group",
@@ -152,14 +156,14 @@ class ConsumerGroup:
         leaving = {member.id for member in members}
         if may_downgrade(change.state, leaving, turn):
             change.records.extend(downgrade_records(change.state, leaving, turn))
-            return Outcome(change.records, replies, errands=(Downgrade(self.id, rebalance=True),))
+            return change.outcome(replies, Downgrade(self.id, rebalance=True))
         for member in members:
             change.store(*member.tombstones(self.id))
         for pattern in sorted({member.topic_pattern for member in members}):
             if pattern in change.state.resolutions and pattern not in change.state.patterns:
                 change.store(change.state.resolution_record(pattern, None))
         self._progress.raise_epoch(change, turn, bump=True)
-        return Outcome(change.records, replies)
+        return change.outcome(replies)
 
     def topics_found(self, found: Mapping[str, Resolution], turn: Turn) -> Outcome:
         """The end of an errand: what patterns of this group stand for."""
@@ -167,7 +171,7 @@ class ConsumerGroup:
         change = Change(self.state)
         news = store_resolutions(change, found)
         self._progress.raise_epoch(change, turn, bump=news)
-        return Outcome(change.records)
+        return change.outcome()
 
     # --- members of the classic protocol ---
 
@@ -192,11 +196,15 @@ class ConsumerGroup:
     ) -> Outcome:
         """Be what a classic group was, with one more member. Whoever waits for an answer there has to ask again."""
         outcome = self.consumer_heartbeat(request, caller, turn, *upgrade_records(group, turn))
-        for member in group.members:
-            if member.id != request.member_id:
-                self._sessions.renew(member.id, turn.monotonic_ms + member.session_timeout_ms)
-        replies = (*outcome.replies, *group.dissolve(ErrorCode.REBALANCE_IN_PROGRESS))
-        return Outcome(outcome.records, replies, errands=outcome.errands)
+        replies = list(outcome.replies)
+
+        def take() -> None:
+            for member in group.members:
+                if member.id != request.member_id:
+                    self._sessions.renew(member.id, turn.monotonic_ms + member.session_timeout_ms)
+            replies.extend(group.dissolve(ErrorCode.REBALANCE_IN_PROGRESS))
+
+        return outcome._replace(replies=replies, effects=(*outcome.effects, take))
 
     # --- offsets ---
 
@@ -259,7 +267,8 @@ class ConsumerGroup:
         members = [self.state.members[id] for id in sorted(late) if id in self.state.members]
         if not members:
             return NOTHING
-        return self.dismiss(Change(self.state), members, turn, None, "; ".join(sorted(set(late.values()))))
+        outcome = self.dismiss(Change(self.state), members, turn, None, "; ".join(sorted(set(late.values()))))
+        return outcome._replace(may_be_refused=False)  # else nobody would look at these members again
 
     # --- the log ---
 
@@ -275,7 +284,7 @@ class ConsumerGroup:
     def loaded(self, turn: Turn) -> Outcome:
         """Every member has a new session, and those who have to give something back new time for it."""
         for member in self.state.members_by_id():
-            timeout_ms = group_setting(self.state, "session.timeout.ms", turn)
+            timeout_ms = turn.group_setting(self.id, "consumer.session.timeout.ms")
             if member.classic is not None:
                 timeout_ms = member.classic.session_timeout_ms
             self._sessions.renew(member.id, turn.monotonic_ms + timeout_ms)

@@ -4,9 +4,9 @@ Each step stores what it decides in a `Change`, where the next one sees it.
 """
 
 from collections import Counter
+from functools import partial
 from typing import Final, NamedTuple
 
-from ottla.cluster.changes import ConfigResource
 from ottla.coordinators.assignors import ASSIGNORS, Assignor, Partitions, Subscriber
 from ottla.coordinators.consumer_members import Member, MemberState
 from ottla.coordinators.consumer_state import Change, GroupState
@@ -55,7 +55,7 @@ class Progress:
                 change.store(change.state.resolution_record(before.topic_pattern, None))
         search = self.searches.due(change, turn)
         if search is not None:
-            self.searches.begun(search, turn)
+            change.effects.append(partial(self.searches.begun, search, turn))
             if search.is_short:
                 bump |= store_resolutions(change, search.run())
                 search = None
@@ -67,13 +67,16 @@ class Progress:
         seen = (turn.image.topics_by_name, turn.image.brokers)
         if not bump and self._seen is not None and self._seen[0] is seen[0] and self._seen[1] is seen[1]:
             return
-        self._seen = seen
+        change.effects.append(partial(self._saw, seen))
         state = change.state
         topics = self._hashes.of(state.subscribed_topics(), turn.image)
         if bump or topics != state.metadata_hash:
             change.store(state.epoch_record(state.epoch + 1, topics))
         if state.has_partition_metadata:
             change.store(state.partition_metadata_tombstone())
+
+    def _saw(self, seen: tuple[object, object]) -> None:
+        self._seen = seen
 
     def assign(self, change: Change, turn: Turn) -> None:
         """Compute targets if they are older than the group's epoch, but not more often than the interval allows."""
@@ -102,7 +105,7 @@ class Progress:
         moved = reconcile(member, goal, owned, subscription_changed)
         if moved != member:
             change.store(moved.progress_record(state.id))
-            self.watch_revocation(moved, turn)
+            change.effects.append(partial(self.watch_revocation, moved, turn))
         return moved
 
     def watch_revocation(self, member: Member, turn: Turn) -> None:
@@ -111,16 +114,6 @@ class Progress:
             self.revocations.renew(member.id, turn.monotonic_ms + member.rebalance_timeout_ms)
         else:
             self.revocations.end(member.id)
-
-
-def group_setting(state: GroupState, name: str, turn: Turn) -> int:
-    """A setting that groups may have of their own (`consumer.…`), within the broker's limits at any time."""
-    config = turn.config
-    own = turn.image.config(ConfigResource.GROUP, state.id).get(f"consumer.{name}")
-    if own is None:
-        return int(config.value(f"group.consumer.{name}"))
-    lowest, highest = config.value(f"group.consumer.min.{name}"), config.value(f"group.consumer.max.{name}")
-    return int(min(max(int(own), lowest), highest))
 
 
 def preferred_assignor(state: GroupState, turn: Turn) -> str:
@@ -136,7 +129,7 @@ def _assignor(state: GroupState, turn: Turn) -> Assignor:
 
 def _may_assign(state: GroupState, turn: Turn) -> bool:
     """A clock that was set back must not keep a group waiting."""
-    interval_ms = group_setting(state, "assignment.interval.ms", turn)
+    interval_ms = turn.group_setting(state.id, "consumer.assignment.interval.ms")
     return state.assigned_ms == 0 or not 0 <= turn.wall_ms - state.assigned_ms < interval_ms
 
 

@@ -5,7 +5,7 @@ store into a state of its own (`Change`), see where that leads, and be dropped w
 refused.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
@@ -29,7 +29,7 @@ from ottla.coordinators.formats import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-from ottla.coordinators.machine import StoredRecord
+from ottla.coordinators.machine import Outcome, Reply, StoredRecord
 from ottla.wire.message import Message
 
 
@@ -153,19 +153,24 @@ class GroupState:
 
 
 class Change:
-    """What a decision is about to store, and the state that it leads to."""
+    """What a decision is about to store, the state that it leads to, and what is to be done when it is stored."""
 
-    __slots__ = ("records", "state")
+    __slots__ = ("effects", "records", "state")
 
     def __init__(self, state: GroupState) -> None:
         self.state = state
         self.records: list[StoredRecord] = []
+        self.effects: list[Callable[[], None]] = []
 
     def store(self, *records: StoredRecord) -> None:
         for record in records:
             self.records.append(record)
             if type(record.key) in CONSUMER_KEYS:  # what the group was before may be deleted with the same batch
                 self.state = self.state.replay(record)
+
+    def outcome(self, replies: Sequence[Reply] = (), *errands: object) -> Outcome:
+        """Nothing but `effects` changes on the spot: a group that is too large for the log stays what it is."""
+        return Outcome(self.records, replies, may_be_refused=True, errands=errands, effects=self.effects)
 
 
 def _replay_epoch(

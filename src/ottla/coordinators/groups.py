@@ -19,7 +19,7 @@ from ottla.coordinators.formats import (
     OffsetCommitValue,
 )
 from ottla.coordinators.group import Group
-from ottla.coordinators.machine import Caller, Outcome, Producer, Reply, StoredRecord, Turn, answer
+from ottla.coordinators.machine import Caller, Outcome, Producer, Reply, StoredRecord, Turn, answer, refusable_answer
 from ottla.coordinators.offset_requests import OffsetRequests
 from ottla.coordinators.offsets import Offsets
 from ottla.errors import ErrorCode, KafkaError
@@ -115,9 +115,12 @@ class Groups:
             else:
                 before = [] if group is None else group.tombstones()
                 outcome = new.consumer_heartbeat(request, caller, turn, *before)
-            self.groups[request.group_id] = new
+            outcome = outcome._replace(effects=(lambda: self._put(new), *outcome.effects))
         self._touched[request.group_id] = None
         return outcome
+
+    def _put(self, group: Group) -> None:
+        self.groups[group.id] = group
 
     def describe_consumer_group(self, group_id: str, turn: Turn) -> Outcome:
         group = self.groups.get(group_id)
@@ -196,7 +199,7 @@ class Groups:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group '{group_id}'")
         group.check_delete()
         records = self.offsets.tombstones(group_id) + group.tombstones()
-        return answer(turn, DeletableGroupResult(group_id=group_id), *records)
+        return refusable_answer(turn, DeletableGroupResult(group_id=group_id), records)
 
     # Time
 

@@ -10,11 +10,12 @@ changed on the spot.
 A machine refuses a request by raising KafkaError: nothing may have changed then.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from ottla.cluster.changes import ConfigResource
 from ottla.cluster.image import Image
-from ottla.config import BrokerConfig
+from ottla.config import BrokerConfig, GroupConfig
 from ottla.errors import KafkaError
 from ottla.wire.message import Message
 
@@ -43,6 +44,10 @@ class Turn(NamedTuple):
     image: Image
     config: BrokerConfig
     ticket: Ticket = NOBODY
+
+    def group_setting(self, group_id: str, name: str) -> int:
+        """As it counts for this group now."""
+        return GroupConfig.in_force(name, self.image.config(ConfigResource.GROUP, group_id), self.config)
 
 
 class StoredRecord(NamedTuple):
@@ -77,6 +82,8 @@ class Outcome(NamedTuple):
     this it is loaded again, for it may have changed something on the spot that only the records make true."""
     errands: Sequence[Any] = ()
     """Work outside of the machine (markers to write in other partitions); its end comes back as another turn."""
+    effects: Sequence[Callable[[], None]] = ()
+    """Changes on the spot that only the records make true: done when the log has taken these, before the replay."""
 
 
 NOTHING = Outcome()
@@ -85,6 +92,11 @@ NOTHING = Outcome()
 def answer(turn: Turn, response: Message | KafkaError, *records: StoredRecord) -> Outcome:
     """The usual outcome: some records, and the answer to the one who asked."""
     return Outcome(records=records, replies=(Reply(turn.ticket, response),))
+
+
+def refusable_answer(turn: Turn, response: Message, records: Sequence[StoredRecord]) -> Outcome:
+    """The same of a turn that changed nothing on the spot."""
+    return Outcome(records=records, replies=(Reply(turn.ticket, response),), may_be_refused=True)
 
 
 class Machine(Protocol):

@@ -6,6 +6,7 @@ for it to make. Its first protocol says all of that; nobody is elected, for the 
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from ottla.coordinators.consumer_identities import (
@@ -81,11 +82,14 @@ class ClassicMembers:
             # A classic group has no half-way: unless everybody is there already, all join again.
             errand = Downgrade(change.state.id, rebalance=not _is_settled(change.state))
             change.records.extend(downgrade_records(change.state, (), turn))
-            return Outcome(change.records, (Reply(turn.ticket, _joined(member)),), errands=(errand,))
+            return change.outcome((Reply(turn.ticket, _joined(member)),), errand)
+        change.effects.append(partial(self._joined, member, turn))
+        return change.outcome((Reply(turn.ticket, _joined(member)),), *errands)
+
+    def _joined(self, member: Member, turn: Turn) -> None:
         self._joins.end(member.id)
         self._renew(member, turn)
         self._syncs.renew(member.id, turn.monotonic_ms + member.rebalance_timeout_ms)
-        return Outcome(change.records, (Reply(turn.ticket, _joined(member)),), errands=errands)
 
     def sync(self, state: GroupState, request: SyncGroupRequest, turn: Turn) -> Outcome:
         member = self._speaking(state, request.member_id, request.group_instance_id, request.generation_id)

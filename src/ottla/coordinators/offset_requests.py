@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ottla.cluster.image import Image
 from ottla.coordinators.formats import OffsetCommitKey, OffsetCommitValue
 from ottla.coordinators.group import Group, PartitionCheck
-from ottla.coordinators.machine import Outcome, Producer, Reply, StoredRecord, Turn, answer
+from ottla.coordinators.machine import Outcome, Producer, StoredRecord, Turn, answer, refusable_answer
 from ottla.coordinators.offsets import Offsets, Place
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.message import ZERO_UUID
@@ -80,7 +80,7 @@ class OffsetRequests:
             topics.append(
                 OffsetCommitResponseTopic(topic_id=topic.topic_id, name=topic.name, partitions=results)
             )
-        return answer(turn, OffsetCommitResponse(topics=topics), *records)
+        return refusable_answer(turn, OffsetCommitResponse(topics=topics), records)
 
     def _check_commit(self, request: OffsetCommitRequest, turn: Turn, version: int) -> PartitionCheck | None:
         generation = request.generation_id_or_member_epoch
@@ -125,11 +125,8 @@ class OffsetRequests:
                     TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
                 )
             topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=results))
-        return Outcome(
-            records=records,
-            replies=(Reply(turn.ticket, TxnOffsetCommitResponse(topics=topics)),),
-            producer=Producer(request.producer_id, request.producer_epoch),
-        )
+        outcome = refusable_answer(turn, TxnOffsetCommitResponse(topics=topics), records)
+        return outcome._replace(producer=Producer(request.producer_id, request.producer_epoch))
 
     # Reading
 
@@ -208,9 +205,8 @@ class OffsetRequests:
         group.check_delete_offsets()
         places: list[Place] = []
         topics = [self._delete_topic(group, topic, turn.image, places.append) for topic in request.topics]
-        return answer(
-            turn, OffsetDeleteResponse(topics=topics), *self._offsets.tombstones(request.group_id, places)
-        )
+        records = self._offsets.tombstones(request.group_id, places)
+        return refusable_answer(turn, OffsetDeleteResponse(topics=topics), records)
 
     def _delete_topic(
         self, group: Group, topic: OffsetDeleteRequestTopic, image: Image, delete: Callable[[Place], None]

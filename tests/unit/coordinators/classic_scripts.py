@@ -99,6 +99,8 @@ class Stage:
             self.tell(f"{client.name}: {error.code.name}")
             return
         self._see_state()
+        for effect in outcome.effects:
+            effect()
         for record in outcome.records:
             self._store(record)
         self._see_state()

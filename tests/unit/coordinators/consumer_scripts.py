@@ -130,6 +130,8 @@ class Stage:
             del self.waiting[ticket]
             self.refused(client, error.code)
             return
+        for effect in outcome.effects:
+            effect()
         for record in outcome.records:
             assert GROUP_FORMAT.decode(*GROUP_FORMAT.encode(record)) == record
             self.log.append(record)

@@ -69,6 +69,8 @@ class Desk:
 
     def _turn(self, decide: Callable[[Turn], Outcome]) -> Outcome:
         outcome = decide(Turn(self.now_ms, self.now_ms, self.image, self.config, ticket=1))
+        for effect in outcome.effects:
+            effect()
         for record in outcome.records:
             self.store(record, outcome.producer)
         return outcome

@@ -75,6 +75,8 @@ class Stage:
         return self.fresh_id - 1
 
     def apply(self, outcome: Outcome) -> None:
+        for effect in outcome.effects:
+            effect()
         for record in outcome.records:
             stored = TRANSACTION_FORMAT.encode(record)
             self.log.append(stored)

@@ -286,6 +286,9 @@ class Coordinator(Generic[M]):
         outcome = decide(shard.machine, turn)
         if outcome.records:
             self._append(shard, outcome, turn.wall_ms)
+        else:
+            for effect in outcome.effects:
+                effect()
         own: Any = LATER
         if shard.is_committed:
             own = shard.hand_out(outcome.replies, outcome.errands, ticket)
@@ -308,6 +311,8 @@ class Coordinator(Generic[M]):
         try:
             data = self._encode(shard, outcome, now_ms)
             appended = shard.partition.append(memoryview(data), batch.read_header(data), now_ms, -1)
+            for effect in outcome.effects:
+                effect()
             for record in outcome.records:
                 shard.machine.replay(record, now_ms, outcome.producer)
         except KafkaError as error:
