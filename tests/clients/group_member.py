@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 CONSUMER = "consumer"
@@ -220,8 +221,8 @@ async def _aiokafka(member: Membership) -> None:
         fetch_max_wait_ms=50,
     )
     consumer.subscribe([member.topic], listener=Listener())
-    await consumer.start()
     try:
+        await _start(consumer, ended)
         while not ended.is_set():
             polled = await consumer.getmany(timeout_ms=100, max_records=POLLED)
             progress.read([(each.partition, each.offset) for records in polled.values() for each in records])
@@ -236,6 +237,19 @@ async def _aiokafka(member: Membership) -> None:
                 progress.committed()
     finally:
         await consumer.stop()
+
+
+async def _start(consumer: Any, ended: asyncio.Event) -> None:
+    """A broker that is down at this moment is tried again, as the other libraries do by themselves."""
+    from aiokafka.errors import KafkaConnectionError
+
+    while not ended.is_set():
+        try:
+            await consumer.start()
+            return
+        except KafkaConnectionError:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), 0.2)
 
 
 LIBRARIES: dict[str, Callable[[Membership], None]] = {
