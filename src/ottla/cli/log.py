@@ -2,8 +2,8 @@
 
 `dump` shows what is in segments, indexes, snapshots and checkpoints. Files are only read. Of a directory all files are
 shown that a broker writes, and those of the partitions in it. `verify` reads all of it, compares what is derived from
-the records with them, and says only what is wrong; with `--repair` it mends what can be mended. The status of both is
-1 if anything is damaged.
+the records with them, and says only what is wrong; with `--repair` it mends what can be mended. What may be damage, and
+may be as it should be, is a notice. The status of both is 1 if anything is damaged.
 """
 
 import argparse
@@ -66,15 +66,20 @@ def _verify(options: argparse.Namespace) -> int:
     if as_text:
         for problem in report.repaired:
             print(f"{problem.path}: {problem.reason} (repaired)")
+        for notice in report.notices:
+            print(f"{notice.path}: {notice.reason} (notice)")
         print(
             f"{counted(len(report.partitions), 'partition')}, {counted(sums['segments'], 'segment')}, "
             f"{counted(sums['records'], 'record')}, {sums['bytes'] / 1e6:.1f} MB: "
             + (counted(len(report.problems), "problem") if report.problems else "no damage")
             + (f", {len(report.repaired)} repaired" if report.repaired else "")
+            + (f", {counted(len(report.notices), 'notice')}" if report.notices else "")
         )
     else:
-        found = {"problems": report.problems, "repaired": report.repaired}
-        listed = {name: [problem._asdict() for problem in problems] for name, problems in found.items()}
+        listed = {
+            name: [finding._asdict() for finding in getattr(report, name)]
+            for name in ("problems", "notices", "repaired")
+        }
         show_json({"partitions": len(report.partitions), **sums, **listed})
     return OBSTACLE if report.problems else 0
 

@@ -24,8 +24,8 @@ from ottla.storage.directories import (
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.files import Disk
 from ottla.storage.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, CorruptIndex, OffsetIndex, TimeIndex
+from ottla.storage.index_verification import without_padding
 from ottla.storage.scan import read_batch, scan
-from ottla.storage.verification import without_padding
 
 Entry = dict[str, object]
 Reader = Callable[[Disk, str, bool], Iterator[Entry]]

@@ -5,10 +5,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from ottla.batch import CorruptBatch
+from ottla.cli.log_metadata import DamagedMetadata, read_image
 from ottla.cli.refusal import Refusal
 from ottla.clock import WallClock
+from ottla.cluster.image import Image
 from ottla.storage import names
 from ottla.storage.directories import (
+    CLEAN_ENDS,
+    CLEAN_SHUTDOWN,
     HIGH_WATERMARKS,
     LOCK,
     LOG_STARTS,
@@ -19,14 +23,17 @@ from ottla.storage.directories import (
     decode_checkpoint,
     decode_identity,
     parse_name,
+    read_clean_marker,
 )
 from ottla.storage.files import Disk, FileLock
+from ottla.storage.foreign import CLUSTER_METADATA, is_foreign
+from ottla.storage.partition_metadata import NO_TOPIC_ID, read_topic_id
 from ottla.storage.scan import scan
-from ottla.storage.verification import PartitionReport, Problem, repair, verify
+from ottla.storage.verification import Notice, PartitionReport, Problem, Trust, repair, verify
 
-CLUSTER_METADATA = "__cluster_metadata"
+METADATA_DIRECTORY = f"{CLUSTER_METADATA}-0"
 METADATA_SNAPSHOT = ".checkpoint"
-NOTHING_FLUSHED = 0
+ALWAYS_COMPACTED = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 
 
 @dataclass(slots=True)
@@ -35,6 +42,7 @@ class Report:
 
     partitions: list[PartitionReport] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
     repaired: list[Problem] = field(default_factory=list)
 
 
@@ -87,7 +95,11 @@ class _Directory:
         self._told = told
         self._log_starts = self._checkpoint(LOG_STARTS)
         self._recovery_points = self._checkpoint(RECOVERY_POINTS)
-        self._checkpoint(HIGH_WATERMARKS)
+        self._high_watermarks = self._checkpoint(HIGH_WATERMARKS)
+        self._clean_ends = self._checkpoint(CLEAN_ENDS)
+        self._closed = self._was_closed()
+        self._metadata_damage = ""
+        self._image = self._metadata()
 
     def verify(self) -> None:
         self._verify_identity()
@@ -106,39 +118,78 @@ class _Directory:
         if marker:
             return  # on its way out, or nobody's
         key = (topic, number)
-        recovery_point = self._recovery_points.get(key, NOTHING_FLUSHED)
-        found = verify(self._disk, path, flushed_to=recovery_point)
+        found = verify(self._disk, path, self._trust(key))
         self._report.partitions.append(found)
-        problems = list(found.problems)
-        problems += self._offset_problems(key, found)
+        self._report.notices += found.notices
+        problems = [*found.problems, *self._offset_problems(key, found), *self._id_problems(topic, path)]
         mendable = [problem for problem in found.problems if problem.repairable]
-        if self._mend and mendable:
+        if self._mend and mendable and not found.end_is_damaged:
             repair(self._disk, found, self._log_starts.get(key, 0), WallClock().now_ms())
             self._report.repaired += mendable
             problems = [problem for problem in problems if problem not in mendable]
         for problem in problems:
             self._add(problem)
 
+    def _trust(self, key: PartitionKey) -> Trust:
+        """What is flushed, and whether there may be gaps: nobody remembers a topic's settings of earlier times."""
+        compacted = key in self._clean_ends or key[0] in ALWAYS_COMPACTED
+        if self._image is not None:
+            compacted |= "compact" in self._image.topic_configs(key[0]).get("cleanup.policy", "")
+        flushed_to = self._recovery_points.get(key, 0)
+        return Trust(flushed_to, self._log_starts.get(key, 0), self._closed, compacted)
+
     def _offset_problems(self, key: PartitionKey, found: PartitionReport) -> Iterator[Problem]:
         """Only what says that records are gone. A high watermark ahead of the end is what a power cut leaves."""
-        recovery_point = self._recovery_points.get(key, NOTHING_FLUSHED)
-        if recovery_point > max(found.end_offset, self._log_starts.get(key, 0)):
-            reason = f"{recovery_point} was flushed of {key[0]}-{key[1]}, which ends at {found.end_offset}"
-            yield Problem(f"{self._path}/{RECOVERY_POINTS}", reason, repairable=False)
+        name, end = f"{key[0]}-{key[1]}", found.end_offset
+        recovery_point, log_start = self._recovery_points.get(key, 0), self._log_starts.get(key, 0)
+        if recovery_point > max(end, log_start):
+            yield self._wrong_offset(RECOVERY_POINTS, f"{recovery_point} was flushed of {name}, which ends at {end}")
+        elif self._closed and end > recovery_point:
+            yield self._wrong_offset(RECOVERY_POINTS, f"{recovery_point} was the end of {name}, which ends at {end}")
+        if log_start > end:
+            # A broker begins the log again there. After a power cut that may be right: what was deleted was lost, too.
+            reason = f"{name} is said to start at {log_start}, and it ends at {end}"
+            if self._closed:
+                yield self._wrong_offset(LOG_STARTS, reason)
+            else:
+                self._report.notices.append(Notice(f"{self._path}/{LOG_STARTS}", reason))
+        if self._closed and self._high_watermarks.get(key, 0) > max(end, log_start):
+            reason = f"{name} was committed to {self._high_watermarks[key]}, and it ends at {end}"
+            yield self._wrong_offset(HIGH_WATERMARKS, reason)
+
+    def _wrong_offset(self, name: str, reason: str) -> Problem:
+        return Problem(f"{self._path}/{name}", reason, repairable=False)
+
+    def _id_problems(self, topic: str, path: str) -> Iterator[Problem]:
+        """A directory with another id than its topic's is set aside by the next broker, with all its records."""
+        known = self._image.topic(topic) if self._image is not None else None
+        topic_id = read_topic_id(self._disk, path)
+        if known is not None and topic_id not in (known.id, NO_TOPIC_ID):
+            reason = f"it is of a topic with id {topic_id.hex()}, {topic} has {known.id.hex()}"
+            yield Problem(f"{path}/{names.METADATA}", reason, repairable=False)
 
     def _verify_identity(self) -> None:
         path = f"{self._path}/{META_PROPERTIES}"
         try:
-            decode_identity(self._disk.read(path))
+            identity = decode_identity(self._disk.read(path))
         except FileNotFoundError:
             raise Refusal(f"{self._path} is no data directory: there is no {META_PROPERTIES} in it") from None
         except ValueError as error:
             self._add(Problem(path, str(error), repairable=False))
+            return
+        if self._image is None:
+            return
+        broker = self._image.broker(identity.node_id)
+        directory_id = broker.directory_id if broker is not None else b""
+        if (identity.cluster_id, identity.directory_id) != (self._image.cluster_id, directory_id):
+            reason = f"the metadata is of cluster {self._image.cluster_id}, and does not know {identity}"
+            self._add(Problem(path, reason, repairable=False))
 
     def _checkpoint(self, name: str) -> Offsets:
         path = f"{self._path}/{name}"
         try:
-            return decode_checkpoint(self._disk.read(path))
+            data = self._disk.read(path)
+            return decode_checkpoint(data) if data else {}  # Kafka makes the file before it has anything to write
         except FileNotFoundError:
             return {}
         except ValueError as error:
@@ -150,8 +201,32 @@ class _Directory:
                 self._add(problem)
             return {}
 
+    def _was_closed(self) -> bool:
+        """A broker that finds a mark that it cannot read does not believe it."""
+        path = f"{self._path}/{CLEAN_SHUTDOWN}"
+        try:
+            read_clean_marker(self._disk.read(path))
+        except FileNotFoundError:
+            return False
+        except ValueError as error:
+            self._add(Problem(path, str(error), repairable=False))
+            return False
+        return True
+
+    def _metadata(self) -> Image | None:
+        """Topics and settings, if they are in this directory and are ours."""
+        path = f"{self._path}/{METADATA_DIRECTORY}"
+        if is_foreign(self._disk, path) or not self._disk.exists(path):
+            return None
+        try:
+            return read_image(self._disk, path, clean=self._closed)
+        except DamagedMetadata as error:
+            self._metadata_damage = str(error).removeprefix(f"{path}: ")
+            return None
+
     def _verify_metadata(self, path: str) -> None:
-        """Topics and settings: batches as everywhere, one for each entry, and no second copy to repair from."""
+        """Batches as everywhere, one for each entry, and no second copy to repair from."""
+        before = len(self._report.problems)
         for name in self._disk.list(path):
             if name.endswith((names.LOG, METADATA_SNAPSHOT)):
                 file = self._disk.open_read(f"{path}/{name}")
@@ -162,6 +237,8 @@ class _Directory:
                     self._add(Problem(f"{path}/{name}", str(error), repairable=False))
                 finally:
                     file.close()
+        if len(self._report.problems) == before and self._metadata_damage:
+            self._add(Problem(path, self._metadata_damage, repairable=False))
 
     def _add(self, problem: Problem) -> None:
         self._report.problems.append(problem)

@@ -162,6 +162,19 @@ def decode_identity(data: bytes) -> Identity:
     return Identity(values["cluster.id"], int(values["node.id"]), directory_id)
 
 
+def read_clean_marker(content: bytes) -> int:
+    """The broker's epoch in the mark of a clean shutdown, -1 if it is not known. ValueError if this is no such mark."""
+    if not content:
+        return -1  # older brokers left it empty
+    try:
+        epoch = json.loads(content)["brokerEpoch"]
+    except (TypeError, LookupError) as error:
+        raise ValueError(f"it has no broker epoch: {error}") from None
+    if type(epoch) is not int:
+        raise ValueError(f"{epoch!r} is not a broker epoch")
+    return epoch
+
+
 class DataDirectory:
     """A data directory in use by this process, from `open` to `close`."""
 
@@ -339,16 +352,11 @@ class DataDirectory:
             return False, -1
         self._disk.unlink(path)
         self._disk.fsync_directory(self.path)
-        if not content:
-            return True, -1  # older brokers left it empty
         try:
-            epoch = json.loads(content)["brokerEpoch"]
-            if type(epoch) is not int:
-                raise ValueError(f"{epoch!r} is not a broker epoch")
-        except (ValueError, TypeError, LookupError) as error:
+            return True, read_clean_marker(content)
+        except ValueError as error:
             logger.warning("%s is not believed, every log is checked: %s", path, error)
             return False, -1
-        return True, epoch
 
 
 def _join(directory: str, name: str) -> str:

@@ -14,14 +14,18 @@ NO_TOPIC_ID = bytes(16)
 _PREFIX = "topic_id: "
 
 
+def encode(topic_id: bytes) -> bytes:
+    text = base64.urlsafe_b64encode(topic_id).decode("ascii").rstrip("=")
+    return f"version: 0\n{_PREFIX}{text}".encode("ascii")
+
+
 def write_topic_id(disk: Disk, directory: str, topic_id: bytes) -> None:
     """Not synced: the log's first flush does that, before anything in the directory counts as durable."""
-    text = base64.urlsafe_b64encode(topic_id).decode("ascii").rstrip("=")
     file = disk.open(f"{directory}/{names.METADATA}", create=True)
     try:
         if file.size:
             file.truncate(0)
-        file.append(f"version: 0\n{_PREFIX}{text}".encode("ascii"))
+        file.append(encode(topic_id))
     finally:
         file.close()
 

@@ -5,19 +5,24 @@ records that are all taken for flushed: a torn end is cut off, sound records are
 the middle stays for a person to decide about.
 """
 
-from array import array
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ottla.batch import ABORT, BatchHeader, CorruptBatch
-from ottla.storage import names
+from ottla.storage import names, partition_metadata
 from ottla.storage import producer_snapshot as snapshots
 from ottla.storage import transaction_index as transactions
-from ottla.storage.epochs import LeaderEpochs
+from ottla.storage.epoch_verification import EpochHistory
 from ottla.storage.files import Disk, File
-from ottla.storage.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, CorruptIndex, OffsetIndex, TimeIndex
+from ottla.storage.index import RELATIVE_OFFSET_MAX, CorruptIndex
+from ottla.storage.index_verification import (
+    Batches,
+    mended_transactions,
+    offset_index_problem,
+    time_index_problem,
+    transaction_index_problem,
+)
 from ottla.storage.log import Log
 from ottla.storage.partition_metadata import NO_TOPIC_ID, read_topic_id
 from ottla.storage.producer_restore import read_marker
@@ -32,6 +37,24 @@ class Problem(NamedTuple):
     repairable: bool
 
 
+class Notice(NamedTuple):
+    """What may be damage and may be as it should be; only a person can tell."""
+
+    path: str
+    reason: str
+
+
+class Trust(NamedTuple):
+    """What the data directory knows of a partition."""
+
+    flushed_to: int = 0
+    log_start: int = 0
+    closed: bool = False
+    """Whether whoever wrote it shut down cleanly: then all of it is flushed, the indexes too."""
+    compacted: bool = False
+    """Whether it may have been compacted: that leaves gaps between offsets."""
+
+
 @dataclass(slots=True)
 class PartitionReport:
     """What was found in a partition's directory. `end_offset` is behind the last sound record."""
@@ -44,10 +67,13 @@ class PartitionReport:
     first_offset: int = 0
     end_offset: int = 0
     problems: list[Problem] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
     derived: dict[str, None] = field(default_factory=dict)
     """Files that are wrong and can be made from the records."""
     aborted: dict[str, list[AbortedTransaction]] = field(default_factory=dict)
     """What the transaction indexes that are wrong have to say. Recovery reads them, and would not make them anew."""
+    end_is_damaged: bool = False
+    """Whether the log's last batches had been flushed and are damaged: then nothing is repaired, or they would go."""
 
     def lost(self, path: str, reason: str) -> None:
         self.problems.append(Problem(path, reason, repairable=False))
@@ -62,25 +88,18 @@ class PartitionReport:
             self.problems.append(Problem(path, reason, repairable=True))
 
 
-def without_padding(data: bytes, entry_size: int) -> bytes:
-    """Apache Kafka keeps the index of a segment that it writes to at its largest size, filled up with zeros."""
-    used = len(data.rstrip(b"\0"))
-    return data[: -(-used // entry_size) * entry_size]
-
-
-def verify(disk: Disk, directory: str, *, flushed_to: int) -> PartitionReport:
-    """Read all of it. Below `flushed_to` the leader epochs must be on record; above, recovery would write them down."""
+def verify(disk: Disk, directory: str, trust: Trust) -> PartitionReport:
+    """Read all of it."""
     report = PartitionReport(directory)
     found = disk.list(directory)
-    if read_topic_id(disk, directory) == NO_TOPIC_ID:
-        report.lost(f"{directory}/{names.METADATA}", "there is no topic id in it")
-    epochs = _epochs(disk, report, found)
+    _check_metadata(disk, report)
     bases = names.offsets_with(found, names.LOG)
     report.segments = len(bases)
     report.first_offset = report.end_offset = bases[0] if bases else 0
-    walk = _Walk(disk, report, epochs, flushed_to)
-    for number, base in enumerate(bases):
-        walk.segment(base, is_last=number + 1 == len(bases), found=found)
+    walk = _Walk(disk, report, trust)
+    for base, following in zip(bases, [*bases[1:], None], strict=True):
+        walk.segment(base, following, found)
+    walk.finish()
     for offset in names.offsets_with(found, names.SNAPSHOT):
         _check_snapshot(disk, report, offset)
     return report
@@ -88,6 +107,7 @@ def verify(disk: Disk, directory: str, *, flushed_to: int) -> PartitionReport:
 
 def repair(disk: Disk, report: PartitionReport, log_start_offset: int, now_ms: int) -> None:
     """Everything that can be repaired is, and durable, when this returns."""
+    assert not report.end_is_damaged
     for path in report.derived:
         if disk.exists(path):
             disk.unlink(path)
@@ -105,15 +125,13 @@ def repair(disk: Disk, report: PartitionReport, log_start_offset: int, now_ms: i
     log.close()
 
 
-def _epochs(disk: Disk, report: PartitionReport, found: Sequence[str]) -> LeaderEpochs | None:
-    if names.EPOCHS not in found:
-        return None
-    path = f"{report.directory}/{names.EPOCHS}"
-    try:
-        return LeaderEpochs.load(disk, path)
-    except ValueError as error:
-        report.wrong(path, str(error).removeprefix(f"{path}: "))
-        return None
+def _check_metadata(disk: Disk, report: PartitionReport) -> None:
+    path = f"{report.directory}/{names.METADATA}"
+    topic_id = read_topic_id(disk, report.directory)
+    if topic_id == NO_TOPIC_ID:
+        report.lost(path, "there is no topic id in it")
+    elif disk.read(path).removesuffix(b"\n") != partition_metadata.encode(topic_id):
+        report.lost(path, "no broker writes it like this")
 
 
 def _check_snapshot(disk: Disk, report: PartitionReport, offset: int) -> None:
@@ -130,97 +148,132 @@ def _check_snapshot(disk: Disk, report: PartitionReport, offset: int) -> None:
             report.wrong(path, f"producer {producer.producer_id} is said to have written at or after {offset}")
 
 
-class _Batches:
-    """The sound batches of a segment, as columns."""
-
-    def __init__(self) -> None:
-        self.positions = array("q")
-        self.firsts = array("q")
-        self.lasts = array("q")
-        self.largest_so_far = array("q")
-
-    def add(self, position: int, header: BatchHeader) -> None:
-        before = self.largest_so_far[-1] if self.largest_so_far else -1
-        self.positions.append(position)
-        self.firsts.append(header.base_offset)
-        self.lasts.append(header.last_offset)
-        self.largest_so_far.append(max(before, header.max_timestamp))
-
-    def at(self, position: int) -> int | None:
-        number = bisect_left(self.positions, position)
-        return number if number < len(self.positions) and self.positions[number] == position else None
-
-    def holding(self, offset: int) -> int:
-        """The number of the last batch that begins at or before the offset; -1 if none does."""
-        return bisect_right(self.firsts, offset) - 1
-
-
 class _Walk:
-    """From segment to segment: offsets only grow, and transactions may span several."""
+    """From segment to segment: offsets and epochs only grow, and transactions may span several."""
 
-    def __init__(self, disk: Disk, report: PartitionReport, epochs: LeaderEpochs | None, flushed_to: int) -> None:
+    def __init__(self, disk: Disk, report: PartitionReport, trust: Trust) -> None:
         self._disk = disk
         self._report = report
-        self._epochs = epochs
-        self._flushed_to = flushed_to
+        self._trust = trust
+        self._epochs_path = f"{report.directory}/{names.EPOCHS}"
+        self._epochs = EpochHistory(disk, self._epochs_path, flushed_to=trust.flushed_to, log_start=trust.log_start)
+        self._log_path = ""
         self._open: dict[int, int] = {}
         """Where the open transaction of each producer began."""
+        self._complete = report.first_offset == 0
+        """Whether no record is missing so far."""
+        self._damaged = False
+        """Whether the batches that were to come next are damaged: then there is a gap."""
+        self._gaps: list[tuple[str, int, int]] = []
+        self._thinned = trust.compacted
 
-    def segment(self, base: int, *, is_last: bool, found: Sequence[str]) -> None:
+    def segment(self, base: int, following: int | None, found: Sequence[str]) -> None:
         report = self._report
-        path = names.path(report.directory, base, names.LOG)
-        if base < report.end_offset:
-            report.lost(path, f"it begins at {base}, the segment before it ends at {report.end_offset}")
-        batches = _Batches()
+        path = self._log_path = names.path(report.directory, base, names.LOG)
+        self._expect(base)
+        batches = Batches()
         markers: dict[int, int] = {}
         aborted: list[AbortedTransaction] = []
         file = self._disk.open_read(path)
         try:
             report.bytes += file.size
-            for position, header in self._sound(file, path, base, is_last):
+            for position, header in self._in_order(file, base, following):
                 batches.add(position, header)
                 self._follow_transactions(file, position, header, markers, aborted)
-                self._compare_epoch(header)
+                self._epochs.follow(header)
                 report.batches += 1
                 report.records += header.record_count
-                report.end_offset = header.next_offset
         finally:
             file.close()
-        self._compare_indexes(base, batches, found, is_last=is_last)
+        sealed = following is not None or self._trust.closed
+        self._compare_indexes(base, batches, found, sealed=sealed)
         self._compare_transactions(base, markers, aborted, found)
 
-    def _sound(self, file: File, path: str, base: int, is_last: bool) -> Iterator[tuple[int, BatchHeader]]:
-        """The segment's batches. What lies between them and is none is a problem, and stepped over."""
-        begin, size, expected = 0, file.size, base
+    def finish(self) -> None:
+        self._report.end_is_damaged = self._damaged
+        self._epochs.finish(self._report.end_offset)
+        if self._epochs.problem:
+            self._report.wrong(self._epochs_path, self._epochs.problem)
+        if self._epochs.went_back:
+            self._report.lost(self._log_path, self._epochs.went_back)
+        start = max(self._trust.log_start, self._report.first_offset)
+        first = self._epochs.first_start
+        if self._trust.closed and first is not None and first < start < self._report.end_offset:
+            reason = f"the first epoch begins at {first}, the log at {start}: records before that are not served"
+            self._report.notices.append(Notice(self._epochs_path, reason))
+        if self._gaps and not self._thinned:
+            path, first, following = self._gaps[0]
+            others = f", nor those in {len(self._gaps) - 1} other places" if len(self._gaps) > 1 else ""
+            reason = f"offsets {first} to {following - 1} are not there{others}, and nothing says that it was compacted"
+            self._report.notices.append(Notice(path, reason))
+
+    def _expect(self, offset: int) -> None:
+        """The next batch, or segment, begins here."""
+        if offset > self._report.end_offset:
+            self._complete = False
+            if not self._damaged:
+                self._gaps.append((self._log_path, self._report.end_offset, offset))
+        self._damaged = False
+        self._report.end_offset = offset
+
+    def _in_order(self, file: File, base: int, following: int | None) -> Iterator[tuple[int, BatchHeader]]:
+        """Batches whose offsets fit between their neighbours': an offset is not under the checksum.
+
+        A batch is held back until the next one is seen. If the two overlap, and the first of them does not follow the
+        one before it without a gap, then it is the one that is wrong.
+        """
+        limit = following if following is not None else base + RELATIVE_OFFSET_MAX + 1
+        held: tuple[int, BatchHeader] | None = None
+        for found in self._sound(file, is_last=following is None):
+            offset = found[1].base_offset if found is not None else -1
+            expected = self._report.end_offset
+            if held is not None and expected <= offset < held[1].next_offset and held[1].base_offset > expected:
+                self._misplace(*held, f"and offset {offset} after it")
+                held = None
+            if held is not None:
+                yield self._accept(*held)
+            expected, held = self._report.end_offset, None
+            if found is None:
+                self._damaged = True
+            elif expected <= offset <= found[1].last_offset < limit:
+                held = found
+            else:
+                self._misplace(*found, f"where {expected} is next")
+        if held is not None:
+            yield self._accept(*held)
+
+    def _accept(self, position: int, header: BatchHeader) -> tuple[int, BatchHeader]:
+        self._expect(header.base_offset)
+        self._report.end_offset = header.next_offset
+        self._thinned |= header.record_count != header.last_offset_delta + 1
+        return position, header
+
+    def _misplace(self, position: int, header: BatchHeader, where: str) -> None:
+        self._report.lost(self._log_path, f"offset {header.base_offset} at byte {position}, {where}")
+        self._damaged = True
+
+    def _sound(self, file: File, *, is_last: bool) -> Iterator[tuple[int, BatchHeader] | None]:
+        """The segment's batches. What lies between them and is none is a problem, stepped over, and None here."""
+        begin, size, next_offset = 0, file.size, self._report.end_offset
         while begin < size:
-            position, reason = begin, ""
+            position = begin
             try:
                 for position, header in scan(file, begin, size, checked=True):
-                    if header.base_offset < expected or header.last_offset_delta < 0:
-                        reason = f"offset {header.base_offset} where {expected} is next"
-                        break
                     yield position, header
-                    expected = header.next_offset
+                    next_offset = header.next_offset
                     position += header.size
+                return
             except CorruptBatch as error:
                 reason = str(error)
-            if not reason:
-                return
-            further = next_sound_batch(file, position + 1, size, expected)
-            if further is None and is_last:
-                self._report.torn(path, f"torn at byte {position} of {size}, after offset {expected - 1}: {reason}")
+            further = next_sound_batch(file, position + 1, size, self._report.end_offset)
+            if further is None and is_last and next_offset >= self._trust.flushed_to:
+                reason = f"torn at byte {position} of {size}, after offset {next_offset - 1}: {reason}"
+                self._report.torn(self._log_path, reason)
                 return
             begin = size if further is None else further
-            self._report.lost(path, f"bytes {position} to {begin} are damaged, after offset {expected - 1}: {reason}")
-
-    def _compare_epoch(self, header: BatchHeader) -> None:
-        if self._epochs is None or header.leader_epoch < 0 or header.base_offset >= self._flushed_to:
-            return
-        known = self._epochs.epoch_at(header.base_offset)
-        if known != header.leader_epoch:
-            path = f"{self._report.directory}/{names.EPOCHS}"
-            reason = f"offset {header.base_offset} is of epoch {header.leader_epoch}, the file says {known}"
-            self._report.wrong(path, reason)
+            reason = f"bytes {position} to {begin} are damaged, after offset {next_offset - 1}: {reason}"
+            self._report.lost(self._log_path, reason)
+            yield None
 
     def _follow_transactions(
         self, file: File, position: int, header: BatchHeader, markers: dict[int, int], aborted: list[AbortedTransaction]
@@ -237,23 +290,17 @@ class _Walk:
             stable = min(self._open.values(), default=header.base_offset + 1)
             aborted.append(AbortedTransaction(header.producer_id, began, header.base_offset, stable))
 
-    def _compare_indexes(self, base: int, batches: _Batches, found: Sequence[str], *, is_last: bool) -> None:
+    def _compare_indexes(self, base: int, batches: Batches, found: Sequence[str], *, sealed: bool) -> None:
         offsets = names.path(self._report.directory, base, names.OFFSET_INDEX)
         times = names.path(self._report.directory, base, names.TIME_INDEX)
-        try:
-            if offsets.rpartition("/")[2] in found:
-                problem = _offset_index_problem(self._disk.read(offsets), base, batches)
-                if problem:
-                    self._report.wrong(offsets, problem)
-        except CorruptIndex as error:
-            self._report.wrong(offsets, str(error))
-        try:
-            if times.rpartition("/")[2] in found:
-                problem = _time_index_problem(self._disk.read(times), base, batches, sealed=not is_last)
-                if problem:
-                    self._report.wrong(times, problem)
-        except CorruptIndex as error:
-            self._report.wrong(times, str(error))
+        problems: dict[str, str] = {}
+        if offsets.rpartition("/")[2] in found:
+            problems[offsets] = offset_index_problem(self._disk.read(offsets), base, batches)
+        if times.rpartition("/")[2] in found:
+            problems[times] = time_index_problem(self._disk.read(times), base, batches, sealed=sealed)
+        for path, problem in problems.items():
+            if problem:
+                self._report.wrong(path, problem)
 
     def _compare_transactions(
         self, base: int, markers: dict[int, int], aborted: list[AbortedTransaction], found: Sequence[str]
@@ -266,44 +313,8 @@ class _Walk:
                 entries = transactions.decode(self._disk.read(path))
             except CorruptIndex as error:
                 problem = str(error)
-        # Of a compacted log the index may know more than the records: a transaction stays there until all of it went.
-        right = {entry.last_offset: entry for entry in entries if markers.get(entry.last_offset) == entry.producer_id}
-        if len(right) < len(entries):
-            stranger = next(entry for entry in entries if entry.last_offset not in right)
-            problem = f"producer {stranger.producer_id} has no marker at offset {stranger.last_offset}"
-        missing = [entry for entry in aborted if entry.last_offset not in right]
-        if missing:
-            problem = problem or f"the transaction aborted at offset {missing[0].last_offset} is not in it"
+        problem = problem or transaction_index_problem(entries, aborted, markers, complete=self._complete)
         if problem:
             self._report.wrong(path, problem)
-            right.update((entry.last_offset, entry) for entry in missing)
-            self._report.aborted[path] = [right[offset] for offset in sorted(right)]
-
-
-def _offset_index_problem(data: bytes, base: int, batches: _Batches) -> str:
-    index = OffsetIndex.decode(without_padding(data, OFFSET_ENTRY_SIZE))
-    before = (-1, -1)
-    for relative, position in zip(index.offsets, index.positions, strict=True):
-        number = batches.at(position)
-        if (relative, position) <= before or position <= before[1]:
-            return f"offset {base + relative} at byte {position} does not follow {before}"
-        if number is None or base + relative < batches.firsts[number]:
-            return f"offset {base + relative} is not in a batch at byte {position}"
-        if base + relative > batches.lasts[-1]:
-            return f"offset {base + relative} is after the segment's last"
-        before = (relative, position)
-    return ""
-
-
-def _time_index_problem(data: bytes, base: int, batches: _Batches, *, sealed: bool) -> str:
-    index = TimeIndex.decode(without_padding(data, TIME_ENTRY_SIZE))
-    for timestamp, relative in zip(index.timestamps, index.offsets, strict=True):
-        number = batches.holding(base + relative)
-        if number < 0 or base + relative > batches.lasts[-1]:
-            return f"offset {base + relative} is not in the segment"
-        earlier = batches.largest_so_far[number - 1] if number else -1
-        if not earlier <= timestamp <= batches.largest_so_far[number]:
-            return f"{timestamp} is not the largest timestamp up to offset {base + relative}"
-    if sealed and index.timestamps and index.timestamps[-1] < batches.largest_so_far[-1]:
-        return f"it ends with {index.timestamps[-1]}, the largest timestamp is {batches.largest_so_far[-1]}"
-    return ""
+            believed = [] if self._complete else entries
+            self._report.aborted[path] = mended_transactions(believed, aborted, markers)
