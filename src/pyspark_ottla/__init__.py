@@ -7,6 +7,9 @@ their meaning are those of Spark's own Kafka connector, so that a job moves over
     boundaries.py     where a read begins and ends   planning.py        offsets into tasks and micro-batches
     selecting.py      partitions and their starts    losses.py          offsets that are gone
     reader.py         spark.read                     stream_reader.py   spark.readStream
+    column_options.py which columns, in which form   decoders.py        formats of keys and values
+    shapes.py         what rows look like            row_making.py      records to rows, in tasks
+    samples.py        values to infer a schema from  dead_letters.py    what could not be decoded
     rows.py           columns and their types        writing.py         rows to records
     writer.py         df.write                       stream_writer.py   df.writeStream
 """

@@ -27,7 +27,9 @@ READ_OPTIONS = (
     "assign", "subscribe", "subscribePattern", "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets",
     "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets", "startingOffsetsByTimestampStrategy",
     "failOnDataLoss", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions",
-    "maxRecordsPerPartition", "groupIdPrefix", "includeHeaders", "columns",
+    "maxRecordsPerPartition", "groupIdPrefix", "includeHeaders", "columns", "keyFormat", "keySchema", "keyMessage",
+    "keySubject", "valueFormat", "valueSchema", "valueMessage", "valueSubject", "expandValue", "badRecords",
+    "deadLetterTopic", "schemaRegistry", "schemaRegistryUser", "schemaRegistryToken", "schemaRegistryTimeout",
 )  # fmt: skip
 WRITE_OPTIONS = ("topic", "guarantee", "includeHeaders", "ledgerTopic", "deterministic", "withoutLedger")
 STOCK_ONLY = (
@@ -39,8 +41,8 @@ STOCK_ONLY = (
 _NOT_FOR_READERS = {
     "auto.offset.reset": "use the option startingOffsets",
     "enable.auto.commit": "offsets are committed as queries progress",
-    "key.deserializer": "keys are binary columns; cast them",
-    "value.deserializer": "values are binary columns; cast them",
+    "key.deserializer": "keys are binary columns; cast them, or use the option keyFormat",
+    "value.deserializer": "values are binary columns; cast them, or use the option valueFormat",
     "interceptor.classes": "interceptors are Java's",
 }
 _NOT_FOR_WRITERS = {
@@ -59,6 +61,8 @@ class Selection(NamedTuple):
     assigned: tuple[TopicPartition, ...] = ()
     topics: tuple[str, ...] = ()
     pattern: str = ""
+    without: str = ""
+    """A topic that the pattern leaves out: what cannot be decoded goes there."""
 
 
 class ReadOptions(NamedTuple):
@@ -178,7 +182,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     strategy = given.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
     return ReadOptions(
         kafka,
-        _selection(given),
+        selection_of(given),
         _starting(given, streaming=streaming, grouped="group.id" in kafka),
         _ending(given, streaming=streaming),
         strategy == "latest",
@@ -193,14 +197,10 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     )
 
 
-def wanted_columns(options: Mapping[str, str]) -> tuple[tuple[str, ...], bool]:
-    """Which columns the user names, and whether headers are wanted if none is named."""
+def kafka_and_selection(options: Mapping[str, str]) -> tuple[dict[str, str], Selection]:
+    """What is needed to have a look at topics."""
     given = Given(options, READ_OPTIONS)
-    return _columns(given), given.truth("includeHeaders", False)
-
-
-def _columns(given: Given) -> tuple[str, ...]:
-    return tuple(name.strip() for name in (given.text("columns") or "").split(",") if name.strip())
+    return given.kafka(_NOT_FOR_READERS), selection_of(given)
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
@@ -247,7 +247,8 @@ def _size(kafka: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-def _selection(given: Given) -> Selection:
+def selection_of(given: Given) -> Selection:
+    """Which topics are read. OptionError if that is not said in exactly one way."""
     ways = [name for name in ("assign", "subscribe", "subscribePattern") if given.has(name)]
     if len(ways) != 1:
         said = "none of them is" if not ways else f"{' and '.join(ways)} are"
@@ -258,7 +259,7 @@ def _selection(given: Given) -> Selection:
     if ways[0] == "subscribePattern":
         if not text.strip():
             raise OptionError("subscribePattern: the pattern is empty")
-        return Selection(pattern=text.strip())
+        return Selection(pattern=text.strip(), without=(given.text("deadLetterTopic") or "").strip())
     topics = tuple(sorted({name.strip() for name in text.split(",") if name.strip()}))
     if not topics:
         raise OptionError("subscribe: no topic is named; give one, or several with commas between them")

@@ -10,7 +10,8 @@ from pyspark_ottla.boundaries import Boundary, Offsets, resolved
 from pyspark_ottla.losses import report_loss
 from pyspark_ottla.options import ReadOptions
 from pyspark_ottla.planning import OffsetRange, divided, ranges_between
-from pyspark_ottla.selecting import selected_partitions, starting_offsets
+from pyspark_ottla.selecting import check_dead_letters, selected_partitions, starting_offsets
+from pyspark_ottla.shapes import Shape
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -24,14 +25,22 @@ class TaskRange(InputPartition):
         self.range = range_
 
 
-def read_range(options: ReadOptions, columns: tuple[str, ...], partition: InputPartition) -> "Iterator[RecordBatch]":
-    """The rows of one task's range, in a worker. What is gone at its beginning is told, or passed over."""
+def read_range(options: ReadOptions, shape: Shape, partition: InputPartition) -> "Iterator[RecordBatch]":
+    """The rows of one task's range, in a worker."""
+    from pyspark_ottla.row_making import RowMaker
+
+    if not isinstance(partition, TaskRange):
+        return iter(())  # Spark's own, where there is nothing to read
+    maker = RowMaker(shape, options.kafka)
+    return maker.rows(_read_columns(options, maker.columns, partition.range))
+
+
+def _read_columns(options: ReadOptions, columns: tuple[str, ...], range_: OffsetRange) -> "Iterator[RecordBatch]":
+    """What is gone at the range's beginning is told, or passed over."""
     from ottla.pipeline.decoding import Decoder  # machine code, which only workers need
     from ottla.pipeline.fetching import DataLoss, fetch
 
-    if not isinstance(partition, TaskRange):
-        return  # Spark's own, where there is nothing to read
-    where, start, end = partition.range
+    where, start, end = range_
     cluster = shared(options.kafka)  # workers are used again, and so are their connections
     decoder = Decoder(*where, start, end, columns)
     while start < end:
@@ -47,14 +56,15 @@ def read_range(options: ReadOptions, columns: tuple[str, ...], partition: InputP
 
 
 class OttlaReader(DataSourceReader):
-    def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
+    def __init__(self, options: ReadOptions, shape: Shape) -> None:
         self._options = options
-        self._columns = columns
+        self._shape = shape
 
     def partitions(self) -> list[TaskRange]:
         options = self._options
         cluster = Cluster(options.kafka)
         try:
+            check_dead_letters(self._shape.dead_letter_topic, cluster)
             partitions = selected_partitions(options.selection, cluster)
             start = starting_offsets(options, cluster, partitions)
             end = resolved(options.ending, cluster, partitions, isolation=options.isolation)
@@ -76,4 +86,4 @@ class OttlaReader(DataSourceReader):
         return found
 
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
-        return read_range(self._options, self._columns, partition)
+        return read_range(self._options, self._shape, partition)

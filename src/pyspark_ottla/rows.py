@@ -12,8 +12,6 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_ottla.boundaries import OptionError
-
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
 COLUMNS: dict[str, DataType] = {
@@ -26,28 +24,11 @@ COLUMNS: dict[str, DataType] = {
     "timestampType": IntegerType(),
     "headers": HEADERS,
 }
+"""Of records as they are."""
 
+ERROR = "error"
+"""The column that says why another is null, with badRecords=null."""
 
-def read_schema(columns: tuple[str, ...], headers: bool) -> StructType:
-    """All columns, headers only if they are wanted; or those that the option `columns` names, in its order."""
-    names = columns or tuple(name for name in COLUMNS if name != "headers" or headers)
-    for name in names:
-        if name not in COLUMNS:
-            raise OptionError(f"columns: there is no column {name!r}; there are {', '.join(COLUMNS)}")
-    if len(set(names)) < len(names):
-        raise OptionError(f"columns: {', '.join(names)} names a column twice")
-    return StructType([StructField(name, COLUMNS[name]) for name in names])
-
-
-def check_read(schema: StructType) -> None:
-    """ValueError with one line, if the user's own schema is not one that records have."""
-    for field in schema.fields:
-        kind = COLUMNS.get(field.name)
-        if kind is None:
-            raise ValueError(f"schema: there is no column {field.name!r}; there are {', '.join(COLUMNS)}")
-        if field.dataType.simpleString() != kind.simpleString():
-            said = field.dataType.simpleString()
-            raise ValueError(f"schema: column {field.name!r} is {kind.simpleString()}, and not {said}; cast it")
 
 
 _TEXT = (StringType, BinaryType)

@@ -14,6 +14,7 @@ def selected_partitions(selection: Selection, cluster: Cluster) -> list[TopicPar
             counts = cluster.topics(pattern=selection.pattern)
         except ValueError as error:
             raise OptionError(f"subscribePattern: {error}") from None
+        counts.pop(selection.without, None)
         return _all(counts)
     if selection.topics:
         return _all(cluster.topics(selection.topics))
@@ -42,3 +43,12 @@ def starting_offsets(options: ReadOptions, cluster: Cluster, partitions: list[To
     if missing:
         found.update((where, answer.offset) for where, answer in cluster.offsets(missing).items())
     return found
+
+
+def check_dead_letters(topic: str | None, cluster: Cluster) -> None:
+    """A topic for what cannot be decoded must be there before the first such record is found."""
+    if topic is not None:
+        try:
+            cluster.topics([topic])
+        except KafkaError as error:
+            raise KafkaError(error.code, f"deadLetterTopic: {error.message}") from None

@@ -1,12 +1,22 @@
-"""What Spark asks for first: the source's name, its columns, and who reads or writes. No broker is asked here."""
+"""What Spark asks for first: the source's name, its columns, and who reads or writes.
+
+No broker is asked here, unless the user wants a schema to be inferred; a schema registry, if there is one.
+"""
+
+from functools import partial
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from ottla.pipeline.formats import Format
 from pyspark_ottla.boundaries import OptionError
-from pyspark_ottla.options import ACKS, read_options, wanted_columns, write_options
+from pyspark_ottla.column_options import ColumnOptions, column_options
+from pyspark_ottla.decoders import chosen_formats
+from pyspark_ottla.options import ACKS, kafka_and_selection, read_options, write_options
 from pyspark_ottla.reader import OttlaReader
-from pyspark_ottla.rows import check_read, check_written, read_schema
+from pyspark_ottla.rows import check_written
+from pyspark_ottla.samples import newest
+from pyspark_ottla.shapes import Shape, given_shape, read_shape, type_in
 from pyspark_ottla.stream_reader import OttlaStreamReader
 from pyspark_ottla.stream_writer import OttlaStreamWriter
 from pyspark_ottla.writer import OttlaWriter
@@ -17,16 +27,30 @@ class OttlaDataSource(DataSource):
     def name(cls) -> str:
         return "ottla"
 
+    _formats: dict[str, Format] | None = None
+    """Kept from the first question to the last: Spark sends this object with the schema, and the two must agree."""
+
     def schema(self) -> StructType:
-        return read_schema(*wanted_columns(self.options))
+        options = column_options(self.options)
+        return read_shape(options, self._formats_of(options)).schema
 
     def reader(self, schema: StructType) -> OttlaReader:
-        check_read(schema)
-        return OttlaReader(read_options(self.options, streaming=False), tuple(schema.names))
+        return OttlaReader(read_options(self.options, streaming=False), self._shape(schema))
 
     def streamReader(self, schema: StructType) -> OttlaStreamReader:
-        check_read(schema)
-        return OttlaStreamReader(read_options(self.options, streaming=True), tuple(schema.names))
+        return OttlaStreamReader(read_options(self.options, streaming=True), self._shape(schema))
+
+    def _shape(self, schema: StructType) -> Shape:
+        options = column_options(self.options)
+        return given_shape(options, self._formats_of(options, schema), schema)
+
+    def _formats_of(self, options: ColumnOptions, schema: StructType | None = None) -> dict[str, Format]:
+        """Spark does not ask for the schema where the user gives one: there it may take the place of an option."""
+        if self._formats is None:
+            kinds = {form.column: type_in(schema, form, expand=options.expand) for form in options.formats if schema}
+            sample = partial(newest, *kafka_and_selection(self.options))
+            self._formats = chosen_formats(options, sample, kinds)
+        return self._formats
 
     def writer(self, schema: StructType, overwrite: bool) -> OttlaWriter:
         if overwrite:

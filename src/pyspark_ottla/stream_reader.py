@@ -27,7 +27,8 @@ from pyspark_ottla.losses import report_loss
 from pyspark_ottla.options import ReadOptions
 from pyspark_ottla.planning import divided, limited, ranges_between
 from pyspark_ottla.reader import TaskRange, read_range
-from pyspark_ottla.selecting import selected_partitions, starting_offsets
+from pyspark_ottla.selecting import check_dead_letters, selected_partitions, starting_offsets
+from pyspark_ottla.shapes import Shape
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -38,9 +39,9 @@ logger = logging.getLogger("ottla.spark")
 
 
 class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
+    def __init__(self, options: ReadOptions, shape: Shape) -> None:
         self._options = options
-        self._columns = columns
+        self._shape = shape
         self._cluster = Cluster(options.kafka)
         self._latest: Offsets = {}
         self._target: Offsets | None = None
@@ -51,6 +52,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Offsets
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
+        check_dead_letters(self._shape.dead_letter_topic, self._cluster)
         partitions = selected_partitions(self._options.selection, self._cluster)
         return offsets_json(starting_offsets(self._options, self._cluster, partitions))
 
@@ -137,7 +139,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [TaskRange(each) for each in divided(ranges, options.min_partitions, options.max_records)]
 
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
-        return read_range(self._options, self._columns, partition)
+        return read_range(self._options, self._shape, partition)
 
     # Progress
 

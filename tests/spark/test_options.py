@@ -4,8 +4,9 @@ import pytest
 
 from ottla.pipeline.cluster import EARLIEST, LATEST, READ_COMMITTED, TopicPartition
 from pyspark_ottla.boundaries import Boundary, OptionError, offsets_json, offsets_of
+from pyspark_ottla.column_options import column_options
 from pyspark_ottla.options import ReadOptions, read_options, write_options
-from pyspark_ottla.rows import read_schema
+from pyspark_ottla.shapes import read_shape
 
 BASE = {"kafka.bootstrap.servers": "localhost:9092"}
 
@@ -121,11 +122,15 @@ def test_offsets_have_the_shape_of_the_stock_connector() -> None:
     assert offsets_json(offsets_of(text)) == text
 
 
+def columns(**options: str) -> list[str]:
+    return list(read_shape(column_options({**BASE, "subscribe": "orders", **options}), {}).schema.names)
+
+
 def test_columns_can_be_chosen() -> None:
-    assert "headers" not in read_schema((), headers=False).names
-    assert read_schema((), headers=True).names[-1] == "headers"
-    assert read_schema(("value", "offset"), headers=False).names == ["value", "offset"]
+    assert "headers" not in columns()
+    assert columns(includeHeaders="true")[-1] == "headers"
+    assert columns(columns="value, offset") == ["value", "offset"]
     with pytest.raises(OptionError, match="there is no column 'size'"):
-        read_schema(("size",), headers=False)
+        columns(columns="size")
     with pytest.raises(OptionError, match="twice"):
-        read_schema(("key", "key"), headers=False)
+        columns(columns="key,key")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ottla.testing import LocalBroker
@@ -30,6 +30,15 @@ def send(broker: LocalBroker, topic: str, records: Iterable[dict[str, Any]], **s
         producer.poll(0)
     assert producer.flush(PATIENCE_S) == 0
     assert not failures
+
+
+def received(broker: LocalBroker, topic: str, count: int) -> list[Message]:
+    """So many records of a topic's first partition, as an ordinary client gets them."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "received"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[Message] = consumer.consume(count, PATIENCE_S)
+    consumer.close()
+    return found
 
 
 def reader(spark: "SparkSession", broker: LocalBroker, topic: str, **options: Any) -> "DataFrameReader":

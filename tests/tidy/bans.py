@@ -200,6 +200,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.monitoring.process": "reads /proc, which is no disk",
             "ottla.storage.cleaner.child": "os.nice: the priority of its own process",
             "ottla.spark.java": "looks for a Java on this machine",
+            "pyspark_ottla.decoders": "reads the file of a schema",
             "ottla.spark.sessions": "tells Spark's workers where this package is",
             "ottla.cli": COMMAND_LINE,
             "ottla.testing": "fresh directories for a test's broker",

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2, timestamp_pb2
 
-from ottla.pipeline.formats import DEAD_LETTER, FAIL, NULL, BadRecord, decode_column
+from ottla.pipeline.formats import DEAD_LETTER, FAIL, NULL, BadRecord, Format, decode_columns
 from ottla.pipeline.formats.avro import Avro
 from ottla.pipeline.formats.protobuf import Protobuf
 from ottla.pipeline.formats.text import Json, Text, type_of_json_schema
@@ -265,17 +265,32 @@ def test_protobuf_becomes_a_struct() -> None:
 
 def test_bad_records_go_where_the_user_says() -> None:
     rows = batch(b'{"id": 1}', b"poison", b'{"id": 3}', b"more")
-    form = Json(pa.struct([("id", pa.int64())]))
+    forms = {"value": Json(pa.struct([("id", pa.int64())]))}
     with pytest.raises(BadRecord, match=r"shop-3 at offset 101: value: not the JSON .* \(1 more in the same batch\)"):
-        decode_column(rows, "value", form, FAIL)
-    nulled = decode_column(rows, "value", form, NULL)
+        decode_columns(rows, forms, FAIL)
+    nulled = decode_columns(rows, forms, NULL)
     assert nulled.bad is None
     assert nulled.batch["value"].to_pylist() == [{"id": 1}, None, {"id": 3}, None]
-    good, bad = decode_column(rows, "value", form, DEAD_LETTER)
+    assert sorted(nulled.reasons) == [1, 3]
+    good, reasons, bad = decode_columns(rows, forms, DEAD_LETTER)
     assert good["offset"].to_pylist() == [100, 102]
+    assert not reasons
     assert bad is not None
     assert bad["offset"].to_pylist() == [101, 103]
     assert bad["value"].to_pylist() == [b"poison", b"more"]
     assert all("not the JSON" in reason for reason in bad["reason"].to_pylist())
     with pytest.raises(ValueError, match="a bad record can be fail, null, dead-letter"):
-        decode_column(rows, "value", form, "ignore")
+        decode_columns(rows, forms, "ignore")
+
+
+def test_a_bad_key_makes_a_bad_record_and_all_reasons_are_told() -> None:
+    # What is handed back is as it was read, also the column that could be decoded.
+    rows = pa.record_batch({"key": column(b"k", b"\xff", b"\xff"), "value": column(b'{"id": 1}', b'{"id": 2}', b"{")})
+    forms: dict[str, Format] = {"key": Text(), "value": Json(pa.struct([("id", pa.int64())]))}
+    good, _, bad = decode_columns(rows, forms, DEAD_LETTER)
+    assert good.to_pylist() == [{"key": "k", "value": {"id": 1}}]
+    assert bad is not None
+    assert bad["value"].to_pylist() == [b'{"id": 2}', b"{"]
+    assert [reason.count("; value: ") for reason in bad["reason"].to_pylist()] == [0, 1]
+    with pytest.raises(BadRecord, match="row 1: key: not UTF-8"):
+        decode_columns(rows, forms)

@@ -2,66 +2,16 @@
 
 import json
 import pickle
-import struct
 from base64 import b64encode
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from google.protobuf import descriptor_pb2
 
 from ottla.pipeline.formats.choice import chosen_format
 from ottla.pipeline.registry import Registry, RegistryError, UnknownSchema
-
-V1 = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}
-V2 = {
-    "type": "record",
-    "name": "Order",
-    "fields": [{"name": "id", "type": "long"}, {"name": "note", "type": "string", "default": "-"}],
-}
-OTHER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": {"type": "array", "items": "int"}}]}
-SHOP = {"type": "object", "properties": {"id": {"type": "integer"}}}
-
-
-def proto(name: str, package: str, *fields: tuple[str, int, str], imports: tuple[str, ...] = ()) -> str:
-    """A file with one message `name`, in base64; a field is text, or a message by its type's name."""
-    kind = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="x", package=package, syntax="proto3", dependency=imports)
-    message = file.message_type.add(name=name)
-    for field, number, type_name in fields:
-        added = message.field.add(name=field, number=number, type=kind.TYPE_STRING, label=kind.LABEL_OPTIONAL)
-        if type_name:
-            added.type, added.type_name = kind.TYPE_MESSAGE, type_name
-    return b64encode(file.SerializeToString()).decode()
-
-
-class Shelf:
-    """What the registry answers, and what it was asked."""
-
-    def __init__(self) -> None:
-        customer = {"schemaType": "PROTOBUF", "schema": proto("Customer", "shop", ("name", 1, ""))}
-        order = {
-            "schemaType": "PROTOBUF",
-            "schema": proto("Order", "shop", ("customer", 1, ".shop.Customer"), imports=("customer.proto",)),
-            "references": [{"name": "customer.proto", "subject": "customers", "version": 1}],
-        }
-        self.answers: dict[str, dict[str, Any]] = {
-            "/schemas/ids/1": {"schema": json.dumps(V1)},
-            "/schemas/ids/2": {"schema": json.dumps(V2)},
-            "/schemas/ids/3": {"schema": json.dumps(OTHER)},
-            "/schemas/ids/4": {"schemaType": "JSON", "schema": json.dumps(SHOP)},
-            "/schemas/ids/5": order,
-            "/subjects/orders-value/versions/latest": {"schema": json.dumps(V2)},
-            "/subjects/shop-value/versions/latest": {"schemaType": "JSON", "schema": json.dumps(SHOP)},
-            "/subjects/proto-value/versions/latest": order,
-            "/subjects/customers/versions/1": customer,
-        }
-        self.asked: list[str] = []
-        self.authorization: list[str | None] = []
-        self.failing = False
+from tests.unit.pipeline.shelf import V1, Shelf, framed, served
 
 
 @pytest.fixture
@@ -71,34 +21,8 @@ def shelf() -> Shelf:
 
 @pytest.fixture
 def url(shelf: Shelf) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            path, _, query = self.path.partition("?")
-            shelf.asked.append(path)
-            shelf.authorization.append(self.headers["Authorization"])
-            answer = shelf.answers.get(path)
-            if answer is not None and answer.get("schemaType") == "PROTOBUF" and query != "format=serialized":
-                answer = {**answer, "schema": "message Order {}"}
-            status = 500 if shelf.failing else 200 if answer else 404
-            body = json.dumps(answer or {"error_code": 40403, "message": "Schema not found"}).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def framed(number: int, value: bytes) -> bytes:
-    return b"\0" + struct.pack(">i", number) + value
+    with served(shelf) as address:
+        yield address
 
 
 def test_each_value_is_read_by_the_schema_it_names(url: str, shelf: Shelf) -> None:

@@ -1,11 +1,12 @@
 """Columns out of keys and values: text, JSON, Avro and Protobuf, with a schema given or from a schema registry.
 
-    text.py       string and JSON            avro.py      Avro, with the writer's and the reader's schema
-    protobuf.py   Protobuf descriptors       framed.py    what a registry's clients put before each value
+    text.py       string and JSON            avro.py       Avro, with the writer's and the reader's schema
+    protobuf.py   Protobuf descriptors       framed.py     what a registry's clients put before each value
+    ddl.py        types as SQL writes them   inference.py  a type for JSON that has no schema
     choice.py     a format by its name
 
 A `Format` makes an Arrow column of a column of bytes and never raises for a record: it says which rows are bad and why.
-What becomes of those is the user's choice (`decode_column`): the read fails, the column is null, or they are taken out
+What becomes of those is the user's choice (`decode_columns`): the read fails, the column is null, or they are taken out
 and handed back with the reason, for a dead-letter topic.
 """
 
@@ -43,26 +44,34 @@ class Format(Protocol):
 
 class Outcome(NamedTuple):
     batch: pa.RecordBatch
-    bad: pa.RecordBatch | None
+    """With the columns decoded."""
+    reasons: Mapping[int, str]
+    """Row of `batch` -> why a column of it is null; only with NULL."""
+    bad: pa.RecordBatch | None = None
     """Rows as they were read, with REASON; only with DEAD_LETTER, and only if there are any."""
 
 
-def decode_column(batch: pa.RecordBatch, name: str, form: Format, on_bad: str = FAIL) -> Outcome:
-    """The batch with its column `name` (key or value) decoded, and what could not be."""
+def decode_columns(batch: pa.RecordBatch, formats: Mapping[str, Format], on_bad: str = FAIL) -> Outcome:
+    """The batch with these columns (key, value) decoded, and what could not be. A row with one bad column is bad."""
     if on_bad not in ON_BAD:
         raise ValueError(f"{on_bad!r}: a bad record can be {', '.join(ON_BAD)}")
-    index = batch.schema.get_field_index(name)
-    column, bad = form.decode(batch.column(index))
-    decoded = batch.set_column(index, pa.field(name, form.type), column)
-    if not bad or on_bad == NULL:
-        return Outcome(decoded, None)
-    rows = sorted(bad)
+    decoded = batch
+    reasons: dict[int, str] = {}
+    for name, form in formats.items():
+        index = batch.schema.get_field_index(name)
+        column, bad = form.decode(batch.column(index))
+        decoded = decoded.set_column(index, pa.field(name, form.type), column)
+        for row, reason in bad.items():
+            reasons[row] = f"{reasons[row]}; {name}: {reason}" if row in reasons else f"{name}: {reason}"
+    if not reasons or on_bad == NULL:
+        return Outcome(decoded, reasons)
+    rows = sorted(reasons)
     if on_bad == FAIL:
         others = f" ({len(rows) - 1} more in the same batch)" if len(rows) > 1 else ""
-        raise BadRecord(f"{_place(batch, rows[0])}: {name}: {bad[rows[0]]}{others}")
-    kept = pa.array([row not in bad for row in range(batch.num_rows)])
-    reasons = pa.array([f"{name}: {bad[row]}" for row in rows], pa.string())
-    return Outcome(decoded.filter(kept), batch.take(pa.array(rows, pa.int64())).append_column(REASON, reasons))
+        raise BadRecord(f"{_place(batch, rows[0])}: {reasons[rows[0]]}{others}")
+    kept = pa.array([row not in reasons for row in range(batch.num_rows)])
+    told = pa.array([reasons[row] for row in rows], pa.string())
+    return Outcome(decoded.filter(kept), {}, batch.take(pa.array(rows, pa.int64())).append_column(REASON, told))
 
 
 def _place(batch: pa.RecordBatch, row: int) -> str:

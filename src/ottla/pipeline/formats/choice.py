@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from ottla.pipeline.formats import Format
 from ottla.pipeline.formats.avro import Avro
+from ottla.pipeline.formats.ddl import type_of_ddl
 from ottla.pipeline.formats.framed import Framed
 from ottla.pipeline.formats.protobuf import Protobuf
 from ottla.pipeline.formats.text import Json, Text, type_of_json_schema
@@ -26,9 +27,10 @@ def chosen_format(
 ) -> Format:
     """ValueError with one line if the format is none, or lacks what it needs.
 
-    `schema` is an Arrow type or a JSON Schema for json, the text of a schema for avro, a descriptor set (bytes, or in
-    base64) with the name of a `message` for protobuf. With a `registry` values carry the number of their schema, and
-    without a schema the newest of the `subject` (usually the topic's name and "-value") makes the column.
+    `schema` is an Arrow type, a JSON Schema, or fields as in SQL for json; the text of a schema for avro; a descriptor
+    set (bytes, or in base64) with the name of a `message` for protobuf. With a `registry` values carry the number of
+    their schema, and without a schema the newest of the `subject` (usually the topic's name and "-value") makes the
+    column.
     """
     kind = name.strip().lower()
     if kind not in NAMES:
@@ -53,10 +55,7 @@ def _understood(kind: str, schema: "pa.DataType | str | bytes | None") -> Any:
     if schema is None:
         return None
     if kind == "json" and isinstance(schema, str):
-        try:
-            return type_of_json_schema(json.loads(schema))
-        except json.JSONDecodeError as error:
-            raise ValueError(f"not a JSON Schema: {error}") from None
+        return _type_of_text(schema)
     if kind == "protobuf" and isinstance(schema, str):
         try:
             return b64decode(schema, validate=True)
@@ -66,3 +65,13 @@ def _understood(kind: str, schema: "pa.DataType | str | bytes | None") -> Any:
     if not isinstance(schema, expected):
         raise ValueError(f"a schema for {kind} cannot be {type(schema).__name__}")
     return schema
+
+
+def _type_of_text(schema: str) -> pa.DataType:
+    """`{"type": "object", ...}` or `id BIGINT, name STRING`."""
+    if not schema.lstrip().startswith("{"):
+        return type_of_ddl(schema)
+    try:
+        return type_of_json_schema(json.loads(schema))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not a JSON Schema: {error}") from None

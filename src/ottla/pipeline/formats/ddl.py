@@ -1,0 +1,182 @@
+"""Types as SQL writes them: `id BIGINT, name STRING, lines ARRAY<STRUCT<price: DECIMAL(10, 2)>>`, as Arrow has them.
+
+The names are Spark's, and so is the meaning: TIMESTAMP is a moment, TIMESTAMP_NTZ what a clock on the wall shows.
+NOT NULL and COMMENT are read and count for nothing: a record may lack every field.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple, NoReturn
+
+import pyarrow as pa
+
+_TOKEN = re.compile(r"\s*(?:(?P<quoted>`(?:[^`]|``)+`)|(?P<text>'(?:[^'\\]|\\.)*')|(?P<word>\w+)|(?P<sign>[<>(),:]))")
+
+_SIMPLE = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "byte": pa.int8(),
+    "smallint": pa.int16(),
+    "short": pa.int16(),
+    "int": pa.int32(),
+    "integer": pa.int32(),
+    "bigint": pa.int64(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "real": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ltz": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_DECIMALS = ("decimal", "dec", "numeric")
+_PRECISION, _PRECISION_MAX = 10, 38
+_DEPTH_MAX = 50
+_END = ""
+
+
+class Token(NamedTuple):
+    text: str
+    """Without the quotes; nothing at the end."""
+    position: int
+    kind: str
+
+
+def type_of_ddl(text: str) -> pa.DataType:
+    """The struct of these fields. ValueError with one line that shows where the text goes wrong."""
+    reader = _Reader(text)
+    found = reader.fields(_END, 0)
+    if not len(found):
+        reader.refuse("there is no field")
+    return pa.struct(found)
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = list(self._cut())
+        self._next = 0
+
+    def _cut(self) -> Iterator[Token]:
+        position = 0
+        end = len(self._text.rstrip())
+        while position < end:
+            found = _TOKEN.match(self._text, position)
+            if found is None:
+                self._refuse_at(position, "no word or sign that a type has")
+            kind = str(found.lastgroup)
+            word = found[kind]
+            yield Token(word[1:-1].replace("``", "`") if kind == "quoted" else word, found.start(kind), kind)
+            position = found.end()
+        yield Token(_END, end, "end")
+
+    def fields(self, last: str, depth: int) -> list[pa.Field]:
+        """Up to the sign that ends them, which is taken too."""
+        found: list[pa.Field] = []
+        if self._takes(last):
+            return found
+        while True:
+            name = self._name()
+            self._takes(":")
+            found.append(pa.field(name, self._type(depth)))
+            self._remarks()
+            if self._takes(last):
+                return found
+            if not self._takes(","):
+                self.refuse(f"expected a comma or {last or 'the end'}")
+
+    def _type(self, depth: int) -> pa.DataType:
+        if depth > _DEPTH_MAX:
+            self.refuse(f"more than {_DEPTH_MAX} types within each other")
+        token = self._advance("word", "a type")
+        name = token.text.lower()
+        if name == "struct":
+            self._expect("<")
+            return pa.struct(self.fields(">", depth + 1))
+        if name == "array":
+            return pa.list_(self._inner(depth, ">"))
+        if name == "map":
+            key = self._inner(depth, ",")
+            value = self._type(depth + 1)
+            self._expect(">")
+            return pa.map_(key, value)
+        if name in _DECIMALS:
+            return self._decimal(token)
+        if name in ("char", "varchar"):
+            self._numbers()
+            return pa.string()
+        if name not in _SIMPLE:
+            self._refuse_at(token.position, f"there is no type {token.text!r}")
+        return _SIMPLE[name]
+
+    def _inner(self, depth: int, last: str) -> pa.DataType:
+        self._expect("<")
+        found = self._type(depth + 1)
+        self._expect(last)
+        return found
+
+    def _decimal(self, token: Token) -> pa.DataType:
+        numbers = self._numbers() or [_PRECISION]
+        precision, scale = numbers[0], numbers[1] if len(numbers) > 1 else 0
+        if len(numbers) > 2 or not 0 <= scale <= precision <= _PRECISION_MAX or not precision:
+            self._refuse_at(token.position, f"a decimal has 1 to {_PRECISION_MAX} digits, and no more behind the point")
+        return pa.decimal128(precision, scale)
+
+    def _numbers(self) -> list[int]:
+        """In brackets, if there are any."""
+        found: list[int] = []
+        if not self._takes("("):
+            return found
+        while True:
+            token = self._advance("word", "a number")
+            if not token.text.isdecimal() or len(token.text) > 9:
+                self._refuse_at(token.position, "expected a number")
+            found.append(int(token.text))
+            if self._takes(")"):
+                return found
+            self._expect(",")
+
+    def _remarks(self) -> None:
+        if self._takes("not"):
+            self._expect("null")
+        if self._takes("comment"):
+            self._advance("text", "a comment in quotes")
+
+    # Tokens
+
+    def _name(self) -> str:
+        token = self._tokens[self._next]
+        if token.kind not in ("word", "quoted"):
+            self.refuse("expected the name of a field")
+        self._next += 1
+        return token.text
+
+    def _advance(self, kind: str, what: str) -> Token:
+        token = self._tokens[self._next]
+        if token.kind != kind:
+            self.refuse(f"expected {what}")
+        self._next += 1
+        return token
+
+    def _takes(self, text: str) -> bool:
+        token = self._tokens[self._next]
+        if token.kind == "quoted" or token.text.lower() != text:
+            return False
+        if token.kind != "end":
+            self._next += 1
+        return True
+
+    def _expect(self, text: str) -> None:
+        if not self._takes(text):
+            self.refuse(f"expected {text!r}")
+
+    def refuse(self, reason: str) -> NoReturn:
+        self._refuse_at(self._tokens[self._next].position, reason)
+
+    def _refuse_at(self, position: int, reason: str) -> NoReturn:
+        rest = " ".join(self._text[position : position + 20].split())
+        where = f"at {rest!r}" if rest else "at its end"
+        raise ValueError(f"not a schema like 'id BIGINT, name STRING': {reason} {where}")

@@ -1,0 +1,30 @@
+"""A few values of the topics that are read, the newest of each partition: what a schema can be inferred from."""
+
+from contextlib import closing
+
+from ottla.pipeline.cluster import EARLIEST, LATEST, Cluster
+from pyspark_ottla.options import ISOLATIONS, Selection
+from pyspark_ottla.selecting import selected_partitions
+
+SAMPLE_ROWS = 1000
+
+
+def newest(kafka: dict[str, str], selection: Selection, column: str) -> list[bytes]:
+    """Of a column (key or value), those that are not null."""
+    from ottla.pipeline.decoding import decode  # machine code, which few drivers need
+    from ottla.pipeline.fetching import fetch
+
+    isolation = ISOLATIONS.get(kafka.get("isolation.level", "").lower(), 0)
+    found: list[bytes] = []
+    with closing(Cluster(kafka)) as cluster:
+        partitions = selected_partitions(selection, cluster)
+        first = cluster.offsets(dict.fromkeys(partitions, EARLIEST), isolation)
+        end = cluster.offsets(dict.fromkeys(partitions, LATEST), isolation)
+        share = -(-SAMPLE_ROWS // max(len(partitions), 1))
+        for where in partitions:
+            stop = end[where].offset
+            start = max(first[where].offset, stop - share)
+            raw = fetch(cluster, *where, start, stop, isolation=isolation)
+            for batch in decode(raw, *where, start, stop, [column]):
+                found += [value for value in batch.column(0).to_pylist() if value is not None]
+    return found
