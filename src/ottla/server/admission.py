@@ -28,11 +28,15 @@ class Admission:
     def __init__(self) -> None:
         self.host_names: dict[str, str] = {}
         """Address -> the name under which the settings know it."""
+        self.closed = False
+        """The server stops: whoever was still agreeing on TLS comes too late, and would not be told to go."""
         self._per_address: dict[str, int] = {}
         self._due_at = float("-inf")
 
     def refusal(self, address: str, connections: int, now: float, limits: Limits) -> str | None:
         """Why there is no room for one more connection of this address, if there is none."""
+        if self.closed:
+            return "the broker stops"
         here, allowed = self._per_address.get(address, 0), self._allowed(address, limits)
         if connections >= limits.max_connections:
             return f"{connections} are open (max.connections)"

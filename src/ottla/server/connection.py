@@ -14,8 +14,8 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any, cast
 
-from ottla.call import Answer, Client, CloseConnection, Dispatch, Frame, Part
-from ottla.server.outbox import Outbox
+from ottla.call import Answer, Client, CloseConnection, Dispatch, Frame, Part, Result
+from ottla.server.outbox import JOINED_BYTES, Outbox
 from ottla.server.receiving import NO_BYTES, SIZE, UnfinishedFrame
 from ottla.server.sending import COPIED_BYTES, Offload, Sender, SocketSender, TransportSender
 from ottla.server.traffic import Traffic
@@ -25,9 +25,9 @@ log = logging.getLogger(__name__)
 
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
-        "_active_at", "_advancing", "_answers", "_dispatch", "_ended_by_peer", "_ending", "_header", "_input",
-        "_linger", "_listener", "_loop", "_offload", "_outbox", "_paused", "_position", "_scheduled", "_sender",
-        "_task", "_traffic", "_transport", "_unfinished", "_unsent_memory", "address", "client",
+        "_active_at", "_advancing", "_alone", "_answers", "_dispatch", "_ended_by_peer", "_ending", "_header",
+        "_input", "_linger", "_listener", "_loop", "_offload", "_outbox", "_paused", "_position", "_scheduled",
+        "_sender", "_task", "_traffic", "_transport", "_unfinished", "_unsent_memory", "address", "client",
     )  # fmt: skip
 
     _transport: asyncio.Transport
@@ -46,6 +46,7 @@ class Connection(asyncio.BufferedProtocol):
         self._position = 0
         self._unfinished: UnfinishedFrame | None = None
         self._answers: deque[list[Part] | asyncio.Future[Answer]] = deque()  # those that wait, and all behind them
+        self._alone = b""  # an answer that leaves at the end of this turn of the loop, before all others
         self._task: asyncio.Future[Any] | None = None  # what holds the connection: a request, or too many newcomers
         self._unsent_memory = 0
         self._active_at = 0.0
@@ -129,6 +130,7 @@ class Connection(asyncio.BufferedProtocol):
         self.client.closing = True
         self._end()
         self._answers.clear()
+        self._alone = b""
         self._sender.close()
         self._count_memory()
         if self._linger is not None:
@@ -161,7 +163,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._advance()
             return
         area = traffic.area
-        if not (self._header or self._input or self._answers or self._outbox.parts or self._task) and (
+        if not (self._header or self._input or self._alone or self._answers or self._outbox.parts or self._task) and (
             count >= SIZE.size and SIZE.unpack_from(area)[0] == count - SIZE.size
         ):
             self._handle_alone(bytearray(area[SIZE.size : count]))
@@ -178,14 +180,22 @@ class Connection(asyncio.BufferedProtocol):
     def _handle_alone(self, frame: Frame) -> None:
         """One frame, all of it and nothing else, on a connection at rest: nearly every request of nearly every client.
 
-        What `_advance` does for all the other cases comes down to this: 3 us of a small request instead of 10.
+        What `_advance` does for all the other cases comes down to this: 2 us of a small request instead of 10. A small
+        answer does not even see the outbox.
         """
-        self._handle(frame)
+        answer = self._answer_to(frame)
+        if (
+            isinstance(answer, list)
+            and len(answer) == 1
+            and isinstance(part := answer[0], (bytes, bytearray))
+            and len(part) <= JOINED_BYTES
+        ):
+            self._alone = SIZE.pack(len(part)) + part
+            self._traffic.send(self)
+            return
+        self._take(answer, len(frame))
         if self._outbox.parts:
-            if self._traffic.may_send_now(self):
-                self._sender.flush()
-            else:
-                self._traffic.send_later(self)
+            self._traffic.send(self)
         if self._ending:
             self._arrange()
 
@@ -208,17 +218,26 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._handle_frames()
             if self._outbox.parts:
-                if self._traffic.may_send_now(self):
-                    self._sender.flush()
-                else:
-                    self._traffic.send_later(self)
+                self._traffic.send(self)
         finally:
             self._advancing = False
         self._arrange()
 
     def send(self) -> None:
         """Send what is ready, in the turn that this connection was given for it."""
-        self._sender.flush()
+        alone = self._alone
+        if not alone:
+            self._sender.flush()
+            return
+        self._alone = b""
+        sent = self._sender.send_alone(alone)
+        self._traffic.bytes_out += sent
+        if sent < len(alone):
+            self._outbox.put_back(memoryview(alone)[sent:])
+            self._count_memory()
+            self._sender.flush()
+        elif self._ending or self._ended_by_peer:
+            self._advance()
 
     def _advance_later(self) -> None:
         self._scheduled = False
@@ -259,7 +278,7 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _quiet(self) -> bool:
-        return not (self._answers or self._outbox.parts or self._input)
+        return not (self._alone or self._answers or self._outbox.parts or self._input)
 
     def _handle_frames(self) -> None:
         unfinished = self._unfinished
@@ -305,20 +324,26 @@ class Connection(asyncio.BufferedProtocol):
     # Answers
 
     def _handle(self, frame: Frame) -> None:
+        self._take(self._answer_to(frame), len(frame))
+
+    def _answer_to(self, frame: Frame) -> Result:
         self._traffic.requests += 1
         try:
-            answer = self._dispatch(self.client, frame)
+            return self._dispatch(self.client, frame)
         except Exception as error:
             self._report(error)
             self._end()
-            return
+            return None
+
+    def _take(self, answer: Result, size: int) -> None:
+        """The answer to a frame of `size`, or the promise of it, has its place behind those that came before."""
         if isinstance(answer, list):
             if self._answers:
                 self._answers.append(answer)
             else:
                 self._put(answer)
         elif answer is not None:
-            self._await(answer, len(frame))
+            self._await(answer, size)
 
     def _await(self, answer: "Coroutine[Any, Any, Answer | asyncio.Future[Answer]] | asyncio.Future[Answer]",
                size: int) -> None:  # fmt: skip
@@ -376,6 +401,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._put(answer)
 
     def _put(self, answer: list[Part]) -> None:
+        if self._alone:
+            self._outbox.put_back(self._alone)
+            self._alone = b""
         try:
             self._outbox.put(answer)
         except Exception as error:  # a file that is gone: half an answer is queued, nothing can follow it

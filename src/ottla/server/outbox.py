@@ -123,6 +123,12 @@ class Outbox:
             elif len(part):
                 self.parts.append(part)
 
+    def put_back(self, rest: Bytes) -> None:
+        """What is left of an answer, or all of it with its size, that could not leave before those in here."""
+        self.parts.appendleft(rest)
+        self.unsent += len(rest)
+        self.memory += len(rest)
+
     def run(self) -> list[Bytes]:
         """The parts at the front that can leave together from memory; empty if a file range must be sent or warmed."""
         run: list[Bytes] = []

@@ -61,6 +61,10 @@ class Sender(ABC):
         if not (self.blocked or self._scheduled or self._warming or self._closed) and self.outbox.parts:
             self._turn()
 
+    @abstractmethod
+    def send_alone(self, data: Bytes) -> int:
+        """Send an answer past the empty outbox; how much of it has left."""
+
     def close(self) -> None:
         """Forget what is unsent and let go of files. The transport is the connection's to close."""
         self._closed = True
@@ -131,6 +135,12 @@ class Sender(ABC):
 class TransportSender(Sender):
     __slots__ = ()
 
+    def send_alone(self, data: Bytes) -> int:
+        if self.blocked or self._closed or self._transport.is_closing():
+            return 0
+        self._transport.write(data)
+        return len(data)
+
     def _send_run(self, run: list[Bytes]) -> bool:
         data = run[0] if len(run) == 1 else b"".join(run)
         self.outbox.sent(len(data))
@@ -149,23 +159,13 @@ class SocketSender(Sender):
         self._descriptor: int = transport.get_extra_info("socket").fileno()
         self._socket: socket.socket | None = None  # the duplicate, made when it is first needed
 
-    def flush(self) -> None:
-        """As for any sender; an answer that is one part and leaves at once, as most do, takes no turn."""
-        parts = self.outbox.parts
-        if len(parts) != 1 or self.blocked or self._scheduled or self._warming or self._closed or (
-            isinstance(part := parts[0], Range) or self._transport.is_closing()
-        ):  # fmt: skip
-            super().flush()
-            return
+    def send_alone(self, data: Bytes) -> int:
+        if self._closed or self._transport.is_closing():
+            return 0
         try:
-            sent = os.write(self._descriptor, part)
+            return os.write(self._descriptor, data)
         except OSError:  # no room, or nobody there: a turn sees to it
-            super().flush()
-            return
-        self.outbox.sent(sent)
-        if parts:
-            self._arrange(full=True)
-        self._progress.sent(sent)
+            return 0
 
     def close(self) -> None:
         super().close()

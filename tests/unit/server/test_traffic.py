@@ -32,13 +32,11 @@ def test_one_alone_sends_at_once_and_others_of_the_turn_together_at_its_end() ->
     async def scenario() -> None:
         traffic = Traffic(ServerSettings())
         first, second, third = Connection(), Connection(), Connection()
-        assert traffic.may_send_now(first) and traffic.may_send_now(first)
-        for other in (second, third, second):
-            assert not traffic.may_send_now(other)
-            traffic.send_later(other)
-        assert (second.turns, third.turns) == (0, 0)
+        for connection in (first, first, second, third, second):
+            traffic.send(connection)
+        assert (first.turns, second.turns, third.turns) == (2, 0, 0)
         await asyncio.sleep(0)
-        assert (first.turns, second.turns, third.turns) == (0, 1, 1)
+        assert (first.turns, second.turns, third.turns) == (2, 1, 1)
 
     simulate(scenario())
 
@@ -47,8 +45,9 @@ def test_the_next_turn_is_anybodys() -> None:
     async def scenario() -> None:
         traffic = Traffic(ServerSettings())
         first, second = Connection(), Connection()
-        assert traffic.may_send_now(first)
+        traffic.send(first)
         await asyncio.sleep(0.001)
-        assert traffic.may_send_now(second)
+        traffic.send(second)
+        assert (first.turns, second.turns) == (1, 1)
 
     simulate(scenario())
