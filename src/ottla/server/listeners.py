@@ -115,7 +115,7 @@ class Server:
         return [flow for flow in self.traffic.flows if isinstance(flow, Connection)]
 
     def _stop_listening(self) -> None:
-        pass
+        self.traffic.admission.closed = True
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()

@@ -441,6 +441,37 @@ def test_stopping_answers_what_is_in_progress_and_handles_nothing_new(loop: str)
 
 
 @on_both_loops
+def test_who_comes_while_the_server_stops_does_not_hold_it_up(loop: str) -> None:
+    # Accepted before, and ready only now, as after a slow greeting of TLS: nobody would tell this client to go.
+    gate = asyncio.Event()
+
+    async def slowly() -> Answer:
+        await gate.wait()
+        return [b"done"]
+
+    async def main() -> None:
+        async with serving(lambda client, frame: slowly()) as (server, port):
+            busy = await connected(port)
+            busy.write_frame(b"first")
+            await until(lambda: server.traffic.tasks)
+            stopping = asyncio.create_task(server.stop(60))
+            await until(lambda: server.traffic.emptied is not None)
+            late, ours = socket.socketpair()
+            late.setblocking(False)
+            await asyncio.get_running_loop().connect_accepted_socket(server.protocol_factory("late"), ours)
+            assert await asyncio.get_running_loop().sock_recv(late, 1) == b""
+            late.close()
+            gate.set()
+            assert await busy.read_frame() == b"done"
+            await busy.wait_closed()
+            busy.close()
+            async with asyncio.timeout(20):
+                await stopping
+
+    run(loop, main())
+
+
+@on_both_loops
 def test_at_the_deadline_requests_are_cancelled_and_connections_closed(loop: str) -> None:
     # A request that never ends does not keep the server alive, but may clean up.
     events: list[str] = []
