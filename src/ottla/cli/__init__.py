@@ -30,6 +30,7 @@ COMMANDS = {
     "consume": "print the records of a topic",
     "group": "list, describe, reset and delete consumer groups",
     "txn": "list and describe transactions, find and end hanging ones",
+    "sink": "list and describe queries that write topics exactly once",
     "config": "read and change settings of topics and brokers",
     "bench": "a quick load test",
     "log": "look into a broker's files and verify them, without a broker",

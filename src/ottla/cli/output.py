@@ -19,6 +19,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
+def hyphenated(word: str) -> str:
+    """`PrepareCommit` is `prepare-commit`: Kafka's names of states, as they are typed and shown here."""
+    return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in word).removeprefix("-")
+
+
 def show_json(document: object) -> None:
     print(json.dumps(document, indent=2, ensure_ascii=False))
 

@@ -12,7 +12,7 @@ from typing import Any
 from ottla.cli.client import Cluster, add_client_arguments
 from ottla.cli.hanging import UNDECIDED, Hanging, abort_marker, find_hanging, open_producers
 from ottla.cli.offset_ranges import time_ms
-from ottla.cli.output import JSON, add_format_argument, show_json, show_table
+from ottla.cli.output import JSON, add_format_argument, hyphenated, show_json, show_table
 from ottla.cli.refusal import BAD_REQUEST, Refusal
 
 STATES = ("empty", "ongoing", "prepare-commit", "prepare-abort", "complete-commit", "complete-abort", "dead")
@@ -69,10 +69,6 @@ def _camel(word: str) -> str:
     return "".join(part.capitalize() for part in word.split("-"))
 
 
-def _word(state: str) -> str:
-    return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in state).removeprefix("-")
-
-
 def _checked(code: int, what: str) -> None:
     from ottla.errors import ErrorCode
 
@@ -104,7 +100,7 @@ def _list(options: argparse.Namespace) -> None:
             response: ListTransactionsResponse = connection.ask(request)
         _checked(response.error_code, "the list of transactions")
         for found in response.transaction_states:
-            rows.append((found.transactional_id, broker, found.producer_id, _word(found.transaction_state)))
+            rows.append((found.transactional_id, broker, found.producer_id, hyphenated(found.transaction_state)))
     _show(options, ("transactional_id", "coordinator", "producer_id", "state"), sorted(rows))
 
 
@@ -122,7 +118,7 @@ def _describe(options: argparse.Namespace) -> None:
             name,
             found.producer_id,
             found.producer_epoch,
-            _word(found.transaction_state),
+            hyphenated(found.transaction_state),
             found.transaction_timeout_ms,
             (_now_ms() - started) // 1000 if started >= 0 else None,
             [f"{topic.topic}-{number}" for topic in found.topics for number in topic.partitions],

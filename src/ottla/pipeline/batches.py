@@ -1,7 +1,8 @@
 """Exactly-once, one transaction for a whole batch of a streaming query: the driver's side.
 
     begin      a new epoch (who wrote before is fenced, what it left open is aborted); has the batch landed already?
-    (tasks)    produce with the identity that `begin` gave, each partition by one task, sequences from 0
+    (tasks)    produce with the identity that `begin` gave, each partition by one task, sequences from 0; of all tries
+               at a task only the first (`claims`)
     commit     the ledger, and the offsets of the source's groups, in the same transaction; then its end
     abort      after a failure; the next `begin` would do the same
 
@@ -15,6 +16,7 @@ What is left in doubt by a lost answer is settled by reading the ledger, never b
 from collections.abc import Mapping
 
 from ottla.errors import KafkaError
+from ottla.pipeline.claims import ClaimBook
 from ottla.pipeline.cluster import Cluster, TopicPartition
 from ottla.pipeline.groups import Committed, fetch_offsets
 from ottla.pipeline.transactions import ProducerIdentity, commit_offsets_with, end_transaction, init_producer
@@ -59,6 +61,8 @@ class BatchLedger:
         self._producer: ProducerIdentity | None = None
         self._last_batch: int | None = None
         """That was committed here."""
+        self.claims = ClaimBook(cluster, self.name)
+        """Who may write, of those who have the batch's identity."""
         self._successor: ProducerIdentity | None = None
         """Who writes after the last batch, if the broker has said so: nobody else has written since."""
 
@@ -96,6 +100,7 @@ class BatchLedger:
     def abort(self) -> None:
         """Undo what the tasks have written. If that fails the next `begin` does it, or in the end the broker."""
         producer, self._producer = self._producer, None
+        self.claims.forget()
         if producer is not None:
             end_quietly(self._cluster, producer)
 

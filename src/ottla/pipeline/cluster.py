@@ -242,6 +242,12 @@ class Cluster:
         """The answer of any broker."""
         return self.persist(lambda: self._ask_any(request))
 
+    def ask_each(self, request: Request) -> list[Any]:
+        """The answers of all brokers there are, each as `ask_coordinator` gives it."""
+        self._metadata([])
+        nodes = sorted(self._nodes)
+        return [self.persist(lambda node=node: self._asked(node, request, lambda: None)) for node in nodes]  # type: ignore[misc]
+
     def ask_leader(self, topic: str, partition: int, request: Request) -> Any:
         """The answer of the partition's leader, once it holds no error that trying again could mend."""
 

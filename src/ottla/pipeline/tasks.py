@@ -10,12 +10,17 @@ back and the batch is written again. If it happened to some, the batch cannot be
 give other rows to each task; unless the user knows that it does not (`deterministic`): then only the missing tasks are
 written again.
 
-What a crash leaves open is aborted when a task of the same number begins again, else when it times out; until then
-readers of committed rows wait at that place.
+What a crash leaves open is aborted when a task of the same number begins again. A batch that is planned anew may have
+fewer tasks than before, so the driver looks for what is left (`end_leftovers`). If the query never comes back, readers
+of committed rows wait at that place until the transaction times out.
+
+Spark may run a task twice at the same time. The later attempt aborts what the earlier one wrote, and yet Spark may go
+by the earlier one: so before the decision all transactions must be open still, as the tasks have left them.
 
 Metadata of an offset may have 4096 bytes. What does not fit goes to the groups `<query>-<topic>-decision-<n>` before.
 """
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -23,6 +28,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.pipeline.batches import TIMEOUT_MS, LedgerLost, end_quietly, has_landed, ledger_name
 from ottla.pipeline.cluster import Cluster, TopicPartition
 from ottla.pipeline.groups import Committed, commit_offsets, fetch_offsets
+from ottla.pipeline.transaction_states import end_abandoned, transaction_names, transaction_states
 from ottla.pipeline.transactions import ProducerIdentity, commit_offsets_with, end_transaction, init_producer
 
 METADATA_MAX = 3500
@@ -41,6 +47,10 @@ class PartlyLanded(Exception):
 
 class BatchToRepeat(Exception):
     """A batch that was decided has not landed, and nothing is left of it: it must be written again."""
+
+
+class TransactionsLost(Exception):
+    """A batch whose transactions were ended by somebody else before it was decided; one line."""
 
 
 class OpenTask(NamedTuple):
@@ -103,6 +113,7 @@ class TaskLedger:
         if self._is_decided(batch_id):
             tasks = self._decision(batch_id)
         else:
+            self._refuse_lost(batch_id, tasks)
             self._decide(batch_id, tasks)
         missing = [task for task in tasks if not self._end(batch_id, task)]
         if not missing:
@@ -125,6 +136,41 @@ class TaskLedger:
         if not self._is_decided(batch_id):
             for task in tasks:
                 end_quietly(self._cluster, self._identity(task))
+
+    def end_leftovers(self) -> list[str]:
+        """After a crash, and when no task is at work: abort what its tasks have left open, and name it."""
+        numbered = re.compile(re.escape(self.name) + r"-\d+")
+        try:
+            found = transaction_names(self._cluster, f"{self.name}-", only_open=True)
+        except KafkaError as error:
+            if error.code != ErrorCode.UNSUPPORTED_VERSION:  # a broker before 3.0: there they time out
+                raise
+            return []
+        leftovers = [name for name in found if numbered.fullmatch(name)]
+        end_abandoned(self._cluster, leftovers)
+        return leftovers
+
+    def _refuse_lost(self, batch_id: int, tasks: Sequence[OpenTask]) -> None:
+        """TransactionsLost unless all are open, as their tasks have left them."""
+        try:
+            states = transaction_states(self._cluster, [self._task_name(each.task) for each in tasks])
+        except KafkaError as error:
+            if error.code != ErrorCode.UNSUPPORTED_VERSION:
+                raise
+            return
+        lost = []
+        for each in tasks:
+            state = states.get(self._task_name(each.task))
+            as_left = state is not None and (state.producer_id, state.epoch) == (each.producer_id, each.epoch)
+            if state is None or not as_left or not state.is_open:
+                lost.append(each.task)
+        if lost:
+            raise TransactionsLost(
+                f"batch {batch_id} of {self.name!r} was not written: the transactions of tasks "
+                f"{', '.join(map(str, lost))} were ended by somebody else. They were open for longer than "
+                f"transaction.timeout.ms ({self._timeout_ms}), or a second query runs with the same checkpoint, or "
+                "Spark has run these tasks twice at the same time"
+            )
 
     # Decision
 

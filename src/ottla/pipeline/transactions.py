@@ -31,6 +31,9 @@ from ottla.wire.messages.txn_offset_commit import (
 TIMEOUT_MS = 60_000
 """transaction.timeout.ms of the Java client."""
 
+FENCE_MS = 1_000
+"""For a transactional id that no transaction is begun with. A broker has a limit for this time, so it is short."""
+
 NO_TRANSACTION, ANNOUNCED, IMPLICIT = range(3)
 
 _INIT_UNTIL = 5  # 6 is for transactions that another system decides about
@@ -69,13 +72,21 @@ def init_producer(
     cluster: Cluster, transactional_id: str | None = None, timeout_ms: int = TIMEOUT_MS
 ) -> ProducerIdentity:
     """A new identity. With a transactional id: everyone who had it before is fenced, their open transaction aborted."""
-    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
     if transactional_id is None:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=timeout_ms)
         return cluster.persist(lambda: _plain_producer(cluster, request))
     protocol = transaction_protocol(cluster)
+    producer_id, epoch = raise_epoch(cluster, transactional_id, timeout_ms)
+    return ProducerIdentity(producer_id, epoch, transactional_id, protocol)
+
+
+def raise_epoch(cluster: Cluster, transactional_id: str, timeout_ms: int = FENCE_MS) -> tuple[int, int]:
+    """Fence whoever has the transactional id; its producer id, and its epoch, which is now one higher. If an epoch
+    cannot be higher, the producer id is a new one."""
+    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
     answer = cluster.ask_coordinator("transaction", transactional_id, request, _INIT_UNTIL)
     refuse(answer, f"transactional id {transactional_id!r}")
-    return ProducerIdentity(answer.producer_id, answer.producer_epoch, transactional_id, protocol)
+    return answer.producer_id, answer.producer_epoch
 
 
 def _plain_producer(cluster: Cluster, request: InitProducerIdRequest) -> ProducerIdentity:

@@ -12,7 +12,7 @@ from ottla.pipeline.batches import LedgerLost
 from ottla.pipeline.cluster import Cluster
 from ottla.pipeline.encoding import Encoder
 from ottla.pipeline.sending import Sender
-from ottla.pipeline.tasks import BatchToRepeat, OpenTask, PartlyLanded, TaskLedger
+from ottla.pipeline.tasks import BatchToRepeat, OpenTask, PartlyLanded, TaskLedger, TransactionsLost
 from ottla.pipeline.transactions import ANNOUNCED, IMPLICIT, end_transaction
 from ottla.testing import LocalBroker
 from tests.unit.pipeline.crashes import MortalCluster, dies
@@ -182,4 +182,43 @@ def test_a_ledger_that_is_gone_stops_the_query_unless_told(ottla_broker: LocalBr
     with pytest.raises(LedgerLost, match="Batch 7"):
         TaskLedger(cluster, "query", "output").begin(7, 0)
     assert TaskLedger(cluster, "query", "output", resume=True).begin(7, 0) is not None
+    cluster.close()
+
+
+def test_what_a_crash_left_open_is_ended_though_its_task_never_comes_again(
+    ottla_broker: LocalBroker, settings: Settings, protocol: int
+) -> None:
+    """The batch is planned with fewer tasks than the crashed one had: readers would wait for the others to time out.
+    Transactions of other queries, and of a topic whose name is longer, are let alone."""
+    ottla_broker.create_topic("output", PARTITIONS)
+    ottla_broker.create_topic("output-more", PARTITIONS)
+    cluster = MortalCluster(settings)
+    written(cluster, "output", 0, 4)
+    others = written(cluster, "output-more", 0, 1)
+    run(cluster, "output", 0, 1)
+    ledger = TaskLedger(cluster, "query", "output")
+    assert rows_of(cluster, "output") != model(1)
+    assert ledger.end_leftovers() == ["query-output-1", "query-output-2", "query-output-3"]
+    assert rows_of(cluster, "output") == model(1)
+    assert ledger.end_leftovers() == []
+    TaskLedger(cluster, "query", "output-more").commit(0, others)
+    assert rows_of(cluster, "output-more") == model(1)
+    cluster.close()
+
+
+def test_a_batch_is_not_decided_when_a_transaction_of_it_has_been_ended(
+    ottla_broker: LocalBroker, settings: Settings, protocol: int
+) -> None:
+    """Spark ran a task twice: the second attempt aborted what the first one reports. Nothing lands, all is repeated."""
+    ottla_broker.create_topic("output", PARTITIONS)
+    cluster = MortalCluster(settings)
+    tasks = written(cluster, "output", 0, 3)
+    time_out(cluster, tasks[1:2], "output")
+    ledger = TaskLedger(cluster, "query", "output")
+    with pytest.raises(TransactionsLost, match="the transactions of tasks 1 were ended by somebody else"):
+        ledger.commit(0, tasks)
+    ledger.abort(0, tasks)
+    assert rows_of(cluster, "output") == []
+    run(cluster, "output", 0, 2)
+    assert rows_of(cluster, "output") == model(1)
     cluster.close()

@@ -1,0 +1,139 @@
+"""`ottla sink list|describe|abort`: queries that write topics exactly once, as the cluster knows them.
+
+A sink of Spark (`ottla.spark.write_stream`, `writeStream.format("ottla")`) remembers in the broker which batches have
+landed. This tells what is remembered, and which transactions are open: readers of committed records wait for those.
+"""
+
+import argparse
+import time
+from typing import TYPE_CHECKING
+
+from ottla.cli.client import Cluster, add_client_arguments, pairs
+from ottla.cli.output import JSON, add_format_argument, counted, hyphenated, show_json, show_table
+from ottla.cli.refusal import Refusal
+
+if TYPE_CHECKING:
+    from ottla.pipeline.cluster import Cluster as PipelineCluster
+    from ottla.pipeline.ledgers import Sink
+    from ottla.pipeline.transaction_states import TransactionState
+
+PATIENCE_MS = "10000"
+COLUMNS = ("transactional_id", "last_batch", "state", "producer_id", "epoch", "open_s", "timeout_s", "partitions")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+
+    def action(name: str, purpose: str) -> argparse.ArgumentParser:
+        subparser = actions.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
+        add_client_arguments(subparser)
+        return subparser
+
+    add_format_argument(action("list", "list queries that write topics exactly once"))
+    describe = action("describe", "show a query's ledger and its transactions")
+    describe.add_argument("names", nargs="+", metavar="QUERY", help="the id of a query, or how it begins")
+    add_format_argument(describe)
+    abort = action("abort", "end what a query that will not come back has left open")
+    abort.add_argument("names", nargs="+", metavar="QUERY", help="the id of a query, or how it begins")
+
+
+def run(options: argparse.Namespace) -> int:
+    from ottla.errors import KafkaError
+    from ottla.pipeline.cluster import Cluster as PipelineCluster
+    from ottla.wire.blocking import Unreachable
+
+    address = Cluster(options).address  # says in its own words if nobody is there
+    settings = {"default.api.timeout.ms": PATIENCE_MS, "bootstrap.servers": address}
+    try:
+        cluster = PipelineCluster({**settings, **pairs(options.client_settings, "-X")})
+    except ValueError as error:
+        raise Refusal(f"-X {error}") from None
+    actions = {"list": _list, "describe": _describe, "abort": _abort}
+    try:
+        actions[options.action](cluster, options)
+    except (KafkaError, Unreachable) as error:
+        raise Refusal(str(error)) from None
+    finally:
+        cluster.close()
+    return 0
+
+
+def _list(cluster: "PipelineCluster", options: argparse.Namespace) -> None:
+    from ottla.pipeline.ledgers import find_sinks
+
+    columns = ("query", "topic", "transactions", "last_batch", "open")
+    rows = [
+        (sink.query_id, sink.topic, _kind(sink), sink.last_batch, len(sink.open_transactions))
+        for sink in find_sinks(cluster)
+    ]
+    if options.format == JSON:
+        show_json([dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        show_table(columns, rows)
+
+
+def _describe(cluster: "PipelineCluster", options: argparse.Namespace) -> None:
+    sinks = _found(cluster, options.names)
+    now = time.time_ns() // 1_000_000
+    if options.format == JSON:
+        show_json([_document(sink, now) for sink in sinks])
+        return
+    for number, sink in enumerate(sinks):
+        if number:
+            print()
+        landed = "no batch yet" if sink.last_batch is None else f"last batch {sink.last_batch}"
+        opened = counted(len(sink.open_transactions), "open transaction")
+        print(f"{sink.query_id}: topic {sink.topic!r}, one transaction {_kind(sink)}, {landed}, {opened}")
+        if sink.transactions:
+            show_table(COLUMNS, [_row(sink, each, now) for each in sink.transactions])
+
+
+def _abort(cluster: "PipelineCluster", options: argparse.Namespace) -> None:
+    from ottla.pipeline.transaction_states import end_abandoned
+
+    for sink in _found(cluster, options.names):
+        names = [each.transactional_id for each in sink.open_transactions]
+        end_abandoned(cluster, names)
+        print(f"{sink.query_id}: topic {sink.topic!r}, {counted(len(names), 'transaction')} aborted")
+
+
+def _found(cluster: "PipelineCluster", names: list[str]) -> "list[Sink]":
+    from ottla.pipeline.ledgers import find_sinks
+
+    found: dict[str, Sink] = {}
+    for name in dict.fromkeys(names):
+        sinks = find_sinks(cluster, name)
+        if not sinks:
+            raise Refusal(f"no query whose id begins with {name!r} writes a topic exactly once")
+        found |= {sink.name: sink for sink in sinks}
+    return [*found.values()]
+
+
+def _kind(sink: "Sink") -> str:
+    return "per task" if sink.by_task else "per batch"
+
+
+def _document(sink: "Sink", now: int) -> dict[str, object]:
+    return {
+        "query": sink.query_id,
+        "topic": sink.topic,
+        "ledger": sink.name,
+        "transactions_per": "task" if sink.by_task else "batch",
+        "last_batch": sink.last_batch,
+        "open": len(sink.open_transactions),
+        "transactions": [dict(zip(COLUMNS, _row(sink, each, now), strict=True)) for each in sink.transactions],
+    }
+
+
+def _row(sink: "Sink", state: "TransactionState", now: int) -> tuple[object, ...]:
+    task = sink.task_of(state.transactional_id)
+    return (
+        state.transactional_id,
+        sink.last_batch if task is None else sink.task_batches.get(task),
+        hyphenated(state.state),
+        state.producer_id,
+        state.epoch,
+        max(now - state.started_ms, 0) // 1000 if state.is_open else None,
+        state.timeout_ms // 1000,
+        [str(where) for where in state.partitions],
+    )

@@ -1,0 +1,98 @@
+"""`ottla sink`: what a cluster remembers of queries that write exactly once, and an end to what they left open."""
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from ottla.cli import main
+from ottla.pipeline.batches import BatchLedger
+from ottla.pipeline.cluster import Cluster
+from ottla.pipeline.encoding import Encoder
+from ottla.pipeline.sending import Sender
+from ottla.pipeline.tasks import TaskLedger
+from ottla.pipeline.transactions import ProducerIdentity
+from ottla.testing import LocalBroker
+from tests.unit.pipeline.reading_back import values
+
+FIRST = "00000000-1111-2222-3333-444444444444"
+SECOND = "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee"
+
+
+def write(cluster: Cluster, topic: str, producer: ProducerIdentity | None) -> None:
+    assert producer is not None
+    sender = Sender(cluster, producer)
+    encoder = Encoder(lambda _: 1, cluster.random, topic=topic)
+    sender.send_all(encoder.add(pa.record_batch({"value": pa.array([b"row"])})))
+    sender.send_all(encoder.flush())
+    sender.flush()
+
+
+@pytest.fixture
+def cluster(ottla_broker: LocalBroker) -> Cluster:
+    """Two queries: one has landed a batch and left the next open, the other has two tasks, one of which died."""
+    cluster = Cluster({"bootstrap.servers": ottla_broker.bootstrap})
+    for topic in ("totals", "copies", "copies-1"):
+        ottla_broker.create_topic(topic)
+    batches = BatchLedger(cluster, FIRST, "totals")
+    for batch in (0, 1):
+        write(cluster, "totals", batches.begin(batch))
+        batches.claims.open(2)
+        if batch == 0:
+            batches.commit(batch)
+    tasks = TaskLedger(cluster, SECOND, "copies")
+    opened = []
+    for task in (0, 1):
+        producer = tasks.begin(0, task)
+        write(cluster, "copies", producer)
+        assert producer is not None
+        opened.append(tasks.seal(0, task, producer))
+    tasks.commit(0, opened)
+    write(cluster, "copies", tasks.begin(1, 1))
+    return cluster
+
+
+def told(capsys: pytest.CaptureFixture[str], broker: LocalBroker, *arguments: str) -> str:
+    assert main(["sink", *arguments, "-b", broker.bootstrap]) == 0
+    return capsys.readouterr().out
+
+
+def test_ledgers_batches_and_open_transactions(
+    ottla_broker: LocalBroker, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A task of one topic is not taken for another topic that has its name; claims are nobody's business."""
+    assert [line.split() for line in told(capsys, ottla_broker, "list").splitlines()] == [
+        ["QUERY", "TOPIC", "TRANSACTIONS", "LAST_BATCH", "OPEN"],
+        [FIRST, "totals", "per", "batch", "0", "1"],
+        [SECOND, "copies", "per", "task", "0", "1"],
+    ]
+    head, _, *rows = told(capsys, ottla_broker, "describe", "aaaa").splitlines()
+    assert head == f"{SECOND}: topic 'copies', one transaction per task, last batch 0, 1 open transaction"
+    assert [row.split()[:3] for row in rows] == [
+        [f"{SECOND}-copies-0", "0", "complete-commit"],
+        [f"{SECOND}-copies-1", "0", "ongoing"],
+    ]
+    (found,) = json.loads(told(capsys, ottla_broker, "describe", f"{FIRST}-totals", "--format", "json"))
+    assert (found["ledger"], found["last_batch"], found["open"]) == (f"{FIRST}-totals", 0, 1)
+    (transaction,) = found["transactions"]
+    assert (transaction["state"], transaction["timeout_s"], transaction["partitions"]) == ("ongoing", 300, ["totals-0"])
+    cluster.close()
+
+
+def test_what_is_open_can_be_ended(
+    ottla_broker: LocalBroker, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Readers wait no longer; the query that comes back after all goes on."""
+    assert told(capsys, ottla_broker, "abort", FIRST) == f"{FIRST}: topic 'totals', 1 transaction aborted\n"
+    assert told(capsys, ottla_broker, "abort", SECOND) == f"{SECOND}: topic 'copies', 1 transaction aborted\n"
+    assert json.loads(told(capsys, ottla_broker, "list", "--format", "json"))[1]["open"] == 0
+    ledger = BatchLedger(cluster, FIRST, "totals")
+    write(cluster, "totals", ledger.begin(1))
+    ledger.commit(1)
+    assert values(cluster, "totals") == {0: [b"row", b"row"]}
+    cluster.close()
+
+
+def test_a_query_that_nobody_knows(ottla_broker: LocalBroker, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sink", "describe", "beef", "-b", ottla_broker.bootstrap]) == 1
+    assert capsys.readouterr().err == "ottla: no query whose id begins with 'beef' writes a topic exactly once\n"
