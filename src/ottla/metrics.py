@@ -9,6 +9,7 @@ error codes), never text that a client merely sent, so the number of series is b
     name{label="value"} 12             quotes escaped as well; a label whose value is empty is left out
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -59,6 +60,61 @@ class RequestMeters:
 
     def told(self, api_key: int, code: int) -> None:
         self.errors[api_key, code] = self.errors.get((api_key, code), 0) + 1
+
+
+class DurationMeter:
+    """How often something happened that is rarer than a request, and how long it took."""
+
+    __slots__ = ("counts", "seconds")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS_S) + 1)
+        self.seconds = 0.0
+
+    def took(self, seconds: float) -> None:
+        self.counts[bisect_left(BOUNDS_S, seconds)] += 1
+        self.seconds += seconds
+
+    def durations(self) -> "Histogram":
+        """In milliseconds."""
+        return Histogram(BOUNDS_MS, self.counts, self.seconds * 1000)
+
+
+class GroupMeter:
+    """What the groups of a broker went through."""
+
+    __slots__ = (
+        "classic_rebalances", "consumer_rebalances", "epochs_raised", "offsets_committed", "offsets_deleted",
+        "offsets_expired",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.offsets_committed = 0
+        self.offsets_expired = 0
+        self.offsets_deleted = 0
+        self.epochs_raised = 0
+        """Of consumer groups: each lets members move."""
+        self.classic_rebalances = DurationMeter()
+        """From the first that is asked to join again to the assignment."""
+        self.consumer_rebalances = DurationMeter()
+        """From a raised epoch until every member has come to it."""
+
+
+class TransactionMeter:
+    """How the transactions that a broker coordinates came to an end."""
+
+    __slots__ = ("aborted", "committed", "fenced", "markers", "timed_out", "waiting_markers")
+
+    def __init__(self) -> None:
+        self.committed = 0
+        self.aborted = 0
+        self.timed_out = 0
+        self.fenced = 0
+        """Aborted because somebody else took over their transactional id."""
+        self.markers = DurationMeter()
+        """From the decision until it is known in every partition."""
+        self.waiting_markers = 0
+        """Partitions that could not be told, and are to be tried again."""
 
 
 class TopicMeter:
@@ -197,6 +253,11 @@ class Family(NamedTuple):
 
 Value = float | Histogram
 Series = Iterable[tuple[Labels, Value]]
+Reading = tuple[Family, Series]
+"""A metric and what it is now."""
+
+PAUSE_EVERY = 500
+"""Things that are looked at in one go while metrics are read: then others have their turn."""
 
 
 def family_lines(family: Family, series: Series) -> Iterator[str]:

@@ -77,7 +77,7 @@ class ConsumerGroupPlayer(Stage):
 
     def run(self, client: Client | None, decide: Any) -> None:
         assert client is not None
-        request, version = decide(Turn(0, 0, self.image, self.config, 1))
+        request, version = decide(Turn(0, 0, self.image, self.config, self.meters, 1))
         request.group_id = self.group_id
         response = self.connection.request(request, version)
         code = ErrorCode(response.error_code)

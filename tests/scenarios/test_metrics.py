@@ -22,6 +22,7 @@ from ottla.wire.messages.offset_commit import (
 from tests.exposition import Exposition
 from tests.raw_client import RawClient
 from tests.scenarios.asking import append, batch_of, connect, delete
+from tests.scenarios.transacting import TransactionalProducer
 
 TOPICS = "kafka_server_brokertopicmetrics"
 REQUESTS = "kafka_network_requestmetrics"
@@ -60,9 +61,33 @@ def test_groups_are_counted(watched: LocalBroker) -> None:
         for name in ("a", "b"):
             client.request(OffsetCommitRequest(group_id=name, topics=[topic]), 8)
     found = metrics(watched)
+    assert found.value("kafka_coordinator_group_groupmetadatamanager_numoffsets") == 2
+    assert found.value("kafka_server_group_coordinator_metrics_offset_commit_count_total") == 2
     assert found.value(groups, protocol="classic", state="Empty") == 2
     assert found.value(partitions, coordinator="group", state="active") == 50
     assert found.value(partitions, coordinator="group", state="loading") == 0
+
+
+def test_transactions_are_counted(watched: LocalBroker) -> None:
+    # By how they ended and by the state they are in; one that hangs shows where it hangs.
+    ended, ids = "ottla_transactions_ended_total", "ottla_transactional_ids"
+    late = "kafka_server_replicamanager_partitionswithlatetransactionscount"
+    watched.create_topic("orders")
+    with connect(watched) as client:
+        writer, other = (TransactionalProducer(client, name).initialised() for name in ("writer", "other"))
+        for producer in (writer, other):
+            producer.write("orders", b"x")
+        writer.commit()
+        writer.write("orders", b"y")
+        writer.abort()
+        found = metrics(watched)
+        assert [found.value(ended, outcome=outcome) for outcome in ("committed", "aborted", "timed out")] == [1, 1, 0]
+        assert found.value(ids, state="Ongoing") == 1
+        assert found.value("ottla_transaction_marker_time_ms_count") == 2
+        assert found.value("kafka_server_replicamanager_produceridcount") == 2
+        assert found.value(late) == 1  # its record is dated long ago
+        other.commit()
+        assert metrics(watched).value(late) == 0
 
 
 def test_every_metric_of_the_catalogue_is_there_and_none_besides(watched: LocalBroker) -> None:

@@ -15,7 +15,7 @@ from ottla import batch
 from ottla.config import BrokerConfig
 from ottla.coordinators.formats import GROUP_FORMAT, OffsetCommitKey, OffsetCommitValue
 from ottla.coordinators.internal_topics import InternalTopic, key_hash
-from ottla.coordinators.machine import NOTHING, Outcome, Producer, Reply, StoredRecord, Turn
+from ottla.coordinators.machine import NOTHING, Meters, Outcome, Producer, Reply, StoredRecord, Turn
 from ottla.coordinators.runtime import Coordinator, Surroundings
 from ottla.errors import ErrorCode, KafkaError
 from ottla.node import Node
@@ -78,8 +78,9 @@ def coordinator_of(machine: Machine, partitions: int = 1) -> Coordinator[Noteboo
     node: Node = machine.process.broker.node
     replicas = node.replicas
     around = Surroundings(
-        node.broker_id, node.metadata, replicas, node.clock, node.random, replicas._offload, lambda: node.config
-    )
+        node.broker_id, node.metadata, replicas, node.clock, node.random, replicas._offload, lambda: node.config,
+        Meters.fresh(),
+    )  # fmt: skip
     topic = InternalTopic(TOPIC, lambda config: partitions, lambda config: 3, lambda config: {})
     coordinator = Coordinator(topic, GROUP_FORMAT, Notebook, around)
     node.metadata.on_change(lambda before, after, changes: coordinator.apply(before, after))

@@ -13,6 +13,7 @@ from ottla.coordinators.formats import GROUP_FORMAT, TRANSACTION_FORMAT
 from ottla.coordinators.group_errands import GroupErrands
 from ottla.coordinators.groups import Groups
 from ottla.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.coordinators.machine import Meters
 from ottla.coordinators.markers import Markers
 from ottla.coordinators.runtime import Coordinator, Surroundings
 from ottla.coordinators.transactions import Transactions
@@ -32,10 +33,13 @@ class Coordinators:
         offload: Offload,
         config: Callable[[], BrokerConfig],
     ) -> None:
-        around = Surroundings(broker_id, metadata, replicas, clock, random, offload, config)
+        self.meters = Meters.fresh()
+        around = Surroundings(broker_id, metadata, replicas, clock, random, offload, config, self.meters)
         self.groups = Coordinator(OFFSETS_TOPIC, GROUP_FORMAT, Groups, around)
         self.transactions = Coordinator(TRANSACTIONS_TOPIC, TRANSACTION_FORMAT, Transactions, around)
-        self.markers = Markers(replicas, self.groups, producer_ids, clock, lambda: metadata.image)
+        self.markers = Markers(
+            replicas, self.groups, producer_ids, clock, lambda: metadata.image, self.meters.transactions
+        )
         self.transactions.perform = self.markers.perform
         self.groups.perform = GroupErrands(offload).perform
 

@@ -66,6 +66,10 @@ class ClassicGroup:
         return self.state is State.EMPTY
 
     @property
+    def size(self) -> int:
+        return len(self.members)
+
+    @property
     def is_simple(self) -> bool:
         """Only stores offsets."""
         return self.is_empty and self._rebalance.protocol_type is None and not self.members.pending

@@ -32,8 +32,8 @@ sees it hang up: without a limit, clients that try again and again would fill th
 
 class Rebalance:
     __slots__ = (
-        "_newcomers", "_remaining_ms", "deadline", "generation", "group_id", "initial", "protocol", "protocol_type",
-        "roster", "sessions", "state", "state_since_ms", "unsynced",
+        "_began_ms", "_newcomers", "_remaining_ms", "deadline", "generation", "group_id", "initial", "protocol",
+        "protocol_type", "roster", "sessions", "state", "state_since_ms", "unsynced",
     )  # fmt: skip
 
     def __init__(self, group_id: str) -> None:
@@ -53,6 +53,7 @@ class Rebalance:
         """The group was empty before."""
         self._newcomers = False
         self._remaining_ms = 0
+        self._began_ms = 0
 
     # --- the phases ---
 
@@ -67,6 +68,8 @@ class Rebalance:
         """Let all members join again."""
         if self.state is State.COMPLETING_REBALANCE:
             self._cancel_syncs(draft)
+        else:
+            self._began_ms = draft.turn.monotonic_ms
         self.unsynced.clear()
         self.initial = self.state is State.EMPTY
         self._move(State.PREPARING_REBALANCE, draft.turn)
@@ -122,6 +125,8 @@ class Rebalance:
     def assign(self, draft: Draft, assignments: Mapping[str, bytes]) -> None:
         """The leader has spoken: store it, and answer everybody who waits for it."""
         draft.store(self.stored(draft.turn, assignments))
+        turn = draft.turn
+        turn.meters.groups.classic_rebalances.took((turn.monotonic_ms - self._began_ms) / 1000)
         for member in self.roster:
             if member.syncing is not None:
                 ticket, member.syncing = member.syncing, None

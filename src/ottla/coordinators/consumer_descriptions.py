@@ -72,9 +72,7 @@ def state_of(state: GroupState) -> State:
         return State.EMPTY
     if state.epoch > state.target_epoch:
         return State.ASSIGNING
-    if all(member.reconciled_to(state.target_epoch) for member in state.members.values()):
-        return State.STABLE
-    return State.RECONCILING
+    return State.STABLE if state.is_settled else State.RECONCILING
 
 
 def describe(state: GroupState, turn: Turn) -> DescribedGroup:

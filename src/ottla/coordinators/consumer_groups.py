@@ -77,6 +77,10 @@ class ConsumerGroup:
     def is_empty(self) -> bool:
         return not self.state.members
 
+    @property
+    def size(self) -> int:
+        return len(self.state.members)
+
     def subscribed_to(self, topic: str) -> bool:
         return self.state.is_subscribed_to(topic)
 

@@ -31,7 +31,7 @@ class Subscribed(NamedTuple):
 class Progress:
     """The steps, and the deadlines of members that must make one in time."""
 
-    __slots__ = ("_hashes", "_seen", "revocations", "searches")
+    __slots__ = ("_hashes", "_moving_since_ms", "_seen", "revocations", "searches")
 
     def __init__(self) -> None:
         self.revocations = Sessions()
@@ -39,6 +39,8 @@ class Progress:
         self.searches = TopicSearches()
         self._hashes = TopicHashes()
         self._seen: tuple[object, object] | None = None
+        self._moving_since_ms: int | None = None
+        """When the epoch was raised that not all members have come to yet."""
 
     def subscribe(self, change: Change, before: Member, member: Member, turn: Turn) -> Subscribed:
         """Store what a member asks for, and raise the group's epoch if others have to be asked for something too."""
@@ -72,8 +74,21 @@ class Progress:
         topics = self._hashes.of(state.subscribed_topics(), turn.image)
         if bump or topics != state.metadata_hash:
             change.store(state.epoch_record(state.epoch + 1, topics))
+            change.effects.append(partial(self._raised, bool(state.members), turn))
         if state.has_partition_metadata:
             change.store(state.partition_metadata_tombstone())
+
+    def _raised(self, moves: bool, turn: Turn) -> None:
+        turn.meters.groups.epochs_raised += 1
+        if not moves:
+            self._moving_since_ms = None  # nobody is left to move
+        elif self._moving_since_ms is None:
+            self._moving_since_ms = turn.monotonic_ms
+
+    def _arrived(self, turn: Turn) -> None:
+        if self._moving_since_ms is not None:
+            turn.meters.groups.consumer_rebalances.took((turn.monotonic_ms - self._moving_since_ms) / 1000)
+            self._moving_since_ms = None
 
     def _saw(self, seen: tuple[object, object]) -> None:
         self._seen = seen
@@ -106,6 +121,8 @@ class Progress:
         if moved != member:
             change.store(moved.progress_record(state.id))
             change.effects.append(partial(self.watch_revocation, moved, turn))
+            if change.state.is_settled:
+                change.effects.append(partial(self._arrived, turn))
         return moved
 
     def watch_revocation(self, member: Member, turn: Turn) -> None:

@@ -82,6 +82,13 @@ class GroupState:
     def members_by_id(self) -> list[Member]:
         return [self.members[id] for id in sorted(self.members)]
 
+    @property
+    def is_settled(self) -> bool:
+        """Every member has come to where it is to be."""
+        return self.target_epoch >= self.epoch and all(
+            member.reconciled_to(self.target_epoch) for member in self.members.values()
+        )
+
     def subscribed_topics(self) -> frozenset[str]:
         """The names of all topics that members name or have patterns for."""
         found = set(self.names)

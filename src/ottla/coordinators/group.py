@@ -26,6 +26,10 @@ class Group(Protocol):
     def is_empty(self) -> bool:
         """Nobody is in it."""
 
+    @property
+    def size(self) -> int:
+        """How many members there are."""
+
     def subscribed_to(self, topic: str) -> bool: ...
 
     def offsets_expire_from(self, committed_ms: int) -> int | None:

@@ -172,6 +172,7 @@ class Groups:
             if offsets is not None:
                 places = [place for place in offsets.places() if place[0] in gone]
                 records += self.offsets.tombstones(group_id, places)
+        turn.meters.groups.offsets_deleted += len(records)
         return Outcome(records=records)
 
     # All groups
@@ -198,7 +199,9 @@ class Groups:
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group '{group_id}'")
         group.check_delete()
-        records = self.offsets.tombstones(group_id) + group.tombstones()
+        offsets = self.offsets.tombstones(group_id)
+        turn.meters.groups.offsets_deleted += len(offsets)
+        records = offsets + group.tombstones()
         return refusable_answer(turn, DeletableGroupResult(group_id=group_id), records)
 
     # Time
@@ -267,6 +270,7 @@ class Groups:
                     else:
                         kept += 1
         records = self.offsets.tombstones(group.id, places)
+        turn.meters.groups.offsets_expired += len(records)
         if not kept and group.is_empty:
             records += group.tombstones()
         return records

@@ -17,6 +17,7 @@ from ottla.cluster.changes import ConfigResource
 from ottla.cluster.image import Image
 from ottla.config import BrokerConfig, GroupConfig
 from ottla.errors import KafkaError
+from ottla.metrics import GroupMeter, TransactionMeter
 from ottla.wire.message import Message
 
 Ticket = int
@@ -34,8 +35,19 @@ class Caller(NamedTuple):
     """As Kafka tells it: the address with a slash before it."""
 
 
+class Meters(NamedTuple):
+    """Where machines count what they decide."""
+
+    groups: GroupMeter
+    transactions: TransactionMeter
+
+    @classmethod
+    def fresh(cls) -> "Meters":
+        return cls(GroupMeter(), TransactionMeter())
+
+
 class Turn(NamedTuple):
-    """Everything that a decision may depend on besides the machine's own state."""
+    """Everything that a decision may depend on besides the machine's own state, and where it is counted."""
 
     monotonic_ms: int
     """For time-outs: never goes back, and means nothing to anybody else."""
@@ -43,6 +55,7 @@ class Turn(NamedTuple):
     """For what is stored and shown."""
     image: Image
     config: BrokerConfig
+    meters: Meters
     ticket: Ticket = NOBODY
 
     def group_setting(self, group_id: str, name: str) -> int:

@@ -19,6 +19,7 @@ from ottla.coordinators.machine import Outcome, Turn
 from ottla.coordinators.transaction import TopicPartition
 from ottla.coordinators.transactions import AbortWithFreshId, Transactions, WriteMarkers
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metrics import TransactionMeter
 from ottla.replication.replicas import Replicas
 from ottla.replication.transactions import TransactionMarker, append_marker
 
@@ -42,12 +43,14 @@ class Markers:
         producer_ids: ProducerIds,
         clock: Clock,
         image: Callable[[], Image],
+        meter: TransactionMeter,
     ) -> None:
         self._replicas = replicas
         self._groups = groups
         self._producer_ids = producer_ids
         self._clock = clock
         self._image = image
+        self._meter = meter
 
     async def perform(
         self, errand: WriteMarkers | AbortWithFreshId, coordinator_epoch: int
@@ -57,8 +60,11 @@ class Markers:
             fresh_id = await self._producer_ids.next()
             return lambda machine, turn: machine.abort_overdue(*errand, turn, fresh_id)
         marker = TransactionMarker(*errand.producer, errand.committed, coordinator_epoch, errand.version)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         if not await self.write_everywhere(marker, sorted(errand.partitions)):
             return None
+        self._meter.markers.took(loop.time() - began)
         return lambda machine, turn: machine.complete(errand.transactional_id, errand.producer, turn)
 
     async def write_everywhere(self, marker: TransactionMarker, partitions: list[TopicPartition]) -> bool:
@@ -71,7 +77,11 @@ class Markers:
             left = [place for place, code in zip(left, outcomes, strict=True) if code]
             if not left:
                 return True
-            await asyncio.sleep(delay_s)
+            self._meter.waiting_markers += len(left)
+            try:
+                await asyncio.sleep(delay_s)
+            finally:
+                self._meter.waiting_markers -= len(left)
             delay_s = min(delay_s * 2, RETRY_DELAY_MAX_S)
 
     async def _write_or_skip(self, place: TopicPartition, marker: TransactionMarker) -> ErrorCode:

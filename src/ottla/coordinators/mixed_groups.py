@@ -80,7 +80,7 @@ class ClassicMembers:
         member = self._progress.reconcile(change, member.id, owned, subscribed.changed, turn)
         if downgrades:
             # A classic group has no half-way: unless everybody is there already, all join again.
-            errand = Downgrade(change.state.id, rebalance=not _is_settled(change.state))
+            errand = Downgrade(change.state.id, rebalance=not change.state.is_settled)
             change.records.extend(downgrade_records(change.state, (), turn))
             return change.outcome((Reply(turn.ticket, _joined(member)),), errand)
         change.effects.append(partial(self._joined, member, turn))
@@ -248,12 +248,6 @@ def _check_protocol(member: Member, request: SyncGroupRequest) -> None:
         if given is not None and given != expected:
             message = f"the group chose {expected!r}, not {given!r}"
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)
-
-
-def _is_settled(state: GroupState) -> bool:
-    return state.target_epoch >= state.epoch and all(
-        member.reconciled_to(state.target_epoch) for member in state.members.values()
-    )
 
 
 def _has_to_join(state: GroupState, member: Member) -> bool:

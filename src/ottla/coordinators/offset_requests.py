@@ -80,6 +80,7 @@ class OffsetRequests:
             topics.append(
                 OffsetCommitResponseTopic(topic_id=topic.topic_id, name=topic.name, partitions=results)
             )
+        turn.meters.groups.offsets_committed += len(records)
         return refusable_answer(turn, OffsetCommitResponse(topics=topics), records)
 
     def _check_commit(self, request: OffsetCommitRequest, turn: Turn, version: int) -> PartitionCheck | None:
@@ -125,6 +126,7 @@ class OffsetRequests:
                     TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
                 )
             topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=results))
+        turn.meters.groups.offsets_committed += len(records)
         outcome = refusable_answer(turn, TxnOffsetCommitResponse(topics=topics), records)
         return outcome._replace(producer=Producer(request.producer_id, request.producer_epoch))
 
@@ -206,6 +208,7 @@ class OffsetRequests:
         places: list[Place] = []
         topics = [self._delete_topic(group, topic, turn.image, places.append) for topic in request.topics]
         records = self._offsets.tombstones(request.group_id, places)
+        turn.meters.groups.offsets_deleted += len(records)
         return refusable_answer(turn, OffsetDeleteResponse(topics=topics), records)
 
     def _delete_topic(

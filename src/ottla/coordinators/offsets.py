@@ -34,6 +34,11 @@ class GroupOffsets:
     def is_empty(self) -> bool:
         return not self.by_topic and not self.pending
 
+    @property
+    def count(self) -> int:
+        """Of those that count, not of those that are pending."""
+        return sum(map(len, self.by_topic.values()))
+
     def places(self) -> Iterator[Place]:
         """Every partition that has an offset, counting or pending."""
         for topic, partitions in self.by_topic.items():

@@ -116,7 +116,9 @@ class Transactions:
             # The epoch of this abort is never given to anybody: the client tries again, and that raises it once more.
             if expected is not None and expected.epoch != known.epoch:
                 raise fenced(known, expected)
-            return self._abort(known, turn, concurrent(known), fresh_id)
+            outcome = self._abort(known, turn, concurrent(known), fresh_id)
+            turn.meters.transactions.fenced += 1
+            return outcome
         return self._next_epoch(known, expected, request.transaction_timeout_ms, turn, fresh_id)
 
     def _next_epoch(
@@ -214,6 +216,10 @@ class Transactions:
         is_due = ends_with_next_epoch if raised else ends_with_same_epoch
         if is_due(known, producer, request.committed):
             ended = prepare(known, request.committed, turn, version, raised=raised, fresh_id=fresh_id)
+            if request.committed:
+                turn.meters.transactions.committed += 1
+            else:
+                turn.meters.transactions.aborted += 1
             return self._prepared(ended, turn, response_to_end(ended, raised))
         return answer(turn, response_to_end(known, raised))
 
@@ -289,7 +295,7 @@ class Transactions:
 
     def _overdue(self, known: Transaction, turn: Turn) -> Outcome:
         try:
-            return self._abort(known, turn, None, None)
+            return self._timed_out(known, turn, None)
         except FreshIdNeeded:
             return Outcome(errands=(AbortWithFreshId(known.transactional_id, known.producer),))
 
@@ -297,7 +303,12 @@ class Transactions:
         known = self.by_id.get(transactional_id)
         if known is None or known.state is not State.ONGOING or known.producer != producer:
             return NOTHING  # somebody was faster
-        return self._abort(known, turn, None, fresh_id)
+        return self._timed_out(known, turn, fresh_id)
+
+    def _timed_out(self, known: Transaction, turn: Turn, fresh_id: int | None) -> Outcome:
+        outcome = self._abort(known, turn, None, fresh_id)
+        turn.meters.transactions.timed_out += 1
+        return outcome
 
     def _expired(self, turn: Turn) -> list[Transaction]:
         limit = turn.wall_ms - turn.config.transactional_id_expiration_ms

@@ -1,7 +1,8 @@
 """What an operator watches: every metric of a broker, read on request and served over HTTP.
 
-catalogue.py    the table of all metrics            survey.py      the broker's own numbers, read part by part
-process.py      the operating system's numbers      endpoint.py    GET /metrics and GET /health on a port of their own
+catalogue.py       the table of all metrics             survey.py      the broker's own numbers, read part by part
+coordinators.py    those of groups and transactions     process.py     the operating system's numbers
+endpoint.py        GET /metrics and GET /health on a port of their own
 """
 
 from collections.abc import Callable

@@ -77,9 +77,69 @@ FETCH_SESSIONS = _gauge(
 )
 BROKER_STATE = _gauge("kafka_server_kafkaserver_brokerstate", "3 while running, 6 while stopping, as in Kafka.")
 
-# Coordinators
-GROUPS = _gauge(
-    "kafka_server_group_coordinator_metrics_group_count", "Groups that this broker coordinates.", "protocol", "state"
+# Groups
+_GROUPS, _GROUP_METADATA = "kafka_server_group_coordinator_metrics", "kafka_coordinator_group_groupmetadatamanager"
+GROUPS = _gauge(f"{_GROUPS}_group_count", "Groups that this broker coordinates.", "protocol", "state")
+ALL_GROUPS = _gauge(f"{_GROUP_METADATA}_numgroups", "Classic groups that this broker coordinates.")
+PREPARING_GROUPS = _gauge(
+    f"{_GROUP_METADATA}_numgroupspreparingrebalance", "Classic groups whose members are asked to join again."
+)
+COMPLETING_GROUPS = _gauge(
+    f"{_GROUP_METADATA}_numgroupscompletingrebalance", "Classic groups that wait for their leader's assignment."
+)
+STABLE_GROUPS = _gauge(f"{_GROUP_METADATA}_numgroupsstable", "Classic groups whose members have their assignment.")
+EMPTY_GROUPS = _gauge(f"{_GROUP_METADATA}_numgroupsempty", "Classic groups that only keep offsets.")
+OFFSETS = _gauge(f"{_GROUP_METADATA}_numoffsets", "Committed offsets of all groups.")
+MEMBERS = _gauge("ottla_group_members", "Members of all groups.", "protocol")
+OFFSETS_COMMITTED = _counter(f"{_GROUPS}_offset_commit_count_total", "Offsets that were committed.")
+OFFSETS_EXPIRED = _counter(f"{_GROUPS}_offset_expiration_count_total", "Offsets that nobody needed for too long.")
+OFFSETS_DELETED = _counter(
+    f"{_GROUPS}_offset_deletion_count_total", "Offsets that were deleted by themselves, with their group or topic."
+)
+CLASSIC_REBALANCES = _counter(
+    f"{_GROUPS}_group_completed_rebalance_count_total", "Rebalances of classic groups that came to an assignment."
+)
+CONSUMER_REBALANCES = _counter(
+    f"{_GROUPS}_consumer_group_rebalance_count_total", "Times that the epoch of a consumer group went up."
+)
+REBALANCE_TIME = Family(
+    "ottla_group_rebalance_time_ms",
+    HISTOGRAM,
+    "Milliseconds until all members had their assignment; rebalances that follow each other count as one.",
+    ("protocol",),
+)
+GROUPS_LOAD_TIME = _gauge(
+    f"{_GROUPS}_partition_load_time_max", "Milliseconds that the slowest load of a partition took since the start."
+)
+
+# Transactions
+_TRANSACTIONS, _MARKERS = "kafka_server_transaction_coordinator_metrics", "transactionmarkerchannelmanager"
+TRANSACTIONAL_IDS = _gauge(
+    "ottla_transactional_ids", "Transactional ids that this broker coordinates, by the state of their transaction.",
+    "state",
+)  # fmt: skip
+TRANSACTIONS_ENDED = _counter(
+    "ottla_transactions_ended_total",
+    "Transactions that were committed, aborted, aborted after their time-out, or fenced by the next producer.",
+    "outcome",
+)
+MARKER_TIME = Family(
+    "ottla_transaction_marker_time_ms",
+    HISTOGRAM,
+    "Milliseconds from the end of a transaction until every partition of it was told.",
+)
+WAITING_MARKERS = _gauge(
+    f"kafka_coordinator_transaction_{_MARKERS}_unknowndestinationqueuesize",
+    "Partitions that could not be told of the end of a transaction, and are tried again.",
+)
+TRANSACTIONS_LOAD_TIME = _gauge(
+    f"{_TRANSACTIONS}_partition_load_time_max",
+    "Milliseconds that the slowest load of a partition took since the start.",
+)
+PRODUCER_IDS = _gauge(f"{_REPLICAS}_produceridcount", "Producers that partitions remember, once for each partition.")
+LATE_TRANSACTIONS = _gauge(
+    f"{_REPLICAS}_partitionswithlatetransactionscount",
+    "Partitions with a transaction that is open for longer than it may be: it hangs.",
 )
 COORDINATED_PARTITIONS = _gauge(
     "ottla_coordinator_partitions",

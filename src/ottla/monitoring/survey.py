@@ -6,15 +6,15 @@ limited (metrics.topics.max, metrics.partitions.max; those that came first have 
 """
 
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice, product
+from itertools import islice
 
 from ottla import __version__
 from ottla.errors import ErrorCode
-from ottla.metrics import Family, Labels, RequestMeters, Series, TopicMeter, TopicMeters, family_lines
+from ottla.metrics import PAUSE_EVERY, Labels, Reading, RequestMeters, Series, TopicMeter, TopicMeters, family_lines
 from ottla.monitoring import catalogue
+from ottla.monitoring.coordinators import CoordinatorSurvey
 from ottla.monitoring.process import process_values
 from ottla.node import Node
 from ottla.replication.compaction import Compaction
@@ -22,13 +22,12 @@ from ottla.replication.partition import Partition
 from ottla.server import Server
 
 PIECE_LINES = 200
-PAUSE_EVERY = 500
-"""Topics or partitions that are looked at in one go."""
+LATENESS_MS = 5 * 60_000
+"""How long after the longest time-out a transaction that is still open counts as hanging."""
 
 RUNNING, STOPPING = 3, 6
 """Kafka's numbers for the state of a broker."""
 
-Reading = tuple[Family, Series]
 
 
 def exposition(node: Node, server: Server, *, stopping: bool) -> Iterator[str]:
@@ -36,10 +35,11 @@ def exposition(node: Node, server: Server, *, stopping: bool) -> Iterator[str]:
     settings = node.config
     topics = TopicSurvey(settings.metrics_topics_max)
     yield from topics.take(node.replicas.meters)
-    partitions = PartitionSurvey(settings.metrics_partitions_max)
+    late_ms = node.clock.now_ms() - settings.transaction_max_timeout_ms - LATENESS_MS
+    partitions = PartitionSurvey(settings.metrics_partitions_max, late_ms)
     yield from partitions.take(node.replicas)
-    coordinators = CoordinatorSurvey()
-    yield from coordinators.take(node)
+    coordinators = CoordinatorSurvey(node)
+    yield from coordinators.take()
     cluster = ClusterSurvey()
     yield from cluster.take(node)
     readings: Iterable[Iterator[Reading]] = (
@@ -165,10 +165,14 @@ class PartitionSurvey:
     """One walk over all partitions of this broker."""
 
     most: int
+    late_ms: int
+    """An open transaction whose producer was last heard of before is late."""
     partitions: int = 0
     leaders: int = 0
     under_replicated: int = 0
     under_min_isr: int = 0
+    producer_ids: int = 0
+    late_transactions: int = 0
     rows: list[LogRow] = field(default_factory=list)
 
     def take(self, partitions: Iterable[Partition]) -> Iterator[str]:
@@ -183,6 +187,8 @@ class PartitionSurvey:
             return  # deleted since the walk began
         log = partition.log
         self.partitions += 1
+        self.producer_ids += len(log.producers.producers)
+        self.late_transactions += log.producers.has_transaction_since(self.late_ms)
         if partition.is_leader:
             self.leaders += 1
             self.under_replicated += len(state.isr) < len(state.replicas)
@@ -196,6 +202,8 @@ class PartitionSurvey:
         yield catalogue.LEADERS, [((), self.leaders)]
         yield catalogue.UNDER_REPLICATED, [((), self.under_replicated)]
         yield catalogue.UNDER_MIN_ISR, [((), self.under_min_isr)]
+        yield catalogue.PRODUCER_IDS, [((), self.producer_ids)]
+        yield catalogue.LATE_TRANSACTIONS, [((), self.late_transactions)]
         yield catalogue.LOG_SIZE, self._column(lambda row: row[1])
         yield catalogue.LOG_START, self._column(lambda row: row[2])
         yield catalogue.LOG_END, self._column(lambda row: row[3])
@@ -204,37 +212,6 @@ class PartitionSurvey:
 
     def _column(self, value: Callable[[LogRow], int]) -> Series:
         return ((row[0], value(row)) for row in self.rows)
-
-
-@dataclass
-class CoordinatorSurvey:
-    """One walk over all groups that this broker coordinates."""
-
-    groups: Counter[tuple[str, str]] = field(
-        default_factory=lambda: Counter(dict.fromkeys(product(("classic", "consumer"), ("Empty", "Stable")), 0))
-    )
-    """By protocol and state; those that are not on their way to another are told also if there are none."""
-    partitions: list[tuple[tuple[str, str], int]] = field(default_factory=list)
-
-    def take(self, node: Node) -> Iterator[str]:
-        machines = node.groups.machines()
-        self.partitions = [
-            (("group", "active"), len(machines)),
-            (("group", "loading"), node.groups.loading),
-            (("transaction", "active"), len(node.transactions.machines())),
-            (("transaction", "loading"), node.transactions.loading),
-        ]
-        walked = 0
-        for machine in machines:
-            for group in list(machine.groups.values()):
-                self.groups[group.kind, group.state_name] += 1
-                walked += 1
-                if walked % PAUSE_EVERY == 0:
-                    yield ""
-
-    def readings(self) -> Iterator[Reading]:
-        yield catalogue.GROUPS, sorted(self.groups.items())
-        yield catalogue.COORDINATED_PARTITIONS, self.partitions
 
 
 @dataclass

@@ -184,6 +184,10 @@ class ProducerStates:
         first_unstable = self.first_unstable_offset
         return high_watermark if first_unstable is None else min(high_watermark, first_unstable)
 
+    def has_transaction_since(self, time_ms: int) -> bool:
+        """Whether one is open whose producer wrote nothing after that time."""
+        return any(self.producers[producer_id].timestamp < time_ms for producer_id in self._open.values())
+
     # Keeping and forgetting
 
     def load(self, producers: Iterable[Producer], now_ms: int, expiration_ms: int) -> None:

@@ -18,7 +18,7 @@ from ottla.config import BrokerConfig
 from ottla.coordinators.classic_groups import ClassicGroup
 from ottla.coordinators.classic_states import TRANSITIONS, State
 from ottla.coordinators.formats import GROUP_FORMAT, GroupMetadataValue
-from ottla.coordinators.machine import NOBODY, Caller, Outcome, StoredRecord, Ticket, Turn
+from ottla.coordinators.machine import NOBODY, Caller, Meters, Outcome, StoredRecord, Ticket, Turn
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -74,6 +74,7 @@ class Stage:
         given = {name.replace("_", "."): str(value) for name, value in settings.items()}
         self.config = BrokerConfig.of({"group.initial.rebalance.delay.ms": "3000", **given})
         self.group = ClassicGroup("group")
+        self.meters = Meters.fresh()
         self.now = 1_000_000
         self.log: list[StoredRecord] = []
         self.clients: dict[str, Client] = {}
@@ -92,7 +93,7 @@ class Stage:
             ticket = self._tickets = self._tickets + 1
             self.waiting[ticket] = client
         try:
-            outcome: Outcome = decide(Turn(self.now, self.now + 10**12, EMPTY, self.config, ticket))
+            outcome: Outcome = decide(Turn(self.now, self.now + 10**12, EMPTY, self.config, self.meters, ticket))
         except KafkaError as error:
             assert client is not None
             del self.waiting[ticket]

@@ -28,7 +28,7 @@ from ottla.coordinators.consumer_protocol import read_assignment
 from ottla.coordinators.downgrade import Downgrade
 from ottla.coordinators.formats import GROUP_FORMAT
 from ottla.coordinators.groups import Groups
-from ottla.coordinators.machine import NOBODY, Caller, Outcome, StoredRecord, Ticket, Turn
+from ottla.coordinators.machine import NOBODY, Caller, Meters, Outcome, StoredRecord, Ticket, Turn
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -97,6 +97,7 @@ class Stage:
         self.groups = Groups()
         self.now = 1_000_000
         self.wall_ahead_ms = 10**12
+        self.meters = Meters.fresh()
         self.log: list[StoredRecord] = []
         self.clients: dict[str, Client] = {}
         self.waiting: dict[Ticket, Client] = {}
@@ -115,7 +116,7 @@ class Stage:
         return group
 
     def turn(self, ticket: Ticket = NOBODY) -> Turn:
-        return Turn(self.now, self.now + self.wall_ahead_ms, self.image, self.config, ticket)
+        return Turn(self.now, self.now + self.wall_ahead_ms, self.image, self.config, self.meters, ticket)
 
     def run(self, client: Client | None, decide: Any) -> None:
         """One turn, as the runtime does it: decide, store, replay, answer, do the errands."""

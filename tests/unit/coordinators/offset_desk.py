@@ -8,7 +8,7 @@ from ottla.cluster.image import EMPTY, Image
 from ottla.config import BrokerConfig
 from ottla.coordinators.formats import GROUP_FORMAT
 from ottla.coordinators.groups import Groups
-from ottla.coordinators.machine import Caller, Outcome, Producer, StoredRecord, Turn
+from ottla.coordinators.machine import Caller, Meters, Outcome, Producer, StoredRecord, Turn
 from ottla.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -57,6 +57,7 @@ class Desk:
         self.now_ms = 1_000_000_000
         self.log: list[Entry] = []
         self.groups = Groups()
+        self.meters = Meters.fresh()
         self._turn(self.groups.loaded)
 
     # --- turns ---
@@ -68,7 +69,7 @@ class Desk:
         return reply.response
 
     def _turn(self, decide: Callable[[Turn], Outcome]) -> Outcome:
-        outcome = decide(Turn(self.now_ms, self.now_ms, self.image, self.config, ticket=1))
+        outcome = decide(Turn(self.now_ms, self.now_ms, self.image, self.config, self.meters, ticket=1))
         for effect in outcome.effects:
             effect()
         for record in outcome.records:

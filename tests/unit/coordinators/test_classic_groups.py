@@ -16,7 +16,7 @@ from tests.unit.coordinators.test_classic_rebalance import ONE_MEMBER, TWO_MEMBE
 
 
 def refusal(stage: Stage, check: str, *identity: object) -> str | None:
-    turn = Turn(stage.now, stage.now, EMPTY, stage.config)
+    turn = Turn(stage.now, stage.now, EMPTY, stage.config, stage.meters)
     try:
         getattr(stage.group, check)(*identity, *([turn] if identity else []))
     except KafkaError as error:

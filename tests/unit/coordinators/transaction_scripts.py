@@ -19,7 +19,7 @@ from immutables import Map
 from ottla.cluster.image import Image
 from ottla.config import BrokerConfig
 from ottla.coordinators.formats import TRANSACTION_FORMAT
-from ottla.coordinators.machine import NOBODY, Outcome, Producer, Turn
+from ottla.coordinators.machine import NOBODY, Meters, Outcome, Producer, Turn
 from ottla.coordinators.transaction import TRANSITIONS, Transaction, by_topic
 from ottla.coordinators.transaction_rules import FreshIdNeeded
 from ottla.coordinators.transactions import AbortWithFreshId, Transactions, WriteMarkers
@@ -43,6 +43,7 @@ class Stage:
     """Of transactions, as the cluster has agreed."""
     config: BrokerConfig = field(default_factory=lambda: BrokerConfig.of({}))
     machine: Transactions = field(default_factory=Transactions)
+    meters: Meters = field(default_factory=Meters.fresh)
     monotonic_ms: int = 1_000_000
     wall_ms: int = NOW
     fresh_id: int = 100
@@ -52,7 +53,7 @@ class Stage:
 
     def turn(self, ticket: int = NOBODY) -> Turn:
         image = Image(features=Map({"transaction.version": self.version}))
-        return Turn(self.monotonic_ms, self.wall_ms, image, self.config, ticket)
+        return Turn(self.monotonic_ms, self.wall_ms, image, self.config, self.meters, ticket)
 
     def ask(self, decide: Decide) -> object:
         """A request: the reply, or KafkaError."""

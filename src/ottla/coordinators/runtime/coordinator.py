@@ -16,7 +16,7 @@ from ottla.config import BrokerConfig
 from ottla.coordinators.formats import RecordFormat
 from ottla.coordinators.internal_topics import InternalTopic, key_hash
 from ottla.coordinators.loading import read_batches
-from ottla.coordinators.machine import NOBODY, Machine, Outcome, Producer, Reply, Ticket, Turn
+from ottla.coordinators.machine import NOBODY, Machine, Meters, Outcome, Producer, Reply, Ticket, Turn
 from ottla.coordinators.runtime.shard import LATER, Shard
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records import write_record
@@ -64,6 +64,7 @@ class Surroundings(NamedTuple):
     offload: Offload
     config: Callable[[], BrokerConfig]
     """The settings of this moment."""
+    meters: Meters
 
 
 class Coordinator(Generic[M]):
@@ -78,12 +79,17 @@ class Coordinator(Generic[M]):
         self._topic = topic
         self._form = form
         self._new_machine = machine
-        self._broker_id, self._metadata, self._replicas, self._clock, self._random, self._offload, self._config = around
+        (
+            self._broker_id, self._metadata, self._replicas, self._clock, self._random, self._offload, self._config,
+            self.meters,
+        ) = around  # fmt: skip
         self._shards: dict[int, Shard[M]] = {}
         self._failures: dict[int, int] = {}
         self._reloads: dict[int, asyncio.TimerHandle] = {}
         self._tickets = 0
         self._stopped = False
+        self.longest_load_s = 0.0
+        """Of a partition, since the broker was started."""
 
     # What handlers use
 
@@ -238,12 +244,15 @@ class Coordinator(Generic[M]):
         self._reloads[index] = loop.call_later(delay_s, lambda: self.follow(self._metadata.image))
 
     async def _load(self, shard: Shard[M]) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         try:
             end = await self._replay_log(shard)
         except (KafkaError, CorruptBatch, OSError) as error:
             logger.error("%s cannot be loaded: %s", shard.partition, error)
             self._fail(shard, KafkaError(ErrorCode.NOT_COORDINATOR, "the coordinator's log cannot be read"))
             return
+        self.longest_load_s = max(self.longest_load_s, loop.time() - began)
         self._loaded(shard, end)
 
     async def _replay_log(self, shard: Shard[M]) -> int:
@@ -282,7 +291,7 @@ class Coordinator(Generic[M]):
 
     def _turn(self, shard: Shard[M], decide: Decide[M], ticket: Ticket) -> Any:
         """The reply to the one who holds the ticket, or a future that will have it."""
-        turn = Turn(_monotonic_ms(), self._clock.now_ms(), self._metadata.image, self._config(), ticket)
+        turn = Turn(_monotonic_ms(), self._clock.now_ms(), self._metadata.image, self._config(), self.meters, ticket)
         outcome = decide(shard.machine, turn)
         if outcome.records:
             self._append(shard, outcome, turn.wall_ms)

@@ -1,0 +1,96 @@
+"""What the machines count: each number goes up with what it stands for, and with nothing else."""
+
+from ottla.coordinators.machine import Producer
+from ottla.metrics import DurationMeter
+from tests.unit.coordinators import classic_scripts, consumer_scripts, transaction_scripts
+from tests.unit.coordinators.offset_desk import Desk
+
+MINUTE_MS = 60_000
+
+
+def told(meter: DurationMeter) -> tuple[int, float]:
+    """How many, and how many seconds together."""
+    return sum(meter.counts), meter.seconds
+
+
+def test_a_classic_rebalance_lasts_until_the_assignment() -> None:
+    # From the first who joins, also where it begins again before it is over; one without members comes to none.
+    stage = classic_scripts.play("""
+        a joins version=3       | [PreparingRebalance]
+        3000 ms pass            | [CompletingRebalance]; a: generation 1, leads a
+        1000 ms pass            |
+        a syncs a=p0            | stores generation 1 a=p0; [Stable]; a: gets p0
+    """)
+    assert told(stage.meters.groups.classic_rebalances) == (1, 4.0)
+    stage.play("""
+        b joins version=3       | [PreparingRebalance]
+        2000 ms pass            |
+        a joins                 | [CompletingRebalance]; a: generation 2, leads a b; b: generation 2
+        c joins version=3       | [PreparingRebalance]
+        500 ms pass             |
+        a joins                 |
+        b joins                 | [CompletingRebalance]; a: generation 3, leads a b c; b: generation 3; c: generation 3
+        a syncs a=p0 b=p1 c=p2  | stores generation 3 a=p0 b=p1 c=p2; [Stable]; a: gets p0
+        b syncs                 | b: gets p1
+    """)
+    assert told(stage.meters.groups.classic_rebalances) == (2, 6.5)
+
+
+def test_a_consumer_group_has_rebalanced_when_every_member_is_there() -> None:
+    # Each raised epoch counts; the time goes on until the last member has what it is to have.
+    stage = consumer_scripts.play("""
+        a joins topics=t        | [Stable]; a: epoch 2, reads t0 t1 t2 t3
+        b joins topics=t        | [Reconciling]; b: epoch 3, reads nothing
+        a beats                 | a: epoch 2, reads t0 t1
+        2000 ms pass            |
+        a beats                 | a: epoch 3
+        1000 ms pass            |
+        b beats                 | [Stable]; b: epoch 3, reads t2 t3
+        a beats                 | a: epoch 3
+    """)
+    assert stage.meters.groups.epochs_raised == 2
+    assert told(stage.meters.groups.consumer_rebalances) == (2, 3.0)
+
+
+def test_offsets_are_counted_when_they_come_and_go() -> None:
+    # Those of transactions too. What was refused is not; what is deleted with its group or its topic is.
+    desk = Desk(offsets_retention_minutes=1)
+    desk.commit(1)
+    desk.commit(1, topic="u")
+    desk.commit(1, topic="unknown")
+    desk.commit_in_transaction(2, Producer(7, 0))
+    meter = desk.meters.groups
+    assert (meter.offsets_committed, meter.offsets_deleted, meter.offsets_expired) == (3, 0, 0)
+    desk.end_transaction(Producer(7, 0), committed=True)
+    desk.delete_offsets("u")
+    assert meter.offsets_deleted == 1
+    desk.delete_group()
+    assert meter.offsets_deleted == 2
+    desk.commit(1)
+    desk.delete_topic("t")
+    assert (meter.offsets_committed, meter.offsets_deleted, meter.offsets_expired) == (4, 3, 0)
+    desk.commit(1, topic="u")
+    desk.passes(20 * MINUTE_MS)
+    assert (meter.offsets_deleted, meter.offsets_expired) == (3, 1)
+
+
+def test_transactions_are_counted_by_how_they_ended() -> None:
+    # Once each, however often a client asks; the coordinator's own aborts are not the producer's.
+    stage = transaction_scripts.play("""
+        a inits timeout=15000 | Empty 100/0; a: 100/0
+        a adds p0             | Ongoing 100/0 p0; a: done
+        a commits             | PrepareCommit 100/1 p0; markers commit 100/1 p0; a: 100/1
+        markers land          | CompleteCommit 100/1
+        a adds p0             | Ongoing 100/1 p0; a: done
+        a aborts              | PrepareAbort 100/2 p0; markers abort 100/2 p0; a: 100/2
+        markers land          | CompleteAbort 100/2
+        a adds p0             | Ongoing 100/2 p0; a: done
+        20001 ms pass         | PrepareAbort 100/3 p0; markers abort 100/3 p0
+        markers land          | CompleteAbort 100/3
+        b inits               | Empty 100/4; b: 100/4
+        b adds p0             | Ongoing 100/4 p0; b: done
+        c inits               | PrepareAbort 100/5 p0; markers abort 100/5 p0; c: CONCURRENT_TRANSACTIONS
+        c inits               | c: CONCURRENT_TRANSACTIONS
+    """)
+    meter = stage.meters.transactions
+    assert (meter.committed, meter.aborted, meter.timed_out, meter.fenced) == (1, 1, 1, 1)
