@@ -18,7 +18,7 @@ from struct import error as struct_error
 from types import CoroutineType
 from typing import Any, NamedTuple
 
-from ottla.call import Answer, Call, Client, CloseConnection, Held, Result
+from ottla.call import Answer, Call, Client, CloseConnection, Held, Part, Result
 from ottla.clock import stopwatch
 from ottla.errors import ErrorCode, KafkaError
 from ottla.faults import Fault
@@ -38,7 +38,9 @@ SHORTEST_S = BOUNDS_S[0]
 
 Frame = bytes | bytearray | memoryview
 Refuse = Callable[[Call[Any], ErrorCode, str], Any]
-Codec = tuple[Callable[[int, Frame, int], Any], Callable[[int, Any, bytes], Answer], Refuse]
+Written = bytes | bytearray | list[Part]
+"""A response behind its header: in one piece, or in parts."""
+Codec = tuple[Callable[[int, Frame, int], Any], Callable[[int, Any, bytes], Written], Refuse]
 """Reads a request of a version from a position on; writes a response of a version behind its header; refuses."""
 
 
@@ -100,7 +102,7 @@ class Route:
         self.buckets = meter.by_version[version]
         self.header = frames.response_header_layout(api, version).pack
         self.read: Callable[[Frame, int], Any]
-        self.write: Callable[[Any, bytes], Answer]
+        self.write: Callable[[Any, bytes], Written]
         self.refuse: Refuse
         self.errors: Finder | None = None
         """Every error code that a response tells; None where the handler counts them: it answers too often for that."""
@@ -108,9 +110,8 @@ class Route:
             read, write, self.refuse = handler.codec
             self.read, self.write = partial(read, version), partial(write, version)
             return
-        encoded = frames.response_writer(api, version)
         self.read = frames.request_reader(api, version)
-        self.write = lambda response, header: [encoded(response, header)]
+        self.write = frames.response_writer(api, version)
         self.refuse = lambda call, code, message: refusals.refuse(api, version, call.body, code, message)
         self.errors = finder(api.response)
 
@@ -197,12 +198,14 @@ class Dispatch:
             _log_request(route.name, call, seconds)
         if response is None:
             return None
+        header = route.header(call.correlation_id)
         if response.__class__ is bytes:
-            return [route.header(call.correlation_id) + response]
+            return [header + response]
         if route.errors is not None:
             for code in route.errors(response):
                 self._node.request_meters.told(call.api_key, code)
-        return route.write(response, route.header(call.correlation_id))
+        written = route.write(response, header)
+        return written if isinstance(written, list) else [written]
 
     def _refusal(self, route: Route, call: Call[Any], error: Exception) -> Any:
         if isinstance(error, CloseConnection):

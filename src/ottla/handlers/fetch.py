@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
-from ottla.call import Answer, Call
+from ottla.call import Call
 from ottla.errors import ErrorCode, KafkaError
 from ottla.node import Node
 from ottla.replication.fetch_sessions import FetchSession, PartitionKey
@@ -233,8 +233,4 @@ def refusal(call: Call[FetchRequest], code: ErrorCode, message: str) -> FetchRes
     )
 
 
-def write(version: int, response: Any, header: bytes) -> Answer:
-    return fetch.write_response(version, response, header)
-
-
-CODEC = (fetch.read_request, write, refusal)
+CODEC = (fetch.read_request, fetch.write_response, refusal)

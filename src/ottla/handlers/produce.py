@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ottla import batch
 from ottla.batch import BatchHeader
-from ottla.call import Answer, Call, CloseConnection
+from ottla.call import Call, CloseConnection
 from ottla.cluster.topics import is_internal
 from ottla.compression import ZSTD
 from ottla.coordinators.admission import Speech, admit
@@ -291,8 +291,4 @@ def refusal(call: Call[ProduceRequest], code: ErrorCode, message: str) -> Produc
     )
 
 
-def write(version: int, response: Any, header: bytes) -> Answer:
-    return [produce.write_response(version, response, header)]
-
-
-CODEC = (produce.read_request, write, refusal)
+CODEC = (produce.read_request, produce.write_response, refusal)

@@ -175,7 +175,8 @@ def request_reader(of: Api, version: int) -> Callable[[Bytes, int], Any]:
     read, reshape = schema.reader(of.request, version), shapes.upward(of.request, version)
 
     def body(frame: Bytes, position: int) -> Any:
-        check_size(frame)
+        if len(frame) > REQUEST_BYTES_MAX:
+            check_size(frame)
         request, _ = read(frame, position)
         if reshape is not None:
             reshape(request, version)
