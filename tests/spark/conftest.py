@@ -1,5 +1,9 @@
-"""One Spark for all tests of this folder, and one broker; each test has topics of its own."""
+"""One Spark for all tests of this folder, and one broker; each test has topics of its own.
 
+Where the jars of Spark's own Kafka connector are in reach, Spark has them: for comparisons, ours needs none.
+"""
+
+import functools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from benchmarks.apache_kafka import Unavailable
+from benchmarks.stock_connector import connector_jars
 from ottla.testing import LocalBroker
+from tests.kafka_peer import FETCH_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,13 +31,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(TIMEOUT_S))
 
 
+@functools.cache
+def jars_or_reason() -> tuple[str, str]:
+    """The stock connector's jars, or why there are none."""
+    try:
+        return connector_jars(FETCH_S), ""
+    except Unavailable as reason:
+        return "", str(reason)
+
+
+@pytest.fixture(scope="session")
+def stock_connector() -> None:
+    """`format("kafka")` works in this session."""
+    if reason := jars_or_reason()[1]:
+        pytest.skip(reason)
+
+
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
     """Started by the first test that wants it. Its JVM and Python's daemon end with it."""
     import ottla.spark
 
     before = dict(os.environ)
-    session = ottla.spark.session("tests", master="local[2]", config=SETTINGS)
+    session = ottla.spark.session("tests", master="local[2]", config={**SETTINGS, "spark.jars": jars_or_reason()[0]})
     gateway = session.sparkContext._gateway
     assert gateway is not None
     yield session

@@ -1,0 +1,93 @@
+"""Both connectors on the same topics: a topic with everything in it, and rows in a form that can be compared."""
+
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+STOCK, OURS = "kafka", "ottla"
+FIRST_MS = 1_700_000_000_000
+PARTITIONS = 3
+EACH = 8
+"""Records of a codec."""
+
+
+def make_topic(bootstrap: str, name: str, partitions: int = PARTITIONS, **configs: str) -> None:
+    settings = {"retention.ms": "-1"} | {key.replace("_", "."): value for key, value in configs.items()}
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(30)
+
+
+def fill(bootstrap: str, topic: str) -> None:
+    """Keys, headers, nulls, tombstones and times in every codec, then transactions, of which one is aborted."""
+    number = 0
+    for codec in CODECS:
+        producer = Producer({"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 20})
+        for _ in range(EACH):
+            producer.produce(
+                topic,
+                None if number % 7 == 3 else f"{codec} {number}",
+                None if number % 5 == 4 else f"key {number % 3}",
+                partition=number % PARTITIONS,
+                timestamp=FIRST_MS + 1000 * number,
+                headers=[("a", b"1"), ("a", None), ("empty", b"")] if number % 2 else None,
+            )
+            number += 1
+        assert producer.flush(30) == 0
+    transact(bootstrap, topic, number)
+
+
+def transact(bootstrap: str, topic: str, number: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"{topic}-writer"})
+    producer.init_transactions(30)
+    for end in (producer.commit_transaction, producer.abort_transaction, producer.commit_transaction):
+        producer.begin_transaction()
+        for _ in range(PARTITIONS):
+            time = FIRST_MS + 1000 * number
+            producer.produce(topic, f"in a transaction {number}", partition=number % PARTITIONS, timestamp=time)
+            number += 1
+        assert producer.flush(30) == 0
+        end(30)
+
+
+def batch(spark: "SparkSession", connector: str, bootstrap: str, **options: Any) -> "DataFrame":
+    settings = {"kafka.bootstrap.servers": bootstrap, **{key: str(value) for key, value in options.items()}}
+    return spark.read.format(connector).options(**settings).load()
+
+
+def rows(frame: "DataFrame") -> list[tuple[Any, ...]]:
+    """By topic, partition and offset; times as they are in UTC, wherever this runs."""
+    columns = [f"unix_micros({name}) as {name}" if name == "timestamp" else name for name in frame.columns]
+    found = [tuple(_plain(each) for each in row) for row in frame.selectExpr(*columns).collect()]
+    place = [frame.columns.index(name) for name in ("topic", "partition", "offset")]
+    return sorted(found, key=lambda row: tuple(row[each] for each in place))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytearray):
+        return bytes(value)
+    return [(pair["key"], _plain(pair["value"])) for pair in value] if isinstance(value, list) else value
+
+
+def records(bootstrap: str, topic: str, partitions: int) -> list[list[tuple[Any, ...]]]:
+    """What an ordinary client finds in each partition, in order: key, value and headers."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "beside", "isolation.level": "read_committed"})
+    found = []
+    for partition in range(partitions):
+        place = TopicPartition(topic, partition, 0)
+        _, end = consumer.get_watermark_offsets(place, 30)
+        consumer.assign([place])
+        here: list[tuple[Any, ...]] = []
+        while consumer.position([place])[0].offset < end:
+            message = consumer.poll(0.2)
+            if message is not None:
+                assert message.error() is None, message.error()
+                here.append((message.key(), message.value(), message.headers()))
+        found.append(here)
+    consumer.close()
+    return found
