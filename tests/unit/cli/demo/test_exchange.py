@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
-from ottla.cli import exchange
-from ottla.cli.exchange import NUMBER, PARTITIONS, TOPIC, Exchange
+from ottla.cli.demo import exchange
+from ottla.cli.demo.exchange import NUMBER, PARTITIONS, TOPIC, Exchange
 
 
 @pytest.fixture

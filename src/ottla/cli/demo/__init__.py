@@ -1,0 +1,139 @@
+"""`ottla demo`: a broker of its own in a temporary directory, a shop's events through a pipeline on Spark, checked.
+
+It is a client like any other: the broker is a child process, the pipeline another one, and records travel through
+confluent-kafka. On a terminal everything stays up afterwards, to be tried; without one the command ends by itself.
+
+    shop.py      what happens in the shop          books.py        what must come of it: the naive model
+    traffic.py   events into topics                pipeline.py     the Spark job, a program of its own
+    results.py   what readers see of its results   story.py        the whole course of it
+    screen.py    what is shown meanwhile           advice.py       what to try next
+    children.py  the two processes                 interruption.py Ctrl-C in any phase
+    exchange.py, broker_only.py                    where there is no Spark: records there and back
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+from ottla.cli import COMMANDS
+from ottla.cli.client import Cluster
+from ottla.cli.demo import children
+from ottla.cli.demo.advice import after_the_exchange, after_the_story
+from ottla.cli.demo.broker_only import exchange_records
+from ottla.cli.demo.exchange import Exchange
+from ottla.cli.demo.interruption import Interrupted, Interruption
+from ottla.cli.demo.story import Story
+from ottla.cli.demo.topics import create_topics
+from ottla.cli.refusal import BAD_REQUEST, Refusal
+
+SECONDS = 20.0
+EXCHANGE_SECONDS = 5.0
+RATE = 10_000
+BATCH_MINUTES = 10
+"""Of the shop's time, that a batch of orders may span: less than the pipeline's watermark waits."""
+GLANCE_S = 0.2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Start a broker in a temporary directory and a pipeline on Spark, send a shop's events through both, check "
+        "the results, leave everything up."
+    )
+    parser.add_argument("--seconds", type=float, help=f"how long records are produced (default: {SECONDS:.0f})")
+    parser.add_argument("--rate", type=int, default=RATE, help=f"events a second (default: {RATE})")
+    parser.add_argument("--broker-only", action="store_true", help="without Spark: numbered records there and back")
+    parser.add_argument("--record-bytes", type=int, default=200, help="of those, the size of a value (default: 200)")
+
+
+def run(options: argparse.Namespace) -> int:
+    if (options.seconds is not None and options.seconds <= 0) or options.rate <= 0:
+        raise Refusal("demo: --seconds and --rate above 0", BAD_REQUEST)
+    if options.record_bytes < Exchange.VALUE_BYTES_MIN:
+        raise Refusal(f"demo: --record-bytes of {Exchange.VALUE_BYTES_MIN} or more", BAD_REQUEST)
+    without_spark = "" if options.broker_only else _why_without_spark()
+    status = 0
+    with Interruption() as interruption:
+        with suppress(Interrupted), tempfile.TemporaryDirectory(prefix="ottla-demo-") as directory:
+            if without_spark or options.broker_only:
+                status = _show_broker(options, directory, interruption, without_spark)
+            else:
+                status = _show_pipeline(options, directory, interruption)
+        if interruption.number == signal.SIGINT:
+            print("\nStopped; the demo's data is gone.")
+        elif interruption.number is not None:
+            status = 128 + interruption.number
+    return status
+
+
+def _why_without_spark() -> str:
+    """Nothing, if there is everything that Spark needs."""
+    if any(find_spec(module) is None for module in ("pyspark", "pyarrow")):
+        return "PySpark is not installed (pip install 'ottla[spark]'), so this is the broker alone."
+    from ottla.spark.java import java_environment
+
+    try:
+        java_environment(os.environ)
+    except RuntimeError as error:
+        return f"{error}. So this is the broker alone."
+    return ""
+
+
+def _show_broker(options: argparse.Namespace, directory: str, interruption: Interruption, reason: str) -> int:
+    if reason:
+        print(reason)
+    with children.broker(directory, interruption) as (broker, address):
+        seconds = options.seconds or EXCHANGE_SECONDS
+        status = exchange_records(address, seconds, options.record_bytes, interruption)
+        if _is_interactive():
+            print(after_the_exchange(address), flush=True)
+            while interruption.number is None:
+                _check(broker)
+                time.sleep(GLANCE_S)
+    return status
+
+
+def _show_pipeline(options: argparse.Namespace, directory: str, interruption: Interruption) -> int:
+    data, checkpoints = os.path.join(directory, "broker"), os.path.join(directory, "checkpoints")
+    log = Path(directory) / "pipeline.log"
+    with children.broker(data, interruption) as (broker, address):
+        cluster = Cluster(argparse.Namespace(bootstrap=address, client_settings=[]))
+        create_topics(cluster)
+        batch = max(options.rate * BATCH_MINUTES, 1)
+        with children.pipeline([address, checkpoints, str(batch)], log, interruption) as pipeline:
+            story = Story(cluster, pipeline, interruption, options.rate)
+            try:
+                status = _verdict(story.run(options.seconds or SECONDS), story.summary)
+            finally:
+                story.close()
+            if _is_interactive():
+                print(after_the_story(address, story.now_ms, COMMANDS), flush=True)
+                while interruption.number is None:
+                    _check(broker)
+                    pipeline.told()
+                    time.sleep(GLANCE_S)
+    return status
+
+
+def _verdict(complaints: list[str], summary: str) -> int:
+    print(f"  {summary}.")
+    if complaints:
+        print(f"  THE RESULTS ARE WRONG: {'; '.join(complaints)}\n", flush=True)
+        return 1
+    print("  The results are what the shop's own books say, to the cent and each of them once.\n", flush=True)
+    return 0
+
+
+def _is_interactive() -> bool:
+    return sys.stdout.isatty() and sys.stdin.isatty()
+
+
+def _check(broker: "subprocess.Popen[str]") -> None:
+    if broker.poll() is not None:
+        raise Refusal("demo: the broker ended by itself")

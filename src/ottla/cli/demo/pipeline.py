@@ -1,0 +1,180 @@
+"""The demo's pipeline on Spark, a process of its own: orders become sales, sales and page views become revenue.
+
+    orders, customers  ->  sales            parsed, joined with the newest record of each customer; append
+    orders             ->  orders-rejected  what is no order, and why; the plain sink
+    sales, page-views  ->  revenue          by minute and category, with a watermark; update
+
+All three write exactly once. On standard output goes a line of JSON for each thing to tell; a line `finish` on standard
+input asks it to work off everything that is there, and the end of standard input ends it.
+
+    python -m ottla.cli.demo.pipeline <bootstrap> <directory> <orders in a batch>
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent, StreamingQueryListener
+from pyspark.sql.streaming.query import StreamingQuery
+
+import ottla.spark
+from ottla.cli.demo.books import GUEST
+from ottla.cli.demo.shop import INCOMPLETE, NO_AMOUNT, NOT_JSON
+from ottla.cli.demo.topics import (
+    CUSTOMERS,
+    ORDERS,
+    PAGE_VIEWS,
+    REJECTED,
+    REVENUE,
+    REVENUE_GROUP,
+    SALES,
+    SALES_GROUP,
+)
+
+ORDER = "order LONG, customer STRING, category STRING, cents LONG, at TIMESTAMP, broken STRING"
+SALE = "order LONG, category STRING, cents LONG, at TIMESTAMP"
+PAGE_VIEW = "category STRING, at TIMESTAMP"
+CUSTOMER = "country STRING"
+
+WATERMARK = "15 minutes"
+"""More than a batch of sales spans: of a transaction's end one partition may tell earlier than another."""
+TRIGGER = {"processingTime": "1 second"}
+SETTINGS = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"}
+
+
+class Pipeline:
+    """The three queries; they run from `start` on."""
+
+    def __init__(self, spark: SparkSession, bootstrap: str, directory: str, batch_orders: int) -> None:
+        self._spark = spark
+        self._kafka = {"kafka.bootstrap.servers": bootstrap}
+        self._directory = directory
+        self._batch_orders = batch_orders
+
+    def start(self) -> list[StreamingQuery]:
+        """In the order in which they depend on each other."""
+        return [self._sell(), self._reject(), self._add_up()]
+
+    def _sell(self) -> StreamingQuery:
+        orders = self._orders().where("reason IS NULL").select("order.*")
+        sales = orders.join(f.broadcast(self._customers()), "customer", "left").select(
+            f.col("customer").alias("key"),
+            json_of("order", "category", "cents", f.coalesce("country", f.lit(GUEST)).alias("country"), "at"),
+        )
+        return ottla.spark.write_stream(
+            sales, SALES, name=SALES, checkpoint=self._checkpoint(SALES), options=self._kafka, trigger=TRIGGER,
+            group=SALES_GROUP,
+        )  # fmt: skip
+
+    def _reject(self) -> StreamingQuery:
+        rejected = self._orders().where("reason IS NOT NULL").select("key", json_of("reason", "record"))
+        writer = rejected.writeStream.format("ottla").options(**self._kafka).option("topic", REJECTED)
+        return (
+            writer.option("checkpointLocation", self._checkpoint(REJECTED)).queryName(REJECTED)
+            .trigger(processingTime=TRIGGER["processingTime"]).start()
+        )  # fmt: skip
+
+    def _add_up(self) -> StreamingQuery:
+        """Each of the two streams has its own watermark, and the slower one is waited for."""
+        sales = self._stream(SALES).select(f.from_json(text("value"), SALE).alias("sale")).selectExpr(
+            "sale.category", "sale.at", "1 AS orders", "sale.cents", "0 AS views"
+        )
+        views = self._stream(PAGE_VIEWS).select(f.from_json(text("value"), PAGE_VIEW).alias("view")).selectExpr(
+            "view.category", "view.at", "0 AS orders", "0L AS cents", "1 AS views"
+        )
+        both = sales.withWatermark("at", WATERMARK).union(views.withWatermark("at", WATERMARK))
+        minute = f.window("at", "1 minute").start
+        tallies = both.groupBy(minute.alias("minute"), "category").agg(
+            *(f.sum(column).alias(column) for column in ("orders", "cents", "views"))
+        )
+        revenue = tallies.withColumn("minute_ms", f.unix_millis("minute")).select(
+            f.concat_ws(" ", f.date_format("minute", "HH:mm"), "category").alias("key"),
+            json_of("minute_ms", "category", "orders", "cents", "views"),
+        )
+        return ottla.spark.write_stream(
+            revenue, REVENUE, name=REVENUE, checkpoint=self._checkpoint(REVENUE), options=self._kafka, trigger=TRIGGER,
+            mode="update", group=REVENUE_GROUP,
+        )  # fmt: skip
+
+    def _orders(self) -> DataFrame:
+        """Each record, the order in it, and why there is none."""
+        raw = self._stream(ORDERS, maxOffsetsPerTrigger=str(self._batch_orders))
+        parsed = f.from_json(text("value"), ORDER, {"columnNameOfCorruptRecord": "broken"})
+        missing = " OR ".join(f"order.{field} IS NULL" for field in ("order", "customer", "category", "cents", "at"))
+        reason = (
+            f.when(f.expr("order.broken IS NOT NULL"), NOT_JSON)
+            .when(f.expr(missing), INCOMPLETE)
+            .when(f.expr("order.cents <= 0"), NO_AMOUNT)
+        )
+        return raw.select("key", text("value").alias("record"), parsed.alias("order")).withColumn("reason", reason)
+
+    def _customers(self) -> DataFrame:
+        """A table out of a compacted topic: the newest record of each key that is not deleted. Each batch reads it."""
+        changes = self._spark.read.format("ottla").options(**self._kafka).option("subscribe", CUSTOMERS).load()
+        newest = changes.groupBy("key").agg(f.max_by("value", "offset").alias("value")).where("value IS NOT NULL")
+        country = f.from_json(text("value"), CUSTOMER).country
+        return newest.select(text("key").alias("customer"), country.alias("country"))
+
+    def _stream(self, topic: str, **options: str) -> DataFrame:
+        reader = self._spark.readStream.format("ottla").options(**self._kafka, **options)
+        reader = reader.option("subscribe", topic).option("startingOffsets", "earliest")
+        return reader.option("kafka.isolation.level", "read_committed").load()
+
+    def _checkpoint(self, name: str) -> str:
+        return f"{self._directory}/{name}"
+
+
+def text(column: str) -> Any:
+    return f.col(column).cast("string")
+
+
+def json_of(*columns: Any) -> Any:
+    return f.to_json(f.struct(*columns)).alias("value")
+
+
+class Reports(StreamingQueryListener):
+    """Tells of every batch, and of a query that failed."""
+
+    def onQueryStarted(self, event: Any) -> None:
+        pass
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        progress = event.progress
+        watermark = progress.eventTime.get("watermark") if progress.eventTime else None
+        tell({"query": progress.name, "rows": progress.numInputRows, "ms": progress.batchDuration,
+              "watermark": watermark})  # fmt: skip
+
+    def onQueryIdle(self, event: Any) -> None:
+        pass
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        if event.exception:
+            tell({"failure": event.exception})
+
+
+def tell(message: Mapping[str, object]) -> None:
+    """In one piece: the queries tell of themselves in another thread."""
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+def main(bootstrap: str, directory: str, batch_orders: str) -> None:
+    spark = ottla.spark.session("ottla-demo", config=SETTINGS)
+    spark.streams.addListener(Reports())
+    queries = Pipeline(spark, bootstrap, directory, int(batch_orders)).start()
+    tell({"ready": True, "spark": spark.version})
+    for command in sys.stdin:
+        if command.strip() == "finish":
+            for query in queries:
+                query.processAllAvailable()
+            tell({"finished": True})
+    for query in queries:
+        query.stop()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

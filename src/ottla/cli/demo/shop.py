@@ -1,0 +1,121 @@
+"""The demo's shop: customers, orders and page views as a real one would send them, the same for the same seed.
+
+Its day runs faster than ours: `per_minute` events make a minute of it. Some events come out of order, some orders are
+broken, and now and then one comes so late that nobody counts it any more. `books` says what must come of it all.
+"""
+
+from random import Random
+from typing import NamedTuple
+
+from ottla.cli.demo.books import GUEST, MINUTE_MS, Books, Sale
+from ottla.cli.demo.topics import CUSTOMERS, ORDERS, PAGE_VIEWS
+
+CATEGORIES = ("books", "games", "garden", "music", "tools")
+COUNTRIES = ("AT", "CZ", "DE", "FR", "IT", "NL", "PL", "SE")
+CUSTOMER_COUNT = 500
+ORDER_SHARE = 0.4
+BROKEN_SHARE = 0.005
+DELAYED_SHARE = 0.02
+DELAY_MAX_MS = 2 * MINUTE_MS
+STRAGGLER_DELAY_MS = 10 * MINUTE_MS
+"""Behind the watermark."""
+OPENING_MS = 1_767_603_600_000  # Monday, 5 January 2026, 09:00 UTC
+
+NOT_JSON = "not JSON"
+INCOMPLETE = "incomplete"
+NO_AMOUNT = "no amount"
+
+
+class Event(NamedTuple):
+    topic: str
+    key: str
+    value: str | None
+
+
+class Shop:
+    def __init__(self, random: Random, per_minute: int) -> None:
+        self._random = random
+        self._step_ms = MINUTE_MS / per_minute
+        self.books = Books()
+        self.orders = self.page_views = self.delayed = self.stragglers = 0
+        self._countries: dict[str, str] = {}
+        """Of the customers whose newest record is not a deletion."""
+
+    @property
+    def now_ms(self) -> int:
+        """What time it is in the shop."""
+        return OPENING_MS + int((self.orders + self.page_views) * self._step_ms)
+
+    def customers(self) -> list[Event]:
+        """The table of customers as a log of changes: some move, and some leave."""
+        events = []
+        for number in range(CUSTOMER_COUNT):
+            customer = f"c{number:03}"
+            for _ in range(self._random.randint(1, 3)):
+                country = self._random.choice(COUNTRIES)
+                self._countries[customer] = country
+                events.append(Event(CUSTOMERS, customer, f'{{"customer":"{customer}","country":"{country}"}}'))
+            if self._random.random() < 0.05:
+                del self._countries[customer]
+                events.append(Event(CUSTOMERS, customer, None))
+        return events
+
+    def event(self) -> Event:
+        """The next thing that happens in the shop."""
+        random = self._random
+        at_ms = self.now_ms
+        if random.random() < DELAYED_SHARE:
+            at_ms = max(at_ms - random.randrange(DELAY_MAX_MS), OPENING_MS)
+            self.delayed += 1
+        if random.random() >= ORDER_SHARE:
+            return self._page_view(at_ms)
+        return self._broken_order(at_ms) if random.random() < BROKEN_SHARE else self._order(at_ms)
+
+    def straggler(self, watermark_ms: int) -> Event:
+        """An order that comes when its minute has long been closed: sold, but in no minute's revenue."""
+        self.stragglers += 1
+        return self._order(watermark_ms - STRAGGLER_DELAY_MS, counted=False)
+
+    def _page_view(self, at_ms: int) -> Event:
+        self.page_views += 1
+        category = CATEGORIES[int(self._random.random() * len(CATEGORIES))]
+        customer = self._customer()
+        self.books.page_viewed(at_ms, category)
+        page = f"/{category}/{self._random.randrange(40)}"
+        value = f'{{"page":"{page}","category":"{category}","customer":"{customer}","at":"{iso_time(at_ms)}"}}'
+        return Event(PAGE_VIEWS, customer, value)
+
+    def _order(self, at_ms: int, *, counted: bool = True) -> Event:
+        self.orders += 1
+        category = CATEGORIES[int(self._random.random() * len(CATEGORIES))]
+        customer = self._customer()
+        cents = self._random.randrange(199, 9_999)
+        country = self._countries.get(customer, GUEST)
+        self.books.sold(self.orders, Sale(category, country, cents), at_ms, counted=counted)
+        return Event(ORDERS, customer, order_text(self.orders, customer, category, cents, at_ms))
+
+    def _broken_order(self, at_ms: int) -> Event:
+        """Cut off in the middle, without its price, or with one that cannot be."""
+        self.orders += 1
+        customer = self._customer()
+        whole = order_text(self.orders, customer, "books", 0, at_ms)
+        reason = (NOT_JSON, INCOMPLETE, NO_AMOUNT)[self._random.randrange(3)]
+        texts = {NOT_JSON: whole[: len(whole) // 2], INCOMPLETE: whole.replace('"cents":0,', ""), NO_AMOUNT: whole}
+        self.books.rejected(texts[reason], reason)
+        return Event(ORDERS, customer, texts[reason])
+
+    def _customer(self) -> str:
+        """A few more than there are: they order as guests."""
+        return f"c{self._random.randrange(CUSTOMER_COUNT * 11 // 10):03}"
+
+
+def order_text(number: int, customer: str, category: str, cents: int, at_ms: int) -> str:
+    return (
+        f'{{"order":{number},"customer":"{customer}","category":"{category}","cents":{cents},"at":"{iso_time(at_ms)}"}}'
+    )
+
+
+def iso_time(at_ms: int) -> str:
+    """Within the shop's one month, and much faster than the library does it."""
+    days, ms = divmod(at_ms - OPENING_MS + 9 * 60 * MINUTE_MS, 24 * 60 * MINUTE_MS)
+    return f"2026-01-{5 + days:02}T{ms // 3_600_000:02}:{ms // 60_000 % 60:02}:{ms // 1000 % 60:02}.{ms % 1000:03}Z"

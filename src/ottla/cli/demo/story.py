@@ -1,0 +1,127 @@
+"""The demo with Spark, from the first customer to the verdict: events in, results out, watched all the time."""
+
+import time
+from datetime import datetime
+from random import Random
+from typing import Any
+
+from ottla.cli.client import Cluster
+from ottla.cli.demo.children import PipelineProcess
+from ottla.cli.demo.interruption import Interruption
+from ottla.cli.demo.results import LiveResults, committed_values, lags
+from ottla.cli.demo.screen import Figures, Rate, Screen
+from ottla.cli.demo.shop import Shop
+from ottla.cli.demo.topics import REJECTED, REVENUE, SALES
+from ottla.cli.demo.traffic import Traffic
+from ottla.cli.refusal import Refusal
+
+SEED = 7
+TURN_S = 0.02
+LOOK_S = 1.0
+PATIENCE_S = 180.0
+"""For Spark to start, and to work off what is left: machines are slow, but not that slow."""
+
+STARTING = "Spark is starting"
+OPEN = "The shop is open"
+FINISHING = "The shop is closed, the pipeline finishes"
+
+
+class Story:
+    def __init__(self, cluster: Cluster, pipeline: PipelineProcess, interruption: Interruption, rate: int) -> None:
+        self._cluster = cluster
+        self._pipeline = pipeline
+        self._interruption = interruption
+        self._shop = Shop(Random(SEED), per_minute=rate)
+        self._traffic = Traffic(cluster, self._shop, rate)
+        self._results = LiveResults(cluster)
+        self._screen = Screen()
+        self._figures = Figures(batches_ms={}, minutes=self._results.minutes, rows=self._results.rows)
+        self._arriving, self._leaving = Rate(), Rate()
+        self._started_s = self._looked_s = time.monotonic()
+
+    def run(self, seconds: float) -> list[str]:
+        """What is wrong with the results: nothing, if all is well. Refusal: nobody can know."""
+        self._traffic.send_customers()  # before the first order, which is joined with them
+        self._wait_for("ready", STARTING)
+        self._started_s = time.monotonic()
+        while self._elapsed_s < seconds:
+            self._traffic.turn(self._elapsed_s)
+            self._turn(OPEN)
+        self._traffic.flush()
+        self._pipeline.finish()
+        self._wait_for("finished", FINISHING)
+        self._look()
+        self._screen.leave(self._figures)
+        return self._complaints()
+
+    @property
+    def summary(self) -> str:
+        shop = self._shop
+        return (
+            f"{shop.orders:,} orders and {shop.page_views:,} page views; {shop.delayed:,} of them late, "
+            f"{shop.stragglers:,} too late, {sum(shop.books.rejects.values()):,} bad"
+        )
+
+    @property
+    def now_ms(self) -> int:
+        """What time it is in the shop."""
+        return self._shop.now_ms
+
+    def close(self) -> None:
+        self._results.close()
+
+    @property
+    def _elapsed_s(self) -> float:
+        return time.monotonic() - self._started_s
+
+    def _wait_for(self, word: str, phase: str) -> None:
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not any(word in message for message in self._turn(phase)):
+            if time.monotonic() > deadline_s:
+                raise Refusal(f"demo: the pipeline is not {word} after {PATIENCE_S:.0f} s")
+
+    def _turn(self, phase: str) -> list[dict[str, Any]]:
+        """Listen, look, show. What the pipeline has told meanwhile."""
+        self._interruption.check()
+        self._results.turn(TURN_S)
+        messages = self._pipeline.told()
+        for message in messages:
+            if "query" in message:
+                self._note_batch(message)
+        now_s = time.monotonic()
+        if now_s - self._looked_s >= LOOK_S:
+            self._looked_s = now_s
+            self._look()
+            if phase == OPEN and self._figures.watermark_ms:
+                self._traffic.send_straggler(self._figures.watermark_ms)
+        self._figures.phase = phase
+        self._figures.elapsed_s = self._elapsed_s
+        self._screen.show(self._figures, now_s)
+        return messages
+
+    def _note_batch(self, message: dict[str, Any]) -> None:
+        self._figures.batches_ms[message["query"]] = message["ms"]
+        if message["watermark"] is not None:
+            watermark = datetime.fromisoformat(message["watermark"])
+            self._figures.watermark_ms = int(watermark.timestamp() * 1000)
+
+    def _look(self) -> None:
+        """At everything that is counted."""
+        shop, figures, now_s = self._shop, self._figures, time.monotonic()
+        self._arriving.note(now_s, shop.orders + shop.page_views)
+        self._leaving.note(now_s, sum(self._results.rows.values()))
+        figures.arriving, figures.leaving = self._arriving.per_second, self._leaving.per_second
+        figures.now_ms = shop.now_ms
+        figures.arrivals = {
+            "orders": shop.orders, "page views": shop.page_views, "late": shop.delayed, "too late": shop.stragglers,
+            "bad": sum(shop.books.rejects.values()),
+        }  # fmt: skip
+        figures.lags = lags(self._cluster)
+
+    def _complaints(self) -> list[str]:
+        """Everything is read again from the beginning, as a reader would who comes now."""
+        return self._shop.books.complaints(
+            committed_values(self._cluster, SALES),
+            committed_values(self._cluster, REVENUE),
+            committed_values(self._cluster, REJECTED),
+        )

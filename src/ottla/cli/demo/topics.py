@@ -1,0 +1,36 @@
+"""The demo's topics and consumer groups, by name, and how the topics are made."""
+
+from collections.abc import Mapping
+
+from ottla.cli.client import Cluster
+
+CUSTOMERS = "customers"
+ORDERS = "orders"
+PAGE_VIEWS = "page-views"
+SALES = "sales"
+REVENUE = "revenue"
+REJECTED = "orders-rejected"
+RESULTS = (SALES, REVENUE, REJECTED)
+
+SALES_GROUP = "shop-sales"
+REVENUE_GROUP = "shop-revenue"
+GROUPS = {SALES_GROUP: (ORDERS,), REVENUE_GROUP: (SALES, PAGE_VIEWS)}
+"""Each group, and the topics that it reads."""
+
+PARTITIONS = 3
+COMPACTED = {"cleanup.policy": "compact"}
+SETTINGS: Mapping[str, Mapping[str, str]] = {CUSTOMERS: COMPACTED, REVENUE: COMPACTED}
+
+
+def create_topics(cluster: Cluster) -> None:
+    from confluent_kafka.cimpl import NewTopic
+
+    names = (CUSTOMERS, ORDERS, PAGE_VIEWS, *RESULTS)
+    topics = [NewTopic(name, num_partitions=PARTITIONS, config=dict(SETTINGS.get(name, {}))) for name in names]
+    for name, created in cluster.asked(cluster.admin.create_topics, topics).items():
+        cluster.answer(created, f"topic {name!r}")
+
+
+def places(topics: tuple[str, ...]) -> list[tuple[str, int]]:
+    """All their partitions."""
+    return [(topic, partition) for topic in topics for partition in range(PARTITIONS)]

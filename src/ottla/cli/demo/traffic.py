@@ -1,0 +1,62 @@
+"""The shop's events on their way into topics, at an even pace."""
+
+from typing import TYPE_CHECKING
+
+from ottla.cli.client import Cluster, explanation
+from ottla.cli.demo.shop import Event, Shop
+from ottla.cli.refusal import Refusal
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message
+
+CHUNK = 1_000
+FLUSH_S = 30.0
+
+
+class Traffic:
+    """Sends what happens in a shop."""
+
+    def __init__(self, cluster: Cluster, shop: Shop, rate: int) -> None:
+        self._producer = cluster.producer({"linger.ms": 20, "compression.type": "lz4", "acks": "all"})
+        self._shop = shop
+        self._rate = rate
+        self._failure = ""
+        self.sent = 0
+
+    def send_customers(self) -> None:
+        for event in self._shop.customers():
+            self._send(event)
+        self.flush()
+
+    def turn(self, elapsed_s: float) -> None:
+        """Send what is due by now, or some of it if that is much."""
+        for _ in range(min(int(elapsed_s * self._rate) - self.sent, CHUNK)):
+            self._send(self._shop.event())
+            self.sent += 1
+        self._producer.poll(0)
+        self._check()
+
+    def send_straggler(self, watermark_ms: int) -> None:
+        self._send(self._shop.straggler(watermark_ms))
+
+    def flush(self) -> None:
+        """Everything is acknowledged when this returns."""
+        if left := self._producer.flush(FLUSH_S):
+            raise Refusal(f"demo: {left} records were not acknowledged within {FLUSH_S:.0f} s")
+        self._check()
+
+    def _send(self, event: Event) -> None:
+        while True:
+            try:
+                self._producer.produce(event.topic, event.value, event.key, on_delivery=self._delivered)
+                return
+            except BufferError:  # the client's queue is full: the broker sets the pace
+                self._producer.poll(0.1)
+
+    def _delivered(self, error: "KafkaError | None", message: "Message") -> None:
+        if error is not None:
+            self._failure = explanation(error)
+
+    def _check(self) -> None:
+        if self._failure:
+            raise Refusal(f"demo: a record was not delivered: {self._failure}")

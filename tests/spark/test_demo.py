@@ -1,0 +1,58 @@
+"""`ottla demo` with its pipeline on Spark: the results are right, and nothing is left of it, whenever it ends."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+COMMAND = [sys.executable, "-m", "ottla", "demo", "--rate", "1000"]
+END_S = 200
+
+
+def test_without_a_terminal_it_checks_itself_and_ends() -> None:
+    # The pipeline's results equal the naive model; one line now and then, and nothing on stderr.
+    ended = subprocess.run(
+        [*COMMAND, "--seconds", "3"], env=ENVIRONMENT, capture_output=True, text=True, timeout=END_S
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "The results are what the shop's own books say" in ended.stdout
+    assert ended.stderr == ""
+    assert "\x1b" not in ended.stdout
+    directory = re.search(r"\(data (\S+)/broker,", ended.stdout)
+    assert directory is not None
+    assert not Path(directory[1]).exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_can_be_ended_while_spark_starts(number: signal.Signals) -> None:
+    # Broker, driver and JVM end with it, without a word of Spark's or a traceback.
+    child = subprocess.Popen(COMMAND, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with child:
+        try:
+            processes = started_processes(psutil.Process(child.pid))
+            child.send_signal(number)
+            told, errors = child.communicate(timeout=END_S)
+        finally:
+            for process in psutil.Process(child.pid).children(recursive=True) if child.poll() is None else ():
+                process.kill()
+            child.kill()
+    assert (child.returncode, errors) == (0 if number == signal.SIGINT else 128 + number, "")
+    assert ("Stopped; the demo's data is gone." in told) == (number == signal.SIGINT)
+    _, alive = psutil.wait_procs(processes, timeout=END_S)
+    assert alive == []
+
+
+def started_processes(demo: psutil.Process) -> list[psutil.Process]:
+    """Wait until the JVM is there."""
+    while True:
+        processes = demo.children(recursive=True)
+        if any("java" in process.name() for process in processes if process.is_running()):
+            return processes
+        time.sleep(0.05)

@@ -1,0 +1,22 @@
+"""Signals are noticed where it is safe, the second one is heard too, and afterwards they are what they were."""
+
+import os
+import signal
+
+import pytest
+
+from ottla.cli.demo.interruption import Interrupted, Interruption
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_waits_until_somebody_asks(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with Interruption() as interruption:
+        interruption.check()
+        os.kill(os.getpid(), number)
+        assert (interruption.number, interruption.impatient) == (number, False)
+        with pytest.raises(Interrupted):
+            interruption.check()
+        os.kill(os.getpid(), number)
+        assert interruption.impatient
+    assert signal.getsignal(number) is before
