@@ -119,10 +119,10 @@ def table(measurements: Sequence[Measurement], peer: str) -> str:
     )
 
 
-def inserted(page: str, text: str) -> str:
+def inserted(page: str, text: str, begin_mark: str = BEGIN, end_mark: str = END) -> str:
     """A page with `text` between its two marks; a page that has none is replaced."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, rest = page.partition(begin_mark)
+    _, end, after = rest.partition(end_mark)
     return f"{before}{begin}\n{text}\n{end}{after}" if begin and end else f"{text}\n"
 
 

@@ -1,0 +1,60 @@
+"""How long a record takes from one topic to another through a streaming query that runs as often as it can.
+
+One record is sent, and the next one only when it has come out: so each waits for one micro-batch, and for what is left
+of the one before it.
+"""
+
+import statistics
+import time
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from benchmarks.spark_queries import Connector, Queries
+from benchmarks.spark_topics import fresh_topic
+from benchmarks.topics import DEADLINE_SECONDS, Mismatch, delete_topic
+
+WARM_UP = 5
+"""The first batches start workers and compile."""
+
+
+def latencies(queries: Queries, connector: Connector, records: int) -> list[float]:
+    """Milliseconds of each record, from just before it is sent until a consumer has it."""
+    source, sink = fresh_topic(queries.bootstrap, 1), fresh_topic(queries.bootstrap, 1)
+    producer = Producer({"bootstrap.servers": queries.bootstrap, "linger.ms": 0})
+    isolation = "read_committed" if connector.transactional else "read_uncommitted"
+    consumer = Consumer(
+        {"bootstrap.servers": queries.bootstrap, "group.id": "benchmark", "isolation.level": isolation,
+         "enable.auto.commit": False, "fetch.wait.max.ms": 10, "fetch.queue.backoff.ms": 1}
+    )  # fmt: skip
+    consumer.assign([TopicPartition(sink, 0, 0)])
+    found = []
+    with queries.checkpoint() as checkpoint:
+        query = queries.copying(connector, source, sink, checkpoint)
+        try:
+            for number in range(WARM_UP + records):
+                found.append(_once(producer, consumer, source, b"%d" % number))
+        finally:
+            query.stop()
+            consumer.close()
+    for topic in (source, sink):
+        delete_topic(queries.bootstrap, topic)
+    return found[WARM_UP:]
+
+
+def _once(producer: Producer, consumer: Consumer, source: str, value: bytes) -> float:
+    began = time.perf_counter()
+    producer.produce(source, value)
+    producer.flush(DEADLINE_SECONDS)
+    message = consumer.poll(DEADLINE_SECONDS)
+    milliseconds = 1000 * (time.perf_counter() - began)
+    if message is None:
+        raise Mismatch(f"{value!r} did not come out within {DEADLINE_SECONDS:g} s")
+    if (error := message.error()) is not None:
+        raise KafkaException(error)
+    if message.value() != value:
+        raise Mismatch(f"{message.value()!r} came where {value!r} was due")
+    return milliseconds
+
+
+def percentile(values: list[float], percent: int) -> float:
+    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]

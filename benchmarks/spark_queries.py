@@ -1,0 +1,191 @@
+"""The queries that are measured, the same for every connector: only the name of the format and its options differ.
+
+Each counts its rows and fails if one is missing. Only the query is timed, from its start until Spark is done with it.
+"""
+
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+from pyspark.sql.streaming.query import StreamingQuery
+
+import ottla.spark
+from benchmarks.spark_processes import SparkProcesses
+from benchmarks.spark_topics import PARTITIONS, end_offsets, fresh_topic
+from benchmarks.topics import Mismatch, delete_topic
+
+TRIGGER = "1 second"
+PAUSE_SECONDS = 0.02
+
+
+@dataclass(frozen=True)
+class Connector:
+    name: str
+    format: str
+    reading: Mapping[str, str] = field(default_factory=dict)
+    writing: Mapping[str, str] = field(default_factory=dict)
+    by_helper: bool = False
+    """Streams are written by `ottla.spark.write_stream`."""
+    transactional: bool = False
+
+
+STOCK = Connector("stock", "kafka")
+STOCK_TUNED = Connector("stock, fetch.max.wait.ms=10", "kafka", reading={"kafka.fetch.max.wait.ms": "10"})
+OTTLA = Connector("ottla", "ottla", transactional=True)
+OTTLA_AT_LEAST_ONCE = Connector("ottla, at-least-once", "ottla", writing={"guarantee": "at-least-once"})
+OTTLA_HELPER = Connector("ottla, write_stream", "ottla", by_helper=True, transactional=True)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What one run of a query took."""
+
+    rows: int
+    seconds: float
+    cpu_seconds: float
+
+    @property
+    def million_rows(self) -> float:
+        return self.rows / 1e6
+
+
+class Queries:
+    """Against one broker, in one session."""
+
+    def __init__(self, spark: SparkSession, bootstrap: str) -> None:
+        self.spark = spark
+        self.bootstrap = bootstrap
+        self._processes = SparkProcesses(spark)
+
+    # Batches
+
+    def read(self, connector: Connector, topic: str, rows: int, size: int) -> Trial:
+        """All columns come out of the source; key, value and offset are looked at."""
+        frame = self._reader(connector, topic).selectExpr(
+            "count(*) as rows", "sum(length(value)) as bytes", "count(key) as keys", "count(distinct partition)"
+        )
+        before, began = self._begin(), time.perf_counter()
+        found = frame.collect()[0]
+        trial = self._end(rows, time.perf_counter() - began, before)
+        if tuple(found) != (rows, rows * size, rows, PARTITIONS):
+            raise Mismatch(f"{connector.name}, {topic}: {found} instead of {rows} rows of {size} bytes")
+        return trial
+
+    def write(self, connector: Connector, rows: int, size: int, codec: str) -> Trial:
+        """Rows that Spark makes of numbers, at next to no cost, into a new topic."""
+        topic = fresh_topic(self.bootstrap)
+        options = {**self._writing(connector), "topic": topic, "kafka.compression.type": codec}
+        frame = self._rows(rows, size)
+        before, began = self._begin(), time.perf_counter()
+        frame.write.format(connector.format).options(**options).mode("append").save()
+        trial = self._end(rows, time.perf_counter() - began, before)
+        self._check(end_offsets(self.bootstrap, topic), rows, f"{connector.name}, write")
+        delete_topic(self.bootstrap, topic)
+        return trial
+
+    def _rows(self, rows: int, size: int) -> DataFrame:
+        text = "and so on, as it was before, " * (size // 29 + 1)
+        value = f"substr(concat(string(id), ' {text}'), 1, {size})"
+        numbers = self.spark.range(rows, numPartitions=PARTITIONS)
+        return numbers.selectExpr("string(id % 1000) as key", f"{value} as value")
+
+    # Streams
+
+    def stream_read(self, connector: Connector, topic: str, rows: int, triggers: int) -> Trial:
+        """A topic that is full already, in so many batches."""
+        frame = self._stream(connector, topic, maxOffsetsPerTrigger=str(rows // triggers))
+        with self.checkpoint() as checkpoint:
+            writer = frame.selectExpr("length(value) as bytes", "key", "offset").writeStream.format("noop")
+            query = writer.trigger(processingTime=TRIGGER).option("checkpointLocation", checkpoint).start()
+            return self._drained(query, rows)
+
+    def copy(self, connector: Connector, topic: str, rows: int, triggers: int) -> Trial:
+        """A topic that is full already into a new one."""
+        sink = fresh_topic(self.bootstrap)
+        frame = self._stream(connector, topic, maxOffsetsPerTrigger=str(rows // triggers)).select("key", "value")
+        with self.checkpoint() as checkpoint:
+            trial = self._drained(self.start_copy(connector, frame, sink, checkpoint, TRIGGER), rows)
+        if connector.transactional:
+            reading = {"kafka.isolation.level": "read_committed", "columns": "offset"}
+            self._check(self._reader(OTTLA, sink, **reading).count(), rows, f"{connector.name}, copy")
+        else:
+            self._check(end_offsets(self.bootstrap, sink), rows, f"{connector.name}, copy")
+        delete_topic(self.bootstrap, sink)
+        return trial
+
+    def copying(self, connector: Connector, topic: str, sink: str, checkpoint: str) -> StreamingQuery:
+        """A query that copies whatever comes, as soon as it comes."""
+        frame = self._stream(connector, topic).select("key", "value")
+        return self.start_copy(connector, frame, sink, checkpoint, "0 seconds")
+
+    def start_copy(
+        self, connector: Connector, frame: DataFrame, sink: str, checkpoint: str, trigger: str
+    ) -> StreamingQuery:
+        options = self._writing(connector)
+        if connector.by_helper:
+            return ottla.spark.write_stream(
+                frame, sink, checkpoint=checkpoint, options=options, trigger={"processingTime": trigger}
+            )
+        options |= {"topic": sink, "checkpointLocation": checkpoint}
+        writer = frame.writeStream.format(connector.format).options(**options)
+        return writer.trigger(processingTime=trigger).start()
+
+    def _drained(self, query: StreamingQuery, rows: int) -> Trial:
+        """Everything is read, and all but the first batch counts: that one starts processes, and is one of many in a
+        query that runs for weeks. Pauses until the next trigger do not count."""
+        while not self._batches(query) and query.isActive:
+            time.sleep(PAUSE_SECONDS)
+        before = self._begin()
+        query.processAllAvailable()
+        first, *others = self._batches(query)
+        counted = sum(batch["numInputRows"] for batch in others)
+        milliseconds = sum(batch["durationMs"]["triggerExecution"] for batch in others)
+        trial = self._end(counted, milliseconds / 1000, before)
+        query.stop()
+        self._check(counted + first["numInputRows"], rows, "rows of a stream")
+        return trial
+
+    @staticmethod
+    def _batches(query: StreamingQuery) -> list[StreamingQueryProgress]:
+        return [progress for progress in query.recentProgress if progress["numInputRows"]]
+
+    # Around them
+
+    def _reader(self, connector: Connector, topic: str, **options: str) -> DataFrame:
+        given = {**self._reading(connector, topic), **options}
+        return self.spark.read.format(connector.format).options(**given).load()
+
+    def _stream(self, connector: Connector, topic: str, **options: str) -> DataFrame:
+        given = {**self._reading(connector, topic), "startingOffsets": "earliest", **options}
+        return self.spark.readStream.format(connector.format).options(**given).load()
+
+    def _reading(self, connector: Connector, topic: str) -> dict[str, str]:
+        return {"kafka.bootstrap.servers": self.bootstrap, "subscribe": topic, **connector.reading}
+
+    def _writing(self, connector: Connector) -> dict[str, str]:
+        return {"kafka.bootstrap.servers": self.bootstrap, **connector.writing}
+
+    def _begin(self) -> float:
+        return self._processes.cpu_seconds()
+
+    def _end(self, rows: int, seconds: float, before: float) -> Trial:
+        return Trial(rows, seconds, self._processes.cpu_seconds() - before)
+
+    def largest_worker(self) -> float:
+        """Megabytes, at its peak."""
+        return self._processes.largest_worker()
+
+    @staticmethod
+    def _check(found: int, rows: int, what: str) -> None:
+        if found != rows:
+            raise Mismatch(f"{what}: {found} instead of {rows} rows")
+
+    @contextmanager
+    def checkpoint(self) -> Iterator[str]:
+        with tempfile.TemporaryDirectory(prefix="spark-benchmark-", ignore_cleanup_errors=True) as directory:
+            yield str(Path(directory) / "checkpoint")
