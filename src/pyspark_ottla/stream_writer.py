@@ -11,23 +11,30 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
+from ottla.errors import KafkaError
 from ottla.pipeline.cluster import Cluster, shared
 from ottla.pipeline.tasks import OpenTask, TaskLedger
+from ottla.wire.blocking import Unreachable
 from pyspark_ottla.options import WriteOptions
-from pyspark_ottla.writing import drain, from_first_row, write_rows
+from pyspark_ottla.writing import BatchRefused, drain, explanation, from_first_row, write_rows
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
+RUN_ID = "spark.jobGroup.id"
+
+_runs_cleaned: list[str] = []
+"""Runs of queries after whose crashed predecessors this process has looked; a process serves few."""
 
 
 class TaskWritten(WriterCommitMessage):
     """What a task tells the driver: whose it is, and the transaction that it has left open, if it wrote anything."""
 
-    def __init__(self, query_id: str, task: OpenTask | None) -> None:
+    def __init__(self, query_id: str, run_id: str, task: OpenTask | None) -> None:
         self.query_id = query_id
+        self.run_id = run_id
         self.task = task
 
 
@@ -48,7 +55,7 @@ class OttlaStreamWriter(DataSourceStreamArrowWriter):
         if context is None or query_id is None or batch_id is None:
             raise RuntimeError("Spark does not tell which query and batch this is: only guarantee=at-least-once works")
         task = self._write_once(cluster, query_id, int(batch_id), context.partitionId(), iterator)
-        return TaskWritten(query_id, task)
+        return TaskWritten(query_id, context.getLocalProperty(RUN_ID) or "", task)
 
     def _write_once(
         self, cluster: Cluster, query_id: str, batch_id: int, task: int, iterator: "Iterator[RecordBatch]"
@@ -57,16 +64,23 @@ class OttlaStreamWriter(DataSourceStreamArrowWriter):
         if rows is None:
             return None
         ledger = self._ledger(cluster, query_id)
-        producer = ledger.begin(batch_id, task)
-        if producer is None:
-            drain(rows)
-            return None
+        producer = None
         try:
+            producer = ledger.begin(batch_id, task)
+            if producer is None:
+                drain(rows)
+                return None
             write_rows(cluster, self._options, rows, producer)
             return ledger.seal(batch_id, task, producer)
-        except Exception:
-            ledger.abandon(producer)
+        except Exception as error:
+            if producer is not None:
+                ledger.abandon(producer)
+            if isinstance(error, KafkaError | Unreachable):
+                raise self._refusal(batch_id, error) from None
             raise
+
+    def _refusal(self, batch_id: int, error: Exception) -> BatchRefused:
+        return BatchRefused(f"batch {batch_id} was not written: {explanation(error, self._options.timeout_ms)}")
 
     # In the driver
 
@@ -85,6 +99,11 @@ class OttlaStreamWriter(DataSourceStreamArrowWriter):
         tasks = [message.task for message in written if message.task is not None]
         try:
             (ledger.commit if commit else ledger.abort)(batch_id, tasks)
+            if not commit or written[0].run_id not in _runs_cleaned:
+                ledger.end_leftovers()
+                _runs_cleaned.append(written[0].run_id)
+        except (KafkaError, Unreachable) as error:
+            raise self._refusal(batch_id, error) from None
         finally:
             cluster.close()
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ottla.errors import ErrorCode, KafkaError
 from ottla.pipeline.cluster import Cluster
 from pyspark_ottla.options import WriteOptions
 
@@ -32,6 +33,33 @@ def write_rows(
         cluster.close()  # answers that nobody waits for any more may still be on their way
         raise
     return count
+
+
+class BatchRefused(Exception):
+    """A batch of a query that was not written; one line."""
+
+
+_FENCED = (
+    ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.UNKNOWN_PRODUCER_ID,
+)  # fmt: skip
+
+
+def explanation(error: Exception, timeout_ms: int) -> str:
+    """What went wrong with a write, in one line: what the broker says, and what it may mean for a query."""
+    text = str(error)
+    code = error.code if isinstance(error, KafkaError) else None
+    if code in _FENCED:
+        return (
+            f"its transaction was ended by somebody else ({text}). It was open for longer than "
+            f"kafka.transaction.timeout.ms ({timeout_ms}), or a second query runs with the same checkpoint"
+        )
+    if code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+        return (
+            f"kafka.transaction.timeout.ms is {timeout_ms}, and that is more than the broker's "
+            "transaction.max.timeout.ms allows"
+        )
+    return text
 
 
 def record_encoder(cluster: Cluster, options: WriteOptions) -> "Encoder":

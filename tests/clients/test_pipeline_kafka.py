@@ -8,9 +8,12 @@ import pytest
 from benchmarks.apache_kafka import ApacheKafka
 from ottla.pipeline import transactions
 from ottla.pipeline.batches import BatchLedger
+from ottla.pipeline.claims import ClaimBook, is_first
 from ottla.pipeline.cluster import LATEST, READ_COMMITTED, READ_UNCOMMITTED, TopicPartition, error_codes
 from ottla.pipeline.groups import fetch_offsets
+from ottla.pipeline.ledgers import find_sinks
 from ottla.pipeline.sending import Sender
+from ottla.pipeline.tasks import TaskLedger
 from ottla.pipeline.transactions import ANNOUNCED, IMPLICIT, transaction_protocol
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.unit.pipeline import test_batches, test_tasks
@@ -117,3 +120,23 @@ def wait_for_markers(cluster: MortalCluster, topic: str) -> None:
     wanted = {TopicPartition(topic, partition): LATEST for partition in range(count)}
     while cluster.offsets(wanted, READ_COMMITTED) != cluster.offsets(wanted, READ_UNCOMMITTED):
         assert patience.pause(), "a transaction stays open"
+
+
+def test_attempts_are_counted_and_leftovers_found(settings: dict[str, str]) -> None:
+    """Kafka too raises an epoch by one for each new producer, and lists what is open: see test_claims, test_tasks."""
+    create(settings, "leftovers", test_tasks.PARTITIONS)
+    cluster = MortalCluster(settings)
+    book = ClaimBook(cluster, "query-leftovers")
+    for _ in range(3):
+        (claim,) = book.open(1)
+        assert [is_first(cluster, claim), is_first(cluster, claim)] == [True, False]
+        book.forget()
+    test_tasks.written(cluster, "leftovers", 0, 3)
+    open_tasks = test_tasks.written(cluster, "leftovers", 0, 1)
+    ledger = TaskLedger(cluster, "query", "leftovers")
+    ledger.commit(0, open_tasks)
+    assert ledger.end_leftovers() == ["query-leftovers-1", "query-leftovers-2"]
+    assert ledger.end_leftovers() == []
+    assert test_tasks.rows_of(cluster, "leftovers") == test_tasks.model(1)
+    assert [sink.topic for sink in find_sinks(cluster)] == [], "only queries have ids that are UUIDs"
+    cluster.close()

@@ -110,4 +110,3 @@ def _sink(cluster: Cluster, query_id: str, topic: str, ledgers: Ledgers, names: 
         task_batches,
         tuple(states[name] for name in writers if name in states),
     )
-

@@ -3,6 +3,10 @@
 A batch is one transaction of the broker (`ottla.pipeline.batches`): all its rows become visible together, and with them
 the offsets of what was read, so a consumer group's lag is exact. Rows are brought together by partition first, because
 within a transaction a partition has one writer; nothing else depends on how Spark plans a batch.
+
+Spark repeats tasks that fail, or whose executor is lost. A task that has begun to write cannot be repeated within its
+transaction (`ottla.pipeline.claims`), so then the whole batch is begun anew. What cannot be written at all is not left
+to Spark, which would only repeat it: the task tells the driver, and the query ends with that one line.
 """
 
 import logging
@@ -14,14 +18,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import IntegerType, StructField, StructType
 
+from ottla.errors import KafkaError
 from ottla.pipeline.batches import BatchLedger
+from ottla.pipeline.claims import Claim, is_first
 from ottla.pipeline.cluster import Cluster, TopicPartition, shared
 from ottla.pipeline.transactions import ProducerIdentity
 from ottla.spark.progress import topic_offsets
+from ottla.wire.blocking import Unreachable
 from pyspark_ottla.options import ACKS, WriteOptions, write_options
 from pyspark_ottla.rows import check_written
 from pyspark_ottla.stream_writer import QUERY_ID
-from pyspark_ottla.writing import drain, from_first_row, record_encoder, write_rows
+from pyspark_ottla.writing import BatchRefused, drain, explanation, from_first_row, record_encoder, write_rows
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -33,6 +40,8 @@ ROUNDS_MAX = 4
 """How often a batch is run when Spark repeats a task of it."""
 
 REPEATED = "a task was repeated within a transaction"
+TOLD = "task int, rows long, trouble string"
+"""What the driver hears of a task."""
 
 
 def write_stream(
@@ -87,20 +96,31 @@ class _Sink:
             self._cluster.close()  # nobody tells a sink that its query has ended
 
     def _land(self, frame: DataFrame, batch_id: int, ledger: BatchLedger) -> None:
-        for round_ in range(ROUNDS_MAX):
-            producer = ledger.begin(batch_id)
-            if producer is None:
-                self._compute(frame)
-                return
+        for _ in range(ROUNDS_MAX):
             try:
-                self._write(frame, producer)
+                producer = ledger.begin(batch_id)
+                if producer is None:
+                    self._compute(frame)
+                    return
+                self._write(frame, producer, ledger)
                 ledger.commit(batch_id, self._sources(frame.sparkSession, batch_id))
                 return
             except Exception as error:
                 ledger.abort()
-                if REPEATED not in str(error) or round_ == ROUNDS_MAX - 1:
-                    raise
+                if REPEATED not in str(error):
+                    raise self._refusal(batch_id, error) from None
                 logger.warning("batch %d is run again: %s", batch_id, REPEATED)
+        raise BatchRefused(
+            f"batch {batch_id} was not written to topic {self._topic!r}: it was run {ROUNDS_MAX} times, and each time "
+            "Spark lost a task while it wrote. The executors' logs say why"
+        )
+
+    def _refusal(self, batch_id: int, error: Exception) -> Exception:
+        """What is ours in one line; what Spark says of a job that failed is told as it is."""
+        if not isinstance(error, KafkaError | Unreachable | BatchRefused):
+            return error
+        text = explanation(error, self._options.timeout_ms)
+        return BatchRefused(f"batch {batch_id} was not written to topic {self._topic!r}: {text}")
 
     def _ledger_of(self, spark: SparkSession) -> BatchLedger:
         if self._ledger is None:
@@ -113,15 +133,20 @@ class _Sink:
             )
         return self._ledger
 
-    def _write(self, frame: DataFrame, producer: ProducerIdentity) -> None:
+    def _write(self, frame: DataFrame, producer: ProducerIdentity, ledger: BatchLedger) -> None:
         count = self._cluster.topics([self._topic])[self._topic]
         ready = frame.coalesce(1) if count == 1 else _by_partition(frame, self._options, count)
-        ready.mapInArrow(_written_by(self._options, producer), "rows long").collect()
+        claims = ledger.claims.open(count)
+        told = ready.mapInArrow(_written_by(self._options, producer, claims), TOLD).collect()
+        for task in told:
+            if task.trouble is not None:
+                raise BatchRefused(task.trouble)
+        ledger.claims.settle([task.task for task in told if task.rows])
 
     @staticmethod
     def _compute(frame: DataFrame) -> None:
         """The batch has landed, but the state that computed it must go on with it."""
-        frame.mapInArrow(_dropped, "rows long").collect()
+        frame.mapInArrow(_dropped, TOLD).collect()
 
     def _sources(self, spark: SparkSession, batch_id: int) -> dict[str, dict[TopicPartition, int]]:
         """Where the batch ends in the topics that it reads, as Spark wrote it down before the batch began."""
@@ -164,23 +189,41 @@ def _assigned_by(options: WriteOptions) -> Rows:
     return assign
 
 
-def _written_by(options: WriteOptions, producer: ProducerIdentity) -> Rows:
+def _written_by(options: WriteOptions, producer: ProducerIdentity, claims: tuple[Claim, ...]) -> Rows:
     def write(rows: "Iterator[RecordBatch]") -> "Iterator[RecordBatch]":
         context = TaskContext.get()
-        if context is not None and context.attemptNumber() > 0:
-            raise RuntimeError(REPEATED)
+        assert context is not None, "Spark runs this"
+        task = context.partitionId()
         present = from_first_row(rows)
-        yield _count(write_rows(shared(options.kafka), options, present, producer) if present is not None else 0)
+        if present is None:
+            yield _told(task, 0)
+            return
+        cluster = shared(options.kafka)
+        if context.attemptNumber() > 0 or not is_first(cluster, claims[task]):
+            drain(present)  # what made the first attempt fail may show itself again, in its own words
+            raise RuntimeError(REPEATED)
+        try:
+            count = write_rows(cluster, options, present, producer)
+        except (KafkaError, Unreachable) as error:
+            drain(present)
+            yield _told(task, 0, explanation(error, options.timeout_ms))
+        else:
+            yield _told(task, count)
 
     return write
 
 
 def _dropped(rows: "Iterator[RecordBatch]") -> "Iterator[RecordBatch]":
     drain(rows)
-    yield _count(0)
+    yield _told(0, 0)
 
 
-def _count(rows: int) -> "RecordBatch":
+def _told(task: int, rows: int, trouble: str | None = None) -> "RecordBatch":
     import pyarrow
 
-    return pyarrow.record_batch([pyarrow.array([rows], pyarrow.int64())], names=["rows"])
+    columns = {
+        "task": pyarrow.array([task], pyarrow.int32()),
+        "rows": pyarrow.array([rows], pyarrow.int64()),
+        "trouble": pyarrow.array([trouble], pyarrow.string()),
+    }
+    return pyarrow.record_batch(columns)

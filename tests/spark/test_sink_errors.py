@@ -1,0 +1,211 @@
+"""What an exactly-once sink cannot write is told in one line, and nothing of the batch is seen.
+
+The parts of sinks that run in tasks and in the driver are called as Spark calls them, without Spark.
+"""
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
+
+from ottla.pipeline.batches import BatchLedger, LedgerLost
+from ottla.pipeline.cluster import Cluster
+from ottla.pipeline.tasks import TransactionsLost
+from ottla.spark import sinks
+from ottla.testing import LocalBroker
+from pyspark_ottla.options import WriteOptions, write_options
+from pyspark_ottla.stream_writer import BATCH_ID, QUERY_ID, OttlaStreamWriter
+from pyspark_ottla.writing import BatchRefused
+from tests.unit.pipeline.reading_back import values
+
+TOPIC = "output"
+LARGE = b"x" * 2_000_000
+
+Messages = list[WriterCommitMessage | None]
+
+
+@pytest.fixture(autouse=True)
+def task(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The task that runs: batch 0 of a query, its first attempt."""
+    properties = {QUERY_ID: "query", BATCH_ID: "0"}
+    context = SimpleNamespace(
+        properties=properties, getLocalProperty=properties.get, partitionId=lambda: 0, attemptNumber=lambda: 0
+    )
+    monkeypatch.setattr(TaskContext, "get", lambda: context)
+    return context
+
+
+def options(broker: LocalBroker, **given: str) -> WriteOptions:
+    quick = {"kafka.retry.backoff.ms": "5", "kafka.default.api.timeout.ms": "500", "kafka.delivery.timeout.ms": "500"}
+    return write_options({"kafka.bootstrap.servers": broker.bootstrap, "topic": TOPIC, **quick, **given})
+
+
+def rows(*found: bytes, partition: int = 0) -> Iterator[pa.RecordBatch]:
+    partitions = pa.array([partition] * len(found), pa.int32())
+    yield pa.record_batch({"value": pa.array(found, pa.binary()), "partition": partitions})
+
+
+def seen(broker: LocalBroker) -> list[bytes | None]:
+    cluster = Cluster({"bootstrap.servers": broker.bootstrap})
+    found = values(cluster, TOPIC).get(0, [])
+    cluster.close()
+    return found
+
+
+def write(broker: LocalBroker, *found: bytes, partition: int = 0, **given: str) -> None:
+    """A batch of one task, by the plain sink."""
+    writer = OttlaStreamWriter(options(broker, **given))
+    writer.commit([writer.write(rows(*found, partition=partition))], 0)
+
+
+def trouble(broker: LocalBroker, found: Iterator[pa.RecordBatch], **given: str) -> str | None:
+    """What the driver of `write_stream` is told by a task of a batch; the batch is not committed."""
+    settings = options(broker, **given)
+    cluster = Cluster(settings.kafka)
+    ledger = BatchLedger(cluster, "query", TOPIC)
+    producer = ledger.begin(0)
+    assert producer is not None
+    (told,) = sinks._written_by(settings, producer, ledger.claims.open(1))(found)
+    ledger.abort()
+    cluster.close()
+    text: str | None = told.to_pylist()[0]["trouble"]
+    return text
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ({"found": [b"good", LARGE]}, "row 1 is larger than max.request.size=1048576 bytes"),
+        ({"found": [b"good"], "partition": 7}, "row 0 names partition 7, but topic 'output' has 1"),
+    ],
+)
+def test_a_row_that_cannot_be_written_is_named(ottla_broker: LocalBroker, found: dict[str, Any], said: str) -> None:
+    ottla_broker.create_topic(TOPIC)
+    place = {"partition": found.get("partition", 0)}
+    with pytest.raises(BatchRefused, match=f"batch 0 was not written: .*{said}"):
+        write(ottla_broker, *found["found"], **place)
+    assert said in (trouble(ottla_broker, rows(*found["found"], **place)) or "")
+    write(ottla_broker, b"good")
+    assert seen(ottla_broker) == [b"good"]
+
+
+@pytest.mark.parametrize(
+    ("api", "error", "said"),
+    [
+        ("InitProducerId", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "needs WRITE on the transactional id"),
+        ("InitProducerId", "INVALID_TRANSACTION_TIMEOUT", "more than the broker's transaction.max.timeout.ms allows"),
+        ("TxnOffsetCommit", "GROUP_AUTHORIZATION_FAILED", "the principal needs READ on the group"),
+        ("OffsetFetch", "TOPIC_AUTHORIZATION_FAILED", "the principal needs READ on the topic"),
+        ("Produce", "TOPIC_AUTHORIZATION_FAILED", "output-0"),
+        ("Produce", "INVALID_PRODUCER_EPOCH", "or a second query runs with the same checkpoint"),
+        ("EndTxn", "UNKNOWN_SERVER_ERROR", "the end of transaction 'query-output-0'"),
+    ],
+)
+def test_what_the_broker_refuses_is_told_with_what_helps(
+    ottla_broker: LocalBroker, api: str, error: str, said: str
+) -> None:
+    """And the batch is written when the query is started again."""
+    ottla_broker.create_topic(TOPIC)
+    ottla_broker.fail(api, error)
+    with pytest.raises(BatchRefused) as refused:
+        write(ottla_broker, b"row")
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+    write(ottla_broker, b"row")
+    assert seen(ottla_broker) == [b"row"]
+
+
+def test_a_topic_that_is_missing_and_a_broker_that_is_away(ottla_broker: LocalBroker) -> None:
+    with pytest.raises(BatchRefused, match="there is no topic 'output'"):
+        write(ottla_broker, b"row")
+    ottla_broker.create_topic(TOPIC)
+    ottla_broker.stop()
+    with pytest.raises(BatchRefused, match=r"batch 0 was not written: .*Connection refused"):
+        write(ottla_broker, b"row")
+    ottla_broker.restart()
+    write(ottla_broker, b"row")
+    assert seen(ottla_broker) == [b"row"]
+
+
+def test_a_transaction_that_timed_out(ottla_broker: LocalBroker) -> None:
+    """Before the end of the batch: nothing of it lands, and the line names the setting."""
+    ottla_broker.create_topic(TOPIC)
+    writer = OttlaStreamWriter(options(ottla_broker, **{"kafka.transaction.timeout.ms": "60000"}))
+    messages: Messages = [writer.write(rows(b"row"))]
+    ottla_broker.advance(minutes=3)
+    with pytest.raises(TransactionsLost, match=r"transactions of tasks 0 .* transaction.timeout.ms \(60000\)"):
+        writer.commit(messages, 0)
+    writer.abort(messages, 0)
+    assert seen(ottla_broker) == []
+    write(ottla_broker, b"row")
+    assert seen(ottla_broker) == [b"row"]
+
+
+def test_a_second_copy_of_the_query(ottla_broker: LocalBroker) -> None:
+    """It has the same checkpoint, so the same id: the later one wins, the earlier one is told, the batch is there."""
+    ottla_broker.create_topic(TOPIC)
+    writer = OttlaStreamWriter(options(ottla_broker))
+    messages: Messages = [writer.write(rows(b"row"))]
+    others: Messages = [writer.write(rows(b"row"))]
+    with pytest.raises(TransactionsLost, match="a second query runs with the same checkpoint"):
+        writer.commit(messages, 0)
+    writer.commit(others, 0)
+    assert seen(ottla_broker) == [b"row"]
+
+
+def test_a_ledger_that_is_gone(ottla_broker: LocalBroker, task: SimpleNamespace) -> None:
+    ottla_broker.create_topic(TOPIC)
+    task.properties[BATCH_ID] = "5"
+    writer = OttlaStreamWriter(options(ottla_broker))
+    with pytest.raises(LedgerLost, match=r"'query-output' is gone.*Batch 5 may have been written before"):
+        writer.write(rows(b"row"))
+    told = OttlaStreamWriter(options(ottla_broker, withoutLedger="true"))
+    told.commit([told.write(rows(b"row"))], 5)
+    assert seen(ottla_broker) == [b"row"]
+
+
+def test_an_attempt_that_is_not_the_first_writes_nothing(ottla_broker: LocalBroker, task: SimpleNamespace) -> None:
+    """Of a task that failed, or of one that Spark runs again beside the first in a new attempt at its stage. The error
+    of the first attempt shows again, if it was the rows'."""
+    ottla_broker.create_topic(TOPIC)
+    settings = options(ottla_broker)
+    cluster = Cluster(settings.kafka)
+    ledger = BatchLedger(cluster, "query", TOPIC)
+    producer = ledger.begin(0)
+    assert producer is not None
+    attempt = sinks._written_by(settings, producer, ledger.claims.open(1))
+    (told,) = attempt(rows(b"row"))
+    assert told.to_pylist() == [{"task": 0, "rows": 1, "trouble": None}]
+    with pytest.raises(RuntimeError, match=sinks.REPEATED):
+        [*attempt(rows(b"row"))]
+    task.attemptNumber = lambda: 1
+    with pytest.raises(RuntimeError, match=sinks.REPEATED):
+        [*attempt(rows(b"row"))]
+
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield from rows(b"row")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        [*attempt(broken())]
+    ledger.commit(0)
+    assert seen(ottla_broker) == [b"row"]
+    cluster.close()
+
+
+def test_what_crashed_tasks_left_open_ends_with_the_first_batch_of_a_new_run(
+    ottla_broker: LocalBroker, task: SimpleNamespace
+) -> None:
+    """The batch is planned with fewer tasks than before, and its readers wait for nobody."""
+    ottla_broker.create_topic(TOPIC)
+    writer = OttlaStreamWriter(options(ottla_broker))
+    task.partitionId = lambda: 1
+    writer.write(rows(b"lost"))
+    task.partitionId = lambda: 0
+    task.properties["spark.jobGroup.id"] = "a new run"
+    writer.commit([writer.write(rows(b"row"))], 0)
+    assert seen(ottla_broker) == [b"row"]
