@@ -6,7 +6,9 @@ Skipped where there is no openssl to make a certificate.
 
 import asyncio
 import shutil
+import socket
 import ssl
+import struct
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -14,16 +16,19 @@ from pathlib import Path
 from random import Random
 from threading import Thread
 
+import psutil
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ottla.broker import Broker, listen_on_sockets
+from ottla.call import Answer
 from ottla.config import BrokerConfig, ConfigError, Listener
-from ottla.server import Server
+from ottla.server import Server, ServerSettings
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from tests.clients.confluent import take
 from tests.raw_client import RawClient
+from tests.unit.server.serving import offload, on_both_loops, run, until
 
 PATIENCE_S = 40.0
 STOP_S = 40.0
@@ -76,7 +81,7 @@ def port(certificate: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     thread.start()
     yield started.result(PATIENCE_S)
     ending.set_result(None)
-    thread.join(STOP_S * 3)
+    thread.join(STOP_S / 2)
     assert not thread.is_alive()
 
 
@@ -111,6 +116,43 @@ def test_a_client_without_tls_is_closed_on(port: int, certificate: Path) -> None
         assert plain.closed_by_peer()
     admin = AdminClient(settings(port, certificate))
     assert admin.list_topics(timeout=PATIENCE_S).brokers
+
+
+@on_both_loops
+def test_a_client_that_has_gone_while_nobody_read_holds_up_no_stop(loop: str, certificate: Path) -> None:
+    # Its second request waits behind the first one, so nothing more is read of it, not even its end.
+    context, trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context(cafile=certificate)
+    context.load_cert_chain(certificate)
+    gate = asyncio.Event()
+
+    async def slowly() -> Answer:
+        await gate.wait()
+        return [b"done"]
+
+    def come_and_go(port: int) -> ssl.SSLSocket:
+        client = trusting.wrap_socket(socket.create_connection(("127.0.0.1", port)), server_hostname="127.0.0.1")
+        client.sendall(struct.pack(">i5s", 5, b"first") + struct.pack(">i6s", 6, b"second"))
+        client.shutdown(socket.SHUT_WR)
+        return client
+
+    async def main() -> None:
+        server = Server(lambda client, frame: slowly(), ServerSettings(), offload)
+        port = await server.start("127.0.0.1", 0, "SSL", context)
+        with await asyncio.to_thread(come_and_go, port):
+            await until(lambda: server.traffic.tasks and (is_half_closed(port) or not server.connections))
+            stopping = asyncio.create_task(server.stop(STOP_S))
+            await asyncio.sleep(0)
+            gate.set()
+            async with asyncio.timeout(STOP_S / 2):
+                await stopping
+
+    run(loop, main())
+
+
+def is_half_closed(port: int) -> bool:
+    """Whether the other side of a connection to this port has ended it."""
+    mine = [each for each in psutil.Process().net_connections("tcp") if each.laddr and each.laddr.port == port]
+    return any(each.status == psutil.CONN_CLOSE_WAIT for each in mine)
 
 
 def test_a_listener_that_asks_for_tls_is_not_opened_without_it(tmp_path: Path) -> None:

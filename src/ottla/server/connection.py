@@ -124,6 +124,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _close(self) -> None:
         self._let_go()
+        if self._paused and not self._transport.is_closing():
+            # Under TLS a client that has gone while nobody read would be waited for without end.
+            self._paused = False
+            self._transport.resume_reading()
         self._transport.close()
 
     def _let_go(self) -> None:
