@@ -7,17 +7,14 @@ is stable: everybody's share was computed anew, given back, and got. Real member
 every five seconds; here each sends the next one as soon as all have their answers: what is measured is the broker.
 """
 
-import argparse
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from benchmarks.apache_kafka import ApacheKafka, Unavailable
-from benchmarks.child import BrokerChild, usage_of
+from benchmarks.child import BrokerChild
 from benchmarks.groups import Client, connected
-from benchmarks.ottla_broker import OttlaBroker
-from benchmarks.rebalance import Measured, WrongAnswer, report
+from benchmarks.rebalance import Measured, WrongAnswer, compare, repeat
 from benchmarks.small_requests import allow_files
 from ottla.errors import ErrorCode
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -119,31 +116,11 @@ def measure(broker: BrokerChild, count: int, rounds: int) -> Measured:
         while state_of_group(admin) == "":
             time.sleep(0.01)
         settle(group, admin)
-        rebalance(group, admin)
-        seconds = []
-        before = usage_of(broker.process_id).cpu_seconds
-        for _ in range(rounds):
-            began = time.perf_counter()
-            rebalance(group, admin)
-            seconds.append(time.perf_counter() - began)
-        spent = usage_of(broker.process_id).cpu_seconds - before
-        return Measured(broker.name, seconds, spent / rounds)
+        return repeat(broker, lambda: rebalance(group, admin), rounds)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--members", type=int, default=1000, help="two or more")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--without-kafka", action="store_true")
-    options = parser.parse_args(arguments)
-    results = [measure(OttlaBroker(SETTINGS), options.members, options.rounds)]
-    if not options.without_kafka:
-        try:
-            results.append(measure(ApacheKafka(settings=SETTINGS), options.members, options.rounds))
-        except Unavailable as missing:
-            print(f"without Apache Kafka: {missing}", file=sys.stderr)
-    print(report(results, options.members))
-    return 0
+    return compare(__doc__ or "", SETTINGS, measure, arguments)
 
 
 if __name__ == "__main__":

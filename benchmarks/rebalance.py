@@ -12,7 +12,7 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -47,6 +47,10 @@ class Measured(NamedTuple):
     seconds: list[float]
     broker_cpu_seconds: float
     """Of one rebalance, on average."""
+
+
+Measure = Callable[[BrokerChild, int, int], Measured]
+"""Of a broker, with so many members, so many rounds."""
 
 
 class Member:
@@ -150,15 +154,20 @@ def measure(broker: BrokerChild, count: int, rounds: int) -> Measured:
     with broker, connected(broker), members(broker, count) as group:
         form(group)
         group.sort(key=lambda member: not member.leads)
-        rebalance(group)
-        seconds = []
-        before = usage_of(broker.process_id).cpu_seconds
-        for _ in range(rounds):
-            began = time.perf_counter()
-            rebalance(group)
-            seconds.append(time.perf_counter() - began)
-        spent = usage_of(broker.process_id).cpu_seconds - before
-        return Measured(broker.name, seconds, spent / rounds)
+        return repeat(broker, lambda: rebalance(group), rounds)
+
+
+def repeat(broker: BrokerChild, rebalance_once: Callable[[], None], rounds: int) -> Measured:
+    """What rebalances take of a broker, after one that does not count."""
+    rebalance_once()
+    seconds = []
+    before = usage_of(broker.process_id).cpu_seconds
+    for _ in range(rounds):
+        began = time.perf_counter()
+        rebalance_once()
+        seconds.append(time.perf_counter() - began)
+    spent = usage_of(broker.process_id).cpu_seconds - before
+    return Measured(broker.name, seconds, spent / rounds)
 
 
 def report(results: Sequence[Measured], count: int) -> str:
@@ -171,20 +180,25 @@ def report(results: Sequence[Measured], count: int) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+def compare(description: str, settings: Mapping[str, str], measured: Measure, arguments: Sequence[str] | None) -> int:
+    """What a benchmark of rebalances does when it is called: both brokers, one after the other, and a table."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("--members", type=int, default=1000, help="two or more")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--without-kafka", action="store_true")
     options = parser.parse_args(arguments)
-    results = [measure(OttlaBroker(SETTINGS), options.members, options.rounds)]
+    results = [measured(OttlaBroker(settings), options.members, options.rounds)]
     if not options.without_kafka:
         try:
-            results.append(measure(ApacheKafka(settings=SETTINGS), options.members, options.rounds))
+            results.append(measured(ApacheKafka(settings=settings), options.members, options.rounds))
         except Unavailable as missing:
             print(f"without Apache Kafka: {missing}", file=sys.stderr)
     print(report(results, options.members))
     return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return compare(__doc__ or "", SETTINGS, measure, arguments)
 
 
 if __name__ == "__main__":
