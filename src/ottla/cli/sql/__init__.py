@@ -1,0 +1,116 @@
+"""`ottla sql`: a query over topics, on a Spark of its own on this machine, and its rows on the terminal.
+
+    quiet.py       a session that writes nothing itself   complaints.py   Spark's errors in one line
+    rows.py        rows as a table or as JSON             following.py    --follow: rows as they come
+
+PySpark takes a second to import and Spark a few more to start, so what can be found wrong before is.
+"""
+
+import argparse
+import sys
+import time
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from ottla.cli.client import Cluster, add_client_arguments, pairs
+from ottla.cli.offset_ranges import time_ms
+from ottla.cli.output import TABLE, add_format_argument
+from ottla.cli.refusal import BAD_REQUEST, Refusal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TABLE_ROWS = 1000
+"""A table is laid out when its last row is known: of more rows there is none, unless they are asked for."""
+
+FORMATS = ("binary", "string", "json", "avro", "protobuf")
+EPILOG = """\
+Every topic is a table: key, value, topic, partition, offset, timestamp, and error, which says why a key or value is
+null that could not be decoded. Names with dots or dashes stand in backquotes: select * from `my-topic`
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = EPILOG
+    add_client_arguments(parser)
+    parser.add_argument("query", metavar="QUERY", help="SQL as Spark has it; - reads it from standard input")
+    for column in ("value", "key"):
+        parser.add_argument(
+            f"--{column}-format", choices=FORMATS, default="string",
+            help=f"what {column}s are; fields of values become columns (default: string)",
+        )
+        parser.add_argument(
+            f"--{column}-schema", metavar="SCHEMA",
+            help="fields as in SQL, JSON Schema, Avro's JSON, or @FILE (default for json: as in the newest records)",
+        )
+    parser.add_argument("--registry", metavar="URL", help="a schema registry that has the schemas")
+    parser.add_argument(
+        "-o", "--option", action="append", default=[], dest="options", metavar="NAME=VALUE",
+        help='another option of format("ottla"), such as badRecords=fail; may be repeated',
+    )
+    parser.add_argument("--since", metavar="TIME", help="only records since: 10m (ago), 2026-01-31T18:00:00Z, or ms")
+    parser.add_argument("-f", "--follow", action="store_true", help="go on with records that are still to come")
+    parser.add_argument(
+        "-n", "--limit", type=int, help=f"no more rows than that; 0: all (default: {TABLE_ROWS} in a table)"
+    )
+    add_format_argument(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.limit is not None and options.limit < 0:
+        raise Refusal("sql: --limit cannot be negative", BAD_REQUEST)
+    settings = _read_settings(options, int(time.time() * 1000))
+    query = sys.stdin.read() if options.query == "-" else options.query
+    if not query.strip(" \t\r\n;"):
+        raise Refusal("sql: the query is empty", BAD_REQUEST)
+    if find_spec("pyspark") is None:
+        raise Refusal("sql: PySpark is not installed; pip install 'ottla[spark]' brings it")
+    Cluster(options)  # a broker that is away is told now, not when Spark has started
+    from ottla.cli.sql.complaints import one_line
+    from ottla.cli.sql.quiet import quiet_session
+
+    with quiet_session() as spark, one_line():
+        from ottla.spark.tables import sql
+
+        frame = sql(query, bootstrap=options.bootstrap, options=settings, streaming=options.follow, spark=spark)
+        if options.follow:
+            from ottla.cli.sql.following import follow
+
+            follow(frame, options.format, options.limit or None)
+        else:
+            _show(frame, options.format, options.limit)
+    return 0
+
+
+def _show(frame: "DataFrame", form: str, limit: int | None) -> None:
+    from ottla.cli.sql.rows import show_rows_as_json, show_rows_as_table
+
+    if form != TABLE:
+        chosen = frame.limit(limit) if limit else frame
+        show_rows_as_json(chosen.columns, chosen.toLocalIterator())
+        return
+    most = TABLE_ROWS if limit is None else limit
+    rows = (frame.limit(most + 1) if most else frame).collect()
+    more = bool(most) and len(rows) > most
+    show_rows_as_table(frame.columns, rows[:most] if most else rows)
+    if more and limit is None:
+        print(f"ottla: there are more than {most} rows; --limit 0 shows all", file=sys.stderr)
+
+
+def _read_settings(options: argparse.Namespace, now_ms: int) -> dict[str, str]:
+    """Options of format("ottla"), the strongest last."""
+    found = {f"kafka.{name}": value for name, value in pairs(options.client_settings, "-X").items()}
+    for column in ("key", "value"):
+        form, schema = getattr(options, f"{column}_format"), getattr(options, f"{column}_schema")
+        found[f"{column}Format"] = form
+        if schema is None and form == "json" and options.registry is None:
+            schema = "infer"
+        if schema is not None:
+            found[f"{column}Schema"] = schema
+    if options.registry is not None:
+        found["schemaRegistry"] = options.registry
+    if options.since is not None:
+        found["startingTimestamp"] = str(time_ms(options.since, now_ms))
+        found["startingOffsetsByTimestampStrategy"] = "latest"
+    return found | pairs(options.options, "--option")

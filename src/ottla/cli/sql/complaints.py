@@ -1,0 +1,44 @@
+"""Spark's errors in one line each: what is wrong, without where in Java and Python it was noticed."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import AnalysisException, PySparkException
+
+from ottla.cli.refusal import BAD_REQUEST, OBSTACLE, Refusal
+from ottla.errors import KafkaError
+from ottla.spark.tables import unlogged
+from ottla.wire.blocking import Unreachable
+
+_TRACEBACK = "Traceback (most recent call last)"
+_RAISED = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Loss|Record|Schema|Topic|Unreachable)): (.+)$")
+_CONDITION = re.compile(r"^\[[A-Z_.0-9]+\] ")
+_STATE = re.compile(r"\s*SQLSTATE: \w{5}.*$")
+_SOURCE = "PYTHON_DATA_SOURCE_ERROR"
+
+
+@contextmanager
+def one_line() -> Iterator[None]:
+    """What goes wrong within becomes a refusal."""
+    try:
+        with unlogged():
+            yield
+    except (KafkaError, Unreachable) as error:
+        raise Refusal(f"sql: {getattr(error, 'message', '') or error}") from None
+    except PySparkException as error:
+        asked_wrongly = isinstance(error, AnalysisException) and error.getCondition() != _SOURCE
+        raise Refusal(f"sql: {reason(str(error))}", BAD_REQUEST if asked_wrongly else OBSTACLE) from None
+    except Py4JError:
+        raise Refusal("sql: Spark has ended") from None
+
+
+def reason(text: str) -> str:
+    """The message of the Python error in it, if there is one; else the first line, without Spark's codes."""
+    if _TRACEBACK in text:
+        raised = [found for line in text.splitlines() if (found := _RAISED.match(line.strip())) is not None]
+        if raised:
+            return raised[-1][2].strip()
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "no reason is given")
+    return _STATE.sub("", _CONDITION.sub("", line)).rstrip(".;")

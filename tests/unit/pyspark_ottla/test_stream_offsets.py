@@ -1,0 +1,161 @@
+"""How far micro-batches go and what they meet: the stream reader is asked as Spark asks it, without Spark."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from ottla.errors import KafkaError
+from ottla.testing import LocalBroker
+from ottla.wire.blocking import Unreachable
+from pyspark_ottla import DefaultSource
+from pyspark_ottla.losses import DataLossError
+from pyspark_ottla.stream_reader import OttlaStreamReader
+from tests.spark.topics import send
+
+PATIENCE_S = 30
+Offsets = dict[str, dict[str, int]]
+
+
+@contextmanager
+def reading(broker: LocalBroker, **options: Any) -> Iterator[OttlaStreamReader]:
+    given = {"kafka.bootstrap.servers": broker.bootstrap, "startingOffsets": "earliest", **options}
+    source = DefaultSource({name: str(value) for name, value in given.items()})
+    reader = source.streamReader(source.schema())
+    try:
+        yield reader
+    finally:
+        reader.stop()
+
+
+def values(reader: OttlaStreamReader, start: Offsets, end: Offsets) -> list[str]:
+    return [
+        row["value"].decode()
+        for partition in reader.partitions(start, end)
+        for batch in reader.read(partition)
+        for row in batch.to_pylist()
+    ]
+
+
+def latest(reader: OttlaStreamReader, start: Offsets) -> Offsets:
+    return reader.latestOffset(start, reader.getDefaultReadLimit())
+
+
+def until(found: Callable[[], Offsets], wanted: Offsets) -> float:
+    """Ask until the answer is the wanted one; how long that took."""
+    started_s = monotonic()
+    while (answer := found()) != wanted:
+        assert monotonic() - started_s < PATIENCE_S, f"{answer} and never {wanted}"
+    return monotonic() - started_s
+
+
+def trim(broker: LocalBroker, topic: str, before: int) -> None:
+    """As retention does it: the records before an offset are gone."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    where = TopicPartition(topic, 0, before)
+    admin.delete_records([where])[where].result(30)
+
+
+def test_a_batch_waits_until_it_is_large_enough_or_old_enough(ottla_session_broker: LocalBroker) -> None:
+    """The first does not wait; the next not longer than maxTriggerDelay; a full one not at all."""
+    broker = ottla_session_broker
+    broker.create_topic("trickle")
+    send(broker, "trickle", [{"value": "0"}])
+    with reading(broker, subscribe="trickle", minOffsetsPerTrigger=3, maxTriggerDelay="600ms") as reader:
+        start = reader.initialOffset()
+        first = latest(reader, start)
+        assert first == {"trickle": {"0": 1}}
+        send(broker, "trickle", [{"value": "1"}])
+        assert latest(reader, first) == first
+        assert reader.reportLatestOffset() == {"trickle": {"0": 2}}
+        second = {"trickle": {"0": 2}}
+        assert until(lambda: latest(reader, first), second) > 0.1
+        send(broker, "trickle", [{"value": value} for value in "234"])
+        assert latest(reader, second) == {"trickle": {"0": 5}}
+    with reading(broker, subscribe="trickle", minOffsetsPerTrigger=30, maxTriggerDelay="1h") as reader:
+        assert latest(reader, start) == {"trickle": {"0": 5}}
+        assert latest(reader, second) == second
+        assert reader.latestOffset(second, ReadAllAvailable()) == {"trickle": {"0": 5}}
+
+
+def test_batches_keep_to_both_limits(ottla_session_broker: LocalBroker) -> None:
+    """maxOffsetsPerTrigger cuts what minOffsetsPerTrigger lets through."""
+    broker = ottla_session_broker
+    broker.create_topic("both")
+    send(broker, "both", [{"value": f"{number}"} for number in range(10)])
+    options = {"minOffsetsPerTrigger": 2, "maxOffsetsPerTrigger": 4, "maxTriggerDelay": "1h"}
+    with reading(broker, subscribe="both", **options) as reader:
+        ends = [reader.initialOffset()]
+        for _ in range(4):
+            ends.append(latest(reader, ends[-1]))
+        assert [end["both"]["0"] for end in ends] == [0, 4, 8, 10, 10]
+
+
+def test_new_partitions_and_topics_are_read_from_their_beginning(ottla_session_broker: LocalBroker) -> None:
+    broker = ottla_session_broker
+    broker.create_topic("grow-a")
+    send(broker, "grow-a", [{"value": "old"}])
+    with reading(broker, subscribePattern="grow-.*") as reader:
+        start = reader.initialOffset()
+        first = latest(reader, start)
+        assert values(reader, start, first) == ["old"]
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_partitions([NewPartitions("grow-a", 2)])["grow-a"].result(30)
+        broker.create_topic("grow-b")
+        send(broker, "grow-a", [{"value": "new partition", "partition": 1}])
+        send(broker, "grow-b", [{"value": "new topic"}])
+        second = {"grow-a": {"0": 1, "1": 1}, "grow-b": {"0": 1}}
+        until(lambda: latest(reader, first), second)
+        assert values(reader, first, second) == ["new partition", "new topic"]
+
+
+def test_what_retention_took_is_told_or_passed_over(ottla_session_broker: LocalBroker) -> None:
+    """Offsets that are gone when a batch is read: the numbers, or what is left, even of a batch that is cut in two."""
+    broker = ottla_session_broker
+    broker.create_topic("aged")
+    send(broker, "aged", [{"value": f"{number}"} for number in range(10)])
+    trim(broker, "aged", 6)
+    start, end = {"aged": {"0": 3}}, {"aged": {"0": 10}}
+    said = r"aged-0: records from offset 3 on are missing \(it has 6 to 10\)"
+    with reading(broker, subscribe="aged") as reader, pytest.raises(DataLossError, match=said):
+        values(reader, start, end)
+    with reading(broker, subscribe="aged", failOnDataLoss="false") as reader:
+        assert values(reader, start, end) == ["6", "7", "8", "9"]
+        assert values(reader, start, {"aged": {"0": 5}}) == []
+
+
+def test_a_stream_over_topics_that_are_not_there(ottla_session_broker: LocalBroker) -> None:
+    broker = ottla_session_broker
+    broker.create_topic("there")
+    for options, said in (
+        ({"subscribe": "there,absent"}, "there is no topic 'absent'"),
+        ({"assign": '{"there": [1]}'}, "'there' has only 1 partitions, and no 1"),
+    ):
+        with reading(broker, **options) as reader, pytest.raises(KafkaError, match=said):
+            reader.initialOffset()
+    with reading(broker, subscribePattern="nothing-is-called-so") as reader:
+        assert reader.initialOffset() == {}
+        assert latest(reader, {}) == {}
+
+
+def test_a_broker_that_is_away(ottla_broker: LocalBroker) -> None:
+    """One that comes back in time is not noticed, one that does not is told in one line with its address."""
+    broker = ottla_broker
+    broker.create_topic("patient")
+    send(broker, "patient", [{"value": "before"}])
+    with reading(broker, subscribe="patient", **{"kafka.default.api.timeout.ms": 20_000}) as reader:
+        start = reader.initialOffset()
+        broker.restart()
+        end = latest(reader, start)
+        broker.restart()
+        assert values(reader, start, end) == ["before"]
+    broker.stop()
+    with reading(broker, subscribe="patient", **{"kafka.default.api.timeout.ms": 200}) as reader:
+        with pytest.raises(Unreachable, match=f"{broker.port}") as error:
+            reader.initialOffset()
+        assert "\n" not in str(error.value)
