@@ -43,6 +43,7 @@ from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestPro
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from ottla.wire.schema import encode
+from tests.unit.coordinators import scripts
 
 Place = tuple[str, int]
 
@@ -416,14 +417,7 @@ class Stage:
     # --- scripts ---
 
     def play(self, script: str) -> "Stage":
-        lines = _lines(script)
-        width = max(len(action) for action, _ in lines)
-        actual = []
-        for action, _ in lines:
-            self._act(action)
-            actual.append(f"{action:<{width}} | {'; '.join(self.told())}")
-        expected = [f"{action:<{width}} | {events}" for action, events in lines]
-        assert actual == expected, "what happened:\n" + "\n".join(actual)
+        scripts.play(script, self._act, self.told)
         return self
 
     def _act(self, action: str) -> None:
@@ -457,19 +451,6 @@ def shown(places: frozenset[Place]) -> str:
 
 def _names(words: str) -> tuple[str, ...]:
     return tuple(word for word in words.split(",") if word)
-
-
-def _lines(script: str) -> list[tuple[str, str]]:
-    """What is done, and what happens; a line without an action goes on with the events of the one before."""
-    lines: list[tuple[str, str]] = []
-    for line in script.strip().splitlines():
-        action, _, events = (part.strip() for part in line.partition("|"))
-        if action:
-            lines.append((action, events))
-        elif events:
-            action, before = lines.pop()
-            lines.append((action, f"{before} {events}"))
-    return lines
 
 
 def play(script: str, topics: dict[str, int] | None = None, **settings: Any) -> Stage:
