@@ -20,7 +20,7 @@ numbers are put together so that no step needs more than 64 bits.
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 Bytes = bytes | bytearray | memoryview
@@ -39,6 +39,7 @@ _LAST_SHIFT_32, _LAST_SHIFT_64 = 27, 62
 _LAST_BYTE_32, _LAST_BYTE_64 = 0x0F, 0x01
 
 _RECORD_SIZE_MIN = 6
+_HEAD_SIZE = 8
 
 _SIGNATURE = f"UniTuple(int64, 5)(Array(uint8, 1, 'C', readonly=True), {'int64, ' * 8}boolean)"
 """One for all buffers: what may be written to passes for what may not."""
@@ -85,6 +86,8 @@ def is_plain_record(data: Bytes, position: int, keys_required: bool) -> bool:
     For producers that send record by record: a survey of one record costs four times as much.
     """
     end = len(data)
+    if not keys_required and data[position : position + _HEAD_SIZE] == _keyless_head(end - position) and not data[-1]:
+        return True
     try:
         length = data[position]
         position += 1
@@ -109,6 +112,18 @@ def is_plain_record(data: Bytes, position: int, keys_required: bool) -> bool:
         return length <= 0x3FFF and value <= 0x3FFF and position + 1 == end and data[position] == 0
     except IndexError:
         return False
+
+
+@lru_cache(1024)
+def _keyless_head(size: int) -> bytes | None:
+    """How a plain record of this size begins that has no key and a value of 64 bytes or more: its size says it all.
+
+    None if there is none. Comparing bytes is a fifth of the work of reading them.
+    """
+    length, value = size - 2, size - 9
+    if value < 64 or length >= 1 << 13:
+        return None
+    return bytes((length << 1 & 0x7F | 0x80, length >> 6, 0, 0, 0, 1, value << 1 & 0x7F | 0x80, value >> 6))
 
 
 @cache

@@ -81,16 +81,21 @@ def answer(reading: "Reading", session: FetchSession | None, call: Call[FetchReq
     with_records = []
     for key, result in reading.results.items():
         has_records = result.records is not None
-        # Whoever knows the session's id may have changed it while this fetch waited: then the partition is news.
-        known = session.partitions.get(key) if session is not None else None
-        news = known is None or known.must_answer(result, has_records)
-        if not (news or first):
-            continue
+        if session is not None:
+            # Whoever knows the session's id may have changed it while this fetch waited: then the partition is news.
+            known = session.partitions.get(key)
+            news = known is None or known.must_answer(result, has_records)
+            if not (news or first):
+                continue
         if has_records:
             with_records.append(key)
             reading.count_sent(key)
         topic_id, name, _ = key
-        topics.setdefault((topic_id, name), TopicResult(name, topic_id)).partitions.append(result)
+        topic = topics.get((topic_id, name))
+        if topic is None:
+            topics[topic_id, name] = TopicResult(name, topic_id, [result])
+        else:
+            topic.partitions.append(result)
     if session is not None:
         session.answered_last(with_records)
     return FetchResponse(session_id=session.id if session is not None else 0, topics=list(topics.values()))
@@ -98,6 +103,14 @@ def answer(reading: "Reading", session: FetchSession | None, call: Call[FetchReq
 
 class Reading:
     """One fetch in progress: the partitions it wants, and what was found in each so far."""
+
+    __slots__ = (
+        "_api_key", "_failed", "_follower", "_max_bytes", "_moved", "_partitions", "_replicas", "_request",
+        "_request_meters", "_sizes", "_wanted", "_watchers", "results", "size",
+    )  # fmt: skip
+
+    _watchers: list[tuple[Partition, Any]]
+    _moved: dict[PartitionKey, None]
 
     def __init__(
         self, node: Node, call: Call[FetchRequest], wanted: Mapping[PartitionKey, FetchPartition]
@@ -112,8 +125,6 @@ class Reading:
         self._max_bytes = min(request.max_bytes, node.config.fetch_max_bytes)
         self._partitions: dict[PartitionKey, Partition] = {}
         self._sizes: dict[PartitionKey, int] = {}
-        self._watchers: list[tuple[Partition, Any]] = []
-        self._moved: dict[PartitionKey, None] = {}
         self._failed = False
         self.results: dict[PartitionKey, PartitionResult] = {}
         self.size = 0
@@ -150,8 +161,7 @@ class Reading:
     def _read_partition(self, key: PartitionKey, asked: FetchPartition) -> PartitionResult:
         partition = self._find(key)
         partition.require_leader(asked.current_leader_epoch)
-        diverging = self._diverging(partition, asked)
-        if diverging is not None:
+        if asked.last_fetched_epoch >= 0 and (diverging := self._diverging(partition, asked)) is not None:
             self._failed = True  # not an error, but nothing to wait for either
             return PartitionResult(
                 asked.index, high_watermark=partition.high_watermark.value, diverging_epoch=diverging
@@ -196,9 +206,7 @@ class Reading:
             self._partitions[key].meter.bytes_out += self._sizes[key]
 
     def _diverging(self, partition: Partition, asked: FetchPartition) -> EpochEndOffset | None:
-        """Where the client's log leaves ours, if the last epoch it fetched ended earlier here (KIP-595)."""
-        if asked.last_fetched_epoch < 0:
-            return None
+        """Where the client's log leaves ours, if the last epoch it says it fetched ended earlier here (KIP-595)."""
         epoch, end_offset = partition.epoch_end(asked.last_fetched_epoch)
         if epoch < 0:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -207,6 +215,9 @@ class Reading:
         return None
 
     def watch(self, wake: asyncio.Event) -> None:
+        """Have `wake` set whenever a partition has moved, until `unwatch`."""
+        self._watchers = []
+        self._moved = {}
         for key, partition in self._partitions.items():
 
             def moved(key: PartitionKey = key) -> None:

@@ -6,7 +6,7 @@ Nothing is on tiered storage here, so the local start is the start, and the tier
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
 
 from ottla.call import Call
 from ottla.errors import ErrorCode, KafkaError
@@ -17,6 +17,7 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 
@@ -36,30 +37,33 @@ UNKNOWN: Found = (-1, -1, -1)
 
 
 def handle(node: Node, call: Call[ListOffsetsRequest]) -> ListOffsetsResponse:
-    request = call.body
-    asked = [(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
-    repeated = {key for key, times in Counter(asked).items() if times > 1} if len(asked) > 1 else ()
+    asked = call.body.topics
+    repeated = () if len(asked) == 1 and len(asked[0].partitions) == 1 else repeated_in(asked)
+    topics = []
+    for topic in asked:
+        name = topic.name
+        partitions = []
+        for partition in topic.partitions:
+            index = partition.partition_index
+            try:
+                if repeated and (name, index) in repeated:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST)
+                offset, timestamp, epoch = find(node.replicas.get(name, index), partition, call)
+            except KafkaError as error:
+                answer = ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
+            else:
+                answer = ListOffsetsPartitionResponse(
+                    partition_index=index, offset=offset, timestamp=timestamp, leader_epoch=epoch
+                )
+            partitions.append(answer)
+        topics.append(ListOffsetsTopicResponse(name=name, partitions=partitions))
+    return ListOffsetsResponse(topics=topics)
 
-    def answer(topic: str, partition: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
-        index = partition.partition_index
-        try:
-            if (topic, index) in repeated:
-                raise KafkaError(ErrorCode.INVALID_REQUEST)
-            offset, timestamp, epoch = find(node.replicas.get(topic, index), partition, call)
-        except KafkaError as error:
-            return ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
-        return ListOffsetsPartitionResponse(
-            partition_index=index, offset=offset, timestamp=timestamp, leader_epoch=epoch
-        )
 
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name, partitions=[answer(topic.name, partition) for partition in topic.partitions]
-            )
-            for topic in request.topics
-        ]
-    )
+def repeated_in(topics: Sequence[ListOffsetsTopic]) -> Container[tuple[str, int]]:
+    """What is asked for more than once."""
+    asked = Counter((topic.name, each.partition_index) for topic in topics for each in topic.partitions)
+    return {key for key, times in asked.items() if times > 1}
 
 
 def find(partition: Partition, asked: ListOffsetsPartition, call: Call[ListOffsetsRequest]) -> Found:

@@ -109,7 +109,7 @@ def receive_topic(
     return TopicResult(topic.name, topic.topic_id, results)
 
 
-def sound_batch(call: Call[ProduceRequest], data: PartitionData) -> Checked:
+def sound_batch(call: Call[ProduceRequest], data: PartitionData) -> tuple[memoryview, BatchHeader]:
     """The batch and its header; of the records only the checksum is known to be right."""
     if data.records is None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
@@ -121,7 +121,7 @@ def sound_batch(call: Call[ProduceRequest], data: PartitionData) -> Checked:
     if attributes & batch.CODEC_MASK == ZSTD and call.version < ZSTD_FROM:
         message = f"zstd needs Produce version {ZSTD_FROM}, this is {call.version}"
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message)
-    return Checked(data.records, header)
+    return data.records, header
 
 
 async def append_when_checked(

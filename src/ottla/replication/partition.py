@@ -8,7 +8,8 @@ it is flushed, so nobody reads what a power cut could take back.
 
 import asyncio
 import logging
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from ottla import batch
 from ottla.batch import BatchHeader
@@ -31,7 +32,8 @@ FLUSH_RETRY_S = 1.0
 """How long a flush waits for room on a full disk."""
 
 
-class PartitionRead(NamedTuple):
+@dataclass(slots=True)
+class PartitionRead:
     """What one fetch finds in a partition."""
 
     records: FileSlice | None
@@ -123,9 +125,11 @@ class Partition:
 
     def require_leader(self, current_leader_epoch: int = -1) -> None:
         """This broker leads, and the client's idea of the epoch, if it has one, is the same as ours."""
-        if not self.is_leader:
+        state = self.state
+        if state is None or state.leader != self.broker_id:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self.require_epoch(current_leader_epoch)
+        if current_leader_epoch >= 0:
+            self.require_epoch(current_leader_epoch)
 
     def require_epoch(self, current_leader_epoch: int) -> None:
         if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:

@@ -13,7 +13,7 @@ limit: there a few kilobytes can take the broker's memory. Text and JSON rarely 
 the batch is too large, which makes a Java producer split it and try again.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from ottla import batch, columns
 from ottla.batch import CODEC_MASK, HEADER_SIZE, BatchHeader
@@ -40,7 +40,8 @@ class RefusedRecords(KafkaError):
         self.record_errors = record_errors
 
 
-class Rules(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Rules:
     """What a topic's settings ask of the batches that come in."""
 
     keys_required: bool
@@ -90,7 +91,8 @@ class Rules(NamedTuple):
         return Bounds(base_timestamp, now_ms - self.before_max_ms, latest, self.keys_required)
 
 
-class Checked(NamedTuple):
+@dataclass(slots=True)
+class Checked:
     """A batch that may be appended, and its header."""
 
     records: memoryview

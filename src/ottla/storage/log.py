@@ -7,9 +7,9 @@ is told by the module that owns it: `segment`, `index`, `transaction_index`, `pr
 
 import zlib
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
 
-from ottla.batch import CONTROL, BatchHeader, ControlMarker, CorruptBatch, control_type, stamp
+from ottla.batch import CONTROL, LOG_APPEND_TIME, BatchHeader, ControlMarker, CorruptBatch, control_type, stamp
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage import damage_record, log_read, names, timestamps
 from ottla.storage.cleaner.swap import Swap
@@ -33,7 +33,10 @@ from ottla.storage.transaction_index import AbortedTransaction as AbortedTransac
 _PREFIX_SIZE = 12
 
 
-class Appended(NamedTuple):
+@dataclass(slots=True)
+class Appended:
+    """Where a batch is."""
+
     base_offset: int
     last_offset: int
     log_append_time: int
@@ -195,7 +198,8 @@ class Log:
         size = header.length + _PREFIX_SIZE
         max_timestamp = header.max_timestamp
         segment = self._active
-        if segment.size and self._roll_due(segment, segment.size + size, last_offset, max_timestamp, now_ms):
+        filled = segment.size
+        if filled and self._roll_due(segment, filled + size, last_offset, max_timestamp, now_ms):
             self.roll(now_ms)
             segment = self._active
         stamp(batch, base_offset, leader_epoch)
@@ -210,7 +214,8 @@ class Log:
         if producer_id >= 0:
             self.producers.replay(header, base_offset, marker)
         self.end_offset = last_offset + 1
-        return Appended(base_offset, last_offset, max_timestamp if header.log_append_time else -1, False)
+        append_time = max_timestamp if header.attributes & LOG_APPEND_TIME else -1
+        return Appended(base_offset, last_offset, append_time, False)
 
     def append_as_follower(self, data: Bytes, now_ms: int) -> Appended | None:
         """Whole batches that carry their offsets and epochs, as the leader has them. A cut one at the end is left out.

@@ -400,6 +400,7 @@ _SNAPSHOT_ID = Struct(">qi")
 _SINGLE_HEAD = Struct(">ihiB")
 _SINGLE_RESULT = Struct(">BihqqqBi")
 _SINGLE_END = bytes(3)
+_SINGLE_NOTHING = unsigned_varint(1) + _SINGLE_END
 
 
 def write_response(version: int, response: FetchResponse, header: Bytes = b"") -> list[Part]:
@@ -407,9 +408,16 @@ def write_response(version: int, response: FetchResponse, header: Bytes = b"") -
     topics = response.topics
     if version >= COMPACT_FROM and len(topics) == 1 and len(topics[0].partitions) == 1:
         result = topics[0].partitions[0]
-        plain = result.aborted_transactions is None and not response.node_endpoints and not _result_tags(result)
-        if plain and (result.records is None or isinstance(result.records, FileSlice)):
-            return _write_single(version, response, topics[0], result, result.records, header)
+        records = result.records
+        if (
+            result.aborted_transactions is None
+            and result.diverging_epoch is None
+            and result.current_leader is None
+            and result.snapshot_id is None
+            and not response.node_endpoints
+            and (records is None or isinstance(records, FileSlice))
+        ):
+            return _write_single(version, response, topics[0], result, records, header)
     target = writer(bytearray(header), version >= COMPACT_FROM)
     parts: list[Part] = []
     try:
@@ -439,7 +447,12 @@ def _write_single(
     out = bytearray(header)
     try:
         out += _SINGLE_HEAD.pack(response.throttle_time_ms, response.error_code, response.session_id, 2)
-        _write_topic(version, topic.name, topic.topic_id, CompactWriter(out))
+        if version >= TOPIC_ID_FROM:
+            CompactWriter(out).uuid(topic.topic_id)
+        else:
+            name = topic.name.encode()
+            out += unsigned_varint(len(name) + 1)
+            out += name
         out += _SINGLE_RESULT.pack(
             2, result.index, result.error_code, result.high_watermark, result.last_stable_offset,
             result.log_start_offset, 0, result.preferred_read_replica,
@@ -447,7 +460,8 @@ def _write_single(
     except struct_error as error:
         raise ValueError(f"fetch response: {error}") from error
     if records is None or not records.length:
-        return [out + b"\1" + _SINGLE_END]
+        out += _SINGLE_NOTHING
+        return [out]
     out += unsigned_varint(records.length + 1)
     return [out, records, _SINGLE_END]
 

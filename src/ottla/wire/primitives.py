@@ -250,13 +250,15 @@ def read_unsigned_varint(view: Bytes, position: int) -> tuple[int, int]:
     value = view[position]
     if value < 0x80:
         return value, position + 1
-    value &= 0x7F
-    for shift in (7, 14, 21, 28):
-        position += 1
-        byte = view[position]
+    byte = view[position + 1]
+    if byte < 0x80:
+        return value & 0x7F | byte << 7, position + 2
+    value = value & 0x7F | (byte & 0x7F) << 7
+    for shift in (14, 21, 28):
+        byte = view[position + shift // 7]
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, position + 1
+            return value, position + shift // 7 + 1
     raise Malformed("a varint of more than five bytes")
 
 

@@ -113,54 +113,53 @@ _INDEX = Struct(">i")
 
 def read_request(version: int, buffer: Bytes, position: int = 0) -> ProduceRequest:
     """The request in `buffer` from `position` to its end; its records are views into `buffer`."""
-    view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     compact = version >= COMPACT_FROM
     try:
-        request = _read_single_compact(version, view, position) if compact else _read_single(view, position)
+        request = _read_single_compact(version, buffer, position) if compact else _read_single(buffer, position)
     except (Malformed, *READ_ERRORS):
         request = None  # not that shape, or not a request at all: the general way finds out which
     if request is not None:
         return request
     try:
-        return _read_request(version, reader(view, position, compact))
+        return _read_request(version, reader(memoryview(buffer), position, compact))
     except READ_ERRORS as error:
         raise Malformed(f"produce request: {error}") from error
 
 
-def _read_single(view: memoryview, position: int) -> ProduceRequest | None:
-    id_length, acks, timeout_ms, topics, name_length = _SINGLE_HEAD.unpack_from(view, position)
+def _read_single(buffer: Bytes, position: int) -> ProduceRequest | None:
+    id_length, acks, timeout_ms, topics, name_length = _SINGLE_HEAD.unpack_from(buffer, position)
     if id_length != -1 or topics != 1 or name_length < 0:
         return None
     start = position + _SINGLE_HEAD.size
     end = start + name_length
-    partitions, index, length = _SINGLE_PARTITION.unpack_from(view, end)
+    partitions, index, length = _SINGLE_PARTITION.unpack_from(buffer, end)
     records = end + _SINGLE_PARTITION.size
-    if partitions != 1 or length < 0 or records + length != len(view):
+    if partitions != 1 or length < 0 or records + length != len(buffer):
         return None
-    partition = PartitionData(index, view[records:])
-    return ProduceRequest(None, acks, timeout_ms, [TopicData(str(view[start:end], "utf-8"), ZERO_UUID, [partition])])
+    partition = PartitionData(index, memoryview(buffer)[records:])
+    return ProduceRequest(None, acks, timeout_ms, [TopicData(str(buffer[start:end], "utf-8"), ZERO_UUID, [partition])])
 
 
-def _read_single_compact(version: int, view: memoryview, position: int) -> ProduceRequest | None:
+def _read_single_compact(version: int, buffer: Bytes, position: int) -> ProduceRequest | None:
     if version >= TOPIC_ID_FROM:
-        id_length, acks, timeout_ms, topics, topic_id = _SINGLE_ID_HEAD.unpack_from(view, position)
+        id_length, acks, timeout_ms, topics, topic_id = _SINGLE_ID_HEAD.unpack_from(buffer, position)
         name = ""
         end = position + _SINGLE_ID_HEAD.size
     else:
-        id_length, acks, timeout_ms, topics, name_length = _SINGLE_COMPACT_HEAD.unpack_from(view, position)
+        id_length, acks, timeout_ms, topics, name_length = _SINGLE_COMPACT_HEAD.unpack_from(buffer, position)
         if not 0 < name_length < 0x80:
             return None
         start = position + _SINGLE_COMPACT_HEAD.size
         end = start + name_length - 1
-        name, topic_id = str(view[start:end], "utf-8"), ZERO_UUID
-    partitions, index = _SINGLE_COMPACT_PARTITION.unpack_from(view, end)
+        name, topic_id = str(buffer[start:end], "utf-8"), ZERO_UUID
+    partitions, index = _SINGLE_COMPACT_PARTITION.unpack_from(buffer, end)
     if id_length != 0 or topics != 2 or partitions != 2:
         return None
-    length, records = read_unsigned_varint(view, end + _SINGLE_COMPACT_PARTITION.size)
+    length, records = read_unsigned_varint(buffer, end + _SINGLE_COMPACT_PARTITION.size)
     tail = records + length - 1
-    if length == 0 or view[tail:] != _NO_TAGS_AT_ALL:
+    if length == 0 or buffer[tail:] != _NO_TAGS_AT_ALL:
         return None
-    partition = PartitionData(index, view[records:tail])
+    partition = PartitionData(index, memoryview(buffer)[records:tail])
     return ProduceRequest(None, acks, timeout_ms, [TopicData(name, topic_id, [partition])])
 
 
