@@ -15,6 +15,7 @@ from ottla.errors import KafkaError
 from ottla.pipeline.cluster import Cluster, shared
 from ottla.pipeline.tasks import OpenTask, TaskLedger
 from ottla.wire.blocking import Unreachable
+from pyspark_ottla.garbage import keep_what_is_loaded
 from pyspark_ottla.options import WriteOptions
 from pyspark_ottla.writing import BatchRefused, drain, explanation, from_first_row, write_rows
 
@@ -91,10 +92,11 @@ class OttlaStreamWriter(DataSourceStreamArrowWriter):
         self._end(messages, batchId, commit=False)
 
     def _end(self, messages: Sequence[WriterCommitMessage | None], batch_id: int, *, commit: bool) -> None:
+        keep_what_is_loaded()
         written = [message for message in messages if isinstance(message, TaskWritten)]
         if not written:
             return
-        cluster = Cluster(self._options.kafka)
+        cluster = shared(self._options.kafka)
         ledger = self._ledger(cluster, written[0].query_id)
         tasks = [message.task for message in written if message.task is not None]
         try:
@@ -103,9 +105,8 @@ class OttlaStreamWriter(DataSourceStreamArrowWriter):
                 ledger.end_leftovers()
                 _runs_cleaned.append(written[0].run_id)
         except (KafkaError, Unreachable) as error:
-            raise self._refusal(batch_id, error) from None
-        finally:
             cluster.close()
+            raise self._refusal(batch_id, error) from None
 
     def _ledger(self, cluster: Cluster, query_id: str) -> TaskLedger:
         options = self._options
