@@ -7,6 +7,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ottla.pipeline.cluster import EARLIEST, LATEST, Cluster, shared
 from pyspark_ottla.boundaries import Boundary, Offsets, resolved
+from pyspark_ottla.garbage import keep_what_is_loaded
 from pyspark_ottla.losses import report_loss
 from pyspark_ottla.options import ReadOptions
 from pyspark_ottla.planning import OffsetRange, divided, ranges_between
@@ -43,6 +44,7 @@ def _read_columns(options: ReadOptions, columns: tuple[str, ...], range_: Offset
     where, start, end = range_
     cluster = shared(options.kafka)  # workers are used again, and so are their connections
     decoder = Decoder(*where, start, end, columns)
+    keep_what_is_loaded()
     while start < end:
         try:
             for raw in fetch(cluster, *where, start, end, isolation=options.isolation):

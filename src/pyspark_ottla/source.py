@@ -12,6 +12,7 @@ from ottla.pipeline.formats import Format
 from pyspark_ottla.boundaries import OptionError
 from pyspark_ottla.column_options import ColumnOptions, column_options
 from pyspark_ottla.decoders import chosen_formats
+from pyspark_ottla.garbage import keep_what_is_loaded
 from pyspark_ottla.options import ACKS, kafka_and_selection, read_options, write_options
 from pyspark_ottla.reader import OttlaReader
 from pyspark_ottla.rows import check_written
@@ -72,4 +73,5 @@ class OttlaDataSource(DataSource):
             )
         if options.exactly_once and options.records.acks != ACKS["all"]:
             raise OptionError("kafka.acks: exactly-once needs acks=all; or set guarantee to at-least-once")
+        keep_what_is_loaded()  # Spark makes a writer for each micro-batch
         return OttlaStreamWriter(options)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.pipeline.cluster import Cluster
+from pyspark_ottla.garbage import keep_what_is_loaded
 from pyspark_ottla.options import WriteOptions
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ def write_rows(
     from ottla.pipeline.sending import Sender
 
     encoder = record_encoder(cluster, options)
+    keep_what_is_loaded()
     sender = Sender(cluster, producer, acks=options.records.acks, delivery_s=options.records.delivery_s)
     count = 0
     try:

@@ -1,0 +1,23 @@
+"""What a worker has loaded is taken out of the collections that Spark orders after each task."""
+
+import gc
+import sys
+from types import ModuleType
+
+import pytest
+
+from pyspark_ottla import garbage
+
+
+def test_only_what_is_new_is_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once for all modules there are, again when there is another, and not with every task."""
+    done: list[str] = []
+    monkeypatch.setattr(gc, "collect", lambda: done.append("collect"))
+    monkeypatch.setattr(gc, "freeze", lambda: done.append("freeze"))
+    monkeypatch.setattr(garbage, "_modules_kept", 0)
+    garbage.keep_what_is_loaded()
+    garbage.keep_what_is_loaded()
+    assert done == ["collect", "freeze"]
+    monkeypatch.setitem(sys.modules, "one_more", ModuleType("one_more"))
+    garbage.keep_what_is_loaded()
+    assert done == ["collect", "freeze"] * 2
