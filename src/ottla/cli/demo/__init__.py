@@ -22,7 +22,6 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
-from ottla.cli import COMMANDS
 from ottla.cli.client import Cluster
 from ottla.cli.demo import children
 from ottla.cli.demo.advice import after_the_exchange, after_the_story
@@ -113,7 +112,7 @@ def _show_pipeline(options: argparse.Namespace, directory: str, interruption: In
             finally:
                 story.close()
             if _is_interactive():
-                print(after_the_story(address, story.now_ms, COMMANDS), flush=True)
+                print(after_the_story(address, story.now_ms), flush=True)
                 while interruption.number is None:
                     _check(broker)
                     pipeline.told()

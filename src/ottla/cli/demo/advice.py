@@ -6,9 +6,11 @@ from ottla.cli.demo.exchange import TOPIC
 from ottla.cli.demo.shop import order_text
 from ottla.cli.demo.topics import ORDERS, REVENUE, REVENUE_GROUP, SALES
 
+QUERY = f"select country, count(*) as orders, sum(cents) / 100 as revenue from {SALES} group by country"
 
-def after_the_story(address: str, now_ms: int, commands: Mapping[str, str]) -> str:
-    """`commands` are those of `ottla`; `now_ms` is the time in the shop, for an order that still counts."""
+
+def after_the_story(address: str, now_ms: int) -> str:
+    """`now_ms` is the time in the shop, for an order that still counts."""
     ottla = f".venv/bin/ottla {{}} -b {address}"
     order = order_text(1_000_000, "c001", "books", 1_000_000, now_ms)
     tries = {
@@ -17,9 +19,9 @@ def after_the_story(address: str, now_ms: int, commands: Mapping[str, str]) -> s
         ottla.format(f"consume {SALES} --follow"): "leave it running, and",
         f"echo '{order}' | {ottla.format(f'produce {ORDERS}')}": "order something",
         ottla.format(f"group describe {REVENUE_GROUP}"): "how far the pipeline is",
+        ottla.format("sink list"): "what it has written, batch by batch",
+        ottla.format(f'sql "{QUERY}" --value-format json'): "a topic is a table",
     }
-    if "sql" in commands:
-        tries[ottla.format(f'sql "select count(*) from {SALES}"')] = "a query over a topic"
     return f"""Broker and pipeline are still up, on {address}. From another terminal, for example:
 
 {_table(tries)}

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -19,6 +19,8 @@ from ottla.cli.refusal import Refusal
 
 BROKER_STOP_S = 15.0
 PIPELINE_STOP_S = 20.0
+ORPHANS_S = 5.0
+"""A JVM takes a moment to notice that its driver has ended."""
 GLANCE_S = 0.05
 PIPE_BYTES = 1 << 16
 
@@ -48,6 +50,7 @@ class PipelineProcess:
         self._child = child
         self._log = log
         self._rest = b""
+        self._is_ready = False
         self.output: IO[bytes] = _pipe(child.stdout)
         self._input: IO[bytes] = _pipe(child.stdin)
         os.set_blocking(self.output.fileno(), False)
@@ -62,6 +65,7 @@ class PipelineProcess:
         for message in messages:
             if "failure" in message:
                 raise Refusal(f"demo: the pipeline failed: {_first_line(message['failure'])}")
+        self._is_ready = self._is_ready or any("ready" in message for message in messages)
         if self._child.poll() is not None and not messages:
             raise Refusal(f"demo: the pipeline ended: {self._last_words()}")
         return messages
@@ -71,9 +75,12 @@ class PipelineProcess:
         self._tell(b"finish\n")
 
     def stop(self, interruption: Interruption) -> None:
-        """It stops its queries and Spark; whoever is impatient stops all of it at once."""
+        """It stops its queries and Spark. One that is still starting does not listen yet, and is just ended."""
         with suppress(BrokenPipeError):
             self._input.close()
+        if not self._is_ready:
+            with suppress(ProcessLookupError):
+                os.killpg(self._child.pid, signal.SIGTERM)
         _end(self._child, PIPELINE_STOP_S, interruption)
         self.output.close()
 
@@ -102,15 +109,29 @@ def pipeline(arguments: Sequence[str], log: Path, interruption: Interruption) ->
 
 
 def _end(child: "subprocess.Popen[Any]", patience_s: float, interruption: Interruption) -> None:
-    """Wait for a child that was asked to end. One that takes too long is killed, and its children with it."""
+    """Wait for a child that was asked to end, and for what it has started. Who takes too long is killed."""
+    ended = _wait(lambda: child.poll() is not None, patience_s, interruption)
+    if not ended or not _wait(lambda: not _is_group_alive(child.pid), ORPHANS_S, interruption):
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def _wait(condition: Callable[[], bool], patience_s: float, interruption: Interruption) -> bool:
     deadline_s = time.monotonic() + patience_s
-    while child.poll() is None:
+    while not condition():
         if interruption.impatient or time.monotonic() > deadline_s:
-            with suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-            return
+            return False
         time.sleep(GLANCE_S)
+    return True
+
+
+def _is_group_alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:

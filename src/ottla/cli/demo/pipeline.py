@@ -12,9 +12,10 @@ input asks it to work off everything that is there, and the end of standard inpu
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent, StreamingQueryListener
@@ -42,6 +43,8 @@ CUSTOMER = "country STRING"
 WATERMARK = "15 minutes"
 """More than a batch of sales spans: of a transaction's end one partition may tell earlier than another."""
 TRIGGER = {"processingTime": "1 second"}
+ATTEMPTS = 5
+WORKER_TOO_SLOW = "Python worker failed to connect back"
 SETTINGS = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"}
 
 
@@ -55,8 +58,8 @@ class Pipeline:
         self._batch_orders = batch_orders
 
     def start(self) -> list[StreamingQuery]:
-        """In the order in which they depend on each other."""
-        return [self._sell(), self._reject(), self._add_up()]
+        """In the order in which they depend on each other. One by one: each starts processes, which need their time."""
+        return [_started(self._sell), _started(self._reject), _started(self._add_up)]
 
     def _sell(self) -> StreamingQuery:
         orders = self._orders().where("reason IS NULL").select("order.*")
@@ -127,6 +130,23 @@ class Pipeline:
         return f"{self._directory}/{name}"
 
 
+def _started(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """A query that has had its first, empty batch.
+
+    Spark gives a Python process ten seconds to come up, which is short on a machine that is busy. A query that was
+    started again goes on from its checkpoint, so nothing is done twice.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
+        query = start()
+        try:
+            query.processAllAvailable()
+            break
+        except StreamingQueryException as error:
+            if WORKER_TOO_SLOW not in str(error) or attempt == ATTEMPTS:
+                raise
+    return query
+
+
 def text(column: str) -> Any:
     return f.col(column).cast("string")
 
@@ -163,8 +183,8 @@ def tell(message: Mapping[str, object]) -> None:
 
 def main(bootstrap: str, directory: str, batch_orders: str) -> None:
     spark = ottla.spark.session("ottla-demo", config=SETTINGS)
-    spark.streams.addListener(Reports())
     queries = Pipeline(spark, bootstrap, directory, int(batch_orders)).start()
+    spark.streams.addListener(Reports())
     tell({"ready": True, "spark": spark.version})
     for command in sys.stdin:
         if command.strip() == "finish":

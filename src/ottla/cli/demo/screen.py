@@ -104,8 +104,9 @@ def line(figures: Figures) -> str:
 
 def page(figures: Figures) -> list[str]:
     watermark = clock(figures.watermark_ms) if figures.watermark_ms else "none yet"
+    times = f", {clock(figures.now_ms)} in the shop, watermark {watermark}" if figures.now_ms else ""
     return [
-        f"{figures.phase}   {figures.elapsed_s:.0f} s, {clock(figures.now_ms)} in the shop, watermark {watermark}",
+        f"{figures.phase}   {figures.elapsed_s:.0f} s{times}",
         "",
         f"  in    {figures.arriving:9,.0f} records/s   {_facts(figures.arrivals)}",
         f"  out   {figures.leaving:9,.0f} rows/s      {_facts(figures.rows)}",

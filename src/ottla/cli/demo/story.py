@@ -18,6 +18,7 @@ from ottla.cli.refusal import Refusal
 SEED = 7
 TURN_S = 0.02
 LOOK_S = 1.0
+LAST_ROWS_S = 0.5
 PATIENCE_S = 180.0
 """For Spark to start, and to work off what is left: machines are slow, but not that slow."""
 
@@ -50,6 +51,7 @@ class Story:
         self._traffic.flush()
         self._pipeline.finish()
         self._wait_for("finished", FINISHING)
+        self._results.turn(LAST_ROWS_S)
         self._look()
         self._screen.leave(self._figures)
         return self._complaints()
