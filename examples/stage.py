@@ -40,7 +40,7 @@ def run(main: "Callable[[SparkSession, str], None]", description: str | None) ->
 def create_topics(bootstrap: str, *names: str, partitions: int = 2, settings: dict[str, str] | None = None) -> None:
     """New topics. What an earlier run has left would be counted with the rest, so it must be deleted first."""
     topics = [NewTopic(name, num_partitions=partitions, config=settings or {}) for name in names]
-    client = AdminClient({"bootstrap.servers": bootstrap})  # its answers die with it
+    client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})  # its answers die with it
     try:
         for created in client.create_topics(topics).values():
             created.result(PATIENCE_S)

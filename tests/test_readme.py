@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -12,26 +13,34 @@ from ottla.testing import LocalBroker
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 BLOCKS = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-COMMAND = re.compile(r"(?:^|[|(] ?)(?:\.venv/bin/)?ottla ([^|)#]+)")
+OPERATORS = "|<>()"
 
 
 def blocks(language: str) -> list[str]:
     return [text for name, text in BLOCKS.findall(README) if name == language]
 
 
-def commands() -> list[str]:
-    lines = [line for block in blocks("sh") for line in block.splitlines()]
-    return [found[1].strip() for line in lines for found in COMMAND.finditer(line)]
+def commands() -> list[list[str]]:
+    """The words after `ottla`, wherever it stands in a line."""
+    found: list[list[str]] = []
+    for line in (line for block in blocks("sh") for line in block.splitlines()):
+        lexer = shlex.shlex(line, posix=True, punctuation_chars=OPERATORS)
+        lexer.whitespace_split = True
+        for is_operator, words in groupby(lexer, key=lambda word: not word.strip(OPERATORS)):
+            name, *arguments = words
+            if not is_operator and name.removeprefix(".venv/bin/") == "ottla":
+                found.append(arguments)
+    return found
 
 
 def test_commands_are_found() -> None:
     assert len(commands()) > 10
 
 
-@pytest.mark.parametrize("command", commands())
-def test_a_command_is_one_that_there_is(command: str) -> None:
+@pytest.mark.parametrize("arguments", commands(), ids=" ".join)
+def test_a_command_is_one_that_there_is(arguments: list[str]) -> None:
     # With its arguments; a wrong one would end the parser.
-    command_parser(COMMANDS).parse_args(shlex.split(command))
+    command_parser(COMMANDS).parse_args(arguments)
 
 
 def test_the_test_works(ottla_broker: LocalBroker) -> None:
