@@ -9,11 +9,13 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
 from benchmarks.child import HOST, BrokerChild, free_port
+from benchmarks.tool_server import Done, ToolServer, Unanswered
 
 VERSION = "4.3.1"
 JARS_VARIABLE = "OTTLA_KAFKA_JARS"
@@ -35,6 +37,10 @@ BROKER_OPTIONS = (
 )
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 """A JVM that compiles little and collects simply: one that runs for a second is done in half the time."""
+
+
+_servers: list[ToolServer] | None = None
+"""The one that runs tools, once it was needed; None if each has a JVM of its own."""
 
 
 class Unavailable(Exception):
@@ -119,11 +125,39 @@ def java_command(class_name: str, *arguments: str, options: tuple[str, ...] = ()
 
 def run_tool(class_name: str, *arguments: str, stdin: str = "", timeout_seconds: float = 100) -> str:
     """Run one of Kafka's command line classes to its end; what it printed on standard output."""
-    command = java_command(class_name, *arguments, options=SHORT_LIVED)
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout_seconds)
-    if done.returncode != 0:
-        raise ToolFailure(f"{class_name} ended with status {done.returncode}: {done.stdout}{done.stderr}")
-    return done.stdout
+    done = _run_in_server((class_name, *arguments), stdin, timeout_seconds)
+    if done is None:
+        command = java_command(class_name, *arguments, options=SHORT_LIVED)
+        ended = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout_seconds)
+        done = Done(ended.returncode, ended.stdout, ended.stderr)
+    if done.status != 0:
+        raise ToolFailure(f"{class_name} ended with status {done.status}: {done.output}{done.errors}")
+    return done.output
+
+
+@contextmanager
+def one_jvm() -> Iterator[None]:
+    """Until its end all tools run in one JVM, which starts with the first of them."""
+    global _servers
+    _servers = []
+    try:
+        yield
+    finally:
+        for server in _servers:
+            server.close()
+        _servers = None
+
+
+def _run_in_server(words: Sequence[str], stdin: str, timeout_seconds: float) -> Done | None:
+    """None if there is no server, or it cannot run: then a tool has a JVM of its own."""
+    if _servers is None:
+        return None
+    if not _servers:
+        _servers.append(ToolServer(executable("java"), SHORT_LIVED, jars()))
+    try:
+        return _servers[0].run(words, stdin, timeout_seconds)
+    except Unanswered:
+        return None
 
 
 class ApacheKafka(BrokerChild):

@@ -73,10 +73,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 @pytest.fixture(scope="session")
-def kafka_tools() -> None:
+def kafka_tools() -> Iterator[None]:
     """Java and the jars are there: `benchmarks.apache_kafka.run_tool` works."""
     if reason := missing():
         pytest.skip(reason)
+    with peer.one_jvm():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,89 @@
+"""A JVM that runs Kafka's command line tools one after the other, see `ToolServer.java`: each call saves a start."""
+
+import contextlib
+import os
+import select
+import struct
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+SOURCE = Path(__file__).with_name("ToolServer.java")
+TOOLS_JAR = "kafka-tools-[0-9]*.jar"
+
+_NUMBER = struct.Struct(">i")
+
+
+class Unanswered(Exception):
+    """The server has ended, or cannot run here: the source of a class can be run with a whole JDK only."""
+
+
+class Done(NamedTuple):
+    status: int
+    output: str
+    errors: str
+
+
+class ToolServer:
+    def __init__(self, java: str, options: Sequence[str], jars: Path) -> None:
+        (tools,) = jars.glob(TOOLS_JAR)
+        libraries = os.pathsep.join(sorted(str(jar) for jar in jars.glob("*.jar") if jar != tools))
+        self._process = subprocess.Popen(
+            [java, *options, "-cp", libraries, str(SOURCE), str(tools)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        self._lock = threading.Lock()
+
+    def run(self, words: Sequence[str], stdin: str, timeout_seconds: float) -> Done:
+        """Unanswered if there is nobody to do it, TimeoutExpired if it takes too long; both are the server's end."""
+        parts = [_NUMBER.pack(len(words))]
+        for text in (*words, stdin):
+            data = text.encode()
+            parts += [_NUMBER.pack(len(data)), data]
+        with self._lock:
+            assert self._process.stdin is not None
+            if self._process.stdin.closed:
+                raise Unanswered(words[0])
+            deadline = time.monotonic() + timeout_seconds
+            try:
+                self._process.stdin.write(b"".join(parts))
+                self._process.stdin.flush()
+                return Done(self._number(deadline), self._text(deadline), self._text(deadline))
+            except TimeoutError:
+                self.close()
+                raise subprocess.TimeoutExpired(list(words), timeout_seconds) from None
+            except (OSError, EOFError) as error:
+                self.close()
+                raise Unanswered(f"{words[0]}: {error!r}") from None
+
+    def close(self) -> None:
+        """May be called again."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(BrokenPipeError):  # what it did not take
+                pipe.close()
+
+    def _text(self, deadline: float) -> str:
+        return self._read(self._number(deadline), deadline).decode()
+
+    def _number(self, deadline: float) -> int:
+        number: int
+        (number,) = _NUMBER.unpack(self._read(_NUMBER.size, deadline))
+        return number
+
+    def _read(self, count: int, deadline: float) -> bytes:
+        assert self._process.stdout is not None
+        descriptor, found = self._process.stdout.fileno(), bytearray()
+        while len(found) < count:
+            if not select.select([descriptor], [], [], max(deadline - time.monotonic(), 0))[0]:
+                raise TimeoutError
+            part = os.read(descriptor, count - len(found))
+            if not part:
+                raise EOFError
+            found += part
+        return bytes(found)
