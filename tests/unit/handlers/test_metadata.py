@@ -1,18 +1,27 @@
 """Metadata's answers are put together from pieces that are written once: they must be what the image says, always."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from ottla.call import Client
+from ottla.call import Call, Client
 from ottla.cluster.changes import NO_LEADER, Endpoint
 from ottla.cluster.entities import BrokerImage, PartitionImage, TopicImage
 from ottla.cluster.image import EMPTY, Image
+from ottla.config import BrokerConfig
 from ottla.handlers import metadata
 from ottla.handlers.metadata import Pieces, describe
+from ottla.node import Node
 from ottla.wire import schema
 from ottla.wire.error_codes import error_codes
-from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
+from ottla.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 
 CLIENT = Client(1, "PLAINTEXT", ("client", 1), ("here", 9092))
 BROKER = BrokerImage(0, 1, bytes(16), (Endpoint("PLAINTEXT", "", 0, "PLAINTEXT"),), None, fenced=False, clean=True)
@@ -59,3 +68,51 @@ def test_pieces_keep_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) 
     assert third is pieces.topic(image, topic, 11, False)
     again = pieces.topic(image, topic, 11, True)
     assert again == fourth and again is not fourth
+
+
+def asked(
+    image: Image, name: str | None, version: int = 12, client: Client = CLIENT, **options: Any
+) -> bytes | MetadataResponse:
+    """What a broker with this image, which creates no topics, answers to a question about one."""
+    node = cast(Node, SimpleNamespace(image=image, config=BrokerConfig.of({"auto.create.topics.enable": "false"})))
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], **options)
+    return cast(bytes | MetadataResponse, metadata.handle(node, Call(3, version, 1, None, request, client)))
+
+
+def named(image: Image, topic: TopicImage) -> Image:
+    return replace(image, topics_by_name=image.topics_by_name.set(topic.name, topic))
+
+
+@pytest.mark.parametrize("version", metadata.VERSIONS)
+def test_a_question_that_came_before_gets_the_same_bytes(version: int) -> None:
+    # In every version, and only for who asked the same in the same way: other flags and other addresses differ.
+    image = named(*image_of(LED))
+    first, second = asked(image, "orders", version), asked(image, "orders", version)
+    assert isinstance(first, MetadataResponse) and isinstance(second, bytes)
+    assert second == schema.encode(MetadataResponse, version, first)
+    elsewhere = Client(2, "PLAINTEXT", ("client", 1), ("there", 9092))
+    assert isinstance(asked(image, "orders", version, elsewhere), MetadataResponse)
+    if 8 <= version <= 10:
+        assert isinstance(asked(image, "orders", version, include_cluster_authorized_operations=True), MetadataResponse)
+    if version >= 8:
+        assert isinstance(asked(image, "orders", version, include_topic_authorized_operations=True), MetadataResponse)
+
+
+def test_what_changes_is_told_at_once() -> None:
+    # An image never changes: a new one has answers of its own.
+    image, topic = image_of(LED)
+    before = named(image, topic)
+    asked(before, "orders")
+    after = named(before, replace(topic, partitions=(LED, LED)))
+    told = asked(after, "orders")
+    assert isinstance(told, MetadataResponse)
+    assert len(schema.decode(MetadataResponse, 12, schema.encode(MetadataResponse, 12, told)).topics[0].partitions) == 2
+
+
+@pytest.mark.parametrize("name", ["payments", "not a name", None, "orders"])
+def test_an_answer_with_an_error_is_not_kept(name: str | None) -> None:
+    # A topic that is not there, a name that cannot be, an id that nobody has, a partition without a leader.
+    image = named(*image_of(LEADERLESS))
+    for _ in range(2):
+        told = asked(image, name)
+        assert isinstance(told, MetadataResponse) and error_codes(told)
