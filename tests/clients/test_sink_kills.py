@@ -1,0 +1,98 @@
+"""The broker is killed again and again while drivers of an exactly-once sink write, and die too: all rows come once.
+
+What Spark would run around it is left out, so that there is time for many deaths: `make spark-chaos` has more.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from random import Random
+from threading import Event, Thread
+
+import pytest
+
+import ottla.testing
+from ottla.errors import KafkaError
+from ottla.pipeline.cluster import Cluster
+from ottla.pipeline.groups import fetch_offsets
+from ottla.pipeline.tasks import BatchToRepeat, TaskLedger
+from ottla.pipeline.transaction_states import transaction_names
+from ottla.testing import LocalBroker
+from ottla.wire.blocking import Unreachable
+from tests.unit.pipeline import test_batches, test_tasks
+from tests.unit.pipeline.crashes import MortalCluster, dies
+from tests.unit.pipeline.reading_back import values
+
+KILLS = int(os.environ.get("OTTLA_KILLS", "2"))
+BATCHES = 6 * KILLS
+ATTEMPTS_MAX = 50
+REQUESTS = {"batch": 18, "task": 45}
+"""A batch takes so many, or fewer: then nobody dies."""
+
+
+@contextmanager
+def killed_often(broker: LocalBroker, random: Random) -> Iterator[None]:
+    """Until the end of the block, but never more than KILLS times."""
+    over = Event()
+
+    def kill() -> None:
+        for _ in range(KILLS):
+            if over.wait(random.uniform(0.05, 0.6)):
+                return
+            broker.kill()
+            broker.restart()
+
+    killer = Thread(target=kill)
+    killer.start()
+    try:
+        yield
+    finally:
+        over.set()
+        killer.join()
+
+
+def insist(work: Callable[[Cluster], None], settings: dict[str, str], random: Random, requests: int) -> None:
+    """Until a driver lives through it; each new one may die at any request, its answer heard or not."""
+    for _ in range(ATTEMPTS_MAX):
+        mortal = MortalCluster(settings, random.randrange(requests), sends_before=random.random() < 0.5)
+        try:
+            if not dies(work, mortal):
+                return
+        except (KafkaError, Unreachable, BatchToRepeat):
+            continue  # the query ends with a line, and is started again
+    raise AssertionError("no driver got through")
+
+
+def run_tasks(cluster: Cluster, topic: str, batch_id: int, random: Random) -> None:
+    """Planned anew each time; what another plan has left open is ended, as a new run does it."""
+    test_tasks.run(cluster, topic, batch_id, random.randrange(1, 5))
+    TaskLedger(cluster, "query", topic).end_leftovers()
+
+
+@pytest.mark.parametrize("way", ["batch", "task"])
+@pytest.mark.timeout(120 + 20 * KILLS)
+def test_drivers_and_brokers_that_die_lose_and_repeat_nothing(way: str, seed: int) -> None:
+    """One transaction for a batch, or one for each task. A group's offsets that go with a batch are never ahead."""
+    random = Random(seed)
+    with ottla.testing.broker(process=True) as broker:
+        broker.create_topic("output", test_tasks.PARTITIONS)
+        broker.create_topic(test_batches.SOURCE.topic)
+        settings = {"bootstrap.servers": broker.bootstrap}
+        reading = Cluster({**settings, "retry.backoff.ms": "20"})
+        with killed_often(broker, Random(seed + 1)):
+            for batch in range(BATCHES):
+                if way == "batch":
+                    work = partial(test_batches.run, topic="output", batch_id=batch)
+                    insist(work, settings, random, REQUESTS[way])
+                    ahead = fetch_offsets(reading, "readers", [test_batches.SOURCE])[test_batches.SOURCE].offset
+                    assert values(reading, "output") == test_batches.model(ahead // 10)
+                else:
+                    work = partial(run_tasks, topic="output", batch_id=batch, random=random)
+                    insist(work, settings, random, REQUESTS[way])
+        if way == "batch":
+            assert values(reading, "output") == test_batches.model(BATCHES)
+        else:
+            assert test_tasks.rows_of(reading, "output") == test_tasks.model(BATCHES)
+        assert transaction_names(reading, "", only_open=True) == []
+        reading.close()
