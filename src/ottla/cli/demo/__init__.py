@@ -28,6 +28,7 @@ from ottla.cli.demo.advice import after_the_exchange, after_the_story
 from ottla.cli.demo.broker_only import exchange_records
 from ottla.cli.demo.exchange import Exchange
 from ottla.cli.demo.interruption import Interrupted, Interruption
+from ottla.cli.demo.shop import ORDER_SHARE
 from ottla.cli.demo.story import Story
 from ottla.cli.demo.topics import create_topics
 from ottla.cli.refusal import BAD_REQUEST, Refusal
@@ -104,8 +105,8 @@ def _show_pipeline(options: argparse.Namespace, directory: str, interruption: In
     with children.broker(data, interruption) as (broker, address):
         cluster = Cluster(argparse.Namespace(bootstrap=address, client_settings=[]))
         create_topics(cluster)
-        batch = max(options.rate * BATCH_MINUTES, 1)
-        with children.pipeline([address, checkpoints, str(batch)], log, interruption) as pipeline:
+        batch_orders = max(int(options.rate * ORDER_SHARE) * BATCH_MINUTES, 1)  # a second is a minute in the shop
+        with children.pipeline([address, checkpoints, str(batch_orders)], log, interruption) as pipeline:
             story = Story(cluster, pipeline, interruption, options.rate)
             try:
                 status = _verdict(story.run(options.seconds or SECONDS), story.summary)
