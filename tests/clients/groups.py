@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -25,6 +26,14 @@ JAVA_ASSIGNORS = {
 JAVA_RESTART_MS = 25_000
 """The session of a static member, which must last longer than a JVM takes to start on a busy machine."""
 JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m")
+
+
+def at_once(*works: Callable[[], None]) -> None:
+    """Each in a thread: groups wait more than they work. When all have ended, the first failure is raised."""
+    with ThreadPoolExecutor(len(works)) as pool:
+        futures = [pool.submit(work) for work in works]
+    for future in futures:
+        future.result()
 
 
 class Event(NamedTuple):

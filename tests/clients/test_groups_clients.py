@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from confluent_kafka import Producer
 from benchmarks.apache_kafka import run_tool
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
-from tests.clients.groups import TestedGroup
+from tests.clients.groups import TestedGroup, at_once
 
 PARTITIONS = 6
 RECORDS = 600
@@ -27,12 +29,19 @@ def broker() -> Iterator[LocalBroker]:
         yield running
 
 
-@pytest.fixture
-def group(broker: LocalBroker, tmp_path: Path) -> Iterator[TestedGroup]:
+@contextmanager
+def new_group(broker: LocalBroker, directory: Path) -> Iterator[TestedGroup]:
     """A group and a topic that nobody else has."""
     name = f"group-{next(_numbers)}"
     broker.create_topic(name, PARTITIONS)
-    with TestedGroup(tmp_path, broker.bootstrap, name, name, PARTITIONS) as tested:
+    (directory / name).mkdir()
+    with TestedGroup(directory / name, broker.bootstrap, name, name, PARTITIONS) as tested:
+        yield tested
+
+
+@pytest.fixture
+def group(broker: LocalBroker, tmp_path: Path) -> Iterator[TestedGroup]:
+    with new_group(broker, tmp_path) as tested:
         yield tested
 
 
@@ -47,34 +56,34 @@ def ends(count: int) -> dict[int, int]:
     return dict.fromkeys(range(PARTITIONS), count // PARTITIONS)
 
 
-@pytest.mark.parametrize(
-    ("library", "assignor"),
-    [
-        ("confluent", "range"),
-        ("confluent", "cooperative-sticky"),
-        ("aiokafka", "sticky"),
-        ("kafka_python", "range"),
-    ],
-)
-def test_members_come_and_go(library: str, assignor: str, broker: LocalBroker, group: TestedGroup) -> None:
+def test_members_come_and_go(broker: LocalBroker, tmp_path: Path) -> None:
     # Two share; one is killed and the other has everything after its session; one ends in order, and a third takes
-    # over at once. Everything is read, nothing again that was committed before.
-    first, second = group.start(library, assignor), group.start(library, assignor)
-    group.await_shares(3, 3)
-    send(broker, group)
-    group.await_committed(RECORDS)
-    first.kill()
-    group.await_shares(6)
-    send(broker, group)
-    group.await_committed(2 * RECORDS)
-    third = group.start(library, assignor)
-    group.await_shares(3, 3)
-    second.terminate()
-    group.await_shares(6)
-    send(broker, group)
-    group.await_committed(3 * RECORDS)
-    third.terminate()
-    assert group.check(ends(3 * RECORDS)) == 0
+    # over at once. Everything is read, nothing again that was committed before. Four such groups, at the same time.
+    def come_and_go(library: str, assignor: str) -> None:
+        with new_group(broker, tmp_path) as group:
+            first, second = group.start(library, assignor), group.start(library, assignor)
+            group.await_shares(3, 3)
+            send(broker, group)
+            group.await_committed(RECORDS)
+            first.kill()
+            group.await_shares(6)
+            send(broker, group)
+            group.await_committed(2 * RECORDS)
+            third = group.start(library, assignor)
+            group.await_shares(3, 3)
+            second.terminate()
+            group.await_shares(6)
+            send(broker, group)
+            group.await_committed(3 * RECORDS)
+            third.terminate()
+            assert group.check(ends(3 * RECORDS)) == 0
+
+    at_once(
+        partial(come_and_go, "confluent", "range"),
+        partial(come_and_go, "confluent", "cooperative-sticky"),
+        partial(come_and_go, "aiokafka", "sticky"),
+        partial(come_and_go, "kafka_python", "range"),
+    )
 
 
 def test_libraries_share_a_group(broker: LocalBroker, group: TestedGroup) -> None:
@@ -137,19 +146,22 @@ def test_members_go_on_after_the_broker_returns(broker: LocalBroker, group: Test
 
 
 @pytest.mark.usefixtures("kafka_tools")
-@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
-def test_java_members(assignor: str, broker: LocalBroker, group: TestedGroup) -> None:
+def test_java_members(broker: LocalBroker, tmp_path: Path) -> None:
     # Kafka's own VerifiableConsumer beside librdkafka: both have their share; killed, it leaves it to the other.
-    killed, other = group.start("java", assignor), group.start("confluent", assignor)
-    group.await_shares(3, 3)
-    send(broker, group)
-    group.await_committed(RECORDS)
-    killed.kill()
-    group.await_shares(6)
-    send(broker, group)
-    group.await_committed(2 * RECORDS)
-    other.terminate()
-    assert group.check(ends(2 * RECORDS)) == 0
+    def leave_to_the_other(assignor: str) -> None:
+        with new_group(broker, tmp_path) as group:
+            killed, other = group.start("java", assignor), group.start("confluent", assignor)
+            group.await_shares(3, 3)
+            send(broker, group)
+            group.await_committed(RECORDS)
+            killed.kill()
+            group.await_shares(6)
+            send(broker, group)
+            group.await_committed(2 * RECORDS)
+            other.terminate()
+            assert group.check(ends(2 * RECORDS)) == 0
+
+    at_once(partial(leave_to_the_other, "range"), partial(leave_to_the_other, "cooperative-sticky"))
 
 
 @pytest.mark.usefixtures("kafka_tools")
