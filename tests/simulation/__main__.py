@@ -2,16 +2,22 @@
 
     python -m tests.simulation --seeds 1000
     python -m tests.simulation --seed 7 --trace 100
+    python -m tests.simulation --seeds 1000 --only coordination
     python -m tests.simulation --crash-points
 """
 
 import argparse
 import sys
+from collections.abc import Callable
 from functools import partial
+from itertools import product
 from random import SystemRandom
 
-from tests.simulation import crash_points, scenario, transactions
+from tests.simulation import coordination, crash_points, scenario, transactions
 from tests.simulation.crash_points import WORKS
+from tests.simulation.scenario import Verdict
+
+RECORDS, COORDINATION = "records", "coordination"
 
 
 def main() -> int:
@@ -23,6 +29,7 @@ def main() -> int:
     parser.add_argument(
         "--keep-page-cache", action="store_true", help="no reboot between a failed fsync and the next start"
     )
+    parser.add_argument("--only", choices=(RECORDS, COORDINATION), help="records; or groups and transactions")
     parser.add_argument("--crash-points", action="store_true", help="crash in every operation of a piece of work")
     options = parser.parse_args()
     if options.crash_points:
@@ -36,15 +43,19 @@ def main() -> int:
 
 
 def simulate_seeds(seeds: range, options: argparse.Namespace) -> int:
+    plays: dict[str, Callable[..., Verdict]] = {
+        RECORDS: partial(scenario.run, keep_page_cache=options.keep_page_cache),
+        COORDINATION: coordination.run,
+    }
     failed = 0
-    for seed in seeds:
-        verdict = scenario.run(seed, trace_lines=options.trace or 1, keep_page_cache=options.keep_page_cache)
+    for seed, name in product(seeds, (options.only,) if options.only else plays):
+        verdict = plays[name](seed, trace_lines=options.trace or 1)
         if verdict.problems or len(seeds) == 1:
             show_trace(verdict.lines, options)
-            print(verdict, flush=True)
+            print(f"{name}: {verdict}", flush=True)
         if verdict.problems:
             failed += 1
-            print(f"  to run it again: make simulate ARGS='--seed {seed} --trace 100'", flush=True)
+            print(f"  to run it again: make simulate ARGS='--seed {seed} --only {name} --trace 100'", flush=True)
     print(f"{len(seeds)} seeds from {seeds[0]}: {failed} broke a promise")
     return 1 if failed else 0
 

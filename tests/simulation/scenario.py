@@ -4,15 +4,15 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any
 
 from tests.simulation import admin
 from tests.simulation.checker import check
 from tests.simulation.committer import Committer
 from tests.simulation.consumer import Consumer, read_log
-from tests.simulation.history import Ending, History, Place
+from tests.simulation.history import History, Place
 from tests.simulation.loop import simulate
 from tests.simulation.offset_checker import OFFSETS_TOPIC
+from tests.simulation.peace import end_trouble, finish, last_restart
 from tests.simulation.producer import Producer, Style
 from tests.simulation.recreator import NAME as RECREATOR
 from tests.simulation.recreator import Recreator
@@ -25,8 +25,6 @@ COMMITTERS_MAX = 3
 COMMITS_MAX = 40
 BATCHES_MAX = 60
 KEYS = 6
-PATIENCE_S = 120.0
-"""Virtual seconds after the trouble is over in which everybody must be done."""
 LIMIT_S = 400.0
 """Virtual seconds for everything."""
 
@@ -106,7 +104,7 @@ class Scenario:
         trouble = Trouble(self.machine, [admin.HOST], self.world.random("trouble"))
         reviving = loop.create_task(trouble.revive(), name="reviving")
         striking = loop.create_task(trouble.strike(), name="striking")
-        ending = loop.call_later(self._random.choice((5, 20, 60)), self._end, trouble)
+        ending = loop.call_later(self._random.choice((5, 20, 60)), end_trouble, self.machine, trouble)
         topic_ids = {topic: await self._create(topic) for topic in self.topics}
         producers = self._producers(places, topic_ids)
         consumers = self._consumers(places, topic_ids)
@@ -127,38 +125,20 @@ class Scenario:
         reading = [loop.create_task(consumer.run(), name=consumer.name) for consumer in consumers]
         await asyncio.wait(working, timeout=max(ending.when() - loop.time(), 0))
         ending.cancel()
-        self._end(trouble)
-        await _finish([*working, striking, loop.create_task(self.machine.up.wait(), name="the last start")])
+        end_trouble(self.machine, trouble)
+        await finish([*working, striking, loop.create_task(self.machine.up.wait(), name="the last start")])
         for consumer in consumers:
             consumer.stopped = True
-        await _finish(reading)
+        await finish(reading)
         reviving.cancel()
         await asyncio.wait([reviving])
-        await self._restart()
+        await last_restart(self.machine, self._random)
         for place in places:
             self.history.starts[place], self.history.final[place] = await read_log(self.machine, place)
         if self._recreator is not None:
             self.problems += await self._recreator.check()
         for committer in committers:
             self.history.final_offsets[committer.name] = await committer.read()
-
-    def _end(self, trouble: Trouble) -> None:
-        """From here on everybody has to come to an end. A log that a broken disk has taken offline comes back with a
-        restart only."""
-        if not trouble.stopped:
-            trouble.stop()
-            self.world.note("trouble", "is over")
-            self.machine.crash(Ending.KILL)
-
-    async def _restart(self) -> None:
-        machine = self.machine
-        how = self._random.choice((None, Ending.POWER_CUT, *Ending))
-        if machine.process is not None and how is Ending.SHUTDOWN:
-            await machine.stop()
-        elif how is not None:
-            machine.crash(how)
-        if machine.process is None:
-            assert await machine.start(), "the last start failed"
 
     async def _create(self, topic: str) -> bytes:
         random = self.world.random(f"creation of {topic}")
@@ -198,15 +178,6 @@ class Scenario:
             pause_s=random.choice((0.01, 0.2, 1.0)),
             by_id=random.random() < 0.5,
         )
-
-
-async def _finish(tasks: list[asyncio.Task[Any]]) -> None:
-    """Everybody must come to an end, and not by an exception."""
-    if tasks:
-        _, stuck = await asyncio.wait(tasks, timeout=PATIENCE_S)
-        assert not stuck, ", ".join(sorted(task.get_name() for task in stuck)) + " cannot finish"
-        for task in tasks:
-            task.result()
 
 
 def broker_settings(random: Random) -> Settings:

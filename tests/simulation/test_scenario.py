@@ -24,7 +24,8 @@ def test_no_seed_breaks_a_promise(seed: int) -> None:
         verdict = run(seed + number, trace_lines=1)
         number += 1
         if verdict.problems:
-            failures.append(f"{verdict}\n  to run it again: make simulate ARGS='--seed {verdict.seed} --trace 100'")
+            again = f"make simulate ARGS='--seed {verdict.seed} --only records --trace 100'"
+            failures.append(f"{verdict}\n  to run it again: {again}")
     print(f"{number} seeds from {seed}")
     assert not failures, f"{len(failures)} of {number} seeds from {seed}:\n" + "\n".join(failures)
 

@@ -1,0 +1,134 @@
+"""Groups and transactions under trouble, for a few seeds; the same seed gives the same run; bugs are found.
+
+`make simulate` runs many seeds. OTTLA_SIMULATION_SECONDS says for how long the suite goes on with new ones.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ottla.coordinators import consumer_progress
+from ottla.coordinators.consumer_members import Member
+from ottla.coordinators.markers import Markers
+from ottla.coordinators.reconciliation import Goal, reconcile
+from tests.simulation.coordination import run
+from tests.simulation.history import Place
+from tests.simulation.ownership import Ownership
+from tests.simulation.transactor import Deed, Ledger, problems_of
+
+SECONDS = float(os.environ.get("OTTLA_SIMULATION_SECONDS", "15")) / 2
+SEEDS_MIN = 3
+SEEDS_MAX = 10
+
+
+def test_no_seed_breaks_a_promise(seed: int) -> None:
+    # New seeds until the time is up; each failing one is told with the command that runs it again.
+    end = time.monotonic() + SECONDS
+    failures = []
+    number = 0
+    while time.monotonic() < end or number < SEEDS_MIN:
+        verdict = run(seed + number, trace_lines=1)
+        number += 1
+        if verdict.problems:
+            again = f"make simulate ARGS='--seed {verdict.seed} --only coordination --trace 100'"
+            failures.append(f"{verdict}\n  to run it again: {again}")
+    print(f"{number} seeds from {seed}")
+    assert not failures, f"{len(failures)} of {number} seeds from {seed}:\n" + "\n".join(failures)
+
+
+def test_the_same_seed_gives_the_same_trace(seed: int) -> None:
+    assert run(seed).digest == run(seed).digest
+
+
+# Bugs
+
+
+async def write_no_marker(markers: Markers, *args: Any) -> None:
+    return None
+
+
+def take_from_others(member: Member, goal: Goal, *rest: Any) -> Member:
+    return reconcile(member, replace(goal, taken={}), *rest)
+
+
+MUTANTS: dict[str, tuple[object, str, Any, str]] = {
+    "tells no partition of the end": (Markers, "write", write_no_marker, "STUCK"),
+    "gives away what is not given back": (consumer_progress, "reconcile", take_from_others, "OWNED TWICE"),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_coordinator_with_a_bug_is_found_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Fixed seeds: this is about what the simulation can see, not about luck.
+    kind, attribute, replacement, promise = MUTANTS[name]
+    monkeypatch.setattr(kind, attribute, replacement)
+    for seed in range(SEEDS_MAX):
+        if any(problem.startswith(promise) for problem in run(seed, trace_lines=1).problems):
+            return
+    raise AssertionError(f"{SEEDS_MAX} seeds saw nothing wrong with a coordinator that {name}")
+
+
+# The judges
+
+
+def test_a_partition_that_two_members_own() -> None:
+    # One goes on with it before and after the other had it.
+    owned = Ownership("g")
+    owned.confirm("a", [0, 1], 1.0, 1.1)
+    owned.confirm("b", [1], 2.0, 2.1)
+    assert owned.problems == []
+    owned.confirm("a", [0, 1], 2.05, 2.2)  # asked before the other was answered: nobody knows who was first
+    assert owned.problems == []
+    owned.confirm("a", [0, 1], 3.0, 3.1)
+    assert len(owned.problems) == 1 and owned.problems[0].startswith("OWNED TWICE g-1: a")
+
+
+def test_partitions_that_change_hands() -> None:
+    # Given back, or left behind by a member that joined again, and got back.
+    owned = Ownership("g")
+    for second, member, partitions in ((1, "a", [0, 1]), (2, "a", [0]), (3, "b", [1]), (4, "b", []), (5, "a", [0, 1])):
+        owned.confirm(member, partitions, second, second + 0.1)
+    owned.give_up("a")
+    owned.confirm("b", [0, 1], 6, 6.1)
+    owned.give_up("b")
+    owned.confirm("a", [0, 1], 7, 7.1)
+    assert owned.problems == []
+
+
+LEDGER, OUTPUT = Place("ledgers", 0), Place("output", 0)
+
+
+def judged(found: dict[Place, list[bytes]], offset: int, *told: bool | None) -> list[str]:
+    deeds = [Deed(number, "p", [LEDGER, OUTPUT], outcome) for number, outcome in enumerate(told)]
+    return [problem.split()[0] for problem in problems_of(Ledger("w", LEDGER, deeds), found, offset)]
+
+
+def values(*numbers: int) -> list[bytes]:
+    return [b"other:5", *(b"w:%d" % number for number in numbers)]
+
+
+def test_transactions_that_are_as_they_were_told() -> None:
+    # Committed, aborted, and two of which nobody knows.
+    both = {LEDGER: values(0, 2), OUTPUT: values(0, 2)}
+    assert judged(both, 2, True, False, None, None) == []
+    assert judged({LEDGER: values(), OUTPUT: values()}, -1, False, None) == []
+
+
+def test_transactions_that_are_wrong() -> None:
+    # One judgement for each thing that can be wrong.
+    everything = {LEDGER: values(0, 1), OUTPUT: values(0, 1)}
+    wrong: list[tuple[str, Callable[[], list[str]]]] = [
+        ("IN", lambda: judged({LEDGER: values(0, 1), OUTPUT: values(0)}, 1, True, None)),
+        ("WRONG", lambda: judged(everything, 1, True, False)),
+        ("WRONG", lambda: judged({LEDGER: values(0), OUTPUT: values(0)}, 0, True, True)),
+        ("OFFSET", lambda: judged(everything, 0, True, True)),
+        ("REORDERED", lambda: judged({LEDGER: values(1, 0), OUTPUT: values(1, 0)}, 0, True, True)),
+        ("REORDERED", lambda: judged({LEDGER: values(0, 1), OUTPUT: values(1, 0)}, 1, True, True)),
+        ("TWICE", lambda: judged({LEDGER: values(0, 0, 1), OUTPUT: values(0, 1)}, 1, True, True)),
+    ]
+    for first, judge in wrong:
+        assert first in judge()

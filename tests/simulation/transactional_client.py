@@ -1,0 +1,207 @@
+"""A transactional producer in a simulation, of either version: it asks again until it knows, or has to start over."""
+
+import asyncio
+from typing import Any
+
+from ottla.batch import encode, headers
+from ottla.coordinators.machine import Producer
+from ottla.errors import ErrorCode
+from ottla.wire.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.message import Message
+from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ottla.wire.messages.end_txn import EndTxnRequest
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from ottla.wire.produce import PartitionData, ProduceRequest, TopicData
+from tests.scenarios.transacting import visible
+from tests.simulation.channel import Channel
+from tests.simulation.history import Place
+from tests.simulation.world import Machine
+
+NOBODY = Producer(-1, -1)
+READ_COMMITTED = 1
+PAUSE_S = 0.02
+
+AGAIN = (
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
+
+
+class StartOver(Exception):
+    """The broker says that this producer, or its transaction, is no more."""
+
+
+class TransactionalClient:
+    def __init__(
+        self, name: str, machine: Machine, transactional_id: str, version: int, *, timeout_ms: int = 30_000
+    ) -> None:
+        self.name = name
+        self.machine = machine
+        self.transactional_id = transactional_id
+        self.is_new = version == 2
+        self.producer = NOBODY
+        self._timeout_ms = timeout_ms
+        self._channel: Channel | None = None
+        self._sequences: dict[Place, int] = {}
+
+    # A transaction
+
+    async def init(self) -> None:
+        """Become the owner of the transactional id; what is open is aborted."""
+        request = InitProducerIdRequest(
+            transactional_id=self.transactional_id, transaction_timeout_ms=self._timeout_ms
+        )
+        answer = await self.ask(request, 5)
+        self._become(Producer(answer.producer_id, answer.producer_epoch))
+
+    def _become(self, producer: Producer) -> None:
+        if producer != self.producer:
+            self._sequences.clear()
+        self.producer = producer
+
+    @property
+    def _named(self) -> dict[str, Any]:
+        return {
+            "transactional_id": self.transactional_id,
+            "producer_id": self.producer.id,
+            "producer_epoch": self.producer.epoch,
+        }
+
+    async def write(self, place: Place, value: bytes) -> None:
+        if not self.is_new:
+            await self.ask(
+                AddPartitionsToTxnRequest(
+                    v3_and_below_transactional_id=self.transactional_id,
+                    v3_and_below_producer_id=self.producer.id,
+                    v3_and_below_producer_epoch=self.producer.epoch,
+                    v3_and_below_topics=[AddPartitionsToTxnTopic(name=place.topic, partitions=[place.partition])],
+                ),
+                3,
+            )
+        sequence = self._sequences.get(place, 0)
+        data = encode(
+            [(None, value, (), 1_000)],
+            producer_id=self.producer.id,
+            producer_epoch=self.producer.epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        version = 12 if self.is_new else 11
+        while not await self._is_written(place, data, version):
+            await self.pause()
+        self._sequences[place] = sequence + 1
+
+    async def _is_written(self, place: Place, data: bytearray, version: int) -> bool:
+        channel = await self.connected()
+        partition = PartitionData(place.partition, memoryview(bytearray(data)))
+        request = ProduceRequest(
+            self.transactional_id, -1, 10_000, [TopicData(place.topic, partitions=[partition])]
+        )
+        waiting = channel.produce(request, version)
+        assert waiting is not None
+        frame = await channel.answer(waiting)
+        if frame is None:
+            return False
+        return self._is_settled(channel.read_produced(frame, version).topics[0].partitions[0].error_code)
+
+    async def commit_offset(self, group: str, place: Place, offset: int) -> None:
+        if not self.is_new:
+            await self.ask(AddOffsetsToTxnRequest(**self._named, group_id=group), 4)
+        partition = TxnOffsetCommitRequestPartition(partition_index=place.partition, committed_offset=offset)
+        topic = TxnOffsetCommitRequestTopic(name=place.topic, partitions=[partition])
+        request = TxnOffsetCommitRequest(**self._named, group_id=group, topics=[topic])
+        await self.ask(request, 5 if self.is_new else 4)
+
+    async def end(self, *, committed: bool) -> None:
+        answer = await self.ask(EndTxnRequest(**self._named, committed=committed), 5 if self.is_new else 4)
+        if self.is_new:
+            self._become(Producer(answer.producer_id, answer.producer_epoch))
+
+    # Looking
+
+    async def read_committed(self, place: Place) -> list[bytes]:
+        """All of it, once nothing is open any more."""
+        values: list[bytes] = []
+        offset = 0
+        while True:
+            found, after, end = await self.read_some(place, offset)
+            if after == offset == end:
+                return values
+            values += found
+            offset = after
+
+    async def read_some(self, place: Place, offset: int) -> tuple[list[bytes], int, int]:
+        """What is committed at an offset, where to go on, and the high watermark (-1 if there was no answer)."""
+        channel = await self.connected()
+        wanted = FetchPartition(place.partition, fetch_offset=offset, max_bytes=1 << 20)
+        topic = FetchTopic(place.topic, partitions=[wanted])
+        response = await channel.fetch(
+            FetchRequest(max_wait_ms=100, min_bytes=1, isolation_level=READ_COMMITTED, topics=[topic]), 12
+        )
+        if response is None or response.topics[0].partitions[0].error_code:
+            await self.pause()
+            return [], offset, -1
+        result = response.topics[0].partitions[0]
+        data = bytes(result.records) if isinstance(result.records, memoryview | bytes | bytearray) else b""
+        if not data:
+            return [], offset, result.high_watermark
+        after = max(header.next_offset for _, header in headers(data))
+        return visible(data, result, offset), after, result.high_watermark
+
+    async def stable_offset(self, group: str, place: Place) -> int:
+        topic = OffsetFetchRequestTopics(name=place.topic, partition_indexes=[place.partition])
+        asked = OffsetFetchRequestGroup(group_id=group, topics=[topic])
+        answer = await self.ask(OffsetFetchRequest(groups=[asked], require_stable=True), 9)
+        offset: int = answer.groups[0].topics[0].partitions[0].committed_offset
+        return offset
+
+    # Asking until there is an answer
+
+    async def ask(self, message: Message, version: int) -> Any:
+        while True:
+            channel = await self.connected()
+            answer = await channel.call(message, version)
+            if answer is not None and all(self._is_settled(code) for code in codes_in(answer)):
+                return answer
+            await self.pause()
+
+    def _is_settled(self, code: int) -> bool:
+        if code and ErrorCode(code) not in AGAIN:
+            self.machine.world.note(self.name, f"starts over: {ErrorCode(code).name}")
+            raise StartOver
+        return not code
+
+    async def pause(self) -> None:
+        await asyncio.sleep(PAUSE_S)
+
+    async def connected(self) -> Channel:
+        while self._channel is None or self._channel.lost:
+            try:
+                self._channel = await Channel.open(self.name, self.machine)
+            except OSError:
+                await self.pause()
+        return self._channel
+
+
+def codes_in(value: Any) -> list[int]:
+    """Every error code of an answer."""
+    if isinstance(value, list):
+        return [code for each in value for code in codes_in(each)]
+    if not isinstance(value, Message):
+        return []
+    own = [getattr(value, name) for name in ("error_code", "partition_error_code") if hasattr(value, name)]
+    return own + [code for row in value.FIELDS for code in codes_in(getattr(value, row[0]))]
