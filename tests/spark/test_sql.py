@@ -8,6 +8,7 @@ import pytest
 import ottla.spark
 from ottla.cli import main
 from ottla.pipeline.cluster import UnknownTopic
+from ottla.spark.tables import table_options
 from ottla.testing import LocalBroker
 from tests.spark.topics import send
 
@@ -28,6 +29,19 @@ def broker(ottla_session_broker: LocalBroker) -> LocalBroker:
 
 SALES = [("a", 1.5), ("b", 2), ("a", 3)]
 QUERY = "select i.value, sum(price) as total from Sold s join `shop.items` i on i.key = s.item group by 1 order by 1"
+
+
+def test_tables_are_made_for_people() -> None:
+    """Text, fields as columns, and bad records as nulls with a reason, unless something else is said."""
+    given = table_options("b:1", None)
+    assert (given["keyformat"], given["valueformat"], given["badrecords"]) == ("string", "string", "null")
+    assert given["columns"] == "key,value,topic,partition,offset,timestamp,error"
+    given = table_options("b:1", {"valueFormat": "avro", "badRecords": "fail", "includeHeaders": "true"})
+    assert given["expandvalue"] == "true"
+    assert given["columns"] == "key,value,topic,partition,offset,timestamp,headers"
+    given = table_options("b:1", {"KEYFORMAT": "binary", "valueFormat": "binary"})
+    assert not {"badrecords", "expandvalue"} & given.keys()
+    assert given["columns"] == "key,value,topic,partition,offset,timestamp"
 
 
 def test_a_query_over_topics(spark: "SparkSession", broker: LocalBroker) -> None:

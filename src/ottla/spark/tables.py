@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from logging import LogRecord
-from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 from pyspark.logger import PySparkLogger
@@ -19,11 +18,8 @@ from ottla.pipeline.formats import NULL
 from ottla.spark.sessions import session
 from pyspark_ottla.options import KAFKA_PREFIX
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 BOOTSTRAP = "kafka.bootstrap.servers"
-DEFAULTS = {"keyFormat": "string", "valueFormat": "string", "badRecords": NULL}
+DEFAULTS = {"keyformat": "string", "valueformat": "string"}
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp")
 
 _PLAIN = ("string", "binary")
@@ -42,7 +38,7 @@ def tables(
 
     `options` are those of format("ottla"), for all of them. A name with dots or dashes stands in backquotes in SQL.
     """
-    given = _given(bootstrap, options)
+    given = table_options(bootstrap, options)
     names = list(topics) or _topics(given)
     for name in names:
         _load(spark, name, given, streaming).createOrReplaceTempView(_quoted(name))
@@ -63,7 +59,7 @@ def sql(
     what is no topic; AnalysisException for what else is wrong with it.
     """
     running = session() if spark is None else spark
-    given = _given(bootstrap, options)
+    given = table_options(bootstrap, options)
     known: list[str] | None = None
     made: list[str] = []
     try:
@@ -86,38 +82,31 @@ def sql(
             running.catalog.dropTempView(view)
 
 
-def _given(bootstrap: str, options: Mapping[str, str] | None) -> dict[str, str]:
-    """All options of a read but its topic. Names are found in any case, as Spark itself finds them."""
-    found = {**DEFAULTS, BOOTSTRAP: bootstrap}
-    spelt = {name.lower(): name for name in found}
-    for name, value in (options or {}).items():
-        found[spelt.setdefault(name.lower(), name)] = str(value)
-    if found["valueFormat"].lower() not in _PLAIN and "expandvalue" not in spelt:
-        found["expandValue"] = "true"
-    if {found["keyFormat"].lower(), found["valueFormat"].lower()} == {"binary"} and "badrecords" not in _lower(options):
-        del found["badRecords"]
-    if "columns" not in spelt:
-        headers = ("headers",) if found.get(spelt.get("includeheaders", ""), "").lower() == "true" else ()
-        error = ("error",) if found.get("badRecords") == NULL else ()
-        found["columns"] = ",".join((*COLUMNS, *headers, *error))
+def table_options(bootstrap: str, options: Mapping[str, str] | None) -> dict[str, str]:
+    """All options of a read but its topic, with their names in lower case, as Spark hands them on."""
+    found = {**DEFAULTS, BOOTSTRAP: bootstrap, **{name.lower(): str(value) for name, value in (options or {}).items()}}
+    value = found["valueformat"].lower()
+    if {value, found["keyformat"].lower()} != {"binary"}:
+        found.setdefault("badrecords", NULL)
+    if value not in _PLAIN:
+        found.setdefault("expandvalue", "true")
+    headers = ("headers",) if found.get("includeheaders", "").lower() == "true" else ()
+    error = ("error",) if found.get("badrecords", "").lower() == NULL else ()
+    found.setdefault("columns", ",".join((*COLUMNS, *headers, *error)))
     return found
-
-
-def _lower(names: "Iterable[str] | None") -> set[str]:
-    return {name.lower() for name in names or ()}
 
 
 def _load(spark: SparkSession, topic: str, given: Mapping[str, str], streaming: bool) -> DataFrame:
     options = {**given, "subscribe": topic}
     if not streaming:
         return spark.read.format("ottla").options(**options).load()
-    if not _lower(given) & {"startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"}:
+    if not {"startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"} & given.keys():
         options["startingOffsets"] = "earliest"  # a table has all that was ever put into it
     return spark.readStream.format("ottla").options(**options).load()
 
 
 def _topics(given: Mapping[str, str]) -> list[str]:
-    kafka = {name.lower(): value for name, value in given.items() if name.lower().startswith(KAFKA_PREFIX)}
+    kafka = {name: value for name, value in given.items() if name.startswith(KAFKA_PREFIX)}
     cluster = Cluster({name.removeprefix(KAFKA_PREFIX): value for name, value in kafka.items()})
     try:
         return sorted(cluster.topics(pattern=".*"))

@@ -13,7 +13,7 @@ from ottla.spark.tables import unlogged
 from ottla.wire.blocking import Unreachable
 
 _TRACEBACK = "Traceback (most recent call last)"
-_RAISED = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Loss|Record|Schema|Topic|Unreachable)): (.+)$")
+_RAISED = re.compile(r"^[\w.]+: ")
 _CONDITION = re.compile(r"^\[[A-Z_.0-9]+\] ")
 _STATE = re.compile(r"\s*SQLSTATE: \w{5}.*$")
 _SOURCE = "PYTHON_DATA_SOURCE_ERROR"
@@ -36,9 +36,9 @@ def one_line() -> Iterator[None]:
 
 def reason(text: str) -> str:
     """The message of the Python error in it, if there is one; else the first line, without Spark's codes."""
-    if _TRACEBACK in text:
-        raised = [found for line in text.splitlines() if (found := _RAISED.match(line.strip())) is not None]
-        if raised:
-            return raised[-1][2].strip()
+    _, traceback, after = text.rpartition(_TRACEBACK)
+    if traceback:
+        raised = (line for line in after.splitlines()[1:] if line.strip() and not line[0].isspace())
+        return _RAISED.sub("", next(raised, "no reason is given")).strip()
     line = next((line.strip() for line in text.splitlines() if line.strip()), "no reason is given")
     return _STATE.sub("", _CONDITION.sub("", line)).rstrip(".;")
