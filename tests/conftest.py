@@ -22,23 +22,20 @@ pytest_plugins = ("tests.kafka_peer",)
 
 TESTS = Path(__file__).resolve().parent
 
-# Seconds that all tests of a folder may take together, on two quiet cores. The whole suite stays below ten minutes.
+# Seconds that all tests of a folder may take together, on two quiet cores: what was measured, and a quarter more.
 BUDGETS = {
-    ".": 15,
-    "unit": 130,
-    "scenarios": 85,
-    "simulation": 75,
-    "clients": 170,
-    "spark": 120,
+    ".": 20,
+    "unit": 155,
+    "scenarios": 115,
+    "simulation": 90,
+    "clients": 300,
+    "spark": 185,
 }
-SUITE_SECONDS = 600
-TOLERANCE = 1.5
-"""A folder over its budget is told; one that is over it by so much fails the run."""
+SUITE_SECONDS = 780
+"""What all of them may take, with Apache Kafka and Spark: they cannot all use up what they have."""
 
 SEED = int(os.environ.get("OTTLA_SEED") or random.SystemRandom().randrange(1 << 32))
 BUDGET_FACTOR = float(os.environ.get("OTTLA_BUDGET_FACTOR", "0"))
-
-assert sum(BUDGETS.values()) < SUITE_SECONDS
 
 settings.register_profile("suite", deadline=None, print_blob=True)
 settings.load_profile("suite")
@@ -84,7 +81,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    _complaints.extend(over_budget(_seconds, BUDGETS, TOLERANCE * budget_factor()))
+    _complaints.extend(over_budget(_seconds, BUDGETS, budget_factor()))
     _complaints.extend(f"{name} was left running by {_first_seen.get(name, 'a test')}" for name in still_running())
     if _complaints and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -94,8 +91,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if _seconds and len(_seconds) > 1:
         spent = ", ".join(f"{folder} {seconds:.0f} s" for folder, seconds in sorted(_seconds.items()))
         terminalreporter.write_line(f"time by folder: {spent}; {_pace.factor():.1f} times that of a quiet machine")
-    for warning in over_budget(_seconds, BUDGETS, budget_factor()):
-        terminalreporter.write_line(warning, yellow=True)
     for complaint in _complaints:
         terminalreporter.write_line(f"FAILED {complaint}", red=True)
     if terminalreporter.stats.get("failed") or _complaints:
@@ -114,7 +109,7 @@ def budget_factor() -> float:
 
 
 def over_budget(seconds: dict[str, float], budgets: dict[str, int], factor: float) -> list[str]:
-    """One line for each folder that took longer than it may, or that nobody gave a budget."""
+    """One line for each folder that took longer than it may, or that nobody gave a budget, and one for the suite."""
     lines = []
     for folder, spent in sorted(seconds.items()):
         budget = budgets.get(folder)
@@ -122,6 +117,9 @@ def over_budget(seconds: dict[str, float], budgets: dict[str, int], factor: floa
             lines.append(f"tests/{folder} has no time budget: give it one in tests/conftest.py")
         elif spent > budget * factor:
             lines.append(f"tests/{folder} took {spent:.1f} s, and its budget is {budget * factor:.0f} s")
+    total = sum(seconds.values())
+    if total > SUITE_SECONDS * factor:
+        lines.append(f"the suite took {total:.0f} s, and may take {SUITE_SECONDS * factor:.0f} s")
     return lines
 
 
