@@ -59,7 +59,7 @@ class RowMaker:
     def _arranged(self, good: pa.RecordBatch, reasons: Mapping[int, str]) -> pa.RecordBatch:
         found: dict[Origin, pa.Array] = {Origin(name): good.column(name) for name in good.schema.names}
         if self._shape.bad_records == NULL:
-            found[Origin(ERROR)] = pa.array([reasons.get(row) for row in range(good.num_rows)], pa.string())
+            found[Origin(ERROR)] = _told(reasons, good.num_rows)
         if any(origin.field is not None for origin in self._shape.origins):
             value = good.column("value")
             fields = zip(value.type, value.flatten(), strict=True)
@@ -68,6 +68,12 @@ class RowMaker:
             _as(found[origin], kind) for origin, kind in zip(self._shape.origins, self._target.types, strict=True)
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._target)
+
+
+def _told(reasons: Mapping[int, str], rows: int) -> pa.Array:
+    if not reasons:
+        return pa.nulls(rows, pa.string())
+    return pa.array([reasons.get(row) for row in range(rows)], pa.string())
 
 
 def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:
