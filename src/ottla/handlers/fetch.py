@@ -215,7 +215,10 @@ class Reading:
         return None
 
     def watch(self, wake: asyncio.Event) -> None:
-        """Have `wake` set whenever a partition has moved, until `unwatch`."""
+        """Have `wake` set whenever a partition has moved, until `unwatch`; at once if one has since it was read.
+
+        The wait begins in a later turn of the loop than the reading, and a produce may come in between.
+        """
         self._watchers = []
         self._moved = {}
         for key, partition in self._partitions.items():
@@ -226,6 +229,8 @@ class Reading:
 
             partition.high_watermark.watch(moved)
             self._watchers.append((partition, moved))
+            if partition.high_watermark.value != self.results[key].high_watermark or not partition.is_leader:
+                moved()
 
     def unwatch(self) -> None:
         for partition, moved in self._watchers:

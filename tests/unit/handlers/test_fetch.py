@@ -1,0 +1,61 @@
+"""A fetch that waits begins its wait a turn of the loop after it has read: what happens in between counts."""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from ottla.batch import check, encode
+from ottla.call import Call, Client
+from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers import fetch
+from ottla.replication.partition import Partition
+from ottla.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionResult
+from tests.simulation.disk import SimulatedDisk
+from tests.simulation.loop import simulate
+from tests.unit.handlers.one_broker import RECORDS, filled
+
+LONG_MS = 60_000
+
+
+def append(partition: Partition) -> None:
+    batch = bytearray(encode([(None, b"value", (), 1)]))
+    partition.append(memoryview(batch), check(batch), 1, 1)
+
+
+def answered(between: Callable[[Partition], None]) -> tuple[PartitionResult, float]:
+    """The answer to a fetch at the end of a log, and how long it took; `between` comes before the wait begins."""
+
+    async def scenario() -> tuple[PartitionResult, float]:
+        broker = await filled(SimulatedDisk(Random(1)))
+        partition = broker.node.replicas.get("orders", 0)
+        asked = FetchTopic("orders", partitions=[FetchPartition(0, fetch_offset=RECORDS, max_bytes=1 << 20)])
+        request = FetchRequest(max_wait_ms=LONG_MS, min_bytes=1, max_bytes=1 << 20, session_epoch=-1, topics=[asked])
+        client = Client(1, "PLAINTEXT", ("127.0.0.1", 1), ("127.0.0.1", 2))
+        waiting = fetch.handle(broker.node, Call(1, 12, 1, None, request, client))
+        assert asyncio.iscoroutine(waiting)
+        between(partition)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        response = await waiting
+        took = loop.time() - began
+        broker.abort()
+        return response.topics[0].partitions[0], took
+
+    return simulate(scenario())
+
+
+def test_a_record_that_comes_before_the_wait_begins_is_seen() -> None:
+    result, took = answered(append)
+    assert result.records is not None and took < 1
+
+
+def test_a_partition_that_goes_before_the_wait_begins_ends_it() -> None:
+    result, took = answered(lambda partition: partition.retire(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
+    assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and took < 1
+
+
+def test_nothing_new_is_waited_for() -> None:
+    result, took = answered(lambda partition: None)
+    assert result.records is None and took == pytest.approx(LONG_MS / 1000, abs=1)
