@@ -46,6 +46,18 @@ def add_client_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def actions_of(parser: argparse.ArgumentParser) -> Callable[[str, str], argparse.ArgumentParser]:
+    """What adds an action to a command, by its name and purpose; each of them talks to a cluster."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+
+    def action(name: str, purpose: str) -> argparse.ArgumentParser:
+        subparser = actions.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
+        add_client_arguments(subparser)
+        return subparser
+
+    return action
+
+
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
     """`key=value` arguments as a table."""
     found = {}

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ottla.cli.client import Cluster, add_client_arguments, explanation
+from ottla.cli.client import Cluster, actions_of, explanation
 from ottla.cli.group_description import MemberRow, OffsetRow, described, show_described
 from ottla.cli.group_reset import ResetRow, add_reset_arguments, reset_plan, store
 from ottla.cli.output import JSON, add_format_argument, show_json, show_table
@@ -18,13 +18,7 @@ TYPES = ("classic", "consumer")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-
-    def action(name: str, purpose: str) -> argparse.ArgumentParser:
-        subparser = actions.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
-        add_client_arguments(subparser)
-        return subparser
-
+    action = actions_of(parser)
     listing = action("list", "list groups")
     listing.add_argument("--state", action="append", choices=STATES, default=[], help="only these; may be repeated")
     listing.add_argument("--type", action="append", choices=TYPES, default=[], help="only these; may be repeated")

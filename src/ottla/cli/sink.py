@@ -8,7 +8,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
-from ottla.cli.client import Cluster, add_client_arguments, pairs
+from ottla.cli.client import Cluster, actions_of, pairs
 from ottla.cli.output import JSON, add_format_argument, counted, hyphenated, show_json, show_table
 from ottla.cli.refusal import Refusal
 
@@ -22,13 +22,7 @@ COLUMNS = ("transactional_id", "last_batch", "state", "producer_id", "epoch", "o
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-
-    def action(name: str, purpose: str) -> argparse.ArgumentParser:
-        subparser = actions.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
-        add_client_arguments(subparser)
-        return subparser
-
+    action = actions_of(parser)
     add_format_argument(action("list", "list queries that write topics exactly once"))
     describe = action("describe", "show a query's ledger and its transactions")
     describe.add_argument("names", nargs="+", metavar="QUERY", help="the id of a query, or how it begins")

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ottla.cli.client import Answer, Cluster, add_client_arguments, explanation, pairs
+from ottla.cli.client import Answer, Cluster, actions_of, explanation, pairs
 from ottla.cli.output import JSON, add_format_argument, counted, show_json, show_table
 from ottla.cli.refusal import BAD_REQUEST, Refusal
 from ottla.cli.resource_settings import apply_changes, changes_of
@@ -19,13 +19,7 @@ INTERNAL_PREFIX = "__"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-
-    def action(name: str, purpose: str) -> argparse.ArgumentParser:
-        subparser = actions.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
-        add_client_arguments(subparser)
-        return subparser
-
+    action = actions_of(parser)
     _add_create_arguments(action("create", "create topics"))
     listing = action("list", "list topics")
     listing.add_argument("--internal", action="store_true", help="also those that Kafka keeps for itself")

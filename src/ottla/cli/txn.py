@@ -9,7 +9,7 @@ import argparse
 import time
 from typing import Any
 
-from ottla.cli.client import Cluster, add_client_arguments
+from ottla.cli.client import Cluster, actions_of
 from ottla.cli.hanging import UNDECIDED, Hanging, abort_marker, find_hanging, open_producers
 from ottla.cli.offset_ranges import time_ms
 from ottla.cli.output import JSON, add_format_argument, hyphenated, show_json, show_table
@@ -21,13 +21,7 @@ LONGEST = "15m"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-
-    def action(name: str, purpose: str) -> argparse.ArgumentParser:
-        subparser = actions.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
-        add_client_arguments(subparser)
-        return subparser
-
+    action = actions_of(parser)
     listing = action("list", "list transactional ids")
     listing.add_argument("--state", action="append", choices=STATES, default=[], help="only these; may be repeated")
     listing.add_argument("--producer-id", action="append", type=int, default=[], help="only its; may be repeated")
