@@ -22,7 +22,15 @@ if TYPE_CHECKING:
 TIMEOUT_S = 240
 """For a test: a query is many processes, each of which takes its time on a machine that is busy."""
 
-SETTINGS = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2", "spark.task.maxFailures": "1"}
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a JVM that lives for seconds: half of its time would go into making code fast that is then hardly run."""
+
+SETTINGS = {
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
+    "spark.sql.shuffle.partitions": "2",
+    "spark.task.maxFailures": "1",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
