@@ -49,7 +49,7 @@ simulate: setup ## Simulate more seeds than the suite does: make simulate SEEDS=
 	$(RUN)/python -m tests.simulation --seeds $(or $(SEEDS),1000) $(ARGS)
 
 model: setup ## More random histories of a partition beside its naive model than the suite has: make model EXAMPLES=1000
-	OTTLA_BUDGET_FACTOR=100 OTTLA_MODEL_EXAMPLES=$(or $(EXAMPLES),1000) $(RUN)/python -m pytest -p no:cacheprovider --timeout 0 tests/simulation/test_partition_model.py $(ARGS)
+	OTTLA_BUDGET_FACTOR=100 OTTLA_MODEL_EXAMPLES=$(or $(EXAMPLES),1000) $(RUN)/python -m pytest -p no:cacheprovider --timeout 0 -o faulthandler_timeout=0 tests/simulation/test_partition_model.py $(ARGS)
 
 crash-points: setup ## Crash the broker in every disk operation, where the suite takes a sample
 	$(RUN)/python -m tests.simulation --crash-points $(ARGS)

@@ -124,7 +124,11 @@ def confluent(member: Membership) -> None:
         on_lost=lambda _, found: progress.revoked(each.partition for each in found),
     )
     while not ending.asked:
-        messages = [each for each in consumer.consume(POLLED, 0.1) if each.error() is None]
+        polled = consumer.consume(POLLED, 0.1)
+        messages = [each for each in polled if each.error() is None]
+        for error in (each.error() for each in polled):
+            if error is not None and error.fatal():
+                tell("gives_up", error=str(error))
         progress.read([(each.partition() or 0, each.offset() or 0) for each in messages])
         if not progress.offsets:
             continue
