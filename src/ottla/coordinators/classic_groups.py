@@ -253,7 +253,7 @@ class ClassicGroup:
     def _share_anew(self, draft: Draft, members_before: int, reason: str) -> None:
         """Those who stay share what the others had. A rebalance may have waited for just those who are gone."""
         if self.state is State.PREPARING_REBALANCE or len(self.members) < members_before:
-            self._rebalance.advance(draft, reason)
+            self._rebalance.advance(draft, lambda: reason)
 
     def rebalance(self, turn: Turn, reason: str) -> Outcome:
         """Let all members join again, for a reason that none of them gave."""

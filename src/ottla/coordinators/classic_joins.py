@@ -100,7 +100,7 @@ class Joins:
         if member is not None:
             self._rebalance.dismiss(draft, member)
         if self._rebalance.state is State.PREPARING_REBALANCE:
-            self._rebalance.advance(draft, "a member found no room")
+            self._rebalance.advance(draft, lambda: "a member found no room")
 
     def _check_protocols(self, arrival: Arrival) -> None:
         """A first member decides what the group is for; the others must share a protocol with all who are in it."""
@@ -142,7 +142,7 @@ class Joins:
             is_new=True,
         )
         self._rebalance.admit(member, draft.turn)
-        self._rebalance.advance(draft, f"a member joined: {arrival.reason}")
+        self._rebalance.advance(draft, lambda: f"a member joined: {arrival.reason}")
 
     def _join_static(self, draft: Draft, arrival: Arrival) -> None:
         member = self._roster.of_instance(arrival.request.group_instance_id or "")
@@ -163,7 +163,7 @@ class Joins:
             draft.reply(draft.turn.ticket, joined)
             return
         rebalance.await_join(draft, member, draft.turn.ticket)
-        rebalance.advance(draft, f"a static member came back: {arrival.reason}")
+        rebalance.advance(draft, lambda: f"a static member came back: {arrival.reason}")
 
     def _fence(self, draft: Draft, member: Member) -> None:
         fenced = ErrorCode.FENCED_INSTANCE_ID
@@ -197,10 +197,11 @@ class Joins:
             return
         self._update(member, arrival)
         self._rebalance.await_join(draft, member, draft.turn.ticket)
-        self._rebalance.advance(draft, f"a member joined again: {arrival.reason}")
+        self._rebalance.advance(draft, lambda: f"a member joined again: {arrival.reason}")
 
     def _update(self, member: Member, arrival: Arrival) -> None:
-        self._roster.offer(member, arrival.protocols)
+        if member.protocols != arrival.protocols:
+            self._roster.offer(member, arrival.protocols)
         member.session_timeout_ms = arrival.request.session_timeout_ms
         member.rebalance_timeout_ms = arrival.rebalance_timeout_ms
 

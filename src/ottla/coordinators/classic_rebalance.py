@@ -10,7 +10,7 @@ a coordinator that takes over knows the last one that was complete.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ottla.coordinators.classic_members import Member, Roster
 from ottla.coordinators.classic_states import TRANSITIONS, State
@@ -57,10 +57,10 @@ class Rebalance:
 
     # --- the phases ---
 
-    def advance(self, draft: Draft, reason: str) -> None:
+    def advance(self, draft: Draft, reason: Callable[[], str]) -> None:
         """Something changed that concerns everybody: begin a rebalance, or finish the one that waited for it."""
         if self.state is not State.PREPARING_REBALANCE:
-            self.prepare(draft, reason)
+            self.prepare(draft, reason())
         elif self.roster.all_joined and (not self.initial or not self.roster):
             self._complete_joining(draft)
 
@@ -182,11 +182,13 @@ class Rebalance:
 
     def await_join(self, draft: Draft, member: Member, ticket: Ticket) -> None:
         superseded = self.roster.wait_to_join(member, ticket)
-        rejoin = JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.id)
-        draft.reply(superseded, rejoin)
+        if superseded is not None:
+            rejoin = JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.id)
+            draft.reply(superseded, rejoin)
 
     def await_sync(self, draft: Draft, member: Member, ticket: Ticket) -> None:
-        draft.reply(member.syncing, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+        if member.syncing is not None:
+            draft.reply(member.syncing, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         member.syncing = ticket
 
     # --- what is told and stored ---

@@ -4,6 +4,9 @@ Versions: 1 rebalance time-out; 4 a new member is given an id and joins again (K
 6 flexible; 7 protocol type; 8 reason (KIP-800); 9 a leader that need not assign (KIP-814).
 """
 
+from collections.abc import Coroutine
+from typing import Any
+
 from ottla.call import Call
 from ottla.coordinators.machine import Caller
 from ottla.errors import ErrorCode, KafkaError
@@ -16,21 +19,30 @@ NAME_LENGTH_MAX = 255
 """Of a client's name in a member id, so that the id stays one that can be written."""
 
 
-async def handle(node: Node, call: Call[JoinGroupRequest]) -> JoinGroupResponse:
+def handle(node: Node, call: Call[JoinGroupRequest]) -> JoinGroupResponse | Coroutine[Any, Any, JoinGroupResponse]:
     request = call.body
     try:
         check(node, request)
         caller = Caller(call.client_id or "", f"/{call.client.address}")
-        fresh_member_id = member_id(node, request.group_instance_id or caller.client_id)
-        response: JoinGroupResponse = await node.groups.run(
+        fresh = "" if request.member_id else member_id(node, request.group_instance_id or caller.client_id)
+        reply: JoinGroupResponse | Coroutine[Any, Any, JoinGroupResponse] = node.groups.answer(
             request.group_id,
-            lambda groups, turn: groups.join_group(
-                request, caller, turn, version=call.version, fresh_member_id=fresh_member_id
-            ),
+            lambda groups, turn: groups.join_group(request, caller, turn, version=call.version, fresh_member_id=fresh),
         )
     except KafkaError as error:
-        return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
-    return response
+        return refusal(request, error)
+    return reply if isinstance(reply, JoinGroupResponse) else joined(request, reply)
+
+
+async def joined(request: JoinGroupRequest, reply: Coroutine[Any, Any, JoinGroupResponse]) -> JoinGroupResponse:
+    try:
+        return await reply
+    except KafkaError as error:
+        return refusal(request, error)
+
+
+def refusal(request: JoinGroupRequest, error: KafkaError) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
 
 
 def check(node: Node, request: JoinGroupRequest) -> None:
