@@ -12,7 +12,12 @@ from tests.simulation.group_member import AGAIN, REBALANCE_MS, GroupMember
 HEARTBEAT_VERSION = 1
 LEAVING, LEAVING_FOR_NOW = -1, -2
 
-OUT = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
+OUT = (
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+)
 STILL_TAKEN = (ErrorCode.UNRELEASED_INSTANCE_ID,)
 """A static member that was killed has to wait for the end of its session."""
 

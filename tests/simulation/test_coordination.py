@@ -14,6 +14,7 @@ import pytest
 from ottla.coordinators import consumer_progress
 from ottla.coordinators.consumer_members import Member
 from ottla.coordinators.markers import Markers
+from ottla.coordinators.offsets import Offsets
 from ottla.coordinators.reconciliation import Goal, reconcile
 from tests.simulation.coordination import run
 from tests.simulation.history import Place
@@ -55,9 +56,16 @@ def take_from_others(member: Member, goal: Goal, *rest: Any) -> Member:
     return reconcile(member, replace(goal, taken={}), *rest)
 
 
+def forget_what_was_committed(offsets: Offsets, producer_id: int, committed: bool) -> list[str]:
+    return REAL_END(offsets, producer_id, False)
+
+
+REAL_END = Offsets.end_transaction
+
 MUTANTS: dict[str, tuple[object, str, Any, str]] = {
     "tells no partition of the end": (Markers, "write", write_no_marker, "STUCK"),
     "gives away what is not given back": (consumer_progress, "reconcile", take_from_others, "OWNED TWICE"),
+    "aborts offsets that were committed": (Offsets, "end_transaction", forget_what_was_committed, "OFFSET"),
 }
 
 
