@@ -1,6 +1,6 @@
 """A member of a group as a program that may be killed: it reads, commits what it read, and tells all of it.
 
-    python -m tests.clients.group_member LIBRARY BOOTSTRAP GROUP TOPIC ASSIGNOR [INSTANCE]
+    python -m tests.clients.group_member LIBRARY BOOTSTRAP GROUP TOPIC ASSIGNOR SESSION_MS [INSTANCE]
 
 With `consumer` for an assignor the member speaks the consumer protocol, and the coordinator assigns.
 
@@ -33,6 +33,7 @@ class Membership(NamedTuple):
     group: str
     topic: str
     assignor: str
+    session_ms: str = str(SESSION_MS)
     instance: str | None = None
 
 
@@ -100,7 +101,7 @@ def confluent(member: Membership) -> None:
 
     ending, progress = Ending(), Progress()
     classic = {
-        "session.timeout.ms": SESSION_MS,
+        "session.timeout.ms": int(member.session_ms),
         "heartbeat.interval.ms": HEARTBEAT_MS,
         "partition.assignment.strategy": member.assignor,
     }
@@ -142,6 +143,20 @@ def confluent(member: Membership) -> None:
     consumer.close()
 
 
+def settings_of(member: Membership) -> dict[str, Any]:
+    """What both libraries that are written in Python call the same."""
+    return {
+        "bootstrap_servers": member.bootstrap,
+        "group_id": member.group,
+        "group_instance_id": member.instance,
+        "enable_auto_commit": False,
+        "auto_offset_reset": "earliest",
+        "session_timeout_ms": int(member.session_ms),
+        "heartbeat_interval_ms": HEARTBEAT_MS,
+        "fetch_max_wait_ms": 50,
+    }
+
+
 def kafka_python(member: Membership) -> None:
     from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
     from kafka.coordinator.assignors.range import RangePartitionAssignor
@@ -158,15 +173,8 @@ def kafka_python(member: Membership) -> None:
     ending, progress = Ending(), Progress()
     assignors = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
     consumer = KafkaConsumer(
-        bootstrap_servers=member.bootstrap,
-        group_id=member.group,
-        group_instance_id=member.instance,
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
-        session_timeout_ms=SESSION_MS,
-        heartbeat_interval_ms=HEARTBEAT_MS,
+        **settings_of(member),
         partition_assignment_strategy=[assignors[member.assignor]],
-        fetch_max_wait_ms=50,
         reconnect_backoff_max_ms=100,
     )
     consumer.subscribe([member.topic], listener=Listener())
@@ -213,17 +221,8 @@ async def _aiokafka(member: Membership) -> None:
     }
     ended, progress = asyncio.Event(), Progress()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=member.bootstrap,
-        group_id=member.group,
-        group_instance_id=member.instance,
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
-        session_timeout_ms=SESSION_MS,
-        heartbeat_interval_ms=HEARTBEAT_MS,
-        partition_assignment_strategy=[assignors[member.assignor]],
-        fetch_max_wait_ms=50,
-    )
+    strategy = [assignors[member.assignor]]
+    consumer = AIOKafkaConsumer(**settings_of(member), partition_assignment_strategy=strategy)
     consumer.subscribe([member.topic], listener=Listener())
     try:
         await _start(consumer, ended)

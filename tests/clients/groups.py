@@ -23,8 +23,8 @@ JAVA_ASSIGNORS = {
     "roundrobin": "RoundRobinAssignor",
     "cooperative-sticky": "CooperativeStickyAssignor",
 }
-JAVA_RESTART_MS = 25_000
-"""The session of a static member, which must last longer than a JVM takes to start on a busy machine."""
+RESTART_MS = 25_000
+"""The session of a member that is to return within it: longer than a JVM takes to start on a busy machine."""
 JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m")
 
 
@@ -104,8 +104,7 @@ def command(library: str, member: Membership, directory: Path) -> list[str]:
     else:
         lines.append("heartbeat.interval.ms=250")
         assignor = f"org.apache.kafka.clients.consumer.{JAVA_ASSIGNORS[member.assignor]}"
-        session_ms = SESSION_MS if member.instance is None else JAVA_RESTART_MS
-        protocol = ["--session-timeout", str(session_ms), "--assignment-strategy", assignor]
+        protocol = ["--session-timeout", member.session_ms, "--assignment-strategy", assignor]
     settings.write_text("\n".join(lines))
     return java_command(
         "org.apache.kafka.tools.VerifiableConsumer",
@@ -137,8 +136,10 @@ class TestedGroup:
         for member in list(self.members):
             member.kill()
 
-    def start(self, library: str, assignor: str = "range", instance: str | None = None) -> MemberProcess:
-        membership = Membership(self._bootstrap, self._name, self.topic, assignor, instance)
+    def start(
+        self, library: str, assignor: str = "range", instance: str | None = None, session_ms: int = SESSION_MS
+    ) -> MemberProcess:
+        membership = Membership(self._bootstrap, self._name, self.topic, assignor, str(session_ms), instance)
         self._started += 1
         member = MemberProcess(self, self._started, library, membership)
         self.members.append(member)

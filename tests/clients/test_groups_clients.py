@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from benchmarks.apache_kafka import run_tool
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
-from tests.clients.groups import TestedGroup, at_once
+from tests.clients.groups import RESTART_MS, TestedGroup, at_once
 
 PARTITIONS = 6
 RECORDS = 600
@@ -102,11 +102,12 @@ def test_libraries_share_a_group(broker: LocalBroker, group: TestedGroup) -> Non
 @pytest.mark.parametrize("library", ["confluent", "aiokafka", "kafka_python"])
 def test_a_static_member_restarts(library: str, broker: LocalBroker, group: TestedGroup) -> None:
     # Within its session it comes back to what it had, and nobody else is asked to join.
-    first, second = group.start(library, instance="one"), group.start(library, instance="two")
+    first = group.start(library, instance="one", session_ms=RESTART_MS)
+    second = group.start(library, instance="two", session_ms=RESTART_MS)
     group.await_shares(3, 3)
     had, events = set(second.assigned), len(group.events)
     second.kill()
-    second = group.start(library, instance="two")
+    second = group.start(library, instance="two", session_ms=RESTART_MS)
     group.await_shares(3, 3)
     assert second.assigned == had
     assert [event.name for event in group.events[events:] if event.member == first.number] == []
@@ -167,11 +168,12 @@ def test_java_members(broker: LocalBroker, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("kafka_tools")
 def test_a_java_member_restarts_and_the_broker_too(broker: LocalBroker, group: TestedGroup) -> None:
     # Static, it comes back to what it had without a rebalance; after kill -9 of the broker both members go on.
-    first, second = group.start("confluent", instance="one"), group.start("java", instance="two")
+    first = group.start("confluent", instance="one")
+    second = group.start("java", instance="two", session_ms=RESTART_MS)
     group.await_shares(3, 3)
     had, events = set(second.assigned), len(group.events)
     second.kill()
-    second = group.start("java", instance="two")
+    second = group.start("java", instance="two", session_ms=RESTART_MS)
     group.await_shares(3, 3)
     assert second.assigned == had
     assert [event.name for event in group.events[events:] if event.member == first.number] == []
