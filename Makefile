@@ -54,8 +54,8 @@ model: setup ## More random histories of a partition beside its naive model than
 crash-points: setup ## Crash the broker in every disk operation, where the suite takes a sample
 	$(RUN)/python -m tests.simulation --crash-points $(ARGS)
 
-spark-chaos: setup ## Kill drivers of streaming queries with kill -9, more often than the suite does: make spark-chaos KILLS=20
-	OTTLA_BUDGET_FACTOR=100 OTTLA_KILLS=$(or $(KILLS),20) $(RUN)/python -m pytest -p no:cacheprovider tests/spark/test_kill_driver.py $(ARGS)
+spark-chaos: setup ## Kill drivers, workers and brokers of streaming queries more often than the suite does: make spark-chaos KILLS=100
+	OTTLA_BUDGET_FACTOR=100 OTTLA_KILLS=$(or $(KILLS),20) $(RUN)/python -m pytest -p no:cacheprovider tests/clients/test_sink_kills.py tests/spark/test_kills.py $(ARGS)
 
 clean: ## Remove .venv and every cache
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

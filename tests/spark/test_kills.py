@@ -1,0 +1,55 @@
+"""kill -9 of driver, Python workers and broker while a query runs: all arrives once, and no group's offset runs ahead.
+
+`make spark-chaos` kills more often, and in all kinds of queries; the suite takes one kind, by its seed.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+import ottla.testing
+from ottla.testing import LocalBroker
+from tests.conftest import SEED
+from tests.spark.driver import BATCH, KINDS
+from tests.spark.killing import PATIENCE_S, Job
+
+CHAOS = "OTTLA_KILLS" in os.environ
+KILLS = int(os.environ.get("OTTLA_KILLS", "3"))
+VICTIMS = ("worker", "broker", "driver")
+
+
+@pytest.fixture
+def own_broker() -> Iterator[LocalBroker]:
+    with ottla.testing.broker(process=True) as broker:
+        yield broker
+
+
+@pytest.mark.parametrize("kind", KINDS if CHAOS else [Random(SEED).choice(KINDS)])
+@pytest.mark.timeout(PATIENCE_S * (KILLS + 1))
+def test_what_is_killed_loses_and_repeats_nothing(
+    own_broker: LocalBroker, tmp_path: Path, seed: int, kind: str
+) -> None:
+    random = Random(seed)
+    job = Job(own_broker, kind, tmp_path)
+    try:
+        job.send(BATCH)
+        for number in range(KILLS):
+            victim = VICTIMS[number % 3] if number < 3 else random.choice(VICTIMS)
+            job.send(BATCH)
+            job.run()
+            job.wait_for_writes(random)
+            if victim == "driver":
+                job.kill_driver()
+            elif victim == "worker":
+                job.kill_worker(random)
+            else:
+                job.kill_broker()
+            job.check()
+        job.run()
+        job.wait_for_all()
+        job.check_all()
+    finally:
+        job.close()
