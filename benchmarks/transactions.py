@@ -1,15 +1,18 @@
 """Transactions per second, and what a commit every 100 ms costs a stream of records, beside Apache Kafka in one run.
 
-    python -m benchmarks.transactions [--seconds 5] [--pairs 3] [--without-kafka]
+    python -m benchmarks.transactions [--seconds 5] [--rounds 3] [--without-kafka]
 
 Small transactions: one record each, by several producers of transactions v2 over raw sockets: Produce, then EndTxn. A
-stream: librdkafka sends 1 KB records as fast as it can, with a commit every 100 ms and without transactions, in turn.
+stream: librdkafka sends 1 KB records as fast as it can, in turn without a pause, with a flush every 100 ms, and with a
+commit every 100 ms. A commit begins with a flush: the client waits until everything it has queued is acknowledged, and
+queues nothing meanwhile. That wait is the same without transactions; what a commit costs beside it is the broker's.
 """
 
 import argparse
 import sys
 import time
 from collections.abc import Sequence
+from enum import Enum
 from statistics import median
 from typing import NamedTuple
 
@@ -38,14 +41,31 @@ VALUE = bytes(100)
 PATIENCE_S = 30.0
 
 
+class Pause(Enum):
+    """What a stream does every INTERVAL_S."""
+
+    NOTHING = "no pause"
+    FLUSH = "a flush every 100 ms"
+    COMMIT = "a commit every 100 ms"
+
+
+class Stream(NamedTuple):
+    """Megabytes per second that were acknowledged, and with transactions also committed."""
+
+    rate: float
+    end_ms: float
+    """The median of the times from a flush's end to a commit's."""
+
+
 class Measured(NamedTuple):
     name: str
     transactions_per_second: float
     broker_us_per_transaction: float
-    plain_megabytes_per_second: float
-    transactional_megabytes_per_second: float
-    ratio: float
-    """Of the pairs' ratios, the median."""
+    rates: dict[Pause, float]
+    of_plain: float
+    """Of the rounds' ratios, the median, as the next one."""
+    of_flushed: float
+    end_ms: float
 
 
 class SmallTransactions:
@@ -127,8 +147,8 @@ def small(broker: BrokerChild, seconds: float) -> tuple[float, float]:
             each.close()
 
 
-def stream(broker: BrokerChild, seconds: float, *, transactional: bool) -> float:
-    """Megabytes per second that were acknowledged, and with transactions also committed."""
+def stream(broker: BrokerChild, seconds: float, pause: Pause) -> Stream:
+    transactional = pause is Pause.COMMIT
     settings = {"bootstrap.servers": broker.bootstrap, "linger.ms": 5, "queue.buffering.max.messages": 20_000}
     producer = Producer(settings | ({"transactional.id": "stream"} if transactional else {"enable.idempotence": True}))
     if transactional:
@@ -136,84 +156,95 @@ def stream(broker: BrokerChild, seconds: float, *, transactional: bool) -> float
     else:  # has its identity before the clock starts, as the other one
         producer.produce(TOPIC, RECORD, partition=0)
         producer.flush(PATIENCE_S)
-    sent = 0
-    began = time.monotonic()
-    now = began
+    sent, ends = 0, []
+    began = now = time.monotonic()
     while now - began < seconds:
         if transactional:
             producer.begin_transaction()
-        commit_at = now + INTERVAL_S
-        while (now := time.monotonic()) < commit_at:
-            for _ in range(100):
-                try:
-                    producer.produce(TOPIC, RECORD, partition=0)
-                    sent += 1
-                except BufferError:
-                    producer.poll(0.01)
-                    break
-            producer.poll(0)
+        sent += send_until(producer, now + INTERVAL_S)
+        if pause is not Pause.NOTHING:
+            producer.flush(PATIENCE_S)
+        now = time.monotonic()
         if transactional:
             producer.commit_transaction(PATIENCE_S)
-            now = time.monotonic()
+            flushed, now = now, time.monotonic()
+            ends.append((now - flushed) * 1000)
     if producer.flush(PATIENCE_S):
         raise RuntimeError("records were not acknowledged")
-    return sent * len(RECORD) / (time.monotonic() - began) / 1e6
+    return Stream(sent * len(RECORD) / (time.monotonic() - began) / 1e6, median(ends) if ends else 0.0)
 
 
-def measure(brokers: Sequence[BrokerChild], seconds: float, pairs: int) -> list[Measured]:
-    """Every broker in every pair, so that a slow minute of the machine hits all of them."""
+def send_until(producer: Producer, end: float) -> int:
+    """How many records the client took, which is as many as it could."""
+    sent = 0
+    while time.monotonic() < end:
+        for _ in range(100):
+            try:
+                producer.produce(TOPIC, RECORD, partition=0)
+                sent += 1
+            except BufferError:
+                producer.poll(0.01)
+                break
+        producer.poll(0)
+    return sent
+
+
+def measure(brokers: Sequence[BrokerChild], seconds: float, rounds: int) -> list[Measured]:
+    """Every broker in every round, so that a slow minute of the machine hits all of them."""
     rates: list[list[tuple[float, float]]] = [[] for _ in brokers]
-    streams: list[list[tuple[float, float]]] = [[] for _ in brokers]
+    streams: list[list[dict[Pause, Stream]]] = [[] for _ in brokers]
     for broker in brokers:
         create_topic(broker.bootstrap, TOPIC)
-        stream(broker, seconds / 2, transactional=True)  # not counted
-    for _ in range(pairs):
+        stream(broker, seconds / 2, Pause.COMMIT)  # not counted
+    for _ in range(rounds):
         for number, broker in enumerate(brokers):
-            plain = stream(broker, seconds, transactional=False)
-            streams[number].append((plain, stream(broker, seconds, transactional=True)))
+            streams[number].append({pause: stream(broker, seconds, pause) for pause in Pause})
             rates[number].append(small(broker, seconds))
     return [
         Measured(
             broker.name,
             median(rate for rate, _ in rates[number]),
             median(cpu for _, cpu in rates[number]),
-            median(plain for plain, _ in streams[number]),
-            median(transactional for _, transactional in streams[number]),
-            median(transactional / plain for plain, transactional in streams[number]),
+            {pause: median(each[pause].rate for each in streams[number]) for pause in Pause},
+            median(each[Pause.COMMIT].rate / each[Pause.NOTHING].rate for each in streams[number]),
+            median(each[Pause.COMMIT].rate / each[Pause.FLUSH].rate for each in streams[number]),
+            median(each[Pause.COMMIT].end_ms for each in streams[number]),
         )
         for number, broker in enumerate(brokers)
     ]
 
 
 def report(results: Sequence[Measured]) -> str:
+    pauses = "".join(f" MB/s with {pause.value} |" for pause in Pause)
     lines = [
-        "| | transactions/s | broker us/transaction | plain MB/s | commit every 100 ms, MB/s | of plain |",
-        "|---|---|---|---|---|---|",
+        f"| | transactions/s | broker us/transaction |{pauses} of no pause | of a flush | end of a commit, ms |",
+        "|---|---|---|" + "---|" * (len(Pause) + 3),
     ]
-    lines += [
-        f"| {each.name} | {each.transactions_per_second:,.0f} | {each.broker_us_per_transaction:.0f} | "
-        f"{each.plain_megabytes_per_second:.1f} | {each.transactional_megabytes_per_second:.1f} | {each.ratio:.1%} |"
-        for each in results
-    ]
+    for each in results:
+        rates = "".join(f" {each.rates[pause]:.1f} |" for pause in Pause)
+        lines.append(
+            f"| {each.name} | {each.transactions_per_second:,.0f} | {each.broker_us_per_transaction:.0f} |{rates} "
+            f"{each.of_plain:.1%} | {each.of_flushed:.1%} | {each.end_ms:.2f} |"
+        )
     return "\n".join(lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--without-kafka", action="store_true")
     options = parser.parse_args(arguments)
     with OttlaBroker() as ottla:
         if options.without_kafka:
-            print(report(measure([ottla], options.seconds, options.pairs)))
+            print(report(measure([ottla], options.seconds, options.rounds)))
             return 0
         try:
             with ApacheKafka() as peer:
-                print(report(measure([ottla, peer], options.seconds, options.pairs)))
+                print(report(measure([ottla, peer], options.seconds, options.rounds)))
         except Unavailable as missing:
             print(f"without Apache Kafka: {missing}", file=sys.stderr)
-            print(report(measure([ottla], options.seconds, options.pairs)))
+            print(report(measure([ottla], options.seconds, options.rounds)))
     return 0
 
 
