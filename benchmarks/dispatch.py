@@ -4,7 +4,7 @@ A broker in this process, and each kind of small request handed to its dispatch 
 request to those of the answer, no socket and no second process. First the kinds that need nobody but their topic, then
 those of a group with one member. The fastest of many short windows is told. Whatever else runs on the machine only
 makes a window slower, so this number holds still where a rate does not, and says whether a change pays. To it belong
-about 12 us for the socket, the event loop and the connection, two thirds of them in the kernel.
+about 10 us for the socket, the event loop and the connection, two thirds of them in the kernel.
 """
 
 import asyncio
