@@ -89,13 +89,13 @@ class Pipeline:
             "view.category", "view.at", "0 AS orders", "0L AS cents", "1 AS views"
         )
         both = sales.withWatermark("at", WATERMARK).union(views.withWatermark("at", WATERMARK))
-        minute = f.window("at", "1 minute").start
-        tallies = both.groupBy(minute.alias("minute"), "category").agg(
+        minute = f.window("at", "1 minute")  # as a whole: of a part of it Spark does not know that it is a time
+        tallies = both.groupBy(minute, "category").agg(
             *(f.sum(column).alias(column) for column in ("orders", "cents", "views"))
         )
-        revenue = tallies.withColumn("minute_ms", f.unix_millis("minute")).select(
-            f.concat_ws(" ", f.date_format("minute", "HH:mm"), "category").alias("key"),
-            json_of("minute_ms", "category", "orders", "cents", "views"),
+        revenue = tallies.select(
+            f.concat_ws(" ", f.date_format("window.start", "HH:mm"), "category").alias("key"),
+            json_of(f.unix_millis("window.start").alias("minute_ms"), "category", "orders", "cents", "views"),
         )
         return ottla.spark.write_stream(
             revenue, REVENUE, name=REVENUE, checkpoint=self._checkpoint(REVENUE), options=self._kafka, trigger=TRIGGER,
