@@ -1,0 +1,32 @@
+"""The same job on a standalone master and two workers; one executor is killed while it writes."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from ottla.testing import LocalBroker
+from tests.spark.driver import BATCH
+from tests.spark.killing import PATIENCE_S, Job
+from tests.spark.standalone import standalone
+
+
+@pytest.mark.timeout(2 * PATIENCE_S)
+def test_a_cluster_that_loses_an_executor_writes_everything_once(
+    broker: LocalBroker, tmp_path: Path, seed: int
+) -> None:
+    """Counts by key: a shuffle and state, which another executor takes over. The driver lives through it."""
+    random = Random(seed)
+    with standalone(tmp_path) as cluster:
+        job = Job(broker, "update", tmp_path, cluster.master)
+        try:
+            job.send(2 * BATCH)
+            job.run()
+            job.wait_for_writes(random)
+            cluster.kill_executor(random)
+            job.check()
+            job.send(BATCH)
+            job.wait_for_all()
+            job.check_all()
+        finally:
+            job.close()
