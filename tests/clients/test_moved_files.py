@@ -18,6 +18,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.apache_kafka import ApacheKafka
+from ottla.cli.log_verification import Report, verify_path
+from ottla.storage.files import RealDisk
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from ottla.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
@@ -151,6 +153,8 @@ class Journey(NamedTuple):
     """What was sent, and what was said: by the broker it was sent to, and after the move by the other."""
 
     broker: LocalBroker
+    closed: Path
+    """What Kafka left at its clean end."""
     kafkas_data: Path
     sent: dict[str, list[Sent]]
     before: dict[str, Told]
@@ -197,7 +201,7 @@ def journey(kafka_tools: None, tmp_path_factory: pytest.TempPathFactory, seed: i
         for topic in (THEIRS, TRANSACTIONS):
             move(aside, Path(broker.directory), topic)
         broker.restart()
-        yield Journey(broker, data, sent, before, once, ours_at_kafka, told_by_kafka, once_at_kafka)
+        yield Journey(broker, aside, data, sent, before, once, ours_at_kafka, told_by_kafka, once_at_kafka)
 
 
 def test_kafka_serves_our_files(journey: Journey) -> None:
@@ -233,6 +237,15 @@ def test_a_killed_kafkas_directory_is_served_as_it_is(journey: Journey) -> None:
         ours = confluent.receive(broker.bootstrap, OURS, PARTITIONS, len(journey.sent[OURS]))
         assert by_partition(ours) == by_partition(journey.sent[OURS])
     assert contents(journey.kafkas_data) == before
+
+
+def test_nothing_is_wrong_with_kafkas_files(journey: Journey) -> None:
+    # `ottla log verify` holds all of them against the records, as Kafka leaves them at a clean end and at kill -9.
+    report = Report()
+    for data in (journey.closed, journey.kafkas_data):
+        verify_path(RealDisk(), str(data), report, mend=False, told=lambda problem: None)
+    assert (report.problems, report.notices) == ([], [])
+    assert sum(partition.records for partition in report.partitions) > len(journey.sent[OURS])
 
 
 def test_we_recover_what_a_killed_kafka_left(journey: Journey) -> None:
