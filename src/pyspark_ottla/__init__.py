@@ -12,7 +12,7 @@ their meaning are those of Spark's own Kafka connector, so that a job moves over
     samples.py        values to infer a schema from  dead_letters.py    what could not be decoded
     rows.py           columns and their types        writing.py         rows to records
     writer.py         df.write                       stream_writer.py   df.writeStream
-    garbage.py        what workers need not look through
+    parcels.py        records between tasks          garbage.py         what workers need not look through
 """
 
 from pyspark_ottla.source import OttlaDataSource as DefaultSource

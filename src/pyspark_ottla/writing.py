@@ -1,6 +1,7 @@
 """Rows of one task to records of topics: encoded, sent, and acknowledged when this returns. Runs in workers."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
     from ottla.pipeline.encoding import Encoder
+    from ottla.pipeline.sending import Sender
     from ottla.pipeline.transactions import ProducerIdentity
 
 
@@ -19,22 +21,29 @@ def write_rows(
     cluster: Cluster, options: WriteOptions, rows: "Iterator[RecordBatch]", producer: "ProducerIdentity | None" = None
 ) -> int:
     """How many there were. KafkaError or Unreachable if one of them was not acknowledged."""
-    from ottla.pipeline.sending import Sender
-
     encoder = record_encoder(cluster, options)
     keep_what_is_loaded()
-    sender = Sender(cluster, producer, acks=options.records.acks, delivery_s=options.records.delivery_s)
     count = 0
-    try:
+    with sender(cluster, options, producer) as sending:
         for each in rows:
             count += each.num_rows
-            sender.send_all(encoder.add(each))
-        sender.send_all(encoder.flush())
-        sender.flush()
+            sending.send_all(encoder.add(each))
+        sending.send_all(encoder.flush())
+    return count
+
+
+@contextmanager
+def sender(cluster: Cluster, options: WriteOptions, producer: "ProducerIdentity | None") -> "Iterator[Sender]":
+    """What it was given has been acknowledged when it is left without an error."""
+    from ottla.pipeline.sending import Sender
+
+    sending = Sender(cluster, producer, acks=options.records.acks, delivery_s=options.records.delivery_s)
+    try:
+        yield sending
+        sending.flush()
     except BaseException:
         cluster.close()  # answers that nobody waits for any more may still be on their way
         raise
-    return count
 
 
 class BatchRefused(Exception):

@@ -170,15 +170,6 @@ class Encoder:
                 yield Encoded(topic, partition, following - first, timestamp, self._codec, data)
                 first = following
 
-    def partitions(self, rows: pa.RecordBatch) -> pa.Array:
-        """The partition that each row goes to, for whoever brings rows of a partition together before they are sent."""
-        key, value, headers = self._bytes(rows, "key"), self._bytes(rows, "value"), self._headers(rows)
-        sizes = np.empty(rows.num_rows, np.int64)
-        packing.measure(key, value, headers.offsets, headers.name, headers.value, sizes)
-        targets = self._targets(rows, key, sizes)
-        self._rows_before += rows.num_rows
-        return pa.array(np.array([partition for _, partition in self._topics.places], np.int32)[targets])
-
     def _compressed(self, batch: memoryview) -> memoryview | bytearray:
         if self._codec == NONE:
             return batch

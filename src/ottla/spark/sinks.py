@@ -1,8 +1,9 @@
 """`write_stream`: results of a streaming query into a topic, exactly once, in every output mode.
 
 A batch is one transaction of the broker (`ottla.pipeline.batches`): all its rows become visible together, and with them
-the offsets of what was read, so a consumer group's lag is exact. Rows are brought together by partition first, because
-within a transaction a partition has one writer; nothing else depends on how Spark plans a batch.
+the offsets of what was read, so a consumer group's lag is exact. Records are brought together by partition first
+(`pyspark_ottla.parcels`), because within a transaction a partition has one writer; nothing else depends on how Spark
+plans a batch.
 
 Spark repeats tasks that fail, or whose executor is lost. A task that has begun to write cannot be repeated within its
 transaction (`ottla.pipeline.claims`), so then the whole batch is begun anew. What cannot be written at all is not left
@@ -16,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import IntegerType, StructField, StructType
 
 from ottla.errors import KafkaError
 from ottla.pipeline.batches import BatchLedger
@@ -25,10 +25,11 @@ from ottla.pipeline.cluster import Cluster, TopicPartition, shared
 from ottla.pipeline.transactions import ProducerIdentity
 from ottla.spark.progress import topic_offsets
 from ottla.wire.blocking import Unreachable
+from pyspark_ottla import parcels
 from pyspark_ottla.options import ACKS, WriteOptions, write_options
 from pyspark_ottla.rows import check_written
 from pyspark_ottla.stream_writer import QUERY_ID
-from pyspark_ottla.writing import BatchRefused, drain, explanation, from_first_row, record_encoder, write_rows
+from pyspark_ottla.writing import BatchRefused, drain, explanation, from_first_row, write_rows
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -134,10 +135,14 @@ class _Sink:
         return self._ledger
 
     def _write(self, frame: DataFrame, producer: ProducerIdentity, ledger: BatchLedger) -> None:
-        count = self._cluster.topics([self._topic])[self._topic]
-        ready = frame.coalesce(1) if count == 1 else _by_partition(frame, self._options, count)
+        count, options = self._cluster.topics([self._topic])[self._topic], self._options
         claims = ledger.claims.open(count)
-        told = ready.mapInArrow(_written_by(self._options, producer, claims), TOLD).collect()
+        if count == 1:
+            ready, write = frame.coalesce(1), _written_by(options, producer, claims)
+        else:
+            ready = frame.mapInArrow(_packed_by(options), parcels.SCHEMA).repartition(count, "partition")
+            write = _written_by(options, producer, claims, parcels.write_parcels)
+        told = ready.mapInArrow(write, TOLD).collect()
         for task in told:
             if task.trouble is not None:
                 raise BatchRefused(task.trouble)
@@ -167,29 +172,16 @@ class _Sink:
         return {self._group: offsets}
 
 
-def _by_partition(frame: DataFrame, options: WriteOptions, count: int) -> DataFrame:
-    """Rows with the partition that they go to, all rows of a partition in one task, which Spark does not split."""
-    fields = [field for field in frame.schema.fields if field.name != "partition"]
-    schema = StructType([*fields, StructField("partition", IntegerType())])
-    return frame.mapInArrow(_assigned_by(options), schema).repartition(count, "partition")
-
-
 Rows = Callable[["Iterator[RecordBatch]"], "Iterator[RecordBatch]"]
 
 
-def _assigned_by(options: WriteOptions) -> Rows:
-    def assign(rows: "Iterator[RecordBatch]") -> "Iterator[RecordBatch]":
-        encoder = record_encoder(shared(options.kafka), options)
-        for each in rows:
-            if each.num_rows:
-                partitions = encoder.partitions(each)
-                kept = each.drop_columns(["partition"]) if "partition" in each.schema.names else each
-                yield kept.append_column("partition", partitions)
-
-    return assign
+def _packed_by(options: WriteOptions) -> Rows:
+    return lambda rows: parcels.packed(shared(options.kafka), options, rows)
 
 
-def _written_by(options: WriteOptions, producer: ProducerIdentity, claims: tuple[Claim, ...]) -> Rows:
+def _written_by(
+    options: WriteOptions, producer: ProducerIdentity, claims: tuple[Claim, ...], send: Callable[..., int] = write_rows
+) -> Rows:
     def write(rows: "Iterator[RecordBatch]") -> "Iterator[RecordBatch]":
         context = TaskContext.get()
         assert context is not None, "Spark runs this"
@@ -203,8 +195,8 @@ def _written_by(options: WriteOptions, producer: ProducerIdentity, claims: tuple
             drain(present)  # what made the first attempt fail may show itself again, in its own words
             raise RuntimeError(REPEATED)
         try:
-            count = write_rows(cluster, options, present, producer)
-        except (KafkaError, Unreachable) as error:
+            count = send(cluster, options, present, producer)
+        except (KafkaError, Unreachable, BatchRefused) as error:
             drain(present)
             yield _told(task, 0, explanation(error, options.timeout_ms))
         else:

@@ -1,0 +1,68 @@
+"""Records on their way between tasks: what comes out is what went in, and so does what went wrong."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ottla.batch import decode, seal_client_batch
+from ottla.pipeline.encoding import Encoded, Encoder
+from pyspark_ottla import parcels
+from pyspark_ottla.options import WriteOptions, write_options
+from pyspark_ottla.writing import BatchRefused
+
+OPTIONS = {"kafka.bootstrap.servers": "localhost:1", "topic": "orders", "kafka.compression.type": "lz4"}
+
+
+class Sent(list[Encoded]):
+    def send(self, encoded: Encoded) -> None:
+        self.append(encoded)
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
+    """What is sent instead of to a broker, of a topic of three partitions."""
+    found = Sent()
+
+    @contextmanager
+    def sender(*_: Any) -> Iterator[Sent]:
+        yield found
+
+    def encoder(_: Any, options: WriteOptions) -> Encoder:
+        return Encoder(lambda topic: 3, Random(1), topic=options.topic, codec=options.records.codec, batch_bytes=2000)
+
+    monkeypatch.setattr(parcels, "sender", sender)
+    monkeypatch.setattr(parcels, "record_encoder", encoder)
+    monkeypatch.setattr(parcels, "keep_what_is_loaded", lambda: None)
+    return found
+
+
+def carried(rows: pa.RecordBatch) -> int:
+    options, cluster = write_options(OPTIONS), None
+    lots = list(parcels.packed(cluster, options, iter([rows, rows])))  # type: ignore[arg-type]
+    return parcels.write_parcels(cluster, options, iter(lots), None)  # type: ignore[arg-type]
+
+
+def test_every_record_arrives_in_its_partition(sent: Sent) -> None:
+    keys = [b"%d" % number for number in range(200)]
+    assert carried(pa.record_batch({"key": keys, "value": keys})) == 400
+    assert {batch.topic for batch in sent} == {"orders"}
+    found: dict[int, list[bytes | None]] = {}
+    for each in sent:
+        seal_client_batch(each.data, each.count, each.timestamp, codec=each.codec)
+        records = decode(each.data)
+        assert len(records) == each.count
+        found.setdefault(each.partition, []).extend(record.key for record in records)
+    assert sorted(found) == [0, 1, 2]
+    assert sorted(key for part in found.values() for key in part if key is not None) == sorted(keys * 2)
+    for part in found.values():  # each key in one partition, in the order of the rows
+        assert part[: len(part) // 2] == part[len(part) // 2 :]
+
+
+def test_what_cannot_be_packed_is_told_by_who_was_to_write_it(sent: Sent) -> None:
+    rows = pa.record_batch({"value": [b"fine", b"x" * 2_000_000]})
+    with pytest.raises(BatchRefused, match="MESSAGE_TOO_LARGE: row 1 is larger than"):
+        carried(rows)
