@@ -13,14 +13,15 @@ class SparkProcesses:
         gateway = spark.sparkContext._gateway
         assert gateway is not None
         self._jvm = psutil.Process(gateway.proc.pid)
+        self._spent: dict[int, float] = {}
+        """Seconds of each process when it was last seen: those that have ended count as well."""
 
     def cpu_seconds(self) -> float:
-        """So far, with children that have ended; the broker is another process and does not count."""
-        spent = sum(os.times()[:2])
+        """So far; the broker is another process and does not count."""
         for process in (self._jvm, *self._children()):
             with contextlib.suppress(psutil.NoSuchProcess):
-                spent += sum(process.cpu_times()[:4])
-        return spent
+                self._spent[process.pid] = sum(process.cpu_times()[:2])
+        return sum(self._spent.values()) + sum(os.times()[:2])
 
     def largest_worker(self) -> float:
         """Megabytes that the largest Python process of those that run had in memory at its peak, as Linux tells it."""
