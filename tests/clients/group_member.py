@@ -13,7 +13,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -88,9 +88,12 @@ class Progress:
         if places:
             self.offsets |= tell_read(places)
 
-    def committed(self, error: Exception | None = None) -> None:
-        """Or not: then it is tried again, for a member may keep its partitions through a rebalance."""
-        places = [{"partition": partition, "offset": offset} for partition, offset in self.offsets.items()]
+    def committed(self, offsets: Mapping[int, int], error: Exception | None = None) -> None:
+        """Or not: then it is tried again, for a member may keep its partitions through a rebalance.
+
+        What was sent is told, and not what is left of it: a partition may have been revoked before the answer came.
+        """
+        places = [{"partition": partition, "offset": offset} for partition, offset in offsets.items()]
         tell("offsets_committed", offsets=places, success=error is None, **({"error": str(error)} if error else {}))
         if error is None:
             self.offsets = {}
@@ -133,13 +136,14 @@ def confluent(member: Membership) -> None:
         progress.read([(each.partition() or 0, each.offset() or 0) for each in messages])
         if not progress.offsets:
             continue
-        places = [TopicPartition(member.topic, *place) for place in progress.offsets.items()]
+        sent = dict(progress.offsets)
+        places = [TopicPartition(member.topic, *place) for place in sent.items()]
         try:
             consumer.commit(offsets=places, asynchronous=False)
         except KafkaException as error:
-            progress.committed(error)
+            progress.committed(sent, error)
         else:
-            progress.committed()
+            progress.committed(sent)
     consumer.close()
 
 
@@ -183,16 +187,17 @@ def kafka_python(member: Membership) -> None:
         progress.read([(each.partition, each.offset) for records in polled.values() for each in records])
         if not progress.offsets:
             continue
+        sent = dict(progress.offsets)
         places = {
             TopicPartition(member.topic, partition): OffsetAndMetadata(offset, "", -1)
-            for partition, offset in progress.offsets.items()
+            for partition, offset in sent.items()
         }
         try:
             consumer.commit(places)
         except KafkaError as error:
-            progress.committed(error)
+            progress.committed(sent, error)
         else:
-            progress.committed()
+            progress.committed(sent)
     consumer.close()
 
 
@@ -231,13 +236,13 @@ async def _aiokafka(member: Membership) -> None:
             progress.read([(each.partition, each.offset) for records in polled.values() for each in records])
             if not progress.offsets:
                 continue
-            places = {TopicPartition(member.topic, partition): offset for partition, offset in progress.offsets.items()}
+            sent = dict(progress.offsets)
             try:
-                await consumer.commit(places)
+                await consumer.commit({TopicPartition(member.topic, partition): sent[partition] for partition in sent})
             except KafkaError as error:
-                progress.committed(error)
+                progress.committed(sent, error)
             else:
-                progress.committed()
+                progress.committed(sent)
     finally:
         await consumer.stop()
 
