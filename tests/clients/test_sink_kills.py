@@ -22,7 +22,7 @@ from ottla.testing import LocalBroker
 from ottla.wire.blocking import Unreachable
 from tests.unit.pipeline import test_batches, test_tasks
 from tests.unit.pipeline.crashes import MortalCluster, dies
-from tests.unit.pipeline.reading_back import values
+from tests.unit.pipeline.reading_back import await_markers, values
 
 KILLS = int(os.environ.get("OTTLA_KILLS", "2"))
 BATCHES = 6 * KILLS
@@ -85,11 +85,13 @@ def test_drivers_and_brokers_that_die_lose_and_repeat_nothing(way: str, seed: in
                 if way == "batch":
                     work = partial(test_batches.run, topic="output", batch_id=batch)
                     insist(work, settings, random, REQUESTS[way])
+                    await_markers(reading)
                     ahead = fetch_offsets(reading, "readers", [test_batches.SOURCE])[test_batches.SOURCE].offset
                     assert values(reading, "output") == test_batches.model(ahead // 10)
                 else:
                     work = partial(run_tasks, topic="output", batch_id=batch, random=random)
                     insist(work, settings, random, REQUESTS[way])
+        await_markers(reading)
         if way == "batch":
             assert values(reading, "output") == test_batches.model(BATCHES)
         else:

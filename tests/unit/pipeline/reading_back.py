@@ -3,6 +3,9 @@
 from ottla import batch
 from ottla.pipeline.cluster import EARLIEST, LATEST, READ_COMMITTED, Cluster, TopicPartition
 from ottla.pipeline.fetching import fetch
+from ottla.pipeline.transaction_states import transaction_names, transaction_states
+
+PATIENCE_S = 60.0
 
 
 def records(cluster: Cluster, topic: str, partition: int, isolation: int = READ_COMMITTED) -> list[batch.Record]:
@@ -21,3 +24,15 @@ def values(cluster: Cluster, topic: str, isolation: int = READ_COMMITTED) -> dic
     (count,) = cluster.topics([topic]).values()
     found = {number: [each.value for each in records(cluster, topic, number, isolation)] for number in range(count)}
     return {number: each for number, each in found.items() if each}
+
+
+def await_markers(cluster: Cluster) -> None:
+    """A transaction that is committed shows in one partition after the other: wait for those that are about to end."""
+    patience = cluster.patience(PATIENCE_S)
+    while _some_are_ending(cluster):
+        assert patience.pause(), "a transaction does not end"
+
+
+def _some_are_ending(cluster: Cluster) -> bool:
+    states = transaction_states(cluster, transaction_names(cluster, ""))
+    return any(state.state.startswith("Prepare") for state in states.values())
