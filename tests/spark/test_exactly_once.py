@@ -110,3 +110,22 @@ def test_what_a_sink_cannot_do_is_told(spark: "SparkSession", broker: LocalBroke
                 frame.select(*columns), "sink", checkpoint=str(tmp_path), mode=mode,
                 options={"kafka.bootstrap.servers": broker.bootstrap},
             )  # fmt: skip
+
+
+def test_a_row_that_cannot_be_written_ends_the_query_with_one_line(
+    spark: "SparkSession", broker: LocalBroker, tmp_path: Path
+) -> None:
+    """Found in a task, told by the driver; nothing of the batch is seen, and the source's group has not moved."""
+    broker.create_topic("large")
+    broker.create_topic("small", partitions=2)
+    send(broker, "large", [{"value": "x", "key": f"{number}"} for number in range(3)])
+    rows = stream(spark, broker, "large", startingOffsets="earliest").load()
+    query = ottla.spark.write_stream(
+        rows.selectExpr("key", "repeat(string(value), if(offset = 1, 2000000, 1)) as value"), "small",
+        checkpoint=str(tmp_path), options={"kafka.bootstrap.servers": broker.bootstrap}, group="small-group",
+        trigger={"availableNow": True},
+    )  # fmt: skip
+    with pytest.raises(PySparkException, match=r"batch 0 was not written to topic 'small': .* is larger than"):
+        finish(query)
+    assert values(reader(spark, broker, "small", **COMMITTED).load()) == []
+    assert committed(broker, "small-group", "large", 1) == [-1001]

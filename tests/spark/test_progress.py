@@ -1,12 +1,21 @@
 """Progress of queries in consumer groups, as Spark tells a listener of it."""
 
+import time
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pytest
+
+import ottla.spark
+from ottla.cli import main
 from ottla.pipeline.cluster import Cluster
 from ottla.spark.progress import GroupOffsets, topic_offsets
 from ottla.testing import LocalBroker
-from tests.spark.topics import committed
+from tests.spark.topics import PATIENCE_S, committed, send, stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def progress(query_id: str, *ends: str) -> Any:
@@ -35,3 +44,26 @@ def test_a_group_that_cannot_be_told_does_not_stop_a_query(broker: LocalBroker) 
 def test_offsets_of_other_sources_are_passed_over() -> None:
     for text in (None, "", "null", "12", '{"a": 1}', '{"a": {"x": 1}}', "[1]", '"text"', '{"a": {"0": {"b": 1}}}'):
         assert topic_offsets(text) == {}
+
+
+def test_every_tool_shows_how_far_a_running_query_is(
+    spark: "SparkSession", broker: LocalBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its last batch too, without a next one; and what it has not read is the group's lag."""
+    broker.create_topic("watched", partitions=2)
+    send(broker, "watched", [{"value": f"{each}", "partition": each % 2} for each in range(6)])
+    rows = stream(spark, broker, "watched", startingOffsets="earliest").load()
+    query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+    listener = ottla.spark.commit_group_offsets(query, "live-watchers", {"bootstrap.servers": broker.bootstrap})
+    try:
+        send(broker, "watched", [{"value": "more", "partition": 0}])  # the first batch may be over already
+        deadline = time.monotonic() + PATIENCE_S
+        while committed(broker, "live-watchers", "watched", 2) != [4, 3]:
+            assert time.monotonic() < deadline and query.isActive
+            time.sleep(0.05)
+    finally:
+        query.stop()
+        spark.streams.removeListener(listener)
+    send(broker, "watched", [{"value": "behind", "partition": 1} for _ in range(3)])
+    assert main(["group", "describe", "live-watchers", "-b", broker.bootstrap]) == 0
+    assert "live-watchers: empty, classic, 0 members, lag 3" in capsys.readouterr().out

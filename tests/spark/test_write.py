@@ -63,3 +63,15 @@ def test_what_cannot_be_written_is_told_in_one_line(spark: "SparkSession", broke
         with pytest.raises(PySparkException) as error:
             write(frame, broker, **options)
         assert said in str(error.value)
+
+
+def test_the_default_mode_is_refused_by_spark_and_it_says_which_to_use(
+    spark: "SparkSession", broker: LocalBroker
+) -> None:
+    """The one word more that a batch job needs when it moves over from format("kafka"): see docs/spark.md."""
+    rows = spark.createDataFrame([("x",)], "value string")
+    writer = rows.write.format("ottla").option("kafka.bootstrap.servers", broker.bootstrap).option("topic", "any")
+    with pytest.raises(PySparkException, match='use either the "Append"'):
+        writer.save()
+    with pytest.raises(PySparkException, match="a topic cannot be overwritten"):
+        writer.mode("overwrite").save()
