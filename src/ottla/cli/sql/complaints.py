@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException, PySparkException
 
 from ottla.cli.refusal import BAD_REQUEST, OBSTACLE, Refusal
 from ottla.errors import KafkaError
-from ottla.spark.tables import unlogged
+from ottla.spark.topic_tables import unlogged
 from ottla.wire.blocking import Unreachable
 
 _TRACEBACK = "Traceback (most recent call last)"
