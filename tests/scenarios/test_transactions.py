@@ -391,7 +391,7 @@ def test_hard_case_36_a_transaction_that_takes_too_long_is_aborted(
     broker: LocalBroker, version: int, name: str
 ) -> None:
     topic = f"late-{version}"
-    broker.create_topic(topic)
+    broker.create_topic(topic, retention_ms=-1)  # its records are dated long ago
     with connect(broker) as client:
         producer = TransactionalProducer(client, name, version, timeout_ms=30_000).initialised()
         producer.write(topic, b"too late")

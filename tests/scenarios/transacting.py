@@ -172,7 +172,7 @@ def committed_values(client: RawClient, topic: str, partition: int = 0) -> list[
     offset = 0
     while True:
         fetched = client.fetch(topic, partition, offset, isolation_level=READ_COMMITTED)
-        assert fetched.error_code == 0
+        assert fetched.error_code == 0, ErrorCode(fetched.error_code).name
         data = bytes(fetched.records) if isinstance(fetched.records, memoryview | bytes | bytearray) else b""
         if not data:
             assert offset == fetched.last_stable_offset

@@ -379,8 +379,8 @@ def test_transactions_end_in_log_and_machine_together() -> None:
         await coordinator.run("b", note("b", "two", Producer(6, 0)))
         await coordinator.run("c", note("c", "open", Producer(7, 0)))
         assert await coordinator.run("a", look("a")) is None
-        await coordinator.end_transaction(0, TransactionMarker(5, 0, True, 1))
-        await coordinator.end_transaction(0, TransactionMarker(6, 0, False, 1))
+        assert coordinator.end_transaction(0, TransactionMarker(5, 0, True, 1)) is None
+        assert coordinator.end_transaction(0, TransactionMarker(6, 0, False, 1)) is None
         for _ in range(2):
             notebook = await loaded(coordinator)
             assert notebook.notes == {"a": "one"}

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
+from functools import partial
 from random import Random
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -30,8 +31,9 @@ M = TypeVar("M", bound=Machine)
 
 Decide = Callable[[M, Turn], Outcome]
 
-Perform = Callable[[Any, int], Awaitable[Decide[M] | None]]
-"""Does an errand, told in which coordinator epoch; its end is another turn, or nothing."""
+Perform = Callable[[Any, int], Decide[M] | Coroutine[Any, Any, Decide[M] | None]]
+"""Does an errand, told in which coordinator epoch; its end is another turn, or nothing. One that is done at once comes
+back as that turn, any other as what is left to do."""
 
 LOAD_BYTES = 64 << 10
 """Read at once when loading: a few milliseconds of replay, then others have their turn."""
@@ -161,15 +163,15 @@ class Coordinator(Generic[M]):
             if shard.loaded:
                 self._turn_alone(shard, decide)
 
-    async def end_transaction(self, partition: int, marker: TransactionMarker) -> None:
-        """Write a marker into this topic's partition: the log's and the machine's transaction end in one step."""
+    def end_transaction(self, partition: int, marker: TransactionMarker) -> asyncio.Future[None] | None:
+        """Write a marker into this topic's partition: the log's and the machine's transaction end in one step. As
+        `append_marker`."""
         shard = self._active(partition)
         replicated = append_marker(shard.partition, marker, self._clock.now_ms())
         shard.machine.end_transaction(Producer(marker.producer_id, marker.epoch), marker.committed)
         shard.end = shard.partition.log.end_offset
         self._set_timer(shard)
-        if replicated is not None:
-            await replicated
+        return replicated
 
     # What operators see
 
@@ -365,11 +367,14 @@ class Coordinator(Generic[M]):
         return data
 
     def _start_errand(self, shard: Shard[M], errand: Any) -> None:
-        shard.start(self._run_errand(shard, errand))
-
-    async def _run_errand(self, shard: Shard[M], errand: Any) -> None:
         assert self.perform is not None, "a machine has errands and nobody to do them"
-        decide = await self.perform(errand, shard.epoch)
+        performed = self.perform(errand, shard.epoch)
+        if asyncio.iscoroutine(performed):
+            shard.start(performed, partial(self._end_errand, shard))
+        else:
+            self._turn_alone(shard, performed)
+
+    def _end_errand(self, shard: Shard[M], decide: Decide[M] | None) -> None:
         if decide is not None and not shard.dropped:
             self._turn_alone(shard, decide)
 

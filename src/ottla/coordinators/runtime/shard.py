@@ -5,6 +5,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from ottla.coordinators.machine import NOBODY, Machine, Reply, Ticket
@@ -14,6 +15,7 @@ from ottla.replication.partition import Partition
 logger = logging.getLogger(__name__)
 
 M = TypeVar("M", bound=Machine)
+T = TypeVar("T")
 
 LATER: Final = object()
 """Instead of a reply: it will come."""
@@ -27,6 +29,10 @@ class Unsettled:
     deadline_ms: int
     replies: Sequence[Reply]
     errands: Sequence[Any]
+
+
+def ignore(result: object) -> None:
+    """Nothing is done with it."""
 
 
 class Shard(Generic[M]):
@@ -47,7 +53,7 @@ class Shard(Generic[M]):
         self._unsettled: deque[Unsettled] = deque()
         self._impatient: deque[Unsettled] = deque()
         """Those of the unsettled whose deadline has not come: the last of them."""
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks: dict[asyncio.Task[Any], None] = {}
         self._run_errand = run_errand
 
     @property
@@ -105,16 +111,20 @@ class Shard(Generic[M]):
 
     # Work
 
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Work that ends with the shard."""
+    def start(self, work: Coroutine[Any, Any, T], then: Callable[[T], None] = ignore) -> None:
+        """Work that ends with the shard, and what is done with its result."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
-        task.add_done_callback(self._ended)
+        task.add_done_callback(partial(self._ended, then))
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, then: Callable[[T], None], task: asyncio.Task[T]) -> None:
         self._tasks.pop(task, None)
-        if not task.cancelled() and task.exception() is not None:
+        if task.cancelled():
+            return
+        if task.exception() is not None:
             logger.error("%s: work of the coordinator failed", self.partition, exc_info=task.exception())
+        else:
+            then(task.result())
 
     def drop(self, error: KafkaError) -> None:
         """The end: everyone who waits is told."""
