@@ -22,6 +22,7 @@ def test_without_a_terminal_it_checks_itself_and_ends() -> None:
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "The results are what the shop's own books say" in ended.stdout
+    assert re.search(r"[1-9]\d* too late", ended.stdout), "an order after its minute was closed belongs to the demo"
     assert ended.stderr == ""
     assert "\x1b" not in ended.stdout
     directory = re.search(r"\(data (\S+)/broker,", ended.stdout)

@@ -18,7 +18,12 @@ from typing import Any
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent, StreamingQueryListener
+from pyspark.sql.streaming.listener import (
+    QueryProgressEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
 from pyspark.sql.streaming.query import StreamingQuery
 
 import ottla.spark
@@ -163,9 +168,7 @@ class Reports(StreamingQueryListener):
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         progress = event.progress
-        watermark = progress.eventTime.get("watermark") if progress.eventTime else None
-        tell({"query": progress.name, "rows": progress.numInputRows, "ms": progress.batchDuration,
-              "watermark": watermark})  # fmt: skip
+        tell({"query": progress.name, "ms": progress.batchDuration, "watermark": watermark_of(progress)})
 
     def onQueryIdle(self, event: Any) -> None:
         pass
@@ -173,6 +176,10 @@ class Reports(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         if event.exception:
             tell({"failure": event.exception})
+
+
+def watermark_of(progress: StreamingQueryProgress | None) -> str | None:
+    return progress.eventTime.get("watermark") if progress is not None and progress.eventTime else None
 
 
 def tell(message: Mapping[str, object]) -> None:
@@ -190,7 +197,7 @@ def main(bootstrap: str, directory: str, batch_orders: str) -> None:
         if command.strip() == "finish":
             for query in queries:
                 query.processAllAvailable()
-            tell({"finished": True})
+            tell({"finished": True, "watermark": watermark_of(queries[-1].lastProgress)})
     for query in queries:
         query.stop()
     spark.stop()

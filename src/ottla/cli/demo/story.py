@@ -48,9 +48,10 @@ class Story:
         while self._elapsed_s < seconds:
             self._traffic.turn(self._elapsed_s)
             self._turn(OPEN)
-        self._traffic.flush()
-        self._pipeline.finish()
-        self._wait_for("finished", FINISHING)
+        self._finish()
+        if self._figures.watermark_ms:  # one last order, certainly too late
+            self._traffic.send_straggler(self._figures.watermark_ms)
+            self._finish()
         self._results.turn(LAST_ROWS_S)
         self._look()
         self._screen.leave(self._figures)
@@ -76,6 +77,12 @@ class Story:
     def _elapsed_s(self) -> float:
         return time.monotonic() - self._started_s
 
+    def _finish(self) -> None:
+        """Everything that was sent is in the results when this returns."""
+        self._traffic.flush()
+        self._pipeline.finish()
+        self._wait_for("finished", FINISHING)
+
     def _wait_for(self, word: str, phase: str) -> None:
         deadline_s = time.monotonic() + PATIENCE_S
         while not any(word in message for message in self._turn(phase)):
@@ -88,8 +95,7 @@ class Story:
         self._results.turn(TURN_S)
         messages = self._pipeline.told()
         for message in messages:
-            if "query" in message:
-                self._note_batch(message)
+            self._note(message)
         now_s = time.monotonic()
         if now_s - self._looked_s >= LOOK_S:
             self._looked_s = now_s
@@ -101,11 +107,12 @@ class Story:
         self._screen.show(self._figures, now_s)
         return messages
 
-    def _note_batch(self, message: dict[str, Any]) -> None:
-        self._figures.batches_ms[message["query"]] = message["ms"]
-        if message["watermark"] is not None:
+    def _note(self, message: dict[str, Any]) -> None:
+        if "query" in message:
+            self._figures.batches_ms[message["query"]] = message["ms"]
+        if message.get("watermark") is not None:
             watermark = datetime.fromisoformat(message["watermark"])
-            self._figures.watermark_ms = int(watermark.timestamp() * 1000)
+            self._figures.watermark_ms = max(self._figures.watermark_ms, int(watermark.timestamp() * 1000))
 
     def _look(self) -> None:
         """At everything that is counted."""
