@@ -1,6 +1,6 @@
 """Groups and transactions under trouble, for a few seeds; the same seed gives the same run; bugs are found.
 
-`make simulate` runs many seeds. OTTLA_SIMULATION_SECONDS says for how long the suite goes on with new ones.
+`make simulate` runs many seeds. A third of OTTLA_SIMULATION_SECONDS is how long the suite goes on with new ones.
 """
 
 import os
@@ -21,7 +21,7 @@ from tests.simulation.history import Place
 from tests.simulation.ownership import Ownership
 from tests.simulation.transactor import Deed, Ledger, problems_of
 
-SECONDS = float(os.environ.get("OTTLA_SIMULATION_SECONDS", "15")) / 2
+SECONDS = float(os.environ.get("OTTLA_SIMULATION_SECONDS", "15")) / 3
 SEEDS_MIN = 3
 SEEDS_MAX = 10
 

@@ -370,6 +370,25 @@ def test_an_errand_comes_back_as_a_turn() -> None:
     play(script)
 
 
+def test_an_errand_that_fails_begins_again() -> None:
+    """The log has what it was sent for: the machine is loaded anew, and sends it again. Who asked is answered."""
+
+    async def script(machine: Machine) -> None:
+        coordinator = coordinator_of(machine)
+
+        def perform(errand: Any, epoch: int) -> Any:
+            raise OSError(EIO, "nobody expected this")
+
+        coordinator.perform = perform
+        record = StoredRecord(OffsetCommitKey(group_id="a"), OffsetCommitValue(metadata="kept"))
+        decided = Outcome([record], errands=["fetch"])
+        assert await coordinator.run("a", lambda notebook, turn: decided._replace(replies=[Reply(turn.ticket, 1)])) == 1
+        assert await failure(coordinator.run("a", look("a"))) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert (await loaded(coordinator)).notes == {"a": "kept"}
+
+    play(script)
+
+
 def test_transactions_end_in_log_and_machine_together() -> None:
     """What is pending counts from the marker on, or never; a reload finds the same."""
 

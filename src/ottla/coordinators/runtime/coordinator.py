@@ -368,7 +368,12 @@ class Coordinator(Generic[M]):
 
     def _start_errand(self, shard: Shard[M], errand: Any) -> None:
         assert self.perform is not None, "a machine has errands and nobody to do them"
-        performed = self.perform(errand, shard.epoch)
+        try:
+            performed = self.perform(errand, shard.epoch)
+        except Exception as error:
+            logger.exception("%s: an errand failed; the coordinator is loaded again", shard.partition)
+            self._fail(shard, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)))
+            return
         if asyncio.iscoroutine(performed):
             shard.start(performed, partial(self._end_errand, shard))
         else:
