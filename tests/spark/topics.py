@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from benchmarks.apache_kafka import ApacheKafka
 from ottla.testing import LocalBroker
 
 if TYPE_CHECKING:
@@ -15,8 +16,10 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 120
 
+Broker = LocalBroker | ApacheKafka
 
-def send(broker: LocalBroker, topic: str, records: Iterable[dict[str, Any]], **settings: Any) -> None:
+
+def send(broker: Broker, topic: str, records: Iterable[dict[str, Any]], **settings: Any) -> None:
     """Records as confluent-kafka takes them: value, key, partition, headers, timestamp."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5, **settings})
     failures: list[str] = []
@@ -32,7 +35,7 @@ def send(broker: LocalBroker, topic: str, records: Iterable[dict[str, Any]], **s
     assert not failures
 
 
-def received(broker: LocalBroker, topic: str, count: int) -> list[Message]:
+def received(broker: Broker, topic: str, count: int) -> list[Message]:
     """So many records of a topic's first partition, as an ordinary client gets them."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "received"})
     consumer.assign([TopicPartition(topic, 0, 0)])
@@ -41,13 +44,13 @@ def received(broker: LocalBroker, topic: str, count: int) -> list[Message]:
     return found
 
 
-def reader(spark: "SparkSession", broker: LocalBroker, topic: str, **options: Any) -> "DataFrameReader":
+def reader(spark: "SparkSession", broker: Broker, topic: str, **options: Any) -> "DataFrameReader":
     chosen = {"subscribe": topic} if not {"assign", "subscribePattern"} & options.keys() else {}
     settings = {"kafka.bootstrap.servers": broker.bootstrap, **chosen, **options}
     return spark.read.format("ottla").options(**{key: str(value) for key, value in settings.items()})
 
 
-def stream(spark: "SparkSession", broker: LocalBroker, topic: str, **options: Any) -> "DataStreamReader":
+def stream(spark: "SparkSession", broker: Broker, topic: str, **options: Any) -> "DataStreamReader":
     chosen = {"subscribe": topic} if not {"assign", "subscribePattern"} & options.keys() else {}
     settings = {"kafka.bootstrap.servers": broker.bootstrap, **chosen, **options}
     return spark.readStream.format("ottla").options(**{key: str(value) for key, value in settings.items()})
@@ -59,7 +62,7 @@ def values(frame: "DataFrame") -> list[str]:
     return [bytes(row.value).decode() for row in sorted(rows, key=lambda row: (row.partition, row.offset))]
 
 
-def committed(broker: LocalBroker, group: str, topic: str, partitions: int) -> list[int]:
+def committed(broker: Broker, group: str, topic: str, partitions: int) -> list[int]:
     """Where a group stands in each partition, as every tool shows it."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     wanted = [ConsumerGroupTopicPartitions(group, [TopicPartition(topic, each) for each in range(partitions)])]
