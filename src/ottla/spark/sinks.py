@@ -11,6 +11,7 @@ to Spark, which would only repeat it: the task tells the driver, and the query e
 """
 
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,9 @@ ROUNDS_MAX = 4
 """How often a batch is run when Spark repeats a task of it."""
 
 REPEATED = "a task was repeated within a transaction"
+_OURS = re.compile(r"^(?:ottla\.errors\.KafkaError|ottla\.wire\.blocking\.\w+): (.+)$", re.MULTILINE)
+"""The last line of a traceback that Spark brings from a task."""
+
 TOLD = "task int, rows long, trouble string"
 """What the driver hears of a task."""
 
@@ -98,29 +102,37 @@ class _Sink:
 
     def _land(self, frame: DataFrame, batch_id: int, ledger: BatchLedger) -> None:
         for _ in range(ROUNDS_MAX):
+            ending = False
             try:
                 producer = ledger.begin(batch_id)
                 if producer is None:
                     self._compute(frame)
                     return
                 self._write(frame, producer, ledger)
-                ledger.commit(batch_id, self._sources(frame.sparkSession, batch_id))
+                sources = self._sources(frame.sparkSession, batch_id)
+                ending = True
+                ledger.commit(batch_id, sources)
                 return
             except Exception as error:
                 ledger.abort()
                 if REPEATED not in str(error):
-                    raise self._refusal(batch_id, error) from None
+                    raise self._refusal(batch_id, error, ending) from None
                 logger.warning("batch %d is run again: %s", batch_id, REPEATED)
         raise BatchRefused(
             f"batch {batch_id} was not written to topic {self._topic!r}: it was run {ROUNDS_MAX} times, and each time "
             "Spark lost a task while it wrote. The executors' logs say why"
         )
 
-    def _refusal(self, batch_id: int, error: Exception) -> Exception:
-        """What is ours in one line; what Spark says of a job that failed is told as it is."""
-        if not isinstance(error, KafkaError | Unreachable | BatchRefused):
+    def _refusal(self, batch_id: int, error: Exception, ending: bool) -> Exception:
+        """What is ours in one line; what else Spark says of a job that failed is told as it is."""
+        if isinstance(error, KafkaError | Unreachable | BatchRefused):
+            text = explanation(error, self._options.timeout_ms)
+        elif found := _OURS.search(str(error)):
+            text = found[1]
+        else:
             return error
-        text = explanation(error, self._options.timeout_ms)
+        if ending and isinstance(error, Unreachable):
+            text = f"or its end was not heard of; when the query is started again it will know: {text}"
         return BatchRefused(f"batch {batch_id} was not written to topic {self._topic!r}: {text}")
 
     def _ledger_of(self, spark: SparkSession) -> BatchLedger:
