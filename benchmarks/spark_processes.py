@@ -30,7 +30,7 @@ class SparkProcesses:
             with contextlib.suppress(OSError):
                 lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
                 fields = dict(line.split(":", 1) for line in lines)
-                peaks.append(int(fields["VmHWM"].split()[0]) / 1000)
+                peaks.append(int(fields.get("VmHWM", "0").split()[0]) / 1000)  # one that has ended has none
         return max(peaks)
 
     def _children(self) -> list[psutil.Process]:
