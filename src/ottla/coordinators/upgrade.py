@@ -58,7 +58,7 @@ def _check_upgrade(group: ClassicGroup, turn: Turn) -> None:
 def _member(group: ClassicGroup, member: ClassicMember, image: Image) -> Member:
     protocol = group.protocol or next((name for name, _ in member.protocols), None)
     subscription = read_subscription(member.metadata(protocol))
-    held = _held(group, member, image)
+    held = _held(group, member, subscription.user_data, image)
     return Member(
         member.id,
         epoch=group.generation,
@@ -77,11 +77,13 @@ def _member(group: ClassicGroup, member: ClassicMember, image: Image) -> Member:
     )
 
 
-def _held(group: ClassicGroup, member: ClassicMember, image: Image) -> Partitions:
+def _held(group: ClassicGroup, member: ClassicMember, said: bytes | None, image: Image) -> Partitions:
+    """Kafka refuses any assignment with data. That of librdkafka's `cooperative-sticky` is what the member `said` of
+    itself when it joined, given back to it: so nothing is lost."""
     if not member.assignment:
         return NO_PARTITIONS
     assignment = read_assignment(member.assignment)
-    if assignment.user_data:
+    if assignment.user_data and assignment.user_data != said:
         raise _refused(group, "its assignor keeps data of its own, which would be lost")
     return partitions_by_id(assignment.assigned_partitions, image)
 

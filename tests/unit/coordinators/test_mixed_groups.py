@@ -4,6 +4,8 @@ import pytest
 
 from ottla.coordinators.classic_groups import ClassicGroup
 from ottla.coordinators.consumer_groups import ConsumerGroup
+from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from ottla.wire.schema import encode
 from tests.unit.coordinators.consumer_scripts import Stage, play
 
 CLASSIC_PAIR = """
@@ -172,6 +174,18 @@ def test_groups_that_cannot_go_over() -> None:
         member.assignment = assignment
         stage.play("c joins topics=t | c: GROUP_ID_NOT_FOUND")
     member.assignment = whole
+    stage.play("c joins topics=t | [Reconciling]; c: epoch 2, reads t2 t3")
+
+
+def test_a_group_of_librdkafka_goes_over_although_assignments_have_data() -> None:
+    # Its leader gives each member back what that said of itself: what is lost with it, the member knows.
+    stage = play(ALONE.format("") + "a syncs a=t0 | [classic Stable]; a: reads t0")
+    group = stage.groups.groups["group"]
+    assert isinstance(group, ClassicGroup)
+    (member,) = group.members
+    said = encode(ConsumerProtocolSubscription, 1, ConsumerProtocolSubscription(topics=["t"], user_data=b"x"))
+    member.protocols = (("range", b"\0\1" + said),)
+    member.assignment = member.assignment[:-4] + b"\0\0\0\1x"
     stage.play("c joins topics=t | [Reconciling]; c: epoch 2, reads t2 t3")
 
 
