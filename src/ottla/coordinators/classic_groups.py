@@ -256,9 +256,10 @@ class ClassicGroup:
             self._rebalance.advance(draft, lambda: reason)
 
     def rebalance(self, turn: Turn, reason: str) -> Outcome:
-        """Let all members join again, for a reason that none of them gave."""
+        """Let all members join again, for a reason that none of them gave, unless they have been asked to already."""
         draft = Draft(turn)
-        self._rebalance.prepare(draft, reason)
+        if self.state is not State.PREPARING_REBALANCE:
+            self._rebalance.prepare(draft, reason)
         return draft.outcome()
 
     def dissolve(self, code: ErrorCode) -> list[Reply]:

@@ -4,6 +4,7 @@ import pytest
 
 from ottla.coordinators.classic_groups import ClassicGroup
 from ottla.coordinators.consumer_groups import ConsumerGroup
+from ottla.coordinators.downgrade import Downgrade
 from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from ottla.wire.schema import encode
 from tests.unit.coordinators.consumer_scripts import Stage, play
@@ -126,6 +127,18 @@ def test_a_group_that_goes_back_half_way_lets_all_join_again() -> None:
         c enters id=none        | [classic Stable]; c: generation 2; [classic PreparingRebalance]
         c syncs                 | c: REBALANCE_IN_PROGRESS
     """)
+
+
+def test_a_group_that_went_back_may_rebalance_before_it_is_told_to() -> None:
+    # The errand waits for the log, and meanwhile a member may have joined: then there is nothing left to do.
+    stage = play("""
+        c joins topics=t    | [Stable]; c: epoch 2, reads t0 t1 t2 t3
+        a enters topics=t   | a: MEMBER_ID_REQUIRED
+        a enters            | [Reconciling]; a: generation 3
+        c leaves            | [classic Stable]; c: epoch -1; [classic PreparingRebalance]
+    """)
+    stage.run(None, lambda turn: stage.groups.downgraded(Downgrade("group", rebalance=True), turn))
+    assert stage.groups.groups["group"].state_name == "PreparingRebalance"
 
 
 @pytest.mark.parametrize(
