@@ -29,7 +29,7 @@ PATIENCE_S = 600
 KEYS = 7
 SOURCES, SINKS = 2, 3
 STARTS_MAX = 4
-"""How often a driver may end by itself, after a kill: a query ends when it cannot go on, and is started again."""
+"""How often a driver may end by itself after each kill: a query ends when it cannot go on, and is started again."""
 
 
 class Job:
@@ -74,6 +74,7 @@ class Job:
 
     def wait_for_writes(self, random: Random) -> None:
         """Until some more was written, committed or not: somewhere within the next two batches."""
+        self._ends = 0
         rows = BATCH if self.kind in ("plain", "append") else KEYS
         wanted = self._written() + random.randrange(1, 2 * rows)
         self._wait(lambda: self._written() >= wanted or self._done() >= self.sent)
