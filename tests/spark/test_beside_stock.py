@@ -111,11 +111,9 @@ def test_options_mean_the_same(spark: "SparkSession", bootstrap: str) -> None:
 REFUSED: list[dict[str, Any]] = [
     {"startingOffsets": "latest"},
     {"startingOffsets": json.dumps({TOPIC: {"0": 3}})},
-    {"startingOffsets": "{"},
     {"endingOffsets": "earliest"},
     {"startingTimestamp": NEVER_MS},
     {"subscribe": TOPIC, "assign": json.dumps({TOPIC: [0]})},
-    {"subscribe": "beside-nothing"},
     {"minPartitions": "0"},
     {"startingOffsets": json.dumps({TOPIC: {"0": 10**6, "1": 0, "2": 0}})},
 ]
@@ -165,7 +163,7 @@ def copy_all(
     """Everything that is there now, read by one connector and written by another, in several micro-batches."""
     source, sink = topics
     reading = {"kafka.bootstrap.servers": bootstrap, "subscribe": source, "startingOffsets": "earliest"}
-    frame = spark.readStream.format(connectors[0]).options(**reading, maxOffsetsPerTrigger="20").load()
+    frame = spark.readStream.format(connectors[0]).options(**reading, maxOffsetsPerTrigger="40").load()
     writing = {"kafka.bootstrap.servers": bootstrap, "topic": sink, "checkpointLocation": str(checkpoint), **options}
     writer = frame.select("key", "value").writeStream.format(connectors[1]).options(**writing)
     finish(writer.trigger(availableNow=True).start())
@@ -196,7 +194,6 @@ def test_one_goes_on_where_the_other_stopped(spark: "SparkSession", broker: Loca
         run(2, (OURS, OURS))
     run(3, (OURS, OURS), withoutLedger="true")
     run(4, (STOCK, OURS))
-    run(5, (STOCK, STOCK))
 
 
 def test_against_apache_kafka(spark: "SparkSession", apache_kafka: ApacheKafka, tmp_path: Path) -> None:
