@@ -48,8 +48,8 @@ def test_the_same_seed_gives_the_same_trace(seed: int) -> None:
 # Bugs
 
 
-async def write_no_marker(markers: Markers, *args: Any) -> None:
-    return None
+def append_no_marker(markers: Markers, *args: Any) -> None:
+    """All is said to be well: nothing to wait for, nothing to try again."""
 
 
 def take_from_others(member: Member, goal: Goal, *rest: Any) -> Member:
@@ -63,7 +63,7 @@ def forget_what_was_committed(offsets: Offsets, producer_id: int, committed: boo
 REAL_END = Offsets.end_transaction
 
 MUTANTS: dict[str, tuple[object, str, Any, str]] = {
-    "tells no partition of the end": (Markers, "write", write_no_marker, "STUCK"),
+    "tells no partition of the end": (Markers, "_append", append_no_marker, "STUCK"),
     "gives away what is not given back": (consumer_progress, "reconcile", take_from_others, "OWNED TWICE"),
     "aborts offsets that were committed": (Offsets, "end_transaction", forget_what_was_committed, "OFFSET"),
 }
