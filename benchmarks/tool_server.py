@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-import select
+import selectors
 import struct
 import subprocess
 import threading
@@ -79,11 +79,13 @@ class ToolServer:
     def _read(self, count: int, deadline: float) -> bytes:
         assert self._process.stdout is not None
         descriptor, found = self._process.stdout.fileno(), bytearray()
-        while len(found) < count:
-            if not select.select([descriptor], [], [], max(deadline - time.monotonic(), 0))[0]:
-                raise TimeoutError
-            part = os.read(descriptor, count - len(found))
-            if not part:
-                raise EOFError
-            found += part
+        with selectors.DefaultSelector() as selector:
+            selector.register(descriptor, selectors.EVENT_READ)
+            while len(found) < count:
+                if not selector.select(max(deadline - time.monotonic(), 0)):
+                    raise TimeoutError
+                part = os.read(descriptor, count - len(found))
+                if not part:
+                    raise EOFError
+                found += part
         return bytes(found)

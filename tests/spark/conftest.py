@@ -58,8 +58,12 @@ def stock_connector() -> None:
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
     """Started by the first test that wants it. Its JVM and Python's daemon end with it."""
+    from pyspark.logger import PySparkLogger
+
     import ottla.spark
 
+    # PySpark's loggers give every handler their own form, and pytest hands them the one by which all tests see logs.
+    del PySparkLogger.addHandler
     before = dict(os.environ)
     session = ottla.spark.session("tests", master="local[2]", config={**SETTINGS, "spark.jars": jars_or_reason()[0]})
     gateway = session.sparkContext._gateway
