@@ -211,6 +211,7 @@ class NaiveGroup:
     # --- time ---
 
     def pass_seconds(self, count: int) -> None:
+        self.look_at_the_clock()  # a rebalance that waits for pending ids only has no time at all
         for _ in range(count):
             self.now += SECOND
             self.look_at_the_clock()
@@ -227,8 +228,10 @@ class NaiveGroup:
                     self.remove(member)
         if len(self.members) < before or self.state == "PreparingRebalance":
             self.go_on()
-        if self.deadline is None or self.deadline > self.now:
-            return
+        while self.deadline is not None and self.deadline <= self.now:
+            self.time_is_up()
+
+    def time_is_up(self) -> None:
         if self.state != "PreparingRebalance":
             self.deadline = None
             for member in [each for each in self.members if not each.synced]:

@@ -349,6 +349,25 @@ def test_an_id_that_is_given_back() -> None:
     """)
 
 
+def test_the_last_member_leaves_and_an_id_is_not_used_yet() -> None:
+    # Nobody's time-out counts, so the rebalance has no time at all. Who joins before its timer runs is in it all the
+    # same, without the wait of an empty group; when nobody does, an empty generation is stored, once.
+    play(ONE_MEMBER).play("""
+        b joins                 | b: MEMBER_ID_REQUIRED
+        a leaves                | [PreparingRebalance]; a: NONE
+        0 ms pass               | stores generation 2 empty; [Empty]
+        60000 ms pass           |
+    """)
+    play(ONE_MEMBER).play("""
+        b joins                 | b: MEMBER_ID_REQUIRED
+        a leaves                | [PreparingRebalance]; a: NONE
+        c joins version=3       |
+        0 ms pass               | [CompletingRebalance]; c: generation 2, leads c
+        9999 ms pass            |
+        1 ms pass               | [PreparingRebalance]; stores generation 3 empty; [Empty]
+    """)
+
+
 def test_protocols_are_voted_for() -> None:
     # Of those that all know, the one that most of them prefer.
     play("""
