@@ -48,16 +48,16 @@ def test_many_rows_arrive_once(spark: "SparkSession", broker: LocalBroker) -> No
 
 
 def test_what_cannot_be_written_is_told_in_one_line(spark: "SparkSession", broker: LocalBroker) -> None:
-    broker.create_topic("small")
+    broker.create_topic("unfit")
     words = spark.createDataFrame([("x", 1)], "value string, number int")
     for frame, options, said in (
-        (words, {"topic": "small"}, "column 'number' is none of value, key, headers, topic, partition"),
-        (words.select("number"), {"topic": "small"}, "a column 'value' is needed"),
-        (words.selectExpr("number as value"), {"topic": "small"}, "'value' is int, and must be string or binary"),
+        (words, {"topic": "unfit"}, "column 'number' is none of value, key, headers, topic, partition"),
+        (words.select("number"), {"topic": "unfit"}, "a column 'value' is needed"),
+        (words.selectExpr("number as value"), {"topic": "unfit"}, "'value' is int, and must be string or binary"),
         (words.select("value"), {}, "no topic"),
         (words.select("value"), {"topic": "missing"}, "there is no topic 'missing'"),
-        (words.selectExpr("repeat(value, 2000000) as value"), {"topic": "small"}, "max.request.size"),
-        (words.selectExpr("value", "5 as partition"), {"topic": "small"}, "partition"),
+        (words.selectExpr("repeat(value, 2000000) as value"), {"topic": "unfit"}, "max.request.size"),
+        (words.selectExpr("value", "5 as partition"), {"topic": "unfit"}, "partition"),
         (words.selectExpr("value", "string(null) as topic"), {}, "topic"),
     ):
         with pytest.raises(PySparkException) as error:
