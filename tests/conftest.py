@@ -7,9 +7,10 @@
 import os
 import random
 import signal
+import sys
 import threading
 from collections import defaultdict
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import psutil
@@ -51,6 +52,15 @@ _pace = Pace()
 def seed() -> int:
     """The run's seed: a test that wants randomness makes `random.Random(seed)`."""
     return SEED
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shared_clusters() -> Iterator[None]:
+    """What one file has unpickled is closed before the next: its brokers are gone, the process is not."""
+    yield
+    pipeline = sys.modules.get("ottla.pipeline.cluster")
+    if pipeline is not None:
+        pipeline.close_shared()
 
 
 @pytest.hookimpl(tryfirst=True)

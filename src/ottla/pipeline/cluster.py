@@ -382,6 +382,14 @@ def shared(settings: Mapping[str, str]) -> Cluster:
     return _shared[key]
 
 
+def close_shared() -> None:
+    """Close all of them, and forget them: for a process that outlives the brokers it has talked to."""
+    for (process, _), cluster in _shared.items():
+        if process == os.getpid():
+            cluster.close()
+    _shared.clear()
+
+
 def error_codes(answer: Any) -> Iterator[ErrorCode]:
     """Every error that an answer holds, at whatever depth."""
     found = getattr(answer, "error_code", 0) or getattr(answer, "partition_error_code", 0)

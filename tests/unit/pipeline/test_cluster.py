@@ -14,6 +14,7 @@ from ottla.pipeline.cluster import (
     FoundOffset,
     TopicPartition,
     UnknownTopic,
+    close_shared,
     error_codes,
     shared,
 )
@@ -127,3 +128,13 @@ def test_a_pickled_cluster_is_one_with_all_of_its_settings() -> None:
     copy = pickle.loads(pickle.dumps(cluster))
     assert copy is pickle.loads(pickle.dumps(cluster)) is shared({"bootstrap.servers": "one:9092"})
     assert copy is not shared({"bootstrap.servers": "two:9092"})
+
+
+def test_shared_clusters_can_be_closed_and_forgotten(ottla_broker: LocalBroker) -> None:
+    cluster = shared({"bootstrap.servers": ottla_broker.bootstrap})
+    ottla_broker.create_topic("seen")
+    cluster.topics(["seen"])
+    assert cluster._connections
+    close_shared()
+    assert not cluster._connections
+    assert shared({"bootstrap.servers": ottla_broker.bootstrap}) is not cluster
