@@ -28,7 +28,10 @@ CLIENTS_MAY_USE = ("config", "errors", "batch", "records", "compression", "colum
 
 # (importer, imported) -> why this door is open.
 DOORS: dict[tuple[str, str], str] = {
-    ("ottla.wire.fetch", "ottla.storage.files"): "a fetch answer carries FileSlice, so records go from file to socket",
+    **dict.fromkeys(
+        (("ottla.wire.fetch.messages", "ottla.storage.files"), ("ottla.wire.fetch.responses", "ottla.storage.files")),
+        "a fetch answer carries FileSlice, so records go from file to socket",
+    ),
 }
 
 # Handlers do not know each other; the package itself gathers them into the dispatch table.
