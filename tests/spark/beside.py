@@ -15,6 +15,8 @@ FIRST_MS = 1_700_000_000_000
 PARTITIONS = 3
 EACH = 8
 """Records of a codec."""
+WAIT_MS = "20"
+"""For a fetch that finds nothing: behind the end of a transaction the stock connector waits for two of them."""
 
 
 def make_topic(bootstrap: str, name: str, partitions: int = PARTITIONS, **configs: str) -> None:
@@ -56,8 +58,9 @@ def transact(bootstrap: str, topic: str, number: int) -> None:
 
 
 def batch(spark: "SparkSession", connector: str, bootstrap: str, **options: Any) -> "DataFrame":
-    settings = {"kafka.bootstrap.servers": bootstrap, **{key: str(value) for key, value in options.items()}}
-    return spark.read.format(connector).options(**settings).load()
+    settings = {"kafka.bootstrap.servers": bootstrap, "kafka.fetch.max.wait.ms": WAIT_MS}
+    texts = {key: str(value) for key, value in options.items()}
+    return spark.read.format(connector).options(**settings, **texts).load()
 
 
 def rows(frame: "DataFrame") -> list[tuple[Any, ...]]:
@@ -76,18 +79,16 @@ def _plain(value: Any) -> Any:
 
 def records(bootstrap: str, topic: str, partitions: int) -> list[list[tuple[Any, ...]]]:
     """What an ordinary client finds in each partition, in order: key, value and headers."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "beside", "isolation.level": "read_committed"})
-    found = []
-    for partition in range(partitions):
-        place = TopicPartition(topic, partition, 0)
-        _, end = consumer.get_watermark_offsets(place, 30)
-        consumer.assign([place])
-        here: list[tuple[Any, ...]] = []
-        while consumer.position([place])[0].offset < end:
-            message = consumer.poll(0.2)
-            if message is not None:
-                assert message.error() is None, message.error()
-                here.append((message.key(), message.value(), message.headers()))
-        found.append(here)
+    settings = {"bootstrap.servers": bootstrap, "group.id": "beside", "isolation.level": "read_committed"}
+    consumer = Consumer({**settings, "fetch.wait.max.ms": WAIT_MS})
+    places = [TopicPartition(topic, partition, 0) for partition in range(partitions)]
+    ends = [consumer.get_watermark_offsets(place, 30)[1] for place in places]
+    consumer.assign(places)
+    found: list[list[tuple[Any, ...]]] = [[] for _ in places]
+    while any(place.offset < end for place, end in zip(consumer.position(places), ends, strict=True) if end):
+        message = consumer.poll(0.2)
+        if message is not None:
+            assert message.error() is None, message.error()
+            found[message.partition() or 0].append((message.key(), message.value(), message.headers()))
     consumer.close()
     return found
