@@ -26,6 +26,8 @@ TOPIC = "beside-stock"
 PLAIN = len(CODECS) * EACH
 NEVER_MS = 9_999_999_999_999
 COMMITTED = {"kafka.isolation.level": "read_committed"}
+NOT_AGAIN = {"fetchOffset.retryIntervalMs": 1}
+"""What is refused is asked for three times more, a second after another."""
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +126,7 @@ def test_what_one_refuses_the_other_refuses(spark: "SparkSession", bootstrap: st
         for connector in (STOCK, OURS):
             with pytest.raises(Exception) as error:
                 settings = {"subscribe": TOPIC} if "assign" not in options else {}
-                batch(spark, connector, bootstrap, **settings | options).collect()
+                batch(spark, connector, bootstrap, **NOT_AGAIN, **settings | options).collect()
             assert str(error.value), (connector, options)
 
 
