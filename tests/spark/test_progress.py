@@ -64,6 +64,7 @@ def test_every_tool_shows_how_far_a_running_query_is(
     finally:
         query.stop()
         spark.streams.removeListener(listener)
+        listener.onQueryTerminated(SimpleNamespace(id=query.id))  # type: ignore[arg-type]  # it may not hear of it
     send(broker, "watched", [{"value": "behind", "partition": 1} for _ in range(3)])
     assert main(["group", "describe", "live-watchers", "-b", broker.bootstrap]) == 0
     assert "live-watchers: empty, classic, 0 members, lag 3" in capsys.readouterr().out
