@@ -1,7 +1,7 @@
 """kill -9 of driver, Python workers and broker while a query runs: all arrives once, and no group's offset runs ahead.
 
 `make spark-chaos` kills more often, and in all kinds of queries; the suite takes one kind, by its seed, and kills the
-broker and the driver: workers die in the cluster beside this.
+broker and the driver. An executor dies in `test_cluster.py`; a Python worker alone only in `make spark-chaos`.
 """
 
 import os
