@@ -365,7 +365,11 @@ class RealDisk:
             _sync(descriptor)
         finally:
             os.close(descriptor)
-        os.replace(temporary, path)
+        try:
+            os.replace(temporary, path)
+        except OSError:
+            os.unlink(temporary)
+            raise
         self.fsync_directory(os.path.dirname(path))
 
     def exists(self, path: str) -> bool:

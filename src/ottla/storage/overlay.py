@@ -253,6 +253,8 @@ class OverlayDisk:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", source)
         if source == target:
             return
+        if target.startswith(f"{source}/"):
+            raise OSError(errno.EINVAL, "Cannot move a directory into itself", source)
         if isinstance(node, _Content) and self._find(target) is not None:
             self.unlink(target)
         self._put(target, node)  # before it is taken away: what cannot be put stays where it is
