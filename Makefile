@@ -26,12 +26,14 @@ demo: setup ## Start a broker and a pipeline on Spark, watch a shop's events go 
 test: check ## Everything: lint, types and the whole suite
 	$(RUN)/python -m pytest $(ARGS)
 
-check: setup ## Lint and types only
+check: setup ## Lint, format and types only
 	$(RUN)/ruff check .
+	$(RUN)/ruff format --check --quiet .
 	$(RUN)/mypy
 
-format: setup ## Sort imports and repair what the linter can repair
+format: setup ## Format the code, sort imports, repair what the linter can repair
 	$(RUN)/ruff check --fix .
+	$(RUN)/ruff format .
 
 bench: setup ## Measure the broker beside Apache Kafka: make bench ARGS=--quick
 	$(RUN)/python -m benchmarks.broker $(ARGS)

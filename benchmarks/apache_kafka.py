@@ -33,7 +33,11 @@ ARTIFACTS: tuple[Artifact, ...] = (
 RESOLVE_SECONDS = 600
 CLUSTER_ID = "b3R0bGEtYmVuY2htYXJrcw"
 BROKER_OPTIONS = (
-    "-Xmx1G", "-Xms1G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",
+    "-Xmx1G",
+    "-Xms1G",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
 )
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 """A JVM that compiles little and collects simply: one that runs for a second is done in half the time."""
@@ -82,7 +86,12 @@ def resolve(complete: Path, patience_seconds: float, artifacts: Sequence[Artifac
         project = partial / "pom.xml"
         project.write_text(project_file(artifacts, alone=alone))
         command = [
-            maven, "--batch-mode", "--quiet", "--file", str(project), "dependency:copy-dependencies",
+            maven,
+            "--batch-mode",
+            "--quiet",
+            "--file",
+            str(project),
+            "dependency:copy-dependencies",
             f"-DoutputDirectory={partial}",
         ]
         try:

@@ -83,13 +83,15 @@ def flush(producer: Producer) -> None:
 
 def consume(bootstrap: str, topic: str, records: int, size: int, delete: bool = False) -> dict[str, float]:
     """Read one partition from its beginning until `records` values of `size` bytes have come, in order."""
-    consumer = Consumer({
-        "bootstrap.servers": bootstrap,
-        "group.id": "benchmark",
-        "enable.auto.commit": False,
-        "queued.max.messages.kbytes": 128 * 1024,
-        "fetch.queue.backoff.ms": 1,  # its default of a second would measure the pause, not the broker
-    })
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "benchmark",
+            "enable.auto.commit": False,
+            "queued.max.messages.kbytes": 128 * 1024,
+            "fetch.queue.backoff.ms": 1,  # its default of a second would measure the pause, not the broker
+        }
+    )
     consumer.list_topics(topic, timeout=30)
     began, cpu = time.perf_counter(), time.process_time()
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])

@@ -55,9 +55,15 @@ class Sample:
         random = Random(1)
         values = [b" ".join(random.choice(WORDS) for _ in range(size // 3))[:size] for _ in range(1000)]
         producer = Producer(
-            {"bootstrap.servers": self._address, "compression.type": codec, "linger.ms": 50, "batch.size": 1 << 17,
-             "queue.buffering.max.kbytes": 1 << 20, "queue.buffering.max.messages": 0}
-        )  # fmt: skip
+            {
+                "bootstrap.servers": self._address,
+                "compression.type": codec,
+                "linger.ms": 50,
+                "batch.size": 1 << 17,
+                "queue.buffering.max.kbytes": 1 << 20,
+                "queue.buffering.max.messages": 0,
+            }
+        )
         for number in range(self.records):
             while True:
                 try:

@@ -70,9 +70,12 @@ async def asked(dispatch: Dispatch, client: Client, message: Message, version: i
 async def group_frames(dispatch: Dispatch, client: Client) -> dict[str, Frame]:
     """What the only member of a group says all day."""
     join = JoinGroupRequest(
-        group_id=GROUP, session_timeout_ms=45_000, rebalance_timeout_ms=60_000, protocol_type="consumer",
+        group_id=GROUP,
+        session_timeout_ms=45_000,
+        rebalance_timeout_ms=60_000,
+        protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
-    )  # fmt: skip
+    )
     joined = await asked(dispatch, client, join, 3)
     member, generation = joined.member_id, joined.generation_id
     assignment = SyncGroupRequestAssignment(member_id=member, assignment=b"x")
@@ -80,9 +83,11 @@ async def group_frames(dispatch: Dispatch, client: Client) -> dict[str, Frame]:
     await asked(dispatch, client, sync, 3)
     partition = OffsetCommitRequestPartition(committed_offset=7, committed_metadata="")
     commit = OffsetCommitRequest(
-        group_id=GROUP, generation_id_or_member_epoch=generation, member_id=member,
+        group_id=GROUP,
+        generation_id_or_member_epoch=generation,
+        member_id=member,
         topics=[OffsetCommitRequestTopic(name=READ, partitions=[partition])],
-    )  # fmt: skip
+    )
     fetched = OffsetFetchRequestTopics(name=READ, partition_indexes=[0])
     return {
         "heartbeat": Frame(HeartbeatRequest(group_id=GROUP, generation_id=generation, member_id=member), 4),

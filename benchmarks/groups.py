@@ -89,9 +89,7 @@ def connected(broker: BrokerChild) -> Iterator[Client]:
 
 def commit_of(group: str, offset: int) -> OffsetCommitRequest:
     partition = OffsetCommitRequestPartition(committed_offset=offset, committed_metadata="")
-    return OffsetCommitRequest(
-        group_id=group, topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])]
-    )
+    return OffsetCommitRequest(group_id=group, topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])])
 
 
 def prepare(broker: BrokerChild) -> None:

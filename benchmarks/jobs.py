@@ -33,7 +33,7 @@ def run_command(broker: BrokerChild, command: Sequence[str]) -> tuple[str, float
     try:
         done = subprocess.run(
             command, cwd=ROOT, env=child_environment(), capture_output=True, text=True, timeout=JOB_SECONDS
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired:
         raise JobFailure(f"{broker.name}, {command[-1]}: not done after {JOB_SECONDS} s") from None
     if done.returncode != 0:

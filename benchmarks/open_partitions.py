@@ -24,8 +24,12 @@ from ottla.config import BrokerConfig
 
 TOPIC_PARTITIONS = 1000
 RECORDS = 3
-LIVES = (("created and filled", "fill"), ("after a clean end", "stop"), ("after a clean end", "kill"),
-         ("after kill -9", "stop"))  # fmt: skip
+LIVES = (
+    ("created and filled", "fill"),
+    ("after a clean end", "stop"),
+    ("after a clean end", "kill"),
+    ("after kill -9", "stop"),
+)
 DEADLINE_S = 600.0
 
 

@@ -29,8 +29,17 @@ class OttlaBroker(BrokerChild):
         self.directory = Path(self._temporary.name)
         port = free_port()
         command = [
-            sys.executable, *interpreter, "-m", "ottla", "up", "--data", str(self.directory / "data"),
-            "--host", HOST, "--port", str(port),
+            sys.executable,
+            *interpreter,
+            "-m",
+            "ottla",
+            "up",
+            "--data",
+            str(self.directory / "data"),
+            "--host",
+            HOST,
+            "--port",
+            str(port),
         ]
         for name, value in (settings or {}).items():
             command += ["--set", f"{name}={value}"]

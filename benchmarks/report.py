@@ -108,8 +108,13 @@ def table(measurements: Sequence[Measurement], peer: str) -> str:
     """A Markdown table, padded so that it can be read in a terminal as well."""
     lines = [["row", "unit", "Ottla", peer, "ratio (above 1: Ottla is better)"]]
     lines += [
-        [measurement.row.name, measurement.row.unit, median(measurement.ours), median(measurement.peers),
-         ratio(measurement)]
+        [
+            measurement.row.name,
+            measurement.row.unit,
+            median(measurement.ours),
+            median(measurement.peers),
+            ratio(measurement),
+        ]
         for measurement in measurements
     ]
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]

@@ -23,9 +23,15 @@ def latencies(queries: Queries, connector: Connector, records: int) -> list[floa
     producer = Producer({"bootstrap.servers": queries.bootstrap, "linger.ms": 0})
     isolation = "read_committed" if connector.transactional else "read_uncommitted"
     consumer = Consumer(
-        {"bootstrap.servers": queries.bootstrap, "group.id": "benchmark", "isolation.level": isolation,
-         "enable.auto.commit": False, "fetch.wait.max.ms": 10, "fetch.queue.backoff.ms": 1}
-    )  # fmt: skip
+        {
+            "bootstrap.servers": queries.bootstrap,
+            "group.id": "benchmark",
+            "isolation.level": isolation,
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 10,
+            "fetch.queue.backoff.ms": 1,
+        }
+    )
     consumer.assign([TopicPartition(sink, 0, 0)])
     found = []
     with queries.checkpoint() as checkpoint:

@@ -33,8 +33,10 @@ class ToolServer:
         libraries = os.pathsep.join(sorted(str(jar) for jar in jars.glob("*.jar") if jar != tools))
         self._process = subprocess.Popen(
             [java, *options, "-cp", libraries, str(SOURCE), str(tools)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
         self._lock = threading.Lock()
 
     def run(self, words: Sequence[str], stdin: str, timeout_seconds: float) -> Done:

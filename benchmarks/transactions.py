@@ -106,9 +106,11 @@ class SmallTransactions:
         )
 
     def receive(self) -> None:
-        answer = self._client.receive(EndTxnRequest(), 5) if self._ends else self._client.receive(
-            produce.ProduceRequest(), 12
-        )  # fmt: skip
+        answer = (
+            self._client.receive(EndTxnRequest(), 5)
+            if self._ends
+            else self._client.receive(produce.ProduceRequest(), 12)
+        )
         errors = errors_in(answer)
         if errors == [ErrorCode.CONCURRENT_TRANSACTIONS]:
             return  # sent again

@@ -25,10 +25,13 @@ NOW_MS = 1_700_000_000_000
 SECONDS_EACH = 0.3
 WORDS = b"alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau".split()
 SHAPES = (
-    ("1 x 100 B", 1, 100, 0), ("160 x 100 B", 160, 100, 0), ("10,000 x 100 B", 10_000, 100, 0),
-    ("1,000 x 1 KB", 1_000, 1_000, 0), ("100 x 10 KB", 100, 10_000, 0),
+    ("1 x 100 B", 1, 100, 0),
+    ("160 x 100 B", 160, 100, 0),
+    ("10,000 x 100 B", 10_000, 100, 0),
+    ("1,000 x 1 KB", 1_000, 1_000, 0),
+    ("100 x 10 KB", 100, 10_000, 0),
     *((f"10,000 x 100 B {NAMES[codec]}", 10_000, 100, codec) for codec in range(1, 5)),
-)  # fmt: skip
+)
 
 
 def microseconds(work: Callable[[], object]) -> float:

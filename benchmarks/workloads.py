@@ -55,12 +55,26 @@ class Size:
 
 
 FULL = Size(
-    pairs=3, produced_bytes=400_000_000, consumed_bytes=1_000_000_000, most_records=1_500_000, latency_records=4000,
-    fixed_rate_seconds=4, request_seconds=1.2, starts=3, warm_up_rounds=3,
+    pairs=3,
+    produced_bytes=400_000_000,
+    consumed_bytes=1_000_000_000,
+    most_records=1_500_000,
+    latency_records=4000,
+    fixed_rate_seconds=4,
+    request_seconds=1.2,
+    starts=3,
+    warm_up_rounds=3,
 )
 QUICK = Size(
-    pairs=1, produced_bytes=50_000_000, consumed_bytes=100_000_000, most_records=200_000, latency_records=1000,
-    fixed_rate_seconds=1, request_seconds=0.5, starts=1, warm_up_rounds=1,
+    pairs=1,
+    produced_bytes=50_000_000,
+    consumed_bytes=100_000_000,
+    most_records=200_000,
+    latency_records=1000,
+    fixed_rate_seconds=1,
+    request_seconds=0.5,
+    starts=1,
+    warm_up_rounds=1,
 )
 
 
@@ -139,9 +153,7 @@ def end_to_end_workload() -> Workload:
 
     def measure(broker: BrokerChild, size: Size) -> Values:
         topic = f"end-to-end-{next(topic_numbers)}"
-        result, _ = run_job(
-            broker, "end-to-end", topic=topic, rate=RATE, seconds=size.fixed_rate_seconds, size=100
-        )  # fmt: skip
+        result, _ = run_job(broker, "end-to-end", topic=topic, rate=RATE, seconds=size.fixed_rate_seconds, size=100)
         return {row.name: result[key] for key, row in rows.items()}
 
     return Workload("end-to-end", tuple(rows.values()), measure)
@@ -149,9 +161,14 @@ def end_to_end_workload() -> Workload:
 
 def run_requests(broker: BrokerChild, topic: str, kinds: Sequence[str], connections: int, seconds: float) -> Values:
     result, _ = run_job(
-        broker, "requests", topic=topic, kinds=list(kinds), connections=connections, seconds=seconds,
+        broker,
+        "requests",
+        topic=topic,
+        kinds=list(kinds),
+        connections=connections,
+        seconds=seconds,
         broker_process_id=broker.process_id,
-    )  # fmt: skip
+    )
     return result
 
 

@@ -57,9 +57,13 @@ def run_stage(
 ) -> None:
     """Work off what is there, and stop. Without the trigger it would go on for ever."""
     query = ottla.spark.write_stream(
-        stage(records), topic, checkpoint=f"{directory}/{topic}", group=f"{topic}-builder",
-        options={"kafka.bootstrap.servers": bootstrap}, trigger={"availableNow": True},
-    )  # fmt: skip
+        stage(records),
+        topic,
+        checkpoint=f"{directory}/{topic}",
+        group=f"{topic}-builder",
+        options={"kafka.bootstrap.servers": bootstrap},
+        trigger={"availableNow": True},
+    )
     query.awaitTermination()
 
 

@@ -42,9 +42,14 @@ def main(spark: SparkSession, bootstrap: str) -> None:
             chapter = history[start : start + size]
             send(bootstrap, EVENTS, ((event.account, json.dumps(event._asdict())) for event in chapter))
             query = ottla.spark.write_stream(
-                balances_of(stream(spark, bootstrap, EVENTS)), ACCOUNTS, mode="update", checkpoint=checkpoint,
-                group="bookkeeper", options={"kafka.bootstrap.servers": bootstrap}, trigger={"availableNow": True},
-            )  # fmt: skip
+                balances_of(stream(spark, bootstrap, EVENTS)),
+                ACCOUNTS,
+                mode="update",
+                checkpoint=checkpoint,
+                group="bookkeeper",
+                options={"kafka.bootstrap.servers": bootstrap},
+                trigger={"availableNow": True},
+            )
             query.awaitTermination()
 
     balances = rebuilt_balances(bootstrap)

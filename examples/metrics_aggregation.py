@@ -51,9 +51,13 @@ def main(spark: SparkSession, bootstrap: str) -> None:
         for part in (measurements[:half], measurements[half:]):  # the query stops in between, and forgets nothing
             send(bootstrap, MEASUREMENTS, ((each.machine, as_json(each)) for each in part))
             query = ottla.spark.write_stream(
-                minutes_of(stream(spark, bootstrap, MEASUREMENTS)), MINUTES, mode="update", checkpoint=checkpoint,
-                options={"kafka.bootstrap.servers": bootstrap}, trigger={"availableNow": True},
-            )  # fmt: skip
+                minutes_of(stream(spark, bootstrap, MEASUREMENTS)),
+                MINUTES,
+                mode="update",
+                checkpoint=checkpoint,
+                options={"kafka.bootstrap.servers": bootstrap},
+                trigger={"availableNow": True},
+            )
             query.awaitTermination()
 
     minutes = newest_minutes(table(spark, bootstrap, MINUTES))
@@ -68,8 +72,10 @@ def minutes_of(measurements: DataFrame) -> DataFrame:
     parsed = measurements.select(
         f.from_json(f.col("value").cast("string"), "at TIMESTAMP, machine STRING, load INT").alias("measured")
     ).select("measured.*")
-    figures = parsed.withWatermark("at", "5 minutes").groupBy(f.window("at", "1 minute"), "machine").agg(
-        f.count("load").alias("measured"), f.sum("load").alias("total"), f.max("load").alias("peak")
+    figures = (
+        parsed.withWatermark("at", "5 minutes")
+        .groupBy(f.window("at", "1 minute"), "machine")
+        .agg(f.count("load").alias("measured"), f.sum("load").alias("total"), f.max("load").alias("peak"))
     )
     key = f.concat_ws(" ", "machine", f.date_format("window.start", "HH:mm"))
     return figures.select(key.alias("key"), f.to_json(f.struct("measured", "total", "peak")).alias("value"))

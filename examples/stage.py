@@ -1,7 +1,7 @@
 """What the Spark examples stand on: a broker and a session, yours or made for the occasion, and topics.
 
-    python examples/website_activity.py                               a broker of its own, gone afterwards
-    python examples/website_activity.py --bootstrap localhost:9092    yours; the topics stay, to be looked at
+python examples/website_activity.py                               a broker of its own, gone afterwards
+python examples/website_activity.py --bootstrap localhost:9092    yours; the topics stay, to be looked at
 """
 
 import argparse

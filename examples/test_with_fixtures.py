@@ -1,6 +1,6 @@
 """The pytest fixtures: a broker for one test, or for all of them. Nothing has to be imported for them.
 
-    pytest examples/test_with_fixtures.py
+pytest examples/test_with_fixtures.py
 """
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition

@@ -1,6 +1,6 @@
 """Does a producer deliver every record, in order and once, when its broker fails, drops connections and dies?
 
-    python examples/unreliable_broker.py
+python examples/unreliable_broker.py
 """
 
 from confluent_kafka import Consumer, Producer, TopicPartition

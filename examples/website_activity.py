@@ -47,9 +47,14 @@ def main(spark: SparkSession, bootstrap: str) -> None:
             (pages_of(parsed.select("view.*")), PAGES, "complete"),
         ):
             query = ottla.spark.write_stream(
-                frame, topic, mode=mode, checkpoint=f"{directory}/{topic}", group=f"{topic}-builder",
-                options={"kafka.bootstrap.servers": bootstrap}, trigger={"availableNow": True},
-            )  # fmt: skip
+                frame,
+                topic,
+                mode=mode,
+                checkpoint=f"{directory}/{topic}",
+                group=f"{topic}-builder",
+                options={"kafka.bootstrap.servers": bootstrap},
+                trigger={"availableNow": True},
+            )
             query.awaitTermination()
 
     visits = {(row.key, row.value) for row in strings(table(spark, bootstrap, VISITS))}

@@ -1,7 +1,7 @@
 """What the whole suite shares: its seed, the time each folder may take, and nothing left running at the end.
 
-    OTTLA_SEED=7            the seed of every seeded test, and of Hypothesis; without it one is drawn and printed
-    OTTLA_BUDGET_FACTOR=3   stretches the budgets; without it by as much as this machine is slow or busy
+OTTLA_SEED=7            the seed of every seeded test, and of Hypothesis; without it one is drawn and printed
+OTTLA_BUDGET_FACTOR=3   stretches the budgets; without it by as much as this machine is slow or busy
 """
 
 import os

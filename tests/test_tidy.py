@@ -140,7 +140,7 @@ def test_files_and_functions_are_short() -> None:
 def test_a_long_file_and_a_long_function_are_noticed() -> None:
     body = "    x = 1\n" * shape.FUNCTION_LINES_MAX
     assert report(shape.length_findings(Module("ottla.node", f"def f():\n{body}")))
-    assert not report(shape.length_findings(Module("ottla.node", f"def f():\n{body[len('    x = 1') + 1:]}")))
+    assert not report(shape.length_findings(Module("ottla.node", f"def f():\n{body[len('    x = 1') + 1 :]}")))
     long = "x = 1\n" * (shape.FILE_LINES_MAX + 1)
     assert report(shape.length_findings(Module("ottla.node", long)))
     assert not report(shape.length_findings(Module("ottla.wire.messages.fetch", long)))

@@ -164,9 +164,7 @@ def drawn_arrow(arrow: Arrow, reasons: list[str]) -> Iterator[str]:
     )
     left_x, left_y = x2 - along_x - along_y / 2, y2 - along_y + along_x / 2
     right_x, right_y = x2 - along_x + along_y / 2, y2 - along_y - along_x / 2
-    yield (
-        f'  <path d="M{x2:.1f} {y2:.1f} L{left_x:.1f} {left_y:.1f} L{right_x:.1f} {right_y:.1f} z" fill="#33475b"/>'
-    )
+    yield (f'  <path d="M{x2:.1f} {y2:.1f} L{left_x:.1f} {left_y:.1f} L{right_x:.1f} {right_y:.1f} z" fill="#33475b"/>')
     if arrow.reason is not None:
         x, y = arrow.at(LABEL_AT)
         yield f'  <circle cx="{x:.1f}" cy="{y:.1f}" r="10" fill="#fdf3e1" stroke="#8a5a00"/>'

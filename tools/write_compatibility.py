@@ -1,6 +1,6 @@
 """Writes docs/compatibility.md from the handlers: which APIs and versions this broker answers.
 
-    python tools/write_compatibility.py          # writes the page; a test compares it with what this would write
+python tools/write_compatibility.py          # writes the page; a test compares it with what this would write
 """
 
 from pathlib import Path

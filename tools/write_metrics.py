@@ -1,6 +1,6 @@
 """Writes docs/metrics.md from the catalogue: every metric, with its kind, labels and meaning.
 
-    python tools/write_metrics.py          # writes the page; a test compares it with what this would write
+python tools/write_metrics.py          # writes the page; a test compares it with what this would write
 """
 
 from pathlib import Path

@@ -1,6 +1,6 @@
 """Ottla: an event streaming platform that speaks the Kafka protocol.
 
-    ottla.read("topic").to_pandas()     records of a topic, for a notebook (reading.py)
+ottla.read("topic").to_pandas()     records of a topic, for a notebook (reading.py)
 """
 
 from typing import TYPE_CHECKING, Any

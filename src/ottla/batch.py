@@ -338,9 +338,22 @@ def encode(
     if body is not batch:
         batch += compress(codec, body)
     _HEADER.pack_into(
-        batch, 0, first_offset, len(batch) - _PREFIX_SIZE, leader_epoch, MAGIC, 0, codec | flags,
-        offset - first_offset, base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, count,
-    )  # fmt: skip
+        batch,
+        0,
+        first_offset,
+        len(batch) - _PREFIX_SIZE,
+        leader_epoch,
+        MAGIC,
+        0,
+        codec | flags,
+        offset - first_offset,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    )
     _seal(batch, len(batch))
     return batch
 
@@ -359,9 +372,22 @@ def seal_client_batch(
     """Write the header before records that lie behind room for it, all of one time: what a producer sends."""
     size = len(buffer)
     _HEADER.pack_into(
-        buffer, 0, 0, size - _PREFIX_SIZE, -1, MAGIC, 0, codec | transactional * TRANSACTIONAL,
-        record_count - 1, timestamp, timestamp, producer_id, producer_epoch, base_sequence, record_count,
-    )  # fmt: skip
+        buffer,
+        0,
+        0,
+        size - _PREFIX_SIZE,
+        -1,
+        MAGIC,
+        0,
+        codec | transactional * TRANSACTIONAL,
+        record_count - 1,
+        timestamp,
+        timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    )
     _seal(buffer, size)
 
 

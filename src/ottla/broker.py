@@ -164,9 +164,15 @@ class Broker:
         metadata.on_change(replicas.apply)
         producer_ids = ProducerIds(metadata, config.node_id)
         coordinators = self._coordinators = Coordinators(
-            config.node_id, metadata, replicas, producer_ids, self._clock, self._random, self._offload,
+            config.node_id,
+            metadata,
+            replicas,
+            producer_ids,
+            self._clock,
+            self._random,
+            self._offload,
             lambda: self.node.config,
-        )  # fmt: skip
+        )
         metadata.on_change(coordinators.apply)
         table = handlers.read_only(handlers.load()) if self._read_only else handlers.load()
         self._node = Node(
@@ -177,8 +183,14 @@ class Broker:
             metadata=metadata,
             replicas=replicas,
             compaction=Compaction(
-                replicas, self._compactor, self._disk, self._clock, self._random, self._offload,
-                lambda: self.node.config, compiled=self._machine_code,
+                replicas,
+                self._compactor,
+                self._disk,
+                self._clock,
+                self._random,
+                self._offload,
+                lambda: self.node.config,
+                compiled=self._machine_code,
             ),
             record_checks=RecordChecks(self._offload, compiled=self._machine_code),
             fetch_sessions=FetchSessions(
@@ -306,24 +318,37 @@ class Broker:
         config = self.node.config
         replicas, metadata = self.node.replicas, self.node.metadata
         return [
-            Job("high watermark checkpoint", config.replica_high_watermark_checkpoint_interval_ms / 1000,
-                replicas.write_high_watermarks),
-            Job("recovery point checkpoint", config.log_flush_offset_checkpoint_interval_ms / 1000,
-                replicas.write_recovery_points),
-            Job("log start checkpoint", config.log_flush_start_offset_checkpoint_interval_ms / 1000,
-                replicas.checkpoint_log_starts),
+            Job(
+                "high watermark checkpoint",
+                config.replica_high_watermark_checkpoint_interval_ms / 1000,
+                replicas.write_high_watermarks,
+            ),
+            Job(
+                "recovery point checkpoint",
+                config.log_flush_offset_checkpoint_interval_ms / 1000,
+                replicas.write_recovery_points,
+            ),
+            Job(
+                "log start checkpoint",
+                config.log_flush_start_offset_checkpoint_interval_ms / 1000,
+                replicas.checkpoint_log_starts,
+            ),
             Job("flush by time", 1.0, replicas.flush_old),
             Job("catching up with the metadata", 1.0, metadata.refresh),
-            Job("creating replicas that the disk had no room for", 5.0,
-                lambda: replicas.place_missing(metadata.image)),
+            Job("creating replicas that the disk had no room for", 5.0, lambda: replicas.place_missing(metadata.image)),
             Job("leaving partitions that are offline", 0.5, self._abdicate),
-            Job(RETENTION, config.log_retention_check_interval_ms / 1000, replicas.expire_segments,
-                config.log_initial_task_delay_ms / 1000),
+            Job(
+                RETENTION,
+                config.log_retention_check_interval_ms / 1000,
+                replicas.expire_segments,
+                config.log_initial_task_delay_ms / 1000,
+            ),
             Job(COMPACTION, lambda: self.node.compaction.backoff_s, self.node.compaction.run),
             Job("removal of deleted files", 1.0, replicas.remove_deleted),
-            Job("expiry of producers", config.producer_id_expiration_check_interval_ms / 1000,
-                replicas.expire_producers),
-        ]  # fmt: skip
+            Job(
+                "expiry of producers", config.producer_id_expiration_check_interval_ms / 1000, replicas.expire_producers
+            ),
+        ]
 
     # Stopping
 

@@ -20,10 +20,17 @@ _PREFIX = "ottla."
 _INDENT = "    "
 
 _INVISIBLE = (
-    *range(0x20), *range(0x7F, 0xA0),  # control characters
-    0x200E, 0x200F, 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF,  # change how it looks
+    *range(0x20),
+    *range(0x7F, 0xA0),  # control characters
+    0x200E,
+    0x200F,
+    0x2028,
+    0x2029,
+    *range(0x202A, 0x202F),
+    *range(0x2066, 0x206A),
+    0xFEFF,  # change how it looks
     *range(0xD800, 0xE000),  # halves of characters, which no stream can write
-)  # fmt: skip
+)
 _ESCAPES: Mapping[int, str] = {
     **{code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in _INVISIBLE},
     ord("\t"): r"\t",

@@ -84,9 +84,13 @@ class GroupMeter:
     """What the groups of a broker went through."""
 
     __slots__ = (
-        "classic_rebalances", "consumer_rebalances", "epochs_raised", "offsets_committed", "offsets_deleted",
+        "classic_rebalances",
+        "consumer_rebalances",
+        "epochs_raised",
+        "offsets_committed",
+        "offsets_deleted",
         "offsets_expired",
-    )  # fmt: skip
+    )
 
     def __init__(self) -> None:
         self.offsets_committed = 0
@@ -121,8 +125,14 @@ class TopicMeter:
     """What went in and out of one topic on this broker."""
 
     __slots__ = (
-        "bytes_in", "bytes_out", "failed_fetches", "failed_produces", "fetches", "messages_in", "produces",
-    )  # fmt: skip
+        "bytes_in",
+        "bytes_out",
+        "failed_fetches",
+        "failed_produces",
+        "fetches",
+        "messages_in",
+        "produces",
+    )
 
     def __init__(self) -> None:
         self.messages_in = 0
@@ -184,9 +194,18 @@ class CompactionMeter:
     """What the compaction of logs did, and how far it is behind."""
 
     __slots__ = (
-        "bytes_read", "bytes_written", "dirtiest", "last_map_used", "last_recopied", "last_seconds", "looked_at_ms",
-        "overdue_ms", "records_read", "records_written", "runs",
-    )  # fmt: skip
+        "bytes_read",
+        "bytes_written",
+        "dirtiest",
+        "last_map_used",
+        "last_recopied",
+        "last_seconds",
+        "looked_at_ms",
+        "overdue_ms",
+        "records_read",
+        "records_written",
+        "runs",
+    )
 
     def __init__(self, now_ms: int) -> None:
         self.runs = 0
@@ -282,9 +301,7 @@ def escaped_help(text: str) -> str:
 
 
 def label_text(names: Sequence[str], values: Sequence[str]) -> str:
-    pairs = [
-        f'{name}="{value.translate(_VALUE_ESCAPES)}"' for name, value in zip(names, values, strict=True) if value
-    ]
+    pairs = [f'{name}="{value.translate(_VALUE_ESCAPES)}"' for name, value in zip(names, values, strict=True) if value]
     return f"{{{','.join(pairs)}}}" if pairs else ""
 
 

@@ -54,16 +54,18 @@ def varint(value: int) -> bytes:
 def write_record(
     target: bytearray, timestamp_delta: int, offset_delta: int, key: bytes | None, value: bytes | None, headers: Headers
 ) -> None:
-    record = b"".join((
-        b"\0",
-        varint(timestamp_delta),
-        varint(offset_delta),
-        _NULL if key is None else varint(len(key)),
-        key or b"",
-        _NULL if value is None else varint(len(value)),
-        value or b"",
-        _headers(headers) if headers else b"\0",
-    ))  # fmt: skip
+    record = b"".join(
+        (
+            b"\0",
+            varint(timestamp_delta),
+            varint(offset_delta),
+            _NULL if key is None else varint(len(key)),
+            key or b"",
+            _NULL if value is None else varint(len(value)),
+            value or b"",
+            _headers(headers) if headers else b"\0",
+        )
+    )
     target += varint(len(record))
     target += record
 

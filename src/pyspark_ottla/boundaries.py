@@ -79,6 +79,7 @@ def resolved(
 
 # JSON
 
+
 def offsets_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
     """As Spark writes them into a checkpoint: {"topic": {"0": 123}}."""
     found: dict[str, dict[str, int]] = {}

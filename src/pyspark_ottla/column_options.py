@@ -64,9 +64,7 @@ def column_options(options: Mapping[str, str]) -> ColumnOptions:
     )
 
 
-def _format(
-    given: Given, column: str, registry: Mapping[str, str] | None, selection: Selection
-) -> ColumnFormat | None:
+def _format(given: Given, column: str, registry: Mapping[str, str] | None, selection: Selection) -> ColumnFormat | None:
     name = given.choice(f"{column}Format", (BINARY, *FORMATS), BINARY)
     schema, message = given.text(f"{column}Schema"), (given.text(f"{column}Message") or "").strip()
     has_schema = name not in (BINARY, "string")
@@ -117,9 +115,7 @@ def _registry(given: Given) -> Mapping[str, str] | None:
     return found
 
 
-def _bad_records(
-    given: Given, formats: tuple[ColumnFormat, ...], selection: Selection
-) -> tuple[str, str | None]:
+def _bad_records(given: Given, formats: tuple[ColumnFormat, ...], selection: Selection) -> tuple[str, str | None]:
     bad = given.choice("badRecords", ON_BAD, FAIL)
     topic = given.text("deadLetterTopic")
     if bad != FAIL and not formats:

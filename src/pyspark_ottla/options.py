@@ -24,18 +24,51 @@ GUARANTEES = ("exactly-once", "at-least-once")
 SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 READ_OPTIONS = (
-    "assign", "subscribe", "subscribePattern", "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets",
-    "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets", "startingOffsetsByTimestampStrategy",
-    "failOnDataLoss", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions",
-    "maxRecordsPerPartition", "groupIdPrefix", "includeHeaders", "columns", "keyFormat", "keySchema", "keyMessage",
-    "keySubject", "valueFormat", "valueSchema", "valueMessage", "valueSubject", "expandValue", "badRecords",
-    "deadLetterTopic", "schemaRegistry", "schemaRegistryUser", "schemaRegistryToken", "schemaRegistryTimeout",
-)  # fmt: skip
+    "assign",
+    "subscribe",
+    "subscribePattern",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsets",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
+    "endingOffsets",
+    "startingOffsetsByTimestampStrategy",
+    "failOnDataLoss",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "groupIdPrefix",
+    "includeHeaders",
+    "columns",
+    "keyFormat",
+    "keySchema",
+    "keyMessage",
+    "keySubject",
+    "valueFormat",
+    "valueSchema",
+    "valueMessage",
+    "valueSubject",
+    "expandValue",
+    "badRecords",
+    "deadLetterTopic",
+    "schemaRegistry",
+    "schemaRegistryUser",
+    "schemaRegistryToken",
+    "schemaRegistryTimeout",
+)
 WRITE_OPTIONS = ("topic", "guarantee", "includeHeaders", "ledgerTopic", "deterministic", "withoutLedger")
 STOCK_ONLY = (
-    "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs", "path",
-    "checkpointLocation", "queryName", "outputMode",
-)  # fmt: skip
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "kafkaConsumer.pollTimeoutMs",
+    "path",
+    "checkpointLocation",
+    "queryName",
+    "outputMode",
+)
 """What jobs for the stock connector may say, and Spark itself adds: harmless here, and passed over."""
 
 _NOT_FOR_READERS = {

@@ -71,13 +71,15 @@ def _parcel(
 ) -> "RecordBatch":
     import pyarrow
 
-    return pyarrow.record_batch({
-        "partition": pyarrow.array(partitions, pyarrow.int32()),
-        "records": pyarrow.array(counts, pyarrow.int32()),
-        "time": pyarrow.array(times, pyarrow.int64()),
-        "batch": pyarrow.array(batches, pyarrow.binary()),
-        "trouble": pyarrow.array([trouble] * len(partitions), pyarrow.string()),
-    })
+    return pyarrow.record_batch(
+        {
+            "partition": pyarrow.array(partitions, pyarrow.int32()),
+            "records": pyarrow.array(counts, pyarrow.int32()),
+            "time": pyarrow.array(times, pyarrow.int64()),
+            "batch": pyarrow.array(batches, pyarrow.binary()),
+            "trouble": pyarrow.array([trouble] * len(partitions), pyarrow.string()),
+        }
+    )
 
 
 def _unpacked(lot: "RecordBatch", options: WriteOptions) -> "Iterator[Encoded]":

@@ -50,9 +50,7 @@ def divided(ranges: list[OffsetRange], min_partitions: int | None, max_records: 
 def _enough_parts(ranges: list[OffsetRange], parts: list[int], wanted: int) -> list[int]:
     """Give each range parts by its size; what is still missing goes to those whose parts are largest."""
     total = sum(each.size for each in ranges)
-    found = [
-        max(count, min(each.size, each.size * wanted // total)) for each, count in zip(ranges, parts, strict=True)
-    ]
+    found = [max(count, min(each.size, each.size * wanted // total)) for each, count in zip(ranges, parts, strict=True)]
     while sum(found) < min(wanted, total):
         largest = max(range(len(ranges)), key=lambda index: ranges[index].size / found[index])
         found[largest] += 1

@@ -30,7 +30,6 @@ ERROR = "error"
 """The column that says why another is null, with badRecords=null."""
 
 
-
 _TEXT = (StringType, BinaryType)
 WRITTEN: dict[str, tuple[type[DataType], ...]] = {
     "value": _TEXT,

@@ -25,9 +25,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.fixture(scope="session")
 def broker() -> Iterator[LocalBroker]:
     # Records are dated long ago, so that a seed gives the same ones: retention, which would take them, does not run.
-    with local_broker(
-        process=True, message_max_bytes=LARGEST_MESSAGE, log_initial_task_delay_ms=86_400_000
-    ) as running:
+    with local_broker(process=True, message_max_bytes=LARGEST_MESSAGE, log_initial_task_delay_ms=86_400_000) as running:
         yield running
 
 

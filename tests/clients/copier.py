@@ -34,9 +34,15 @@ def live(bootstrap: str, source: str, target: str) -> None:
     }
     producer = Producer({**quiet, "transactional.id": f"{source}-to-{target}", "transaction.timeout.ms": 10_000})
     consumer = Consumer(
-        {**quiet, "group.id": f"{source}-to-{target}", "enable.auto.commit": False, "fetch.wait.max.ms": 50,
-         "isolation.level": "read_committed", "auto.offset.reset": "error"}
-    )  # fmt: skip
+        {
+            **quiet,
+            "group.id": f"{source}-to-{target}",
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 50,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "error",
+        }
+    )
     try:
         producer.init_transactions(PATIENCE_S)
         copy(producer, consumer, TopicPartition(source, 0), target)

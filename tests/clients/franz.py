@@ -70,9 +70,14 @@ def send(bootstrap: str, topic: str, messages: Sequence[Sent], delivery: Deliver
         for message in messages
     ]
     run(
-        "send", Bootstrap=bootstrap, Topic=topic, Codec=delivery.codec, Idempotent=delivery.idempotent,
-        Acks=delivery.acks, Messages=told,
-    )  # fmt: skip
+        "send",
+        Bootstrap=bootstrap,
+        Topic=topic,
+        Codec=delivery.codec,
+        Idempotent=delivery.idempotent,
+        Acks=delivery.acks,
+        Messages=told,
+    )
 
 
 def receive(bootstrap: str, topic: str, partitions: int, count: int) -> list[Sent]:
@@ -90,9 +95,7 @@ def receive(bootstrap: str, topic: str, partitions: int, count: int) -> list[Sen
 
 def run(job: str, **order: Any) -> Any:
     """What it answers to an order, as its main.go describes them."""
-    done = subprocess.run(
-        [program(), job], input=json.dumps(order), capture_output=True, text=True, timeout=PATIENCE_S
-    )  # fmt: skip
+    done = subprocess.run([program(), job], input=json.dumps(order), capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -108,10 +108,18 @@ def command(library: str, member: Membership, directory: Path) -> list[str]:
     settings.write_text("\n".join(lines))
     return java_command(
         "org.apache.kafka.tools.VerifiableConsumer",
-        "--bootstrap-server", member.bootstrap, "--group-id", member.group, "--topic", member.topic,
-        "--command-config", str(settings), *protocol, *instance,
+        "--bootstrap-server",
+        member.bootstrap,
+        "--group-id",
+        member.group,
+        "--topic",
+        member.topic,
+        "--command-config",
+        str(settings),
+        *protocol,
+        *instance,
         options=JAVA_OPTIONS,
-    )  # fmt: skip
+    )
 
 
 class TestedGroup:

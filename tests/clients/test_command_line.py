@@ -46,8 +46,11 @@ class CommandLine:
     def ended(self, *arguments: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
             [sys.executable, "-m", "ottla", *arguments],
-            input=data, env=self.environment, capture_output=True, timeout=END_S,
-        )  # fmt: skip
+            input=data,
+            env=self.environment,
+            capture_output=True,
+            timeout=END_S,
+        )
 
     def __call__(self, *arguments: str, data: bytes = b"") -> bytes:
         """What a command that succeeds prints. It says nothing on stderr."""
@@ -58,9 +61,13 @@ class CommandLine:
     def shell(self, line: str) -> str:
         """Both outputs of a line of bash, as they would be on a terminal."""
         ended = subprocess.run(
-            ["bash", "-c", line], cwd=self.directory, env=self.environment,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=END_S,
-        )  # fmt: skip
+            ["bash", "-c", line],
+            cwd=self.directory,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=END_S,
+        )
         return ended.stdout.decode()
 
     @contextmanager

@@ -50,8 +50,11 @@ def test_kafkas_own_tool_reads_what_compaction_wrote(tmp_path: Path) -> None:
     for complaint in COMPLAINTS:
         assert complaint not in told, told[-3000:]
     seen = re.findall(r" offset: (\d+) CreateTime: (\d+) .*?(?:key: (\S+)|endTxnMarker)", told)
-    assert seen == [(str(record.offset), str(record.timestamp), key_of(header, record))
-                    for header, records in found for record in records]  # fmt: skip
+    assert seen == [
+        (str(record.offset), str(record.timestamp), key_of(header, record))
+        for header, records in found
+        for record in records
+    ]
     assert f"deleteHorizonMs: OptionalLong[{NOW + DAY}]" in told
 
 

@@ -109,8 +109,17 @@ def test_transactions_are_printed(busy_broker: LocalBroker) -> None:
     assert {key["transactionalId"] for key, _ in records} == {"tx"}
     states = [value["transactionStatus"] for _, value in records if value]
     assert [state for state, before in zip(states, [None, *states], strict=False) if state != before] == [
-        0, 1, 2, 4, 1, 2, 4, 1, 2, 4,
-    ]  # fmt: skip
+        0,
+        1,
+        2,
+        4,
+        1,
+        2,
+        4,
+        1,
+        2,
+        4,
+    ]
 
 
 def test_segments_are_dumped(busy_broker: LocalBroker) -> None:

@@ -1,6 +1,6 @@
 """A group that never rests: members of every library come, go, die and return, the broker dies too, records flow.
 
-    OTTLA_GROUP_RECORDS=500000     how many; `make churn` sets it
+OTTLA_GROUP_RECORDS=500000     how many; `make churn` sets it
 """
 
 import os

@@ -23,9 +23,7 @@ _numbers = count()
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[LocalBroker]:
-    with local_broker(
-        process=True, group_initial_rebalance_delay_ms=300, group_min_session_timeout_ms=1000
-    ) as running:
+    with local_broker(process=True, group_initial_rebalance_delay_ms=300, group_min_session_timeout_ms=1000) as running:
         yield running
 
 

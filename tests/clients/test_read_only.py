@@ -31,10 +31,14 @@ def data(tmp_path: Path) -> Path:
 
 
 def read_in_a_group(bootstrap: str, count: int) -> list[int]:
-    consumer = Consumer({
-        "bootstrap.servers": bootstrap, "group.id": "readers", "auto.offset.reset": "earliest",
-        "enable.auto.commit": False,
-    })  # fmt: skip
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "readers",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
     consumer.subscribe([TOPIC])
     try:
         values = [int(message.value() or b"") for message in confluent.take(consumer, count)]

@@ -42,11 +42,29 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("openssl is not installed")
     path = tmp_path_factory.mktemp("tls") / "broker.pem"
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-         "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2",
-         "-keyout", str(path), "-out", str(path.with_suffix(".crt"))],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-subj",
+            "/CN=127.0.0.1",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-days",
+            "2",
+            "-keyout",
+            str(path),
+            "-out",
+            str(path.with_suffix(".crt")),
+        ],
+        check=True,
+        capture_output=True,
+    )
     path.write_text(path.read_text() + path.with_suffix(".crt").read_text())
     return path
 

@@ -1,6 +1,6 @@
 """Transactions with real clients: the Java client speaks version 2 of them, the others version 1.
 
-    OTTLA_KILLS=50     how often something dies in the chain of copies; `make chaos` sets it
+OTTLA_KILLS=50     how often something dies in the chain of copies; `make chaos` sets it
 """
 
 import asyncio
@@ -34,9 +34,16 @@ RECORDS = 400
 def committed_values(bootstrap: str, topic: str, count: int, *, patience_s: float = PATIENCE_S) -> list[bytes]:
     """The first records that a read_committed consumer gets, and whatever else comes with them."""
     consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "log_level": 0, "fetch.wait.max.ms": 50, "enable.auto.commit": False,
-         "group.id": "unused", "isolation.level": "read_committed", "auto.offset.reset": "error"}
-    )  # fmt: skip
+        {
+            "bootstrap.servers": bootstrap,
+            "log_level": 0,
+            "fetch.wait.max.ms": 50,
+            "enable.auto.commit": False,
+            "group.id": "unused",
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "error",
+        }
+    )
     try:
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         found: list[bytes] = []
@@ -75,9 +82,10 @@ def test_aiokafka_commits_and_aborts(broker: LocalBroker, topic: str) -> None:
     broker.create_topic(topic)
 
     async def produce() -> None:
-        async with asyncio.timeout(PATIENCE_S), AIOKafkaProducer(
-            bootstrap_servers=broker.bootstrap, transactional_id=topic
-        ) as producer:
+        async with (
+            asyncio.timeout(PATIENCE_S),
+            AIOKafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id=topic) as producer,
+        ):
             for number in range(6):
                 await producer.begin_transaction()
                 await producer.send(topic, b"%d" % number)
@@ -222,10 +230,23 @@ def java_copier(broker: OttlaUp) -> Iterator[tuple[subprocess.Popen[str], Iterat
     """The process, and the lines in which it tells of each transaction."""
     command = [
         *java_command(f"{TOOLS}.TransactionalMessageCopier", options=SHORT_LIVED),
-        "--broker-list", broker.bootstrap, "--input-topic", "input", "--input-partition", "0",
-        "--output-topic", "output", "--consumer-group", "copiers", "--transactional-id", "copier",
-        "--transaction-size", "50", "--enable-random-aborts", "--use-group-metadata",
-    ]  # fmt: skip
+        "--broker-list",
+        broker.bootstrap,
+        "--input-topic",
+        "input",
+        "--input-partition",
+        "0",
+        "--output-topic",
+        "output",
+        "--consumer-group",
+        "copiers",
+        "--transactional-id",
+        "copier",
+        "--transaction-size",
+        "50",
+        "--enable-random-aborts",
+        "--use-group-metadata",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as copier:
         assert copier.stdout is not None
         try:

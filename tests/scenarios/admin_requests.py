@@ -62,9 +62,7 @@ ADMIN_REQUESTS: dict[str, Callable[[int, str], Message]] = {
     "DescribeProducers": lambda version, topic: DescribeProducersRequest(
         topics=[ProducersOfTopic(name=topic, partition_indexes=[0])]
     ),
-    "DescribeTopicPartitions": lambda version, topic: DescribeTopicPartitionsRequest(
-        topics=[TopicRequest(name=topic)]
-    ),
+    "DescribeTopicPartitions": lambda version, topic: DescribeTopicPartitionsRequest(topics=[TopicRequest(name=topic)]),
     "IncrementalAlterConfigs": alter,
     "ListConfigResources": lambda version, topic: ListConfigResourcesRequest(),
     "UpdateFeatures": lambda version, topic: UpdateFeaturesRequest(

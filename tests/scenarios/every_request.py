@@ -93,9 +93,7 @@ def offset_for_leader_epoch(version: int, topic: str) -> Message:
 
 
 REQUESTS: dict[str, Callable[[int, str], Message]] = {
-    "ApiVersions": lambda version, topic: ApiVersionsRequest(
-        client_software_name="raw", client_software_version="1.0"
-    ),
+    "ApiVersions": lambda version, topic: ApiVersionsRequest(client_software_name="raw", client_software_version="1.0"),
     "CreateTopics": create_topics,
     "DeleteTopics": delete_topics,
     "FindCoordinator": find_coordinator,

@@ -40,9 +40,13 @@ def group_of(topic: str) -> str:
 def join(version: int, topic: str) -> Message:
     protocols = [join_group.JoinGroupRequestProtocol(name="range", metadata=b"")]
     return join_group.JoinGroupRequest(
-        group_id=NOBODY, session_timeout_ms=10_000, rebalance_timeout_ms=10_000, member_id=MEMBER,
-        protocol_type="consumer", protocols=protocols,
-    )  # fmt: skip
+        group_id=NOBODY,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id=MEMBER,
+        protocol_type="consumer",
+        protocols=protocols,
+    )
 
 
 def leave(version: int, topic: str) -> Message:
@@ -88,9 +92,13 @@ def add_partitions(version: int, topic: str) -> Message:
 def commit_in_transaction(version: int, topic: str) -> Message:
     partition = txn_offset_commit.TxnOffsetCommitRequestPartition(committed_offset=1)
     return txn_offset_commit.TxnOffsetCommitRequest(
-        transactional_id=TRANSACTION, group_id=NOBODY, producer_id=NO_PRODUCER, generation_id=3, member_id=MEMBER,
+        transactional_id=TRANSACTION,
+        group_id=NOBODY,
+        producer_id=NO_PRODUCER,
+        generation_id=3,
+        member_id=MEMBER,
         topics=[txn_offset_commit.TxnOffsetCommitRequestTopic(name=topic, partitions=[partition])],
-    )  # fmt: skip
+    )
 
 
 def write_markers(version: int, topic: str) -> Message:

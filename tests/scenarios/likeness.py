@@ -7,10 +7,17 @@ from ottla.wire.message import Message
 
 OWN = frozenset(
     (
-        "cluster_id", "documentation", "error_message", "host", "log_dir", "port", "topic_id", "total_bytes",
+        "cluster_id",
+        "documentation",
+        "error_message",
+        "host",
+        "log_dir",
+        "port",
+        "topic_id",
+        "total_bytes",
         "usable_bytes",
     )
-)  # fmt: skip
+)
 
 
 def essence(value: Any, own: frozenset[str] = OWN) -> Any:

@@ -372,21 +372,15 @@ def test_a_client_library_changes_and_describes(own_broker: LocalBroker) -> None
     """confluent-kafka: incremental changes of a topic and a broker, and both described with their sources."""
     admin = AdminClient({"bootstrap.servers": own_broker.bootstrap})
     topic = ConfigResource(ResourceType.TOPIC, "orders")
-    topic.add_incremental_config(
-        ConfigEntry("retention.ms", "1000", incremental_operation=AlterConfigOpType.SET)
-    )
+    topic.add_incremental_config(ConfigEntry("retention.ms", "1000", incremental_operation=AlterConfigOpType.SET))
     topic.add_incremental_config(
         ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.APPEND)
     )
     broker = ConfigResource(ResourceType.BROKER, "1")
-    broker.add_incremental_config(
-        ConfigEntry("message.max.bytes", "2000", incremental_operation=AlterConfigOpType.SET)
-    )
+    broker.add_incremental_config(ConfigEntry("message.max.bytes", "2000", incremental_operation=AlterConfigOpType.SET))
     for future in admin.incremental_alter_configs([topic, broker]).values():
         future.result(10)
-    described = {
-        resource: future.result(10) for resource, future in admin.describe_configs([topic, broker]).items()
-    }
+    described = {resource: future.result(10) for resource, future in admin.describe_configs([topic, broker]).items()}
     assert described[topic]["retention.ms"].value == "1000"
     assert described[topic]["cleanup.policy"].value == "delete,compact"
     assert described[topic]["max.message.bytes"].value == "2000"

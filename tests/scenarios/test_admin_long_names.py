@@ -8,9 +8,7 @@ from tests.raw_client import RawClient
 from tests.scenarios.admin_requests import ADMIN_REQUESTS
 
 LONGEST = "x" * 32767
-BY_TOPIC = sorted(
-    set(ADMIN_REQUESTS) - {"DescribeCluster", "DescribeLogDirs", "ListConfigResources", "UpdateFeatures"}
-)
+BY_TOPIC = sorted(set(ADMIN_REQUESTS) - {"DescribeCluster", "DescribeLogDirs", "ListConfigResources", "UpdateFeatures"})
 """What is not about topics, or says nothing of those that it does not know, is left out."""
 
 

@@ -116,8 +116,11 @@ def test_a_group_needs_a_name(client: RawClient) -> None:
     # INVALID_GROUP_ID from everything that changes a group.
     nobody = JoinGroupResponse()
     for request, version in (
-        (joining(""), 9), (syncing("", nobody), 5), (beating("", nobody), 4), (LeaveGroupRequest(), 5),
-    ):  # fmt: skip
+        (joining(""), 9),
+        (syncing("", nobody), 5),
+        (beating("", nobody), 4),
+        (LeaveGroupRequest(), 5),
+    ):
         assert client.request(request, version).error_code == ErrorCode.INVALID_GROUP_ID
 
 
@@ -185,15 +188,25 @@ def test_hard_case_43_what_is_refused_is_never_stored(player: GroupPlayer, broke
     """)
     assert player.act("b commits") == ["b: commits NONE"]
     refused = [
-        *player.act("b commits 0"), *player.act("b commits 7"), *player.act("x commits 1"), *player.act("x commits -1"),
-        *player.act("b leaves"), *player.act("b commits"), *player.act("c joins instance=i1 version=9 ..."),
+        *player.act("b commits 0"),
+        *player.act("b commits 7"),
+        *player.act("x commits 1"),
+        *player.act("x commits -1"),
+        *player.act("b leaves"),
+        *player.act("b commits"),
+        *player.act("c joins instance=i1 version=9 ..."),
         *player.act("a commits"),
-    ]  # fmt: skip
+    ]
     assert refused == [
-        "b: commits ILLEGAL_GENERATION", "b: commits ILLEGAL_GENERATION", "x: commits UNKNOWN_MEMBER_ID",
-        "x: commits UNKNOWN_MEMBER_ID", "b: NONE NONE", "b: commits UNKNOWN_MEMBER_ID",
-        "c: generation 2 consumer range leads i1 ", "a: commits FENCED_INSTANCE_ID",
-    ]  # fmt: skip
+        "b: commits ILLEGAL_GENERATION",
+        "b: commits ILLEGAL_GENERATION",
+        "x: commits UNKNOWN_MEMBER_ID",
+        "x: commits UNKNOWN_MEMBER_ID",
+        "b: NONE NONE",
+        "b: commits UNKNOWN_MEMBER_ID",
+        "c: generation 2 consumer range leads i1 ",
+        "a: commits FENCED_INSTANCE_ID",
+    ]
     topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
     with RawClient(broker.host, broker.port) as reader:
         asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=player.group, topics=topics)])

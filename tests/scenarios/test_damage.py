@@ -28,8 +28,15 @@ def broker() -> Iterator[LocalBroker]:
         running.create_topic(TOPIC)
         with connect(running) as client:
             for number, value in enumerate(SENT):
-                append(client, TOPIC, value, timestamp=running.now_ms, producer_id=7, producer_epoch=0,
-                       base_sequence=number)  # fmt: skip
+                append(
+                    client,
+                    TOPIC,
+                    value,
+                    timestamp=running.now_ms,
+                    producer_id=7,
+                    producer_epoch=0,
+                    base_sequence=number,
+                )
         yield running
 
 

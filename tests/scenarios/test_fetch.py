@@ -185,8 +185,12 @@ def test_a_consumer_with_an_old_or_a_future_leader_epoch_is_told_so() -> None:
             assert isinstance(data, memoryview | bytes | bytearray)
             epoch = int.from_bytes(data[12:16])
             assert epoch > 0
-            for given, code in ((epoch, 0), (-1, 0), (epoch - 1, ErrorCode.FENCED_LEADER_EPOCH),
-                                (epoch + 1, ErrorCode.UNKNOWN_LEADER_EPOCH)):  # fmt: skip
+            for given, code in (
+                (epoch, 0),
+                (-1, 0),
+                (epoch - 1, ErrorCode.FENCED_LEADER_EPOCH),
+                (epoch + 1, ErrorCode.UNKNOWN_LEADER_EPOCH),
+            ):
                 wanted = [FetchPartition(0, given, max_bytes=1000)]
                 request = FetchRequest(topics=[FetchTopic("fenced", partitions=wanted)])
                 assert client.fetch_whole(request, 12).topics[0].partitions[0].error_code == code

@@ -237,9 +237,7 @@ def test_two_who_share_a_session_cannot_harm_the_broker(client: RawClient, other
     found_id = topic_id(client, topic)
     session = Session(client)
     session.fetch({(found_id, 0): 0})
-    client.send_fetch(
-        FetchRequest(max_wait_ms=5000, min_bytes=1, session_id=session.id, session_epoch=1), NEWEST
-    )
+    client.send_fetch(FetchRequest(max_wait_ms=5000, min_bytes=1, session_id=session.id, session_epoch=1), NEWEST)
     for _ in range(3):
         other.fetch("nobody", 0, 0)
     thief = Session(other)

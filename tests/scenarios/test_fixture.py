@@ -174,7 +174,7 @@ def test_the_child_ends_with_the_test_that_started_it() -> None:
     )
     finished = subprocess.run(
         [sys.executable, "-c", script], env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE_S
-    )  # fmt: skip
+    )
     pid, directory = finished.stdout.split()
     with suppress(psutil.NoSuchProcess):
         psutil.Process(int(pid)).wait(PATIENCE_S)
@@ -407,7 +407,7 @@ def test_a_snapshot_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 
 # The plug-in
 
-TESTS = '''
+TESTS = """
 import pytest
 
 ports = []
@@ -435,17 +435,28 @@ def test_shared(ottla_session_broker, ottla_broker, turn):
     assert ottla_broker.port not in ports
     assert len(set(ports)) == 1
     assert ottla_broker._config.num_partitions == 2
-'''
+"""
 
 
 def test_the_fixtures_give_a_broker_to_a_test_and_to_a_session(tmp_path: Path) -> None:
     # In a suite that is as strict as this one.
     (tmp_path / "test_theirs.py").write_text(TESTS)
-    command = [sys.executable, "-m", "pytest", "-p", "ottla.testing.plugin", "-p", "no:cacheprovider",
-               "-W", "error", "--strict-markers", "-q"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "ottla.testing.plugin",
+        "-p",
+        "no:cacheprovider",
+        "-W",
+        "error",
+        "--strict-markers",
+        "-q",
+    ]
     finished = subprocess.run(
         command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE_S
-    )  # fmt: skip
+    )
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "4 passed" in finished.stdout
 
@@ -455,7 +466,7 @@ def test_the_plug_in_costs_nothing_where_it_is_not_used() -> None:
     script = "import sys, ottla.testing.plugin; print(sorted(name for name in sys.modules if name.startswith('ottla')))"
     printed = subprocess.run(
         [sys.executable, "-c", script], env=ENVIRONMENT, capture_output=True, text=True, check=True
-    )  # fmt: skip
+    )
     assert printed.stdout.strip() == "['ottla', 'ottla.testing', 'ottla.testing.plugin']"
 
 

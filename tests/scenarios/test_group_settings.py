@@ -35,9 +35,7 @@ def alter(client: RawClient, group: str, name: str, value: str | None, operation
 
 
 def session_timeout(client: RawClient, group: str) -> tuple[str | None, int]:
-    asked = described.DescribeConfigsResource(
-        resource_type=GROUP, resource_name=group, configuration_keys=[SESSION]
-    )
+    asked = described.DescribeConfigsResource(resource_type=GROUP, resource_name=group, configuration_keys=[SESSION])
     (result,) = client.request(described.DescribeConfigsRequest(resources=[asked]), 4).results
     (setting,) = result.configs
     return setting.value, setting.config_source

@@ -152,8 +152,9 @@ def test_partitions_and_producers_do_not_know_of_each_other(broker: LocalBroker)
         first, second = new_producer(client), new_producer(client)
         for producer in (first, second):
             for partition in (0, 1):
-                append(client, "two", b"x", partition=partition, producer_id=producer, producer_epoch=0,
-                       base_sequence=0)  # fmt: skip
+                append(
+                    client, "two", b"x", partition=partition, producer_id=producer, producer_epoch=0, base_sequence=0
+                )
         assert len(all_values(client, "two", 0)) == len(all_values(client, "two", 1)) == 2
 
 

@@ -283,5 +283,5 @@ def test_requests_are_logged_when_their_logger_is_told_to_and_no_client_can_forg
         client.request(ApiVersionsRequest(), 1)
     (line,) = [caplog.handler.format(record) for record in caplog.records if record.name == "ottla.requests"]
     assert "DEBUG requests: ApiVersions v2 client=" in line
-    assert "\n" not in line and "\x1b" not in line and '\\n2026' in line
+    assert "\n" not in line and "\x1b" not in line and "\\n2026" in line
     assert logging.getLogger("ottla.requests").level == logging.NOTSET

@@ -59,14 +59,28 @@ def test_the_special_times(full: RawClient) -> None:
 def test_an_empty_partition(full: RawClient) -> None:
     found = [offset_at(full, "empty", time) for time in (LATEST, EARLIEST, MAX_TIMESTAMP, 0, 5)]
     assert [(each.error_code, each.offset, each.timestamp) for each in found] == [
-        (0, 0, -1), (0, 0, -1), (0, -1, -1), (0, -1, -1), (0, -1, -1)]  # fmt: skip
+        (0, 0, -1),
+        (0, 0, -1),
+        (0, -1, -1),
+        (0, -1, -1),
+        (0, -1, -1),
+    ]
 
 
 @pytest.mark.parametrize(
     ("time", "offset", "timestamp"),
-    [(0, 0, 100), (100, 0, 100), (101, 1, 101), (102, 2, 300), (200, 2, 300), (300, 2, 300), (301, 3, 301),
-     (302, -1, -1), (2**62, -1, -1)],
-)  # fmt: skip
+    [
+        (0, 0, 100),
+        (100, 0, 100),
+        (101, 1, 101),
+        (102, 2, 300),
+        (200, 2, 300),
+        (300, 2, 300),
+        (301, 3, 301),
+        (302, -1, -1),
+        (2**62, -1, -1),
+    ],
+)
 def test_the_first_record_at_or_after_a_time(time: int, offset: int, timestamp: int, full: RawClient) -> None:
     # First by offset, although later records may have earlier times.
     found = offset_at(full, "times", time)
@@ -126,8 +140,11 @@ def test_the_wrong_leader_epoch_is_refused_everywhere() -> None:
         with connect(broker) as client:
             produced(client, "fenced", batch_of(b"x"))
             now = offset_at(client, "fenced", LATEST).leader_epoch
-            for given, code in ((now, 0), (now - 1, ErrorCode.FENCED_LEADER_EPOCH),
-                                (now + 1, ErrorCode.UNKNOWN_LEADER_EPOCH)):  # fmt: skip
+            for given, code in (
+                (now, 0),
+                (now - 1, ErrorCode.FENCED_LEADER_EPOCH),
+                (now + 1, ErrorCode.UNKNOWN_LEADER_EPOCH),
+            ):
                 assert offset_at(client, "fenced", LATEST, leader_epoch=given).error_code == code
                 assert epoch_end(client, "fenced", 0, current=given).error_code == code
 

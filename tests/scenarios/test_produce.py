@@ -80,17 +80,22 @@ REFUSED: dict[str, tuple[Callable[[], bytearray], ErrorCode]] = {
     "not snappy": (lambda: with_body(b"\xff" * 30, 2, SNAPPY), ErrorCode.INVALID_RECORD),
     "not lz4": (lambda: with_body(b"\xff" * 30, 2, LZ4), ErrorCode.INVALID_RECORD),
     "not zstd": (lambda: with_body(b"\xff" * 30, 2, ZSTD), ErrorCode.INVALID_RECORD),
-    "gzip cut off": (lambda: with_body(bytes(compress(GZIP, body_of(b"one", b"two")))[:-9], 2, GZIP),
-                     ErrorCode.INVALID_RECORD),
+    "gzip cut off": (
+        lambda: with_body(bytes(compress(GZIP, body_of(b"one", b"two")))[:-9], 2, GZIP),
+        ErrorCode.INVALID_RECORD,
+    ),
     "two batches": (lambda: batch_of(b"one") + batch_of(b"two"), ErrorCode.INVALID_RECORD),
     "nothing": (lambda: bytearray(), ErrorCode.INVALID_RECORD),
     "a few bytes": (lambda: bytearray(b"hello"), ErrorCode.INVALID_RECORD),
     "producer without sequence": (
-        lambda: batch_of(b"one", producer_id=5, producer_epoch=0, base_sequence=-1), ErrorCode.INVALID_RECORD),
+        lambda: batch_of(b"one", producer_id=5, producer_epoch=0, base_sequence=-1),
+        ErrorCode.INVALID_RECORD,
+    ),
     "transaction without its id": (
         lambda: batch_of(b"one", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True),
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
-}  # fmt: skip
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ),
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -259,9 +259,12 @@ def test_brokers_add_and_verify_many_transactions_at_once(client: RawClient, top
     answer = client.request(AddPartitionsToTxnRequest(transactions=transactions), 5)
     found = [each.topic_results[0].results_by_partition[0] for each in answer.results_by_transaction]
     assert [each.partition_error_code for each in found] == [
-        ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.NONE, ErrorCode.NONE,
+        ErrorCode.NONE,
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.NONE,
+        ErrorCode.NONE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ]  # fmt: skip
+    ]
     first.abort()
     second.abort()
 

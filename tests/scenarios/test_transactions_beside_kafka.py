@@ -220,9 +220,7 @@ def test_markers(both: Clients) -> None:
             ("epoch of the past", open_one, 5, 0),
             ("coordinator of the past", raised, 4, 0),
         ):
-            code = write_marker(
-                client, "t", owner, partition=1, coordinator_epoch=epoch, transaction_version=version
-            )
+            code = write_marker(client, "t", owner, partition=1, coordinator_epoch=epoch, transaction_version=version)
             note(step, code)
         note("nowhere", write_marker(client, "nowhere", raised))
 

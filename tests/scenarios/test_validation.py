@@ -146,9 +146,7 @@ def test_a_refused_batch_takes_no_sequence_number(client: RawClient, topic: str)
     assert len(all_values(client, topic)) == 1
 
 
-def test_the_verdict_is_the_same_before_during_and_after_machine_code_is_loaded(
-    client: RawClient, topic: str
-) -> None:
+def test_the_verdict_is_the_same_before_during_and_after_machine_code_is_loaded(client: RawClient, topic: str) -> None:
     # Fifty thousand records, which is more than makes it worth it; every twentieth batch is wrong in its last record.
     sound = encode([(b"k", b"v", (), 1_000)] * 1_000)
     wrong = bytearray(sound)

@@ -29,9 +29,13 @@ SPOKEN = {name: handler.versions for name, handler in HANDLERS.items()}
 
 @pytest.mark.parametrize(
     ("api", "version"),
-    [(name, version) for name, versions in SPOKEN.items() if name not in WITH_A_CODEC_OF_THEIR_OWN
-     for version in versions],
-)  # fmt: skip
+    [
+        (name, version)
+        for name, versions in SPOKEN.items()
+        if name not in WITH_A_CODEC_OF_THEIR_OWN
+        for version in versions
+    ],
+)
 def test_every_version_is_answered_in_its_own_form(api: str, version: int, client: RawClient, topic: str) -> None:
     # The answer is read to its last byte by the same version, carries no error but those that are due, and the next
     # request is answered too. An API without a request in the table is asked with an empty one, which may be an error.
@@ -90,7 +94,7 @@ def test_hard_case_57_a_future_api_versions_is_answered_in_version_0(version: in
 @pytest.mark.parametrize(
     ("api_key", "version"),
     [(METADATA, 14), (METADATA, -1), (PRODUCE, 2), (PRODUCE, 14), (FETCH, 3), (FETCH, 19), (4, 0), (999, 0), (-1, 0)],
-)  # fmt: skip
+)
 def test_hard_case_57_an_unknown_api_or_version_closes_the_connection(
     api_key: int, version: int, shared_broker: LocalBroker, client: RawClient
 ) -> None:

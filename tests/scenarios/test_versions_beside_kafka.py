@@ -20,15 +20,22 @@ BOTH_CODECS = ("Produce", "Fetch")
 WITH_A_TOPIC_OF_THEIR_OWN = {"CreatePartitions", "DeleteTopics"}
 """Each version of these changes what the next one would find."""
 ALSO_OWN = OWN | {
-    "api_keys", "finalized_features", "finalized_features_epoch", "supported_features", "producer_id", "synonyms",
-}  # fmt: skip
+    "api_keys",
+    "finalized_features",
+    "finalized_features_epoch",
+    "supported_features",
+    "producer_id",
+    "synonyms",
+}
 READING = [name for name in HANDLERS if name.startswith(("Describe", "List", "Metadata", "OffsetF"))]
 WRITTEN_BY_KAFKA = "configs[min.insync.replicas].config_source: 3, not 5"
 """It sets min.insync.replicas for all brokers of a new cluster by itself, for its eligible leader replicas."""
 PAIRS = [
-    (name, version) for name, handler in sorted(HANDLERS.items()) if name not in WITH_A_CODEC_OF_THEIR_OWN
+    (name, version)
+    for name, handler in sorted(HANDLERS.items())
+    if name not in WITH_A_CODEC_OF_THEIR_OWN
     for version in handler.versions
-]  # fmt: skip
+]
 
 
 class Side(NamedTuple):
@@ -111,7 +118,15 @@ def test_every_version_of_fetch(version: int, both: tuple[Side, Side]) -> None:
             append(client, "Fetch", b"one", b"two")
         target = topic_ids["Fetch"] if version >= fetch.TOPIC_ID_FROM else "Fetch"
         found = client.fetch(target, 0, 0, version)
-        results.append((values_of(found), found.error_code, found.high_watermark, found.last_stable_offset,
-                        found.log_start_offset, list(found.aborted_transactions or ())))  # fmt: skip
+        results.append(
+            (
+                values_of(found),
+                found.error_code,
+                found.high_watermark,
+                found.last_stable_offset,
+                found.log_start_offset,
+                list(found.aborted_transactions or ()),
+            )
+        )
     theirs, ours = results
     assert theirs == ours

@@ -1,9 +1,9 @@
 """More than the suite has time for: many seeds, one seed again, or a crash in every disk operation.
 
-    python -m tests.simulation --seeds 1000
-    python -m tests.simulation --seed 7 --trace 100
-    python -m tests.simulation --seeds 1000 --only coordination
-    python -m tests.simulation --crash-points
+python -m tests.simulation --seeds 1000
+python -m tests.simulation --seed 7 --trace 100
+python -m tests.simulation --seeds 1000 --only coordination
+python -m tests.simulation --crash-points
 """
 
 import argparse

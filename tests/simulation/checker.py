@@ -96,9 +96,7 @@ class _PartitionCheck:
         self._start = history.starts.get(place, self._final[0][0] if self._final else 0)
         self._endings = {event.life: event.ending for event in history.events if isinstance(event, Ended)}
         self._last_life = max(self._endings, default=0) + 1
-        self._sent = [
-            event.batch for event in history.events if isinstance(event, Sent) and event.batch.place == place
-        ]
+        self._sent = [event.batch for event in history.events if isinstance(event, Sent) and event.batch.place == place]
         self._acknowledged = [
             event for event in history.events if isinstance(event, Acknowledged) and event.batch.place == place
         ]
@@ -106,13 +104,9 @@ class _PartitionCheck:
         self._out_of_range = [
             event for event in history.events if isinstance(event, OutOfRange) and event.place == place
         ]
-        self._refused = [
-            event for event in history.events if isinstance(event, Refused) and event.batch.place == place
-        ]
+        self._refused = [event for event in history.events if isinstance(event, Refused) and event.batch.place == place]
 
-        self._keys = {
-            value: key for batch in self._sent for value, key in zip(batch.values, batch.keys, strict=False)
-        }
+        self._keys = {value: key for batch in self._sent for value, key in zip(batch.values, batch.keys, strict=False)}
         self._newest = {self._keys.get(value): offset for offset, value in self._final}
 
     def _is_cleaned(self, value: bytes, offset: int) -> bool:
@@ -181,9 +175,7 @@ class _PartitionCheck:
         values = {value for _, value in self._final}
         for acknowledged in self._acknowledged:
             missing = [
-                value
-                for value in acknowledged.batch.values
-                if value not in values and not self._is_cleaned(value, -1)
+                value for value in acknowledged.batch.values if value not in values and not self._is_cleaned(value, -1)
             ]
             if acknowledged.base_offset is None and missing and self._first_cut(acknowledged.life) is None:
                 yield self._violation(Promise.LOST, f"{_short(missing[0])}, acknowledged {acknowledged.batch}")

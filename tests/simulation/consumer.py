@@ -112,9 +112,7 @@ class Consumer:
             self._world.note(self.name, f"{place}: {ErrorCode(result.error_code).name}")
             return False
         records, self._positions[place] = read_records(result, position)
-        self._world.record(
-            self.name, Fetched(self.name, place, channel.life, position, records, result.high_watermark)
-        )
+        self._world.record(self.name, Fetched(self.name, place, channel.life, position, records, result.high_watermark))
         return True
 
 

@@ -24,10 +24,19 @@ TRACE_LENGTH = 100_000
 VOLUME_BYTES = 1 << 40
 CHANGES = frozenset(
     (
-        "create", "append", "write_at", "truncate", "fsync", "mkdir", "rmdir", "rename", "unlink", "link",
+        "create",
+        "append",
+        "write_at",
+        "truncate",
+        "fsync",
+        "mkdir",
+        "rmdir",
+        "rename",
+        "unlink",
+        "link",
         "fsync_directory",
     )
-)  # fmt: skip
+)
 
 
 class Crashed(BaseException):

@@ -74,9 +74,15 @@ class GroupMember:
     """One process: it is a member for a while, leaves or dies, and comes again, until it is `stopped`."""
 
     def __init__(
-        self, name: str, machine: Machine, topic: str, topic_id: bytes, ownership: Ownership, commits: Commits,
+        self,
+        name: str,
+        machine: Machine,
+        topic: str,
+        topic_id: bytes,
+        ownership: Ownership,
+        commits: Commits,
         random: Random,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self.stopped = False
         self.machine = machine

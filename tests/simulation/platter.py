@@ -121,8 +121,7 @@ def _sectors(write: Write) -> list[Write]:
     end = write.position + len(write.data)
     borders = [write.position, *range((write.position // SECTOR + 1) * SECTOR, end, SECTOR), end]
     return [
-        Write(start, write.data[start - write.position : stop - write.position])
-        for start, stop in pairwise(borders)
+        Write(start, write.data[start - write.position : stop - write.position]) for start, stop in pairwise(borders)
     ]
 
 

@@ -75,9 +75,7 @@ class Scenario:
         self.world = world
         self._random = world.random("scenario")
         self.machine = world.add_machine("broker-1", broker_settings(self._random))
-        self.topics = {
-            f"topic-{number}": topic_settings(self._random) for number in range(self._random.randint(1, 3))
-        }
+        self.topics = {f"topic-{number}": topic_settings(self._random) for number in range(self._random.randint(1, 3))}
         self._cleaning = world.random("cleanup")
         self.topics = {topic: {**own, **cleanup_settings(self._cleaning)} for topic, own in self.topics.items()}
         self._recreator = Recreator(self.machine, world.random(RECREATOR)) if self._cleaning.random() < 0.3 else None
@@ -165,9 +163,7 @@ class Scenario:
         random = self.world.random(f"creation of {OFFSETS_TOPIC}")
         await admin.create_topic(self.machine, OFFSETS_TOPIC, 2, self._offsets, random)
         topic = next(iter(topic_ids))
-        return [
-            Committer(name, self.machine, topic, topic_ids[topic], self.world.random(name)) for name in names
-        ]
+        return [Committer(name, self.machine, topic, topic_ids[topic], self.world.random(name)) for name in names]
 
     def _style(self) -> Style:
         random = self._random

@@ -51,9 +51,13 @@ def broken(events: list[Event], *values: str | None, durable: bool = False) -> l
 def test_a_right_history_breaks_nothing(durable: bool) -> None:
     # Answers, reads, a crash without loss and a batch whose fate the producer never learned.
     events: list[Event] = [
-        Acknowledged(A, 1, 0), fetched(0, "a1", high_watermark=2), fetched(1, "a2"), KILL, Acknowledged(B, 2, None),
+        Acknowledged(A, 1, 0),
+        fetched(0, "a1", high_watermark=2),
+        fetched(1, "a2"),
+        KILL,
+        Acknowledged(B, 2, None),
         fetched(2, "b", life=2),
-    ]  # fmt: skip
+    ]
     assert broken(events, "a1", "a2", "b", durable=durable) == []
     assert broken(events, "a1", "a2", "b", "c", durable=durable) == []
 

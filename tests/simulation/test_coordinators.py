@@ -78,9 +78,15 @@ def coordinator_of(machine: Machine, partitions: int = 1) -> Coordinator[Noteboo
     node: Node = machine.process.broker.node
     replicas = node.replicas
     around = Surroundings(
-        node.broker_id, node.metadata, replicas, node.clock, node.random, replicas._offload, lambda: node.config,
+        node.broker_id,
+        node.metadata,
+        replicas,
+        node.clock,
+        node.random,
+        replicas._offload,
+        lambda: node.config,
         Meters.fresh(),
-    )  # fmt: skip
+    )
     topic = InternalTopic(TOPIC, lambda config: partitions, lambda config: 3, lambda config: {})
     coordinator = Coordinator(topic, GROUP_FORMAT, Notebook, around)
     node.metadata.on_change(lambda before, after, changes: coordinator.apply(before, after))
@@ -448,8 +454,13 @@ def test_what_cannot_be_read_is_passed_over() -> None:
 def test_partitions_are_those_of_kafka() -> None:
     """Java's hash of the name decides, for names of any script."""
     assert [key_hash(name) for name in ("", "a", "my-group", "gruppe-ä", "群组", "\U0001f600")] == [
-        0, 97, 1906497762, 673522898, 1045408, 1772899,
-    ]  # fmt: skip
+        0,
+        97,
+        1906497762,
+        673522898,
+        1045408,
+        1772899,
+    ]
     assert key_hash("polygenelubricants") == 0  # its hash is the smallest int, which has no absolute value
 
 

@@ -228,9 +228,12 @@ def test_operations_are_counted_and_traced() -> None:
     start = disk.operations
     disk.replace("/d/f", b"x")
     assert list(disk.trace)[start:] == [
-        ("create", "/d/f.tmp"), ("append", "/d/f.tmp"), ("fsync", "/d/f.tmp"), ("rename", "/d/f.tmp"),
+        ("create", "/d/f.tmp"),
+        ("append", "/d/f.tmp"),
+        ("fsync", "/d/f.tmp"),
+        ("rename", "/d/f.tmp"),
         ("fsync_directory", "/d"),
-    ]  # fmt: skip
+    ]
     assert disk.operations == start + 5
     disk.read("/d/f")
     disk.list("/d")
@@ -246,9 +249,12 @@ def test_the_dead_do_not_write() -> None:
     with pytest.raises(Crashed):
         disk.unlink("/d/f")
     late: list[Callable[[], object]] = [
-        lambda: file.append(b"!"), file.fsync, lambda: disk.unlink("/d/f"), lambda: disk.replace("/d/g", b""),
+        lambda: file.append(b"!"),
+        file.fsync,
+        lambda: disk.unlink("/d/f"),
+        lambda: disk.replace("/d/g", b""),
         lambda: disk.read("/d/f"),
-    ]  # fmt: skip
+    ]
     for use in late:
         with pytest.raises(Crashed):
             use()

@@ -227,9 +227,13 @@ class Histories(RuleBasedStateMachine):
             own = None if value is None else b"%d %b" % (self.serial, value)
             written.append((key, own, (), now_ms - age_ms))
         data = batches.encode(
-            written, codec=codec, producer_id=producer_id, producer_epoch=0 if producer_id >= 0 else -1,
-            base_sequence=sequence, transactional=transactional,
-        )  # fmt: skip
+            written,
+            codec=codec,
+            producer_id=producer_id,
+            producer_epoch=0 if producer_id >= 0 else -1,
+            base_sequence=sequence,
+            transactional=transactional,
+        )
         stamped = self.topic["message.timestamp.type"] == "LogAppendTime"
         records = tuple(
             NaiveRecord(base + delta, now_ms if stamped else timestamp, key, value)
@@ -278,8 +282,11 @@ class Histories(RuleBasedStateMachine):
             return  # it may have expired
         data = batches.encode(
             [(record.key, record.value, (), record.timestamp) for record in last.records],
-            producer_id=producer, producer_epoch=0, base_sequence=last.sequence, transactional=last.transactional,
-        )  # fmt: skip
+            producer_id=producer,
+            producer_epoch=0,
+            base_sequence=last.sequence,
+            transactional=last.transactional,
+        )
 
         async def appending() -> None:
             appended = self.partition.append(memoryview(data), batches.read_header(data), self.now_ms, -1)
@@ -394,9 +401,7 @@ class Histories(RuleBasedStateMachine):
         )
         aborted = naive.aborted()
         committed = {
-            offset: record
-            for offset, record in everything.items()
-            if offset < naive.stable and offset not in aborted
+            offset: record for offset, record in everything.items() if offset < naive.stable and offset not in aborted
         }
         assert partition_reader.read_all(partition, 1500, read_committed=True) == committed
         self._look_up_times(partition)

@@ -1,7 +1,7 @@
 """A broker and its clients under trouble, for as many seeds as there is time; and the same seed gives the same run.
 
-    OTTLA_SEED=7                 the base seed; printed at the head of every run
-    OTTLA_SIMULATION_SECONDS=15  how long to go on with new seeds
+OTTLA_SEED=7                 the base seed; printed at the head of every run
+OTTLA_SIMULATION_SECONDS=15  how long to go on with new seeds
 """
 
 import os

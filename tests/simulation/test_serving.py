@@ -15,9 +15,12 @@ from tests.simulation.network import Conditions, SimulatedNetwork
 
 CONTENT = Random(1).randbytes(400_000)
 SETTINGS = ServerSettings(
-    in_flight_requests_max=4, unsent_bytes_max=100_000, unsent_memory_bytes_max=300_000,
-    queued_max_request_bytes=100_000, frames_per_turn_max=3,
-)  # fmt: skip
+    in_flight_requests_max=4,
+    unsent_bytes_max=100_000,
+    unsent_memory_bytes_max=300_000,
+    queued_max_request_bytes=100_000,
+    frames_per_turn_max=3,
+)
 
 
 class Exchange:

@@ -62,9 +62,7 @@ class TransactionalClient:
 
     async def init(self) -> None:
         """Become the owner of the transactional id; what is open is aborted."""
-        request = InitProducerIdRequest(
-            transactional_id=self.transactional_id, transaction_timeout_ms=self._timeout_ms
-        )
+        request = InitProducerIdRequest(transactional_id=self.transactional_id, transaction_timeout_ms=self._timeout_ms)
         answer = await self.ask(request, 5)
         self._become(Producer(answer.producer_id, answer.producer_epoch))
 
@@ -108,9 +106,7 @@ class TransactionalClient:
     async def _is_written(self, place: Place, data: bytearray, version: int) -> bool:
         channel = await self.connected()
         partition = PartitionData(place.partition, memoryview(bytearray(data)))
-        request = ProduceRequest(
-            self.transactional_id, -1, 10_000, [TopicData(place.topic, partitions=[partition])]
-        )
+        request = ProduceRequest(self.transactional_id, -1, 10_000, [TopicData(place.topic, partitions=[partition])])
         waiting = channel.produce(request, version)
         assert waiting is not None
         frame = await channel.answer(waiting)

@@ -29,10 +29,18 @@ def test_rows_are_what_was_sent(spark: "SparkSession", broker: LocalBroker) -> N
         }
         send(broker, "everything", [record], **{"compression.type": codec})
         sent = datetime.fromtimestamp(1_700_000_000 + (123 + number) / 1000, UTC).replace(tzinfo=None)
-        expected.append((
-            record["key"], record["value"], "everything", number % 2, number // 2, sent, 0,
-            [("a", b"1"), ("a", None)] if number == 1 else None,
-        ))  # fmt: skip
+        expected.append(
+            (
+                record["key"],
+                record["value"],
+                "everything",
+                number % 2,
+                number // 2,
+                sent,
+                0,
+                [("a", b"1"), ("a", None)] if number == 1 else None,
+            )
+        )
     frame = reader(spark, broker, "everything", includeHeaders="true").load()
     assert frame.columns == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
     time = "cast(timestamp as timestamp_ntz) as timestamp"  # as it is in UTC, wherever this runs

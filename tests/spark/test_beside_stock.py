@@ -134,10 +134,12 @@ def test_written_records_are_equal(spark: "SparkSession", bootstrap: str) -> Non
     """Keys go to the same partitions in the same order, with headers, nulls and a partition column or without."""
     header = "array(named_struct('key', 'n', 'value', binary(string(id))), named_struct('key', 'n', 'value', null))"
     keyed = "if(id % 4 = 3, null, string(id % 10)) as value"
-    for number, columns in enumerate((
-        ["concat('key ', id) as key", keyed, f"if(id % 2 = 0, {header}, null) as headers"],
-        ["binary(string(id)) as value", "int(id % 3) as partition"],
-    )):
+    for number, columns in enumerate(
+        (
+            ["concat('key ', id) as key", keyed, f"if(id % 2 = 0, {header}, null) as headers"],
+            ["binary(string(id)) as value", "int(id % 3) as partition"],
+        )
+    ):
         frame = spark.range(60).coalesce(1).selectExpr(*columns)
         found = []
         for connector in (STOCK, OURS):

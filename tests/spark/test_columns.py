@@ -60,8 +60,14 @@ def test_a_stream_sends_bad_records_on(spark: "SparkSession", broker: LocalBroke
     """Over a restart: sound records are rows, each once; the others are in the dead-letter topic, as they were."""
     broker.create_topic("mixed")
     broker.create_topic("mixed-dead")
-    options = {"valueFormat": "json", "valueSchema": "id INT", "badRecords": "dead-letter", "columns": "value,offset",
-               "deadLetterTopic": "mixed-dead", "startingOffsets": "earliest"}  # fmt: skip
+    options = {
+        "valueFormat": "json",
+        "valueSchema": "id INT",
+        "badRecords": "dead-letter",
+        "columns": "value,offset",
+        "deadLetterTopic": "mixed-dead",
+        "startingOffsets": "earliest",
+    }
     frame = stream(spark, broker, "mixed", **options).load().selectExpr("value.id", "offset")
     for round_ in range(2):
         send(broker, "mixed", [{"value": f'{{"id": {round_}}}'}, {"key": f"{round_}", "value": "poison"}])

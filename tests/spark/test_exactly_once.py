@@ -63,15 +63,22 @@ def test_one_transaction_for_a_batch(spark: "SparkSession", broker: LocalBroker,
     broker.create_topic(f"in-{mode}", partitions=2)
     broker.create_topic(f"out-{mode}", partitions=3)
     rows = stream(spark, broker, f"in-{mode}", startingOffsets="earliest").load().selectExpr("string(value) as key")
-    frame = rows.selectExpr("key", "'1' as value") if mode == "append" else rows.groupBy("key").count().selectExpr(
-        "key", "string(count) as value"
+    frame = (
+        rows.selectExpr("key", "'1' as value")
+        if mode == "append"
+        else rows.groupBy("key").count().selectExpr("key", "string(count) as value")
     )
 
     def run() -> None:
         query = ottla.spark.write_stream(
-            frame, f"out-{mode}", checkpoint=str(tmp_path), mode=mode, trigger={"availableNow": True},
-            options={"kafka.bootstrap.servers": broker.bootstrap}, group=f"group-{mode}",
-        )  # fmt: skip
+            frame,
+            f"out-{mode}",
+            checkpoint=str(tmp_path),
+            mode=mode,
+            trigger={"availableNow": True},
+            options={"kafka.bootstrap.servers": broker.bootstrap},
+            group=f"group-{mode}",
+        )
         finish(query)
 
     send(broker, f"in-{mode}", [{"value": word} for word in ("a", "b", "a")])
@@ -107,9 +114,12 @@ def test_what_a_sink_cannot_do_is_told(spark: "SparkSession", broker: LocalBroke
     ):
         with pytest.raises(ValueError, match=said):
             ottla.spark.write_stream(
-                frame.select(*columns), "sink", checkpoint=str(tmp_path), mode=mode,
+                frame.select(*columns),
+                "sink",
+                checkpoint=str(tmp_path),
+                mode=mode,
                 options={"kafka.bootstrap.servers": broker.bootstrap},
-            )  # fmt: skip
+            )
 
 
 def test_a_row_that_cannot_be_written_ends_the_query_with_one_line(
@@ -121,10 +131,13 @@ def test_a_row_that_cannot_be_written_ends_the_query_with_one_line(
     send(broker, "large", [{"value": "x", "key": f"{number}"} for number in range(3)])
     rows = stream(spark, broker, "large", startingOffsets="earliest").load()
     query = ottla.spark.write_stream(
-        rows.selectExpr("key", "repeat(string(value), if(offset = 1, 2000000, 1)) as value"), "small",
-        checkpoint=str(tmp_path), options={"kafka.bootstrap.servers": broker.bootstrap}, group="small-group",
+        rows.selectExpr("key", "repeat(string(value), if(offset = 1, 2000000, 1)) as value"),
+        "small",
+        checkpoint=str(tmp_path),
+        options={"kafka.bootstrap.servers": broker.bootstrap},
+        group="small-group",
         trigger={"availableNow": True},
-    )  # fmt: skip
+    )
     with pytest.raises(PySparkException, match=r"batch 0 was not written to topic 'small': .* is larger than"):
         finish(query)
     assert values(reader(spark, broker, "small", **COMMITTED).load()) == []

@@ -29,9 +29,12 @@ def test_there_are_examples() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_works(
-    name: str, spark: "SparkSession", broker: LocalBroker, monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    spark: "SparkSession",
+    broker: LocalBroker,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.syspath_prepend(EXAMPLES)
     example = import_module(name)
     try:

@@ -32,9 +32,14 @@ def test_what_works_with_ottla_works_with_apache_kafka(
     finish(words.writeStream.format("ottla").options(**plain).trigger(availableNow=True).start())
     counts = words.groupBy("key").count().selectExpr("key", "string(count) as value")
     query = ottla.spark.write_stream(
-        counts, "spark-counts", checkpoint=str(tmp_path / "counts"), mode="update", group="spark-counters",
-        options=options, trigger={"availableNow": True},
-    )  # fmt: skip
+        counts,
+        "spark-counts",
+        checkpoint=str(tmp_path / "counts"),
+        mode="update",
+        group="spark-counters",
+        options=options,
+        trigger={"availableNow": True},
+    )
     finish(query)
     stable = {"kafka.isolation.level": "read_committed"}
     assert sorted(map(int, values(reader(spark, apache_kafka, "spark-copies", **stable).load()))) == list(range(ROWS))

@@ -43,43 +43,53 @@ def test_times_go_before_offsets() -> None:
 
 
 def test_everything_that_can_be_said() -> None:
-    found = stream(**{
-        "kafka.isolation.level": "read_committed", "kafka.group.id": "g", "startingOffsets": "group",
-        "maxOffsetsPerTrigger": "100", "minOffsetsPerTrigger": "10", "maxTriggerDelay": "2s", "minPartitions": "7",
-        "maxRecordsPerPartition": "1000",
-    })  # fmt: skip
+    found = stream(
+        **{
+            "kafka.isolation.level": "read_committed",
+            "kafka.group.id": "g",
+            "startingOffsets": "group",
+            "maxOffsetsPerTrigger": "100",
+            "minOffsetsPerTrigger": "10",
+            "maxTriggerDelay": "2s",
+            "minPartitions": "7",
+            "maxRecordsPerPartition": "1000",
+        }
+    )
     assert found.isolation == READ_COMMITTED
     assert found.starting.of_group and found.group == "g"
     assert found[8:] == (100, 10, 2.0, 7, 1000)
 
 
-@pytest.mark.parametrize(("options", "streaming", "said"), [
-    ({"subscribe": ""}, False, "subscribe: no topic is named"),
-    ({"subscribePattern": "x.*"}, False, "subscribe and subscribePattern are"),
-    ({"startingOffsets": "latest"}, False, "startingOffsets: 'latest'"),
-    ({"startingOffsets": '{"orders": {"0": -1}}'}, False, "-1"),
-    ({"startingOffsets": '{"orders": {"0": -3}}'}, True, "-3 for orders-0"),
-    ({"startingOffsets": '{"orders": {"x": 3}}'}, True, "'x' of 'orders' is no partition"),
-    ({"startingOffsets": '{"orders": 3}'}, True, "'orders' needs an object"),
-    ({"startingOffsets": "soon"}, True, "'soon' is not JSON"),
-    ({"startingOffsets": "[" * 100_000}, True, "is not JSON"),
-    ({"startingOffsets": "group"}, True, "needs kafka.group.id"),
-    ({"startingTimestamp": "yesterday"}, True, "startingTimestamp: 'yesterday'"),
-    ({"endingOffsets": "latest"}, True, "endingOffsets: a streaming query has no end"),
-    ({"endingOffsets": "earliest"}, False, "endingOffsets: 'earliest'"),
-    ({"endingOffsets": '{"orders": {"0": -2}}'}, False, "-2"),
-    ({"maxOffsetsPerTrigger": "0"}, True, "maxOffsetsPerTrigger: '0'"),
-    ({"maxOffsetsPerTrigger": "5", "minOffsetsPerTrigger": "6"}, True, "minOffsetsPerTrigger: 6 is above"),
-    ({"maxTriggerDelay": "long"}, True, "maxTriggerDelay: 'long'"),
-    ({"minPartitions": "many"}, True, "minPartitions: 'many'"),
-    ({"failOnDataLoss": "maybe"}, True, "failOnDataLoss: 'maybe'"),
-    ({"startingOffsetsByTimestampStrategy": "guess"}, True, "startingOffsetsByTimestampStrategy: 'guess'"),
-    ({"kafka.isolation.level": "strict"}, True, "kafka.isolation.level: 'strict'"),
-    ({"kafka.auto.offset.reset": "latest"}, True, "kafka.auto.offset.reset: it cannot be set; use the option"),
-    ({"kafka.bootstrap.servers": "nowhere"}, True, "kafka.bootstrap.servers: 'nowhere' is not host:port"),
-    ({"kafka.bootstrap.servers": ""}, True, "kafka.bootstrap.servers: it must be set"),
-    ({"startingOfsets": "earliest"}, True, "startingofsets: there is no such option"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "streaming", "said"),
+    [
+        ({"subscribe": ""}, False, "subscribe: no topic is named"),
+        ({"subscribePattern": "x.*"}, False, "subscribe and subscribePattern are"),
+        ({"startingOffsets": "latest"}, False, "startingOffsets: 'latest'"),
+        ({"startingOffsets": '{"orders": {"0": -1}}'}, False, "-1"),
+        ({"startingOffsets": '{"orders": {"0": -3}}'}, True, "-3 for orders-0"),
+        ({"startingOffsets": '{"orders": {"x": 3}}'}, True, "'x' of 'orders' is no partition"),
+        ({"startingOffsets": '{"orders": 3}'}, True, "'orders' needs an object"),
+        ({"startingOffsets": "soon"}, True, "'soon' is not JSON"),
+        ({"startingOffsets": "[" * 100_000}, True, "is not JSON"),
+        ({"startingOffsets": "group"}, True, "needs kafka.group.id"),
+        ({"startingTimestamp": "yesterday"}, True, "startingTimestamp: 'yesterday'"),
+        ({"endingOffsets": "latest"}, True, "endingOffsets: a streaming query has no end"),
+        ({"endingOffsets": "earliest"}, False, "endingOffsets: 'earliest'"),
+        ({"endingOffsets": '{"orders": {"0": -2}}'}, False, "-2"),
+        ({"maxOffsetsPerTrigger": "0"}, True, "maxOffsetsPerTrigger: '0'"),
+        ({"maxOffsetsPerTrigger": "5", "minOffsetsPerTrigger": "6"}, True, "minOffsetsPerTrigger: 6 is above"),
+        ({"maxTriggerDelay": "long"}, True, "maxTriggerDelay: 'long'"),
+        ({"minPartitions": "many"}, True, "minPartitions: 'many'"),
+        ({"failOnDataLoss": "maybe"}, True, "failOnDataLoss: 'maybe'"),
+        ({"startingOffsetsByTimestampStrategy": "guess"}, True, "startingOffsetsByTimestampStrategy: 'guess'"),
+        ({"kafka.isolation.level": "strict"}, True, "kafka.isolation.level: 'strict'"),
+        ({"kafka.auto.offset.reset": "latest"}, True, "kafka.auto.offset.reset: it cannot be set; use the option"),
+        ({"kafka.bootstrap.servers": "nowhere"}, True, "kafka.bootstrap.servers: 'nowhere' is not host:port"),
+        ({"kafka.bootstrap.servers": ""}, True, "kafka.bootstrap.servers: it must be set"),
+        ({"startingOfsets": "earliest"}, True, "startingofsets: there is no such option"),
+    ],
+)
 def test_what_is_wrong_is_told_in_one_line(options: dict[str, str], streaming: bool, said: str) -> None:
     with pytest.raises(OptionError) as error:
         read_options({**BASE, "subscribe": "orders", **options}, streaming=streaming)

@@ -47,9 +47,7 @@ def test_a_query_goes_on_where_it_stopped(spark: "SparkSession", broker: LocalBr
     assert sum(committed(broker, "clicks-group", "clicks", 2)) >= 20
     send(broker, "clicks", [{"value": f"{number}", "partition": number % 2} for number in range(50, 60)])
     run(spark, broker, "clicks", tmp_path, **options)
-    assert rows(spark, tmp_path) == sorted(
-        ("clicks", number % 2, number // 2, str(number)) for number in range(60)
-    )
+    assert rows(spark, tmp_path) == sorted(("clicks", number % 2, number // 2, str(number)) for number in range(60))
 
 
 def test_new_topics_of_a_pattern_are_read(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:

@@ -38,10 +38,7 @@ DOORS: dict[tuple[str, str], str] = {
 HANDLERS = "ottla.handlers"
 
 _RANKS = {
-    room: (height, bracket)
-    for height, row in enumerate(LAYERS)
-    for bracket, rooms in enumerate(row)
-    for room in rooms
+    room: (height, bracket) for height, row in enumerate(LAYERS) for bracket, rooms in enumerate(row) for room in rooms
 }
 
 

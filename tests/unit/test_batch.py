@@ -80,9 +80,14 @@ def test_aiokafka_reads_what_we_write(codec: int) -> None:
 def test_we_read_what_aiokafka_writes(codec: int) -> None:
     # Proves: a producer's bytes pass the checks and decode, whatever codec it chose.
     builder = DefaultRecordBatchBuilder(
-        magic=2, compression_type=codec, is_transactional=1, producer_id=9, producer_epoch=1, base_sequence=4,
+        magic=2,
+        compression_type=codec,
+        is_transactional=1,
+        producer_id=9,
+        producer_epoch=1,
+        base_sequence=4,
         batch_size=1 << 20,
-    )  # fmt: skip
+    )
     for index, (key, value, headers, time) in enumerate(RECORDS):
         builder.append(index, timestamp=time, key=key, value=value, headers=list(headers))
     data = bytes(builder.build())
@@ -126,8 +131,9 @@ def test_zeros_are_no_batch() -> None:
 @given(st.binary(max_size=200), st.integers(0, 2**31 - 1), st.integers(0, 4))
 def test_decode_survives_any_body(body: bytes, count: int, codec: int) -> None:
     # Proves: whatever the records' bytes are, decode raises CorruptBatch or returns, and claims cost no memory.
-    data = with_header(batch.encode(RECORDS)[: batch.HEADER_SIZE] + body, length=49 + len(body),
-                       record_count=count, attributes=codec)  # fmt: skip
+    data = with_header(
+        batch.encode(RECORDS)[: batch.HEADER_SIZE] + body, length=49 + len(body), record_count=count, attributes=codec
+    )
     try:
         records = batch.decode(data, max_bytes=1 << 20)
     except CorruptBatch:
@@ -288,9 +294,7 @@ def broken_checksum(data: bytearray) -> bytearray:
         (lambda data: bytearray(), ErrorCode.INVALID_RECORD),
     ],
 )
-def test_a_producer_sends_exactly_one_sound_batch(
-    change: Callable[[bytearray], bytearray], code: ErrorCode
-) -> None:
+def test_a_producer_sends_exactly_one_sound_batch(change: Callable[[bytearray], bytearray], code: ErrorCode) -> None:
     # Proves: damage is retriable and comes first; two batches, trailing bytes and nothing at all are refused.
     with pytest.raises(KafkaError) as refused:
         batch.check_client_batch(change(batch.encode(RECORDS)))

@@ -121,12 +121,19 @@ def test_keys_are_asked_for_only_where_they_are_required(surveyor: Surveyor) -> 
 @pytest.mark.parametrize(
     ("base", "delta", "sound"),
     [
-        (1_000, 0, True), (1_000, 500, True), (1_000, 501, False), (1_000, -100, True), (1_000, -101, False),
+        (1_000, 0, True),
+        (1_000, 500, True),
+        (1_000, 501, False),
+        (1_000, -100, True),
+        (1_000, -101, False),
         (-1, 0, True),  # no time at all is within any bounds
         (0, -1, True),
-        (TIME_MAX, 1, False), (TIME_MAX, TIME_MAX, False), (TIME_MIN, -1, False), (TIME_MIN, TIME_MIN, False),
+        (TIME_MAX, 1, False),
+        (TIME_MAX, TIME_MAX, False),
+        (TIME_MIN, -1, False),
+        (TIME_MIN, TIME_MIN, False),
     ],
-)  # fmt: skip
+)
 def test_times_are_held_against_both_bounds(surveyor: Surveyor, base: int, delta: int, sound: bool) -> None:
     found = surveyor(record(0, delta), 1, Bounds(base, 900, 1_500), BEGIN)
     assert found.verdict == (SOUND if sound else TIME)

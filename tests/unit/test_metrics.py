@@ -53,9 +53,19 @@ def test_help_is_escaped() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0, "0"), (2**62, str(2**62)), (True, "1"), (1.0, "1"), (0.25, "0.25"), (1e-7, "1e-07"), (1e18, "1e+18"),
-     (inf, "+Inf"), (-inf, "-Inf"), (nan, "NaN")],
-)  # fmt: skip
+    [
+        (0, "0"),
+        (2**62, str(2**62)),
+        (True, "1"),
+        (1.0, "1"),
+        (0.25, "0.25"),
+        (1e-7, "1e-07"),
+        (1e18, "1e+18"),
+        (inf, "+Inf"),
+        (-inf, "-Inf"),
+        (nan, "NaN"),
+    ],
+)
 def test_numbers_are_written_as_go_reads_them(value: float, text: str) -> None:
     assert number_text(value) == text
 

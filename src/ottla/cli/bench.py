@@ -142,14 +142,16 @@ class ProduceLoad:
         self._sent = 0
         self._reason = ""
         self._latencies_s: list[float] = []
-        self._producer: Producer = cluster.producer({
-            "linger.ms": 5,
-            "batch.size": 1 << 20,
-            "message.max.bytes": 1_000_000_000,  # how large a record may be is for the broker to say
-            "message.timeout.ms": int(OPERATION_S * 1000),
-            "acks": options.acks,
-            "compression.type": options.codec,
-        })
+        self._producer: Producer = cluster.producer(
+            {
+                "linger.ms": 5,
+                "batch.size": 1 << 20,
+                "message.max.bytes": 1_000_000_000,  # how large a record may be is for the broker to say
+                "message.timeout.ms": int(OPERATION_S * 1000),
+                "acks": options.acks,
+                "compression.type": options.codec,
+            }
+        )
 
     def run(self, seconds: float, rate: int | None) -> Measurement:
         live = LiveRate(PRODUCE)

@@ -37,11 +37,18 @@ _STATE = re.compile(r" \(after .*\)$", re.DOTALL)
 
 def add_client_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "-b", "--bootstrap", metavar="HOST:PORT", default=os.environ.get(BOOTSTRAP_VARIABLE) or DEFAULT_BOOTSTRAP,
+        "-b",
+        "--bootstrap",
+        metavar="HOST:PORT",
+        default=os.environ.get(BOOTSTRAP_VARIABLE) or DEFAULT_BOOTSTRAP,
         help=f"where to find the cluster (default: ${BOOTSTRAP_VARIABLE} or {DEFAULT_BOOTSTRAP})",
     )
     parser.add_argument(
-        "-X", action="append", default=[], dest="client_settings", metavar="KEY=VALUE",
+        "-X",
+        action="append",
+        default=[],
+        dest="client_settings",
+        metavar="KEY=VALUE",
         help="a setting of librdkafka, for example security.protocol=SSL; may be repeated",
     )
 

@@ -166,9 +166,7 @@ def _places(commands: list[Command]) -> str:
     return "|".join(f'"{command.path}"' for command in commands[1:])
 
 
-def _cases(
-    commands: list[Command], offer: Callable[[tuple[str, ...]], str], leave: str, opening: str = ""
-) -> str:
+def _cases(commands: list[Command], offer: Callable[[tuple[str, ...]], str], leave: str, opening: str = "") -> str:
     """A case for each option that takes a value: its choices, or whatever the shell itself offers."""
     lines = []
     for command in commands:

@@ -20,7 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     change = actions.add_parser("set", help="change settings", description="Change settings; the others stay.")
     _add_resource_arguments(change)
     change.add_argument(
-        "assignments", nargs="*", default=[], metavar="KEY=VALUE",
+        "assignments",
+        nargs="*",
+        default=[],
+        metavar="KEY=VALUE",
         help="KEY+=VALUE and KEY-=VALUE add to a list and take from it",
     )
     change.add_argument(
@@ -52,7 +55,8 @@ def _get(options: argparse.Namespace) -> None:
     if unknown:
         raise Refusal(f"{options.kind} {options.name!r} has no setting {', '.join(map(repr, unknown))}")
     wanted = [
-        setting for setting in settings
+        setting
+        for setting in settings
         if (not options.keys or setting.name in options.keys) and (setting.changed or not options.changed)
     ]
     if options.format == JSON:

@@ -31,7 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument(
-        "-p", "--partition", action="append", type=int, dest="partitions", metavar="PARTITION",
+        "-p",
+        "--partition",
+        action="append",
+        type=int,
+        dest="partitions",
+        metavar="PARTITION",
         help="only this one; may be repeated (default: all)",
     )
     start = parser.add_mutually_exclusive_group()
@@ -47,7 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--key-matches", metavar="REGEX", help="only records with such a key")
     parser.add_argument("--value-matches", metavar="REGEX", help="only records with such a value")
     parser.add_argument(
-        "--format", default="value", metavar="FORMAT",
+        "--format",
+        default="value",
+        metavar="FORMAT",
         help="value, key-value, json, or a template: %%t topic, %%p partition, %%o offset, %%T timestamp, %%k key, "
         "%%s value, %%K and %%S their lengths, %%h headers (default: value)",
     )

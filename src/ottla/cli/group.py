@@ -34,7 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     delete = action("delete", "delete groups without members, or what they have committed")
     delete.add_argument("names", nargs="+", metavar="GROUP")
     delete.add_argument(
-        "-t", "--topic", action="append", default=[], metavar="TOPIC",
+        "-t",
+        "--topic",
+        action="append",
+        default=[],
+        metavar="TOPIC",
         help="only the offsets of this topic, of a group that does not read it; may be repeated",
     )
     delete.add_argument("--if-exists", action="store_true", help="a group that is not there is no error")

@@ -112,9 +112,7 @@ def _offset(
     lag = None if offset is None or end is None else max(end - offset, 0)
     if reader is None:
         return OffsetRow(topic, partition, offset, end, lag, None, None, None, metadata)
-    return OffsetRow(
-        topic, partition, offset, end, lag, reader.member_id, reader.client_id, reader.host, metadata
-    )
+    return OffsetRow(topic, partition, offset, end, lag, reader.member_id, reader.client_id, reader.host, metadata)
 
 
 def committed_offsets(cluster: Cluster, group: str) -> "dict[Place, TopicPartition]":

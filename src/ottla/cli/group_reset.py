@@ -23,7 +23,11 @@ class ResetRow(NamedTuple):
 
 def add_reset_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "-t", "--topic", action="append", default=[], metavar="TOPIC[:0,1]",
+        "-t",
+        "--topic",
+        action="append",
+        default=[],
+        metavar="TOPIC[:0,1]",
         help="of this topic, or only these partitions of it; may be repeated",
     )
     parser.add_argument("--all-topics", action="store_true", help="of every topic that the group has committed for")

@@ -43,10 +43,17 @@ def open_producers(cluster: Cluster, topics: Iterable[str], partitions: Collecti
                     raise Refusal(f"{answer.name}-{part.partition_index}: {reason}")
                 for each in part.active_producers:
                     if each.current_txn_start_offset >= 0:
-                        found.append(Hanging(
-                            answer.name, part.partition_index, each.current_txn_start_offset, each.producer_id,
-                            each.producer_epoch, each.last_timestamp, each.coordinator_epoch,
-                        ))  # fmt: skip
+                        found.append(
+                            Hanging(
+                                answer.name,
+                                part.partition_index,
+                                each.current_txn_start_offset,
+                                each.producer_id,
+                                each.producer_epoch,
+                                each.last_timestamp,
+                                each.coordinator_epoch,
+                            )
+                        )
     return sorted(found)
 
 

@@ -37,7 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verify = actions.add_parser("verify", help=purpose, description=about)
     verify.add_argument("paths", nargs="+", metavar="DIR", help="a data directory or a partition's directory")
     verify.add_argument(
-        "--repair", action="store_true",
+        "--repair",
+        action="store_true",
         help="make derived files anew and cut torn ends off; sound records are never touched",
     )
     add_format_argument(verify)
@@ -56,9 +57,12 @@ def _verify(options: argparse.Namespace) -> int:
     as_text = options.format != JSON
     for path in options.paths:
         verify_path(
-            RealDisk(), path.rstrip("/") or "/", report, mend=options.repair,
+            RealDisk(),
+            path.rstrip("/") or "/",
+            report,
+            mend=options.repair,
             told=lambda problem: print(f"{problem.path}: {problem.reason}") if as_text else None,
-        )  # fmt: skip
+        )
     sums = {
         name: sum(getattr(partition, name) for partition in report.partitions)
         for name in ("segments", "batches", "records", "bytes")

@@ -42,7 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files", nargs="*", default=[], metavar="FILE", help="where records come from (default: standard input)"
     )
     parser.add_argument(
-        "--format", choices=FORMATS, default=LINES,
+        "--format",
+        choices=FORMATS,
+        default=LINES,
         help="a record is a line, a line as `consume --format json` writes it, or a whole file (default: lines)",
     )
     parser.add_argument("-D", "--delimiter", default="\\n", metavar="TEXT", help=r"ends a line (default: \n)")
@@ -52,7 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-k", "--key", metavar="TEXT", help="the key of every record that has none of its own")
     parser.add_argument("--null", metavar="TEXT", help="a key or value of this text is null: a tombstone")
     parser.add_argument(
-        "-H", "--header", action="append", default=[], dest="headers", metavar="NAME=VALUE",
+        "-H",
+        "--header",
+        action="append",
+        default=[],
+        dest="headers",
+        metavar="NAME=VALUE",
         help="a header for every record; may be repeated",
     )
     parser.add_argument("-p", "--partition", type=int, default=ANY_PARTITION, help="all records go there")
@@ -113,14 +120,16 @@ class Delivery:
         cluster = Cluster(options)
         self._troubles = cluster.troubles
         _check_topic(cluster, options)
-        self._producer = cluster.producer({
-            **SETTINGS,
-            "acks": options.acks,
-            "compression.type": options.codec,
-            "enable.idempotence": options.acks == ALL,  # so that a retry neither doubles nor reorders
-            "on_delivery": self._delivered,
-            "delivery.report.only.error": not options.report,  # a call for each record costs as much as sending it
-        })
+        self._producer = cluster.producer(
+            {
+                **SETTINGS,
+                "acks": options.acks,
+                "compression.type": options.codec,
+                "enable.idempotence": options.acks == ALL,  # so that a retry neither doubles nor reorders
+                "on_delivery": self._delivered,
+                "delivery.report.only.error": not options.report,  # a call for each record costs as much as sending it
+            }
+        )
 
     @property
     def acknowledged(self) -> int:

@@ -1,6 +1,6 @@
 """Where a broker's settings come from on the command line, the strongest first:
 
-    --set KEY=VALUE    --data, --port, --host, --metrics-port    --config FILE    what a single broker on a laptop needs
+--set KEY=VALUE    --data, --port, --host, --metrics-port    --config FILE    what a single broker on a laptop needs
 """
 
 import os

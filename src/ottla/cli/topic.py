@@ -49,7 +49,10 @@ def _add_create_arguments(parser: argparse.ArgumentParser) -> None:
         "-p", "--partitions", type=int, default=BROKER_DEFAULT, help="how many (default: the broker's num.partitions)"
     )
     parser.add_argument(
-        "-r", "--replicas", type=int, default=BROKER_DEFAULT,
+        "-r",
+        "--replicas",
+        type=int,
+        default=BROKER_DEFAULT,
         help="how many brokers keep each partition (default: the broker's default.replication.factor)",
     )
     _add_set_argument(parser)
@@ -69,15 +72,24 @@ def _add_alter_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_set_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--set", action="append", default=[], dest="settings", metavar="KEY=VALUE",
+        "--set",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="KEY=VALUE",
         help="a setting of the topic, by Kafka's name; may be repeated",
     )
 
 
 def run(options: argparse.Namespace) -> int:
     actions = {
-        "create": _create, "list": _list, "describe": _describe, "alter": _alter, "trim": trim, "delete": _delete,
-    }  # fmt: skip
+        "create": _create,
+        "list": _list,
+        "describe": _describe,
+        "alter": _alter,
+        "trim": trim,
+        "delete": _delete,
+    }
     actions[options.action](options)
     return 0
 

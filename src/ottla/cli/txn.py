@@ -108,15 +108,17 @@ def _describe(options: argparse.Namespace) -> None:
             (found,) = connection.ask(DescribeTransactionsRequest(transactional_ids=[name])).transaction_states
         _checked(found.error_code, f"transactional id {name!r}")
         started = found.transaction_start_time_ms if found.transaction_state in UNDECIDED else -1
-        rows.append((
-            name,
-            found.producer_id,
-            found.producer_epoch,
-            hyphenated(found.transaction_state),
-            found.transaction_timeout_ms,
-            (_now_ms() - started) // 1000 if started >= 0 else None,
-            [f"{topic.topic}-{number}" for topic in found.topics for number in topic.partitions],
-        ))  # fmt: skip
+        rows.append(
+            (
+                name,
+                found.producer_id,
+                found.producer_epoch,
+                hyphenated(found.transaction_state),
+                found.transaction_timeout_ms,
+                (_now_ms() - started) // 1000 if started >= 0 else None,
+                [f"{topic.topic}-{number}" for topic in found.topics for number in topic.partitions],
+            )
+        )
     columns = ("transactional_id", "producer_id", "epoch", "state", "timeout_ms", "open_s", "partitions")
     _show(options, columns, rows)
 

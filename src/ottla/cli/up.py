@@ -38,7 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "Start a broker and serve until stopped."
     parser.add_argument("--data", metavar="DIR", help="where topics are kept (default: ~/.local/share/ottla)")
     parser.add_argument(
-        "--read-only", metavar="DIR",
+        "--read-only",
+        metavar="DIR",
         help="serve a data directory, also one of Apache Kafka's, without changing a byte of it",
     )
     parser.add_argument("--port", type=int, help="port to listen on; 0 takes a free one (default: 9092)")
@@ -46,11 +47,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--metrics-port", type=int, help="serve metrics for Prometheus on it; 0 takes a free one")
     parser.add_argument("--config", metavar="FILE", help="settings in Kafka's server.properties format")
     parser.add_argument(
-        "--set", action="append", default=[], dest="settings", metavar="KEY=VALUE",
+        "--set",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="KEY=VALUE",
         help="one setting by Kafka's name; stronger than everything else, and may be repeated",
     )
     parser.add_argument(
-        "--log-level", default="info", choices=("debug", "info", "warning", "error"),
+        "--log-level",
+        default="info",
+        choices=("debug", "info", "warning", "error"),
         help="how much is told on stderr (default: info)",
     )
 

@@ -57,11 +57,7 @@ def update_features(image: Image, updates: Sequence[FeatureUpdate]) -> Decision[
         _check(update, levels.get(update.feature, 0))
         levels[update.feature] = update.level
     return Decision(
-        [
-            SetFeature(name, level)
-            for name, level in sorted(levels.items())
-            if level != image.features.get(name, 0)
-        ],
+        [SetFeature(name, level) for name, level in sorted(levels.items()) if level != image.features.get(name, 0)],
         None,
     )
 

@@ -68,9 +68,7 @@ class Image:
                 changes.append(change.UnfenceBroker(broker.id, broker.epoch))
         if self.controller is not None:
             changes.append(
-                change.BecomeController(
-                    self.controller.broker_id, self.controller.broker_epoch, self.controller.epoch
-                )
+                change.BecomeController(self.controller.broker_id, self.controller.broker_epoch, self.controller.epoch)
             )
         changes.extend(change.SetFeature(name, self.features[name]) for name in sorted(self.features))
         if self.next_producer_id:

@@ -44,9 +44,7 @@ def register_broker(image: Image, newcomer: Newcomer, cluster_id: str) -> Decisi
         message = f"a broker with id {newcomer.broker_id} and another data directory is in the cluster already"
         raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, message)
     clean = before is None or before.epoch == newcomer.stopped_at_epoch
-    changes.append(
-        RegisterBroker(newcomer.broker_id, newcomer.directory_id, newcomer.endpoints, newcomer.rack, clean)
-    )
+    changes.append(RegisterBroker(newcomer.broker_id, newcomer.directory_id, newcomer.endpoints, newcomer.rack, clean))
     return Decision(changes, image.version + 1)
 
 

@@ -30,6 +30,9 @@ CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
 INT_MAX = (1 << 31) - 1
 
 
+# fmt: off
+# The class is a table: a setting is one line of type, default and limit, and one line that says what it does. One
+# argument per line would make it half as long again and harder to compare.
 class BrokerSettings(Settings):
     # Identity and place
     node_id = Setting(

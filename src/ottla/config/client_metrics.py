@@ -10,9 +10,13 @@ from typing import Any
 from ottla.config.settings import INT, LIST, ConfigError, Setting, Settings, between, nearest
 
 MATCHED = (
-    "client_instance_id", "client_id", "client_software_name", "client_software_version", "client_source_address",
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
     "client_source_port",
-)  # fmt: skip
+)
 
 
 def client_patterns(values: tuple[str, ...]) -> str | None:

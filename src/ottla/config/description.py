@@ -133,10 +133,7 @@ def describe_all_brokers(given: Mapping[str, str]) -> Iterator[Description]:
 
 def _contributions(names: tuple[str, ...], broker: BrokerConfig) -> tuple[Contribution, ...]:
     set_by_somebody = [
-        _contribution(name, given[name], source)
-        for source, given in broker.sources
-        for name in names
-        if name in given
+        _contribution(name, given[name], source) for source, given in broker.sources for name in names if name in given
     ]
     defaults = ((name, render(_setting(name).default)) for name in names)
     built_in = [_contribution(name, text, ConfigSource.DEFAULT) for name, text in defaults if text is not None]

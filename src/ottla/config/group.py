@@ -44,69 +44,118 @@ class GroupConfig(Settings):
     """What holds for one group: its own overrides over the broker's defaults."""
 
     consumer_assignment_interval_ms = Setting(
-        INT, 1000, at_least(0), synonyms=_of_broker("consumer.assignment.interval.ms"),
+        INT,
+        1000,
+        at_least(0),
+        synonyms=_of_broker("consumer.assignment.interval.ms"),
         doc="Shortest time between two assignments of a consumer group.",
     )
     consumer_heartbeat_interval_ms = Setting(
-        INT, 5000, at_least(1), synonyms=_of_broker("consumer.heartbeat.interval.ms"),
+        INT,
+        5000,
+        at_least(1),
+        synonyms=_of_broker("consumer.heartbeat.interval.ms"),
         doc="Heartbeat interval of a consumer group's members.",
     )
     consumer_session_timeout_ms = Setting(
-        INT, 45_000, at_least(1), synonyms=_of_broker("consumer.session.timeout.ms"),
+        INT,
+        45_000,
+        at_least(1),
+        synonyms=_of_broker("consumer.session.timeout.ms"),
         doc="Silence after which a member of a consumer group is taken for dead.",
     )
     share_assignment_interval_ms = Setting(
-        INT, 1000, at_least(0), synonyms=_of_broker("share.assignment.interval.ms"),
+        INT,
+        1000,
+        at_least(0),
+        synonyms=_of_broker("share.assignment.interval.ms"),
         doc="Shortest time between two assignments of a share group.",
     )
     share_auto_offset_reset = Setting(
-        STRING, "latest", _offset_reset, doc="Where a share group begins to read: latest, earliest, by_duration:P1D.",
+        STRING,
+        "latest",
+        _offset_reset,
+        doc="Where a share group begins to read: latest, earliest, by_duration:P1D.",
     )
     share_delivery_count_limit = Setting(
-        INT, 5, at_least(2), synonyms=_of_broker("share.delivery.count.limit"),
+        INT,
+        5,
+        at_least(2),
+        synonyms=_of_broker("share.delivery.count.limit"),
         doc="Attempts to deliver a record to a share group.",
     )
     share_heartbeat_interval_ms = Setting(
-        INT, 5000, at_least(1), synonyms=_of_broker("share.heartbeat.interval.ms"),
+        INT,
+        5000,
+        at_least(1),
+        synonyms=_of_broker("share.heartbeat.interval.ms"),
         doc="Heartbeat interval of a share group's members.",
     )
     share_isolation_level = Setting(
-        STRING, "read_uncommitted", one_of("read_committed", "read_uncommitted"),
+        STRING,
+        "read_uncommitted",
+        one_of("read_committed", "read_uncommitted"),
         doc="Whether a share group gets records of transactions that are open or aborted.",
     )
     share_partition_max_record_locks = Setting(
-        INT, 2000, at_least(100), synonyms=_of_broker("share.partition.max.record.locks"),
+        INT,
+        2000,
+        at_least(100),
+        synonyms=_of_broker("share.partition.max.record.locks"),
         doc="Records of a partition that a share group may hold at once.",
     )
     share_record_lock_duration_ms = Setting(
-        INT, 30_000, at_least(1000), synonyms=_of_broker("share.record.lock.duration.ms"),
+        INT,
+        30_000,
+        at_least(1000),
+        synonyms=_of_broker("share.record.lock.duration.ms"),
         doc="How long a member of a share group may hold a record.",
     )
     share_renew_acknowledge_enable = Setting(
-        BOOLEAN, True, doc="Whether members of a share group may ask to hold a record for longer.",
+        BOOLEAN,
+        True,
+        doc="Whether members of a share group may ask to hold a record for longer.",
     )
     share_session_timeout_ms = Setting(
-        INT, 45_000, at_least(1), synonyms=_of_broker("share.session.timeout.ms"),
+        INT,
+        45_000,
+        at_least(1),
+        synonyms=_of_broker("share.session.timeout.ms"),
         doc="Silence after which a member of a share group is taken for dead.",
     )
     streams_assignment_interval_ms = Setting(
-        INT, 1000, at_least(0), synonyms=_of_broker("streams.assignment.interval.ms"),
+        INT,
+        1000,
+        at_least(0),
+        synonyms=_of_broker("streams.assignment.interval.ms"),
         doc="Kept for Kafka Streams, whose groups are not coordinated here.",
     )
     streams_heartbeat_interval_ms = Setting(
-        INT, 5000, at_least(1), synonyms=_of_broker("streams.heartbeat.interval.ms"),
+        INT,
+        5000,
+        at_least(1),
+        synonyms=_of_broker("streams.heartbeat.interval.ms"),
         doc="Kept for Kafka Streams, whose groups are not coordinated here.",
     )
     streams_initial_rebalance_delay_ms = Setting(
-        INT, 3000, at_least(0), synonyms=_of_broker("streams.initial.rebalance.delay.ms"),
+        INT,
+        3000,
+        at_least(0),
+        synonyms=_of_broker("streams.initial.rebalance.delay.ms"),
         doc="Kept for Kafka Streams, whose groups are not coordinated here.",
     )
     streams_num_standby_replicas = Setting(
-        INT, 0, at_least(0), synonyms=_of_broker("streams.num.standby.replicas"),
+        INT,
+        0,
+        at_least(0),
+        synonyms=_of_broker("streams.num.standby.replicas"),
         doc="Kept for Kafka Streams, whose groups are not coordinated here.",
     )
     streams_session_timeout_ms = Setting(
-        INT, 45_000, at_least(1), synonyms=_of_broker("streams.session.timeout.ms"),
+        INT,
+        45_000,
+        at_least(1),
+        synonyms=_of_broker("streams.session.timeout.ms"),
         doc="Kept for Kafka Streams, whose groups are not coordinated here.",
     )
 
@@ -151,11 +200,19 @@ class GroupConfig(Settings):
 def _limits(which: str) -> dict[str, str]:
     """Setting of a group -> setting of the broker that says how far it may go."""
     names = (
-        "consumer.assignment.interval.ms", "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms",
-        "share.assignment.interval.ms", "share.delivery.count.limit", "share.heartbeat.interval.ms",
-        "share.partition.max.record.locks", "share.record.lock.duration.ms", "share.session.timeout.ms",
-        "streams.assignment.interval.ms", "streams.heartbeat.interval.ms", "streams.session.timeout.ms",
-    )  # fmt: skip
+        "consumer.assignment.interval.ms",
+        "consumer.heartbeat.interval.ms",
+        "consumer.session.timeout.ms",
+        "share.assignment.interval.ms",
+        "share.delivery.count.limit",
+        "share.heartbeat.interval.ms",
+        "share.partition.max.record.locks",
+        "share.record.lock.duration.ms",
+        "share.session.timeout.ms",
+        "streams.assignment.interval.ms",
+        "streams.heartbeat.interval.ms",
+        "streams.session.timeout.ms",
+    )
     return {name: "group.{0}.{2}.{1}".format(*name.split(".", 1), which) for name in names}
 
 

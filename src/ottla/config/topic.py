@@ -40,103 +40,181 @@ class TopicConfig(Settings):
     """What holds for one topic: its own overrides over the broker's defaults."""
 
     cleanup_policy = Setting(
-        LIST, ("delete",), each_of("compact", "delete"), synonyms=_from("log.cleanup.policy"),
+        LIST,
+        ("delete",),
+        each_of("compact", "delete"),
+        synonyms=_from("log.cleanup.policy"),
         doc="What happens to old records: delete drops them by age and size, compact keeps the newest of each key.",
     )
     compression_gzip_level = Setting(
-        INT, -1, between(1, 9, otherwise=-1), synonyms=_from("compression.gzip.level"),
+        INT,
+        -1,
+        between(1, 9, otherwise=-1),
+        synonyms=_from("compression.gzip.level"),
         doc="gzip level when the broker compresses; -1 is the codec's own default.",
     )
     compression_lz4_level = Setting(
-        INT, 9, between(1, 17), synonyms=_from("compression.lz4.level"), doc="lz4 level when the broker compresses.",
+        INT,
+        9,
+        between(1, 17),
+        synonyms=_from("compression.lz4.level"),
+        doc="lz4 level when the broker compresses.",
     )
     compression_type = Setting(
-        STRING, "producer", one_of(*COMPRESSION_TYPES), synonyms=_from("compression.type"),
+        STRING,
+        "producer",
+        one_of(*COMPRESSION_TYPES),
+        synonyms=_from("compression.type"),
         doc="The codec of stored batches; producer keeps what the producer chose.",
     )
     compression_zstd_level = Setting(
-        INT, 3, between(-131072, 22), synonyms=_from("compression.zstd.level"),
+        INT,
+        3,
+        between(-131072, 22),
+        synonyms=_from("compression.zstd.level"),
         doc="zstd level when the broker compresses.",
     )
     delete_retention_ms = Setting(
-        LONG, 86_400_000, at_least(0), synonyms=_from("log.cleaner.delete.retention.ms"),
+        LONG,
+        86_400_000,
+        at_least(0),
+        synonyms=_from("log.cleaner.delete.retention.ms"),
         doc="How long a compacted topic keeps a tombstone, so that slow readers see the deletion.",
     )
     file_delete_delay_ms = Setting(
-        LONG, 60_000, at_least(0), synonyms=_from("log.segment.delete.delay.ms"),
+        LONG,
+        60_000,
+        at_least(0),
+        synonyms=_from("log.segment.delete.delay.ms"),
         doc="How long the files of a dropped segment stay on disk.",
     )
     flush_messages = Setting(
-        LONG, LONG_MAX, at_least(1), synonyms=_from("log.flush.interval.messages"),
+        LONG,
+        LONG_MAX,
+        at_least(1),
+        synonyms=_from("log.flush.interval.messages"),
         doc="fsync after so many records. 1 makes every acknowledgement wait for the disk.",
     )
     flush_ms = Setting(
-        LONG, LONG_MAX, at_least(0), synonyms=_from("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+        LONG,
+        LONG_MAX,
+        at_least(0),
+        synonyms=_from("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
         doc="fsync when the oldest unflushed record is this old.",
     )
     follower_replication_throttled_replicas = Setting(
-        LIST, (), throttled_replicas, doc="Replicas whose following is throttled: * or <partition>:<broker>,...",
+        LIST,
+        (),
+        throttled_replicas,
+        doc="Replicas whose following is throttled: * or <partition>:<broker>,...",
     )
     index_interval_bytes = Setting(
-        INT, 4096, at_least(0), synonyms=_from("log.index.interval.bytes"),
+        INT,
+        4096,
+        at_least(0),
+        synonyms=_from("log.index.interval.bytes"),
         doc="Bytes of log between two entries of the offset index.",
     )
     internal_segment_bytes = Setting(
-        INT, None, doc="Segment size below the minimum of segment.bytes, for tests of Apache Kafka itself.",
+        INT,
+        None,
+        doc="Segment size below the minimum of segment.bytes, for tests of Apache Kafka itself.",
     )
     leader_replication_throttled_replicas = Setting(
-        LIST, (), throttled_replicas, doc="Replicas whose leading is throttled: * or <partition>:<broker>,...",
+        LIST,
+        (),
+        throttled_replicas,
+        doc="Replicas whose leading is throttled: * or <partition>:<broker>,...",
     )
     local_retention_bytes = Setting(
-        LONG, -2, at_least(-2), synonyms=_from("log.local.retention.bytes"),
+        LONG,
+        -2,
+        at_least(-2),
+        synonyms=_from("log.local.retention.bytes"),
         doc="No effect: there is no tiered storage.",
     )
     local_retention_ms = Setting(
-        LONG, -2, at_least(-2), synonyms=_from("log.local.retention.ms"), doc="No effect: there is no tiered storage.",
+        LONG,
+        -2,
+        at_least(-2),
+        synonyms=_from("log.local.retention.ms"),
+        doc="No effect: there is no tiered storage.",
     )
     max_compaction_lag_ms = Setting(
-        LONG, LONG_MAX, at_least(1), synonyms=_from("log.cleaner.max.compaction.lag.ms"),
+        LONG,
+        LONG_MAX,
+        at_least(1),
+        synonyms=_from("log.cleaner.max.compaction.lag.ms"),
         doc="A record is compacted at this age at the latest.",
     )
     max_message_bytes = Setting(
-        INT, 1_048_588, at_least(0), synonyms=_from("message.max.bytes"),
+        INT,
+        1_048_588,
+        at_least(0),
+        synonyms=_from("message.max.bytes"),
         doc="Largest record batch that is accepted, as it comes in (compressed).",
     )
     message_timestamp_after_max_ms = Setting(
-        LONG, _HOUR_MS, at_least(0), synonyms=_from("log.message.timestamp.after.max.ms"),
+        LONG,
+        _HOUR_MS,
+        at_least(0),
+        synonyms=_from("log.message.timestamp.after.max.ms"),
         doc="How far a record's CreateTime may be ahead of the broker's clock.",
     )
     message_timestamp_before_max_ms = Setting(
-        LONG, LONG_MAX, at_least(0), synonyms=_from("log.message.timestamp.before.max.ms"),
+        LONG,
+        LONG_MAX,
+        at_least(0),
+        synonyms=_from("log.message.timestamp.before.max.ms"),
         doc="How far a record's CreateTime may be behind the broker's clock.",
     )
     message_timestamp_type = Setting(
-        STRING, "CreateTime", one_of(*TIMESTAMP_TYPES), synonyms=_from("log.message.timestamp.type"),
+        STRING,
+        "CreateTime",
+        one_of(*TIMESTAMP_TYPES),
+        synonyms=_from("log.message.timestamp.type"),
         doc="Whose time a record carries: the producer's (CreateTime) or the broker's (LogAppendTime).",
     )
     min_cleanable_dirty_ratio = Setting(
-        DOUBLE, 0.5, between(0, 1), synonyms=_from("log.cleaner.min.cleanable.ratio"),
+        DOUBLE,
+        0.5,
+        between(0, 1),
+        synonyms=_from("log.cleaner.min.cleanable.ratio"),
         doc="Share of not yet compacted bytes from which compaction is worth its work.",
     )
     min_compaction_lag_ms = Setting(
-        LONG, 0, at_least(0), synonyms=_from("log.cleaner.min.compaction.lag.ms"),
+        LONG,
+        0,
+        at_least(0),
+        synonyms=_from("log.cleaner.min.compaction.lag.ms"),
         doc="A record younger than this is not compacted.",
     )
     min_insync_replicas = Setting(
-        INT, 1, at_least(1), synonyms=_from("min.insync.replicas"),
+        INT,
+        1,
+        at_least(1),
+        synonyms=_from("min.insync.replicas"),
         doc="Replicas that must be in sync before a write with acks=all is accepted.",
     )
     preallocate = Setting(
-        BOOLEAN, False, synonyms=_from("log.preallocate"), doc="Reserve a segment's space on disk when it is created.",
+        BOOLEAN,
+        False,
+        synonyms=_from("log.preallocate"),
+        doc="Reserve a segment's space on disk when it is created.",
     )
     remote_log_copy_disable = Setting(BOOLEAN, False, doc="No effect: there is no tiered storage.")
     remote_log_delete_on_disable = Setting(BOOLEAN, False, doc="No effect: there is no tiered storage.")
     remote_storage_enable = Setting(BOOLEAN, False, doc="Tiered storage, which is not there: true is refused.")
     retention_bytes = Setting(
-        LONG, -1, synonyms=_from("log.retention.bytes"), doc="Size at which a partition drops old segments; -1: never.",
+        LONG,
+        -1,
+        synonyms=_from("log.retention.bytes"),
+        doc="Size at which a partition drops old segments; -1: never.",
     )
     retention_ms = Setting(
-        LONG, 168 * _HOUR_MS, at_least(-1),
+        LONG,
+        168 * _HOUR_MS,
+        at_least(-1),
         synonyms=(
             Synonym("log.retention.ms"),
             Synonym("log.retention.minutes", _MINUTE_MS),
@@ -145,22 +223,37 @@ class TopicConfig(Settings):
         doc="Age at which a partition drops old segments; -1: never.",
     )
     segment_bytes = Setting(
-        INT, 1 << 30, at_least(1 << 20), synonyms=_from("log.segment.bytes"), doc="Size at which a segment is rolled.",
+        INT,
+        1 << 30,
+        at_least(1 << 20),
+        synonyms=_from("log.segment.bytes"),
+        doc="Size at which a segment is rolled.",
     )
     segment_index_bytes = Setting(
-        INT, 10 << 20, at_least(4), synonyms=_from("log.index.size.max.bytes"),
+        INT,
+        10 << 20,
+        at_least(4),
+        synonyms=_from("log.index.size.max.bytes"),
         doc="Largest size of a segment's index; a full index rolls the segment.",
     )
     segment_jitter_ms = Setting(
-        LONG, 0, at_least(0), synonyms=(Synonym("log.roll.jitter.ms"), Synonym("log.roll.jitter.hours", _HOUR_MS)),
+        LONG,
+        0,
+        at_least(0),
+        synonyms=(Synonym("log.roll.jitter.ms"), Synonym("log.roll.jitter.hours", _HOUR_MS)),
         doc="Up to so much is taken off segment.ms at random, so that partitions do not all roll at once.",
     )
     segment_ms = Setting(
-        LONG, 168 * _HOUR_MS, at_least(1), synonyms=(Synonym("log.roll.ms"), Synonym("log.roll.hours", _HOUR_MS)),
+        LONG,
+        168 * _HOUR_MS,
+        at_least(1),
+        synonyms=(Synonym("log.roll.ms"), Synonym("log.roll.hours", _HOUR_MS)),
         doc="Age at which a segment is rolled even if it is not full.",
     )
     unclean_leader_election_enable = Setting(
-        BOOLEAN, False, synonyms=_from("unclean.leader.election.enable"),
+        BOOLEAN,
+        False,
+        synonyms=_from("unclean.leader.election.enable"),
         doc="Let a replica that is not in sync lead when no other can: records may be lost.",
     )
 

@@ -32,9 +32,21 @@ sees it hang up: without a limit, clients that try again and again would fill th
 
 class Rebalance:
     __slots__ = (
-        "_began_ms", "_newcomers", "_remaining_ms", "deadline", "generation", "group_id", "initial", "protocol",
-        "protocol_type", "roster", "sessions", "state", "state_since_ms", "unsynced",
-    )  # fmt: skip
+        "_began_ms",
+        "_newcomers",
+        "_remaining_ms",
+        "deadline",
+        "generation",
+        "group_id",
+        "initial",
+        "protocol",
+        "protocol_type",
+        "roster",
+        "sessions",
+        "state",
+        "state_since_ms",
+        "unsynced",
+    )
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id

@@ -120,9 +120,7 @@ class ConsumerGroup:
         errands = () if subscribed.search is None else (subscribed.search,)
         return change.outcome((Reply(turn.ticket, response),), *errands)
 
-    def _identify(
-        self, change: Change, request: ConsumerGroupHeartbeatRequest, owned: Partitions | None
-    ) -> Member:
+    def _identify(self, change: Change, request: ConsumerGroupHeartbeatRequest, owned: Partitions | None) -> Member:
         """The member as it is until now; one that is new is blank."""
         if request.member_epoch != 0:
             member = identified_member(change.state, request.member_id, request.instance_id)

@@ -56,9 +56,7 @@ class OffsetCommitValue(Message):
 
 class GroupMetadataKey(Message):
     __slots__ = ("group_id",)
-    FIELDS = (
-        ("group_id", "string", 0, 0, None, None, None),
-    )
+    FIELDS = (("group_id", "string", 0, 0, None, None, None),)
     VERSIONS = range(0, 1)
 
     def __init__(self, *, group_id: str = "") -> None:
@@ -142,9 +140,7 @@ class GroupMetadataValue(Message):
 
 class ConsumerGroupMetadataKey(Message):
     __slots__ = ("group_id",)
-    FIELDS = (
-        ("group_id", "string", 0, 0, None, None, None),
-    )
+    FIELDS = (("group_id", "string", 0, 0, None, None, None),)
     VERSIONS = range(0, 1)
 
     def __init__(self, *, group_id: str = "") -> None:
@@ -167,9 +163,7 @@ class ConsumerGroupMetadataValue(Message):
 
 class ConsumerGroupPartitionMetadataKey(Message):
     __slots__ = ("group_id",)
-    FIELDS = (
-        ("group_id", "string", 0, 0, None, None, None),
-    )
+    FIELDS = (("group_id", "string", 0, 0, None, None, None),)
     VERSIONS = range(0, 1)
 
     def __init__(self, *, group_id: str = "") -> None:
@@ -215,9 +209,7 @@ class ConsumerGroupPartitionMetadataValue(Message):
     """Before Kafka 4.1; since then a hash in ConsumerGroupMetadataValue. Only ever deleted here."""
 
     __slots__ = ("topics",)
-    FIELDS = (
-        ("topics", "[]TopicMetadata", 0, 0, None, None, None),
-    )
+    FIELDS = (("topics", "[]TopicMetadata", 0, 0, None, None, None),)
     VERSIONS = range(0, 1)
     FLEXIBLE_FROM = 0
 
@@ -314,9 +306,7 @@ class ConsumerGroupMemberMetadataValue(Message):
 
 class ConsumerGroupTargetAssignmentMetadataKey(Message):
     __slots__ = ("group_id",)
-    FIELDS = (
-        ("group_id", "string", 0, 0, None, None, None),
-    )
+    FIELDS = (("group_id", "string", 0, 0, None, None, None),)
     VERSIONS = range(0, 1)
 
     def __init__(self, *, group_id: str = "") -> None:
@@ -364,9 +354,7 @@ class TargetPartitions(Message):
 
 class ConsumerGroupTargetAssignmentMemberValue(Message):
     __slots__ = ("topic_partitions",)
-    FIELDS = (
-        ("topic_partitions", "[]TargetPartitions", 0, 0, None, None, None),
-    )
+    FIELDS = (("topic_partitions", "[]TargetPartitions", 0, 0, None, None, None),)
     VERSIONS = range(0, 1)
     FLEXIBLE_FROM = 0
 

@@ -99,9 +99,7 @@ class Groups:
 
     # Members of the consumer protocol
 
-    def consumer_group_heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, caller: Caller, turn: Turn
-    ) -> Outcome:
+    def consumer_group_heartbeat(self, request: ConsumerGroupHeartbeatRequest, caller: Caller, turn: Turn) -> Outcome:
         """The first member makes a new group, or turns a classic one into a consumer group."""
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):

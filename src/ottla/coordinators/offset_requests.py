@@ -77,9 +77,7 @@ class OffsetRequests:
                 results.append(
                     OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
                 )
-            topics.append(
-                OffsetCommitResponseTopic(topic_id=topic.topic_id, name=topic.name, partitions=results)
-            )
+            topics.append(OffsetCommitResponseTopic(topic_id=topic.topic_id, name=topic.name, partitions=results))
         turn.meters.groups.offsets_committed += len(records)
         return refusable_answer(turn, OffsetCommitResponse(topics=topics), records)
 

@@ -7,9 +7,7 @@ from ottla.wire.message import EMPTY, Message
 
 class TransactionLogKey(Message):
     __slots__ = ("transactional_id",)
-    FIELDS = (
-        ("transactional_id", "string", 0, 0, None, None, None),
-    )
+    FIELDS = (("transactional_id", "string", 0, 0, None, None, None),)
     VERSIONS = range(0, 1)
 
     def __init__(self, *, transactional_id: str = "") -> None:

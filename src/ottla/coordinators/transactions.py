@@ -173,9 +173,7 @@ class Transactions:
                 return done(turn)
             changed = known.to(State.ONGOING, turn.wall_ms, partitions=known.partitions | added, version=version)
         else:
-            changed = known.to(
-                State.ONGOING, turn.wall_ms, partitions=added, started_ms=turn.wall_ms, version=version
-            )
+            changed = known.to(State.ONGOING, turn.wall_ms, partitions=added, started_ms=turn.wall_ms, version=version)
             self._deadlines[transactional_id] = turn.monotonic_ms + known.timeout_ms
         return done(turn, changed.record)
 

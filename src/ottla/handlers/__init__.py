@@ -62,11 +62,26 @@ def load() -> Mapping[int, Handler]:
     return dict(sorted(handlers.items()))
 
 
-WRITES = frozenset((
-    "Produce", "CreateTopics", "DeleteTopics", "CreatePartitions", "DeleteRecords", "AlterConfigs",
-    "IncrementalAlterConfigs", "AlterReplicaLogDirs", "ElectLeaders", "AlterPartitionReassignments", "UpdateFeatures",
-    "WriteTxnMarkers", "CreateAcls", "DeleteAcls", "AlterClientQuotas", "AlterUserScramCredentials",
-))  # fmt: skip
+WRITES = frozenset(
+    (
+        "Produce",
+        "CreateTopics",
+        "DeleteTopics",
+        "CreatePartitions",
+        "DeleteRecords",
+        "AlterConfigs",
+        "IncrementalAlterConfigs",
+        "AlterReplicaLogDirs",
+        "ElectLeaders",
+        "AlterPartitionReassignments",
+        "UpdateFeatures",
+        "WriteTxnMarkers",
+        "CreateAcls",
+        "DeleteAcls",
+        "AlterClientQuotas",
+        "AlterUserScramCredentials",
+    )
+)
 """What a read-only broker refuses. The coordinators' state goes to memory, so that groups work as ever; a producer gets
 its identity, and the reason with its first batch: without an identity librdkafka would ask again and again."""
 
@@ -87,9 +102,19 @@ class Route:
     """One version of an API: all that its requests need, put together when the first of them comes."""
 
     __slots__ = (
-        "api_key", "buckets", "errors", "flexible", "handle", "header", "meter", "name", "read", "refuse", "version",
+        "api_key",
+        "buckets",
+        "errors",
+        "flexible",
+        "handle",
+        "header",
+        "meter",
+        "name",
+        "read",
+        "refuse",
+        "version",
         "write",
-    )  # fmt: skip
+    )
 
     def __init__(self, handler: Handler, version: int, meter: RequestMeter) -> None:
         api = handler.api

@@ -31,9 +31,7 @@ async def handle(node: Node, call: Call[AddPartitionsToTxnRequest]) -> AddPartit
     return AddPartitionsToTxnResponse(results_by_transaction=results)
 
 
-async def answer(
-    node: Node, version: int, transaction: AddPartitionsToTxnTransaction
-) -> AddPartitionsToTxnResult:
+async def answer(node: Node, version: int, transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
     places = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
     codes = unfit(node, places, from_client=version < BROKERS_FROM)
     if not codes:

@@ -105,16 +105,26 @@ class Reading:
     """One fetch in progress: the partitions it wants, and what was found in each so far."""
 
     __slots__ = (
-        "_api_key", "_failed", "_follower", "_max_bytes", "_moved", "_partitions", "_replicas", "_request",
-        "_request_meters", "_sizes", "_wanted", "_watchers", "results", "size",
-    )  # fmt: skip
+        "_api_key",
+        "_failed",
+        "_follower",
+        "_max_bytes",
+        "_moved",
+        "_partitions",
+        "_replicas",
+        "_request",
+        "_request_meters",
+        "_sizes",
+        "_wanted",
+        "_watchers",
+        "results",
+        "size",
+    )
 
     _watchers: list[tuple[Partition, Any]]
     _moved: dict[PartitionKey, None]
 
-    def __init__(
-        self, node: Node, call: Call[FetchRequest], wanted: Mapping[PartitionKey, FetchPartition]
-    ) -> None:
+    def __init__(self, node: Node, call: Call[FetchRequest], wanted: Mapping[PartitionKey, FetchPartition]) -> None:
         request = call.body
         self._replicas = node.replicas
         self._request_meters = node.request_meters

@@ -36,9 +36,7 @@ PIECES_BYTES_MAX = 8 << 20
 PIECE_OVERHEAD_BYTES = 250
 
 
-def handle(
-    node: Node, call: Call[MetadataRequest]
-) -> bytes | MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+def handle(node: Node, call: Call[MetadataRequest]) -> bytes | MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
     """A plain function, since the answer is nearly always ready: only auto-creation has to wait."""
     topics = call.body.topics
     if topics is not None and len(topics) == 1:
@@ -54,9 +52,14 @@ def about_one(
     client, request, version = call.client, call.body, call.version
     pieces = Pieces.of(node.image)
     key = (
-        asked.name, asked.topic_id, version, client.listener, client.local_address,
-        request.include_topic_authorized_operations, request.include_cluster_authorized_operations,
-    )  # fmt: skip
+        asked.name,
+        asked.topic_id,
+        version,
+        client.listener,
+        client.local_address,
+        request.include_topic_authorized_operations,
+        request.include_cluster_authorized_operations,
+    )
     known = pieces.whole(key)
     if known is not None:
         return known

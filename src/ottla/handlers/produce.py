@@ -195,9 +195,7 @@ def append_all(
     return acknowledge(node, call, response, waiting) if waiting else finish(call, response)
 
 
-def tell(
-    partition: Partition, appended: Appended, acks: int, result: PartitionResult, waiting: list[Waiting]
-) -> None:
+def tell(partition: Partition, appended: Appended, acks: int, result: PartitionResult, waiting: list[Waiting]) -> None:
     """Where the batch is now; and if its acknowledgement has to wait, that goes to `waiting`."""
     result.base_offset = appended.base_offset
     result.log_append_time_ms = appended.log_append_time

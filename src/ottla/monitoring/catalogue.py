@@ -115,9 +115,10 @@ GROUPS_LOAD_TIME = _gauge(
 # Transactions
 _TRANSACTIONS, _MARKERS = "kafka_server_transaction_coordinator_metrics", "transactionmarkerchannelmanager"
 TRANSACTIONAL_IDS = _gauge(
-    "ottla_transactional_ids", "Transactional ids that this broker coordinates, by the state of their transaction.",
+    "ottla_transactional_ids",
+    "Transactional ids that this broker coordinates, by the state of their transaction.",
     "state",
-)  # fmt: skip
+)
 TRANSACTIONS_ENDED = _counter(
     "ottla_transactions_ended_total",
     "Transactions that were committed, aborted, aborted after their time-out, or fenced by the next producer.",
@@ -144,8 +145,9 @@ LATE_TRANSACTIONS = _gauge(
 COORDINATED_PARTITIONS = _gauge(
     "ottla_coordinator_partitions",
     "Partitions of an internal topic that this broker coordinates, by whether they are loaded from their log.",
-    "coordinator", "state",
-)  # fmt: skip
+    "coordinator",
+    "state",
+)
 
 # Logs: the first metrics.partitions.max partitions of this broker
 LOG_SIZE = _gauge("kafka_log_log_size", "Bytes of a partition's log.", "topic", "partition")
@@ -162,9 +164,10 @@ PARTITIONS_LEFT_OUT = _gauge(
 # Compaction
 _CLEANER, _CLEANING = "kafka_log_logcleaner", "kafka_log_logcleanermanager"
 UNCLEANABLE_PARTITIONS = _gauge(
-    f"{_CLEANING}_uncleanable_partitions_count", "Logs that cannot be compacted; the broker's log says why.",
+    f"{_CLEANING}_uncleanable_partitions_count",
+    "Logs that cannot be compacted; the broker's log says why.",
     "logdirectory",
-)  # fmt: skip
+)
 UNCLEANABLE_BYTES = _gauge(
     f"{_CLEANING}_uncleanable_bytes", "Bytes that wait for compaction in logs that cannot be compacted.", "logdirectory"
 )

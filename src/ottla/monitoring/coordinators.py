@@ -44,12 +44,15 @@ class CoordinatorSurvey:
     def readings(self) -> Iterator[Reading]:
         yield from self._group_readings()
         yield from self._transaction_readings()
-        yield catalogue.COORDINATED_PARTITIONS, [
-            (("group", "active"), len(self._groups.machines())),
-            (("group", "loading"), self._groups.loading),
-            (("transaction", "active"), len(self._transactions.machines())),
-            (("transaction", "loading"), self._transactions.loading),
-        ]
+        yield (
+            catalogue.COORDINATED_PARTITIONS,
+            [
+                (("group", "active"), len(self._groups.machines())),
+                (("group", "loading"), self._groups.loading),
+                (("transaction", "active"), len(self._transactions.machines())),
+                (("transaction", "loading"), self._transactions.loading),
+            ],
+        )
 
     def _group_readings(self) -> Iterator[Reading]:
         meter = self._groups.meters.groups
@@ -67,21 +70,27 @@ class CoordinatorSurvey:
         yield catalogue.OFFSETS_DELETED, [((), meter.offsets_deleted)]
         yield catalogue.CLASSIC_REBALANCES, [((), sum(meter.classic_rebalances.counts))]
         yield catalogue.CONSUMER_REBALANCES, [((), meter.epochs_raised)]
-        yield catalogue.REBALANCE_TIME, [
-            ((CLASSIC,), meter.classic_rebalances.durations()),
-            ((CONSUMER,), meter.consumer_rebalances.durations()),
-        ]
+        yield (
+            catalogue.REBALANCE_TIME,
+            [
+                ((CLASSIC,), meter.classic_rebalances.durations()),
+                ((CONSUMER,), meter.consumer_rebalances.durations()),
+            ],
+        )
         yield catalogue.GROUPS_LOAD_TIME, [((), round(self._groups.longest_load_s * 1000))]
 
     def _transaction_readings(self) -> Iterator[Reading]:
         meter = self._transactions.meters.transactions
         yield catalogue.TRANSACTIONAL_IDS, [((state.shown,), count) for state, count in self.transactional_ids.items()]
-        yield catalogue.TRANSACTIONS_ENDED, [
-            (("committed",), meter.committed),
-            (("aborted",), meter.aborted),
-            (("timed out",), meter.timed_out),
-            (("fenced",), meter.fenced),
-        ]
+        yield (
+            catalogue.TRANSACTIONS_ENDED,
+            [
+                (("committed",), meter.committed),
+                (("aborted",), meter.aborted),
+                (("timed out",), meter.timed_out),
+                (("fenced",), meter.fenced),
+            ],
+        )
         yield catalogue.MARKER_TIME, [((), meter.markers.durations())]
         yield catalogue.WAITING_MARKERS, [((), meter.waiting_markers)]
         yield catalogue.TRANSACTIONS_LOAD_TIME, [((), round(self._transactions.longest_load_s * 1000))]

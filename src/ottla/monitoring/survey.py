@@ -29,7 +29,6 @@ RUNNING, STOPPING = 3, 6
 """Kafka's numbers for the state of a broker."""
 
 
-
 def exposition(node: Node, server: Server, *, stopping: bool) -> Iterator[str]:
     """All metrics as text, in pieces; an empty one is only a pause."""
     settings = node.config
@@ -98,17 +97,23 @@ _TOPIC_NUMBERS = (
 def request_readings(meters: RequestMeters) -> Iterator[Reading]:
     """Of APIs that somebody has used."""
     used = [meter for meter in meters.by_key.values() if any(map(any, meter.by_version))]
-    yield catalogue.REQUESTS, [
-        ((meter.request, str(version)), sum(buckets))
-        for meter in used
-        for version, buckets in enumerate(meter.by_version)
-        if any(buckets)
-    ]
+    yield (
+        catalogue.REQUESTS,
+        [
+            ((meter.request, str(version)), sum(buckets))
+            for meter in used
+            for version, buckets in enumerate(meter.by_version)
+            if any(buckets)
+        ],
+    )
     yield catalogue.REQUEST_TIME, [((meter.request,), meter.durations()) for meter in used]
-    yield catalogue.REQUEST_ERRORS, [
-        ((meters.by_key[key].request, ErrorCode(code).name), count)
-        for (key, code), count in sorted(meters.errors.items())
-    ]
+    yield (
+        catalogue.REQUEST_ERRORS,
+        [
+            ((meters.by_key[key].request, ErrorCode(code).name), count)
+            for (key, code), count in sorted(meters.errors.items())
+        ],
+    )
     yield catalogue.MALFORMED, [((), meters.malformed)]
     yield catalogue.UNSUPPORTED, [((), meters.unsupported)]
 
@@ -140,9 +145,10 @@ def compaction_readings(compaction: Compaction, now_ms: int) -> Iterator[Reading
     meter = compaction.meter
     uncleanable = [((directory.path,), found) for directory, found in compaction.uncleanable().items()]
     yield catalogue.UNCLEANABLE_PARTITIONS, [(labels, len(found)) for labels, found in uncleanable]
-    yield catalogue.UNCLEANABLE_BYTES, [
-        (labels, sum(compaction.dirty_bytes(partition) for partition in found)) for labels, found in uncleanable
-    ]
+    yield (
+        catalogue.UNCLEANABLE_BYTES,
+        [(labels, sum(compaction.dirty_bytes(partition) for partition in found)) for labels, found in uncleanable],
+    )
     yield catalogue.MAX_DIRTY_PERCENT, [((), int(meter.dirtiest * 100))]
     yield catalogue.SINCE_LAST_CLEANING, [((), max(now_ms - meter.looked_at_ms, 0))]
     yield catalogue.MAP_USED_PERCENT, [((), int(meter.last_map_used * 100))]

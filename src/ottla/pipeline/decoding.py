@@ -221,12 +221,23 @@ class _Columns:
     def arrays(self) -> tuple[Array, ...]:
         """In the order of `kernels.decode_records`."""
         return (
-            self._tallies, self._offsets, self._times, self._time_types,
-            self._key.ends, self._key.content, self._key.nulls,
-            self._value.ends, self._value.content, self._value.nulls,
-            self._header_ends, self._name.ends, self._name.content,
-            self._content.ends, self._content.content, self._content.nulls,
-        )  # fmt: skip
+            self._tallies,
+            self._offsets,
+            self._times,
+            self._time_types,
+            self._key.ends,
+            self._key.content,
+            self._key.nulls,
+            self._value.ends,
+            self._value.content,
+            self._value.nulls,
+            self._header_ends,
+            self._name.ends,
+            self._name.content,
+            self._content.ends,
+            self._content.content,
+            self._content.nulls,
+        )
 
     @property
     def rows(self) -> int:

@@ -185,9 +185,19 @@ class Encoder:
         targets = np.empty(rows.num_rows, np.int64)
         topics = self._topics
         wrong = packing.choose_targets(
-            topic_of_row, partitions, bitmap, first_bit, key, sizes, topics.first, topics.counts, topics.sticky,
-            topics.sticky_bytes, self._batch_bytes, targets,
-        )  # fmt: skip
+            topic_of_row,
+            partitions,
+            bitmap,
+            first_bit,
+            key,
+            sizes,
+            topics.first,
+            topics.counts,
+            topics.sticky,
+            topics.sticky_bytes,
+            self._batch_bytes,
+            targets,
+        )
         if wrong >= 0:
             topic = self._topic if self._topic is not None else rows.column("topic")[wrong].as_py()
             count = int(topics.counts[topics.index(topic)])

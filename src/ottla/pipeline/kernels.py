@@ -149,9 +149,16 @@ def _field(data: Any, at: int, length: int, row: int, place: int, ends: Any, con
 
 @register_jitable
 def _header(
-    data: Any, position: int, end: int, tallies: Any,
-    name_ends: Any, names: Any, content_ends: Any, contents: Any, content_nulls: Any,
-) -> Any:  # fmt: skip
+    data: Any,
+    position: int,
+    end: int,
+    tallies: Any,
+    name_ends: Any,
+    names: Any,
+    content_ends: Any,
+    contents: Any,
+    content_nulls: Any,
+) -> Any:
     """Copy one record header; the position after it."""
     name_length, name_at = _number(data, position, end)
     if name_length < 0 or name_at + name_length > end:
@@ -196,14 +203,32 @@ def count_headers(data: Any, table: Any, first: int, last: int) -> int:
     "Array(int32, 1, 'C'), Array(uint8, 1, 'C'), Array(uint8, 1, 'C'))"
 )
 def decode_records(
-    data: Any, table: Any, first: int, last: int, start: int, stop: int,
-    with_keys: bool, with_values: bool, with_headers: bool, tallies: Any,
-    offsets: Any, times: Any, time_types: Any,
-    key_ends: Any, keys: Any, key_nulls: Any,
-    value_ends: Any, values: Any, value_nulls: Any,
-    header_ends: Any, name_ends: Any, names: Any,
-    content_ends: Any, contents: Any, content_nulls: Any,
-) -> int:  # fmt: skip
+    data: Any,
+    table: Any,
+    first: int,
+    last: int,
+    start: int,
+    stop: int,
+    with_keys: bool,
+    with_values: bool,
+    with_headers: bool,
+    tallies: Any,
+    offsets: Any,
+    times: Any,
+    time_types: Any,
+    key_ends: Any,
+    keys: Any,
+    key_nulls: Any,
+    value_ends: Any,
+    values: Any,
+    value_nulls: Any,
+    header_ends: Any,
+    name_ends: Any,
+    names: Any,
+    content_ends: Any,
+    contents: Any,
+    content_nulls: Any,
+) -> int:
     """Copy the records of batches `first` to `last` whose offsets are in `start` to `stop`; `last` if all are sound.
 
     A batch that is not sound ends it there; the caller gives up, so that what is half done does not matter.

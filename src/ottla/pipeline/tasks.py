@@ -35,9 +35,11 @@ METADATA_MAX = 3500
 """Characters, all of them of one byte; a broker takes 4096 bytes unless it is told otherwise."""
 
 _TOO_LATE = (
-    ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.INVALID_TXN_STATE,
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-)  # fmt: skip
+)
 """A transaction has ended or never was: its ledger tells which."""
 
 

@@ -71,9 +71,14 @@ def _described(cluster: Cluster, names: list[str]) -> dict[str, TransactionState
             if not code:
                 partitions = [TopicPartition(topic.topic, part) for topic in each.topics for part in topic.partitions]
                 found[each.transactional_id] = TransactionState(
-                    each.transactional_id, each.producer_id, each.producer_epoch, each.transaction_state,
-                    each.transaction_timeout_ms, each.transaction_start_time_ms, tuple(partitions),
-                )  # fmt: skip
+                    each.transactional_id,
+                    each.producer_id,
+                    each.producer_epoch,
+                    each.transaction_state,
+                    each.transaction_timeout_ms,
+                    each.transaction_start_time_ms,
+                    tuple(partitions),
+                )
     return found
 
 

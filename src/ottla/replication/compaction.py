@@ -172,9 +172,14 @@ class Compaction:
         self.meter.compacted(summary, seconds)
         logger.info(
             "%s is compacted up to offset %d: %.1f MB are %.1f MB now, %d records %d, in %.1f s",
-            partition, summary.end_offset, summary.bytes_read / 1e6, summary.bytes_written / 1e6, summary.records_read,
-            summary.records_written, seconds,
-        )  # fmt: skip
+            partition,
+            summary.end_offset,
+            summary.bytes_read / 1e6,
+            summary.bytes_written / 1e6,
+            summary.records_read,
+            summary.records_written,
+            seconds,
+        )
         if summary.keyless:
             logger.warning("%s: %d records without a key were dropped by compaction", partition, summary.keyless)
         await self._replicas.write_clean_ends()
@@ -273,9 +278,7 @@ class Compaction:
 
 
 def rules_of(config: TopicConfig) -> CompactionRules:
-    return CompactionRules(
-        config.min_cleanable_dirty_ratio, config.min_compaction_lag_ms, config.max_compaction_lag_ms
-    )
+    return CompactionRules(config.min_cleanable_dirty_ratio, config.min_compaction_lag_ms, config.max_compaction_lag_ms)
 
 
 def _hear(step: "asyncio.Future[Any]") -> None:

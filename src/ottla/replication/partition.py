@@ -163,9 +163,7 @@ class Partition:
         """Append one checked batch; it is readable once the high watermark has passed it."""
         return self.append_admitted(self.admit(header, acks), records, header, now_ms)
 
-    def append_admitted(
-        self, state: PartitionImage, records: memoryview, header: BatchHeader, now_ms: int
-    ) -> Appended:
+    def append_admitted(self, state: PartitionImage, records: memoryview, header: BatchHeader, now_ms: int) -> Appended:
         """As `append`, for one who has just been told that it may."""
         config, log = self.config, self.log
         if config.message_timestamp_type == "LogAppendTime":

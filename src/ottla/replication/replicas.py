@@ -304,9 +304,16 @@ class Replicas:
         config: TopicConfig,
     ) -> None:
         partition = Partition(
-            topic.name, topic.id, index, log, config, self._broker_id, self._offload, high_watermark,
+            topic.name,
+            topic.id,
+            index,
+            log,
+            config,
+            self._broker_id,
+            self._offload,
+            high_watermark,
             self.meters.of(topic.name),
-        )  # fmt: skip
+        )
         log.on_disk_failure = partial(self._report, directory)
         partitions = self._by_id.setdefault(topic.id, {})
         self._by_name[topic.name] = partitions

@@ -41,8 +41,6 @@ def append_marker(partition: Partition, marker: TransactionMarker, now_ms: int) 
     partition.require_leader()
     if marker.version >= RAISED_EPOCH_FROM:
         partition.log.producers.check_next_epoch(marker.producer_id, marker.epoch)
-    data = batch.encode_control(
-        marker.producer_id, marker.epoch, marker.committed, marker.coordinator_epoch, now_ms
-    )
+    data = batch.encode_control(marker.producer_id, marker.epoch, marker.committed, marker.coordinator_epoch, now_ms)
     appended = partition.append(memoryview(data), batch.read_header(data), now_ms, EVERY_REPLICA)
     return partition.acknowledged(appended, EVERY_REPLICA)

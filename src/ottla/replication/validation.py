@@ -58,8 +58,10 @@ class Rules:
     def of(cls, config: TopicConfig) -> "Rules":
         codec = CODECS[config.compression_type]
         levels = {
-            GZIP: config.compression_gzip_level, LZ4: config.compression_lz4_level, ZSTD: config.compression_zstd_level,
-        }  # fmt: skip
+            GZIP: config.compression_gzip_level,
+            LZ4: config.compression_lz4_level,
+            ZSTD: config.compression_zstd_level,
+        }
         return cls(
             "compact" in config.cleanup_policy,
             config.message_timestamp_type == "LogAppendTime",

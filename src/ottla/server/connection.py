@@ -25,10 +25,32 @@ log = logging.getLogger(__name__)
 
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
-        "_active_at", "_advancing", "_alone", "_answers", "_dispatch", "_ended_by_peer", "_ending", "_header",
-        "_input", "_linger", "_listener", "_loop", "_offload", "_outbox", "_paused", "_position", "_scheduled",
-        "_sender", "_task", "_traffic", "_transport", "_unfinished", "_unsent_memory", "address", "client",
-    )  # fmt: skip
+        "_active_at",
+        "_advancing",
+        "_alone",
+        "_answers",
+        "_dispatch",
+        "_ended_by_peer",
+        "_ending",
+        "_header",
+        "_input",
+        "_linger",
+        "_listener",
+        "_loop",
+        "_offload",
+        "_outbox",
+        "_paused",
+        "_position",
+        "_scheduled",
+        "_sender",
+        "_task",
+        "_traffic",
+        "_transport",
+        "_unfinished",
+        "_unsent_memory",
+        "address",
+        "client",
+    )
 
     _transport: asyncio.Transport
     _sender: Sender
@@ -338,8 +360,9 @@ class Connection(asyncio.BufferedProtocol):
         elif answer is not None:
             self._await(answer, size)
 
-    def _await(self, answer: "Coroutine[Any, Any, Answer | asyncio.Future[Answer]] | asyncio.Future[Answer]",
-               size: int) -> None:  # fmt: skip
+    def _await(
+        self, answer: "Coroutine[Any, Any, Answer | asyncio.Future[Answer]] | asyncio.Future[Answer]", size: int
+    ) -> None:
         future: asyncio.Future[Any]
         if asyncio.isfuture(answer):
             future = answer

@@ -39,13 +39,25 @@ class Sender(ABC):
     """Turns, and cold files; how bytes leave is the subclass's."""
 
     __slots__ = (
-        "_closed", "_loop", "_offload", "_progress", "_scheduled", "_transport", "_warming", "blocked", "outbox",
-    )  # fmt: skip
+        "_closed",
+        "_loop",
+        "_offload",
+        "_progress",
+        "_scheduled",
+        "_transport",
+        "_warming",
+        "blocked",
+        "outbox",
+    )
 
     def __init__(
-        self, outbox: Outbox, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, offload: Offload,
+        self,
+        outbox: Outbox,
+        transport: asyncio.Transport,
+        loop: asyncio.AbstractEventLoop,
+        offload: Offload,
         progress: Progress,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.outbox = outbox
         self.blocked = False  # the peer takes nothing more for now
         self._transport = transport
@@ -86,11 +98,7 @@ class Sender(ABC):
         before = outbox.unsent
         full = False
         try:
-            while (
-                outbox.parts
-                and not full
-                and (before - outbox.unsent < TURN_BYTES or outbox.unsent <= TAIL_BYTES)
-            ):
+            while outbox.parts and not full and (before - outbox.unsent < TURN_BYTES or outbox.unsent <= TAIL_BYTES):
                 run = outbox.run()
                 full = self._send_run(run) if run else self._send_range(outbox.parts[0])
         except BlockingIOError:
@@ -152,9 +160,13 @@ class SocketSender(Sender):
     __slots__ = ("_descriptor", "_socket")
 
     def __init__(
-        self, outbox: Outbox, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, offload: Offload,
+        self,
+        outbox: Outbox,
+        transport: asyncio.Transport,
+        loop: asyncio.AbstractEventLoop,
+        offload: Offload,
         progress: Progress,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(outbox, transport, loop, offload, progress)
         self._descriptor: int = transport.get_extra_info("socket").fileno()
         self._socket: socket.socket | None = None  # the duplicate, made when it is first needed

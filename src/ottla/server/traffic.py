@@ -199,9 +199,11 @@ class Traffic:
             self.area = self._whole_area
             for flow in list(self.flows):
                 flow.reconsider_reading()
-        if self._crowded and not self._answering and (
-            self._favoured is None or self._favoured.frame_began_at() is None
-        ):  # fmt: skip
+        if (
+            self._crowded
+            and not self._answering
+            and (self._favoured is None or self._favoured.frame_began_at() is None)
+        ):
             waiting = [(began, flow) for flow in self.flows if (began := flow.frame_began_at()) is not None]
             self._favoured = min(waiting, key=lambda pair: pair[0])[1] if waiting else None
             if self._favoured is not None:

@@ -16,9 +16,17 @@ class Flush:
     """
 
     __slots__ = (
-        "_directories", "_disk", "_epochs", "_epochs_path", "_files", "_paths", "created", "end_offset", "sealed",
+        "_directories",
+        "_disk",
+        "_epochs",
+        "_epochs_path",
+        "_files",
+        "_paths",
+        "created",
+        "end_offset",
+        "sealed",
         "truncations",
-    )  # fmt: skip
+    )
 
     def __init__(
         self,

@@ -108,9 +108,16 @@ class Log:
         disk.make_directory(directory, durable=False)
         write_topic_id(disk, directory, topic_id)
         log = cls.open(
-            disk, directory, settings, clean=True, recovery_point=0, log_start_offset=0, now_ms=now_ms, cache=cache,
+            disk,
+            directory,
+            settings,
+            clean=True,
+            recovery_point=0,
+            log_start_offset=0,
+            now_ms=now_ms,
+            cache=cache,
             topic_id=topic_id,
-        )  # fmt: skip
+        )
         log._directory_durable = False
         return log
 
@@ -136,9 +143,12 @@ class Log:
         """
         recovery = Recovery(disk, directory, settings, now_ms, cache or IndexCache())
         recovery.run(
-            clean=clean, recovery_point=recovery_point, log_start_offset=log_start_offset, progress=progress,
+            clean=clean,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            progress=progress,
             compacted_to=compacted_to,
-        )  # fmt: skip
+        )
         return cls(disk, directory, topic_id or read_topic_id(disk, directory), recovery)
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
 """The file that says which topic a partition's directory belongs to: `partition.metadata`, two lines of text.
 
-    version: 0
-    topic_id: the 16 bytes in base64url, without padding
+version: 0
+topic_id: the 16 bytes in base64url, without padding
 """
 
 import base64

@@ -111,9 +111,16 @@ class Segment:
 
     @classmethod
     def under(
-        cls, path: str, disk: Disk, directory: str, base_offset: int, *, created_ms: int, interval: int,
+        cls,
+        path: str,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        *,
+        created_ms: int,
+        interval: int,
         cache: IndexCache,
-    ) -> "Segment":  # fmt: skip
+    ) -> "Segment":
         """A sealed segment whose file is still called `path`."""
         segment = cls(disk, directory, base_offset, created_ms=created_ms, interval=interval, cache=cache)
         segment._file = disk.open(path)

@@ -105,9 +105,7 @@ class BrokerThread:
             self._ended.set_result(None)
 
     async def _serve(self) -> None:
-        broker = Broker(
-            self._config, self._directory, clock=self._clock, offload=self._threads, faults=self._faults
-        )  # fmt: skip
+        broker = Broker(self._config, self._directory, clock=self._clock, offload=self._threads, faults=self._faults)
         try:
             await broker.start()
             self._started.set_result(dict(broker.ports))

@@ -73,9 +73,7 @@ class Security:
 
 def _tls_context(settings: Mapping[str, str]) -> ssl.SSLContext:
     try:
-        context = ssl.create_default_context(
-            cafile=settings.get("ssl.ca.location"), cadata=settings.get("ssl.ca.pem")
-        )
+        context = ssl.create_default_context(cafile=settings.get("ssl.ca.location"), cadata=settings.get("ssl.ca.pem"))
         if settings.get("enable.ssl.certificate.verification", "true").lower() == "false":
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -311,4 +309,3 @@ class Connection:
         expected = keyed_digest(keyed_digest(salted, b"Server Key", algorithm), signed, algorithm)
         if not compare_digest(answer.partition("v=")[2].encode(), b64encode(expected)):
             raise NotAuthenticated(f"{self._name}: the broker does not know the password either")
-

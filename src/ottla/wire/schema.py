@@ -16,8 +16,18 @@ from ottla.wire.readers import Reader, ReaderSource
 from ottla.wire.writers import Writer, WriterSource
 
 __all__ = [
-    "EMPTY", "NEVER", "ZERO_UUID", "Field", "Malformed", "Message", "decode", "encode", "reader", "writer", "written",
-]  # fmt: skip
+    "EMPTY",
+    "NEVER",
+    "ZERO_UUID",
+    "Field",
+    "Malformed",
+    "Message",
+    "decode",
+    "encode",
+    "reader",
+    "writer",
+    "written",
+]
 
 AnyMessage = TypeVar("AnyMessage", bound=Message)
 

@@ -1,7 +1,7 @@
 """A longer siege than the suite has time for.
 
-    python -m tests.scenarios.fuzz --seconds 300
-    python -m tests.scenarios.fuzz --seconds 60 --seed 7
+python -m tests.scenarios.fuzz --seconds 300
+python -m tests.scenarios.fuzz --seconds 60 --seed 7
 """
 
 import argparse

@@ -172,6 +172,15 @@ def fetch_request(target: Target) -> Message:
 Attack = Callable[[Random, Target], None]
 
 ATTACKS: tuple[Attack, ...] = (
-    garbage, huge_lengths, unknown_apis, half_open, slow_writer, slow_reader, flood, bombs, liars, mutated_requests,
+    garbage,
+    huge_lengths,
+    unknown_apis,
+    half_open,
+    slow_writer,
+    slow_reader,
+    flood,
+    bombs,
+    liars,
+    mutated_requests,
     wild_requests,
-)  # fmt: skip
+)

@@ -122,8 +122,9 @@ def test_a_broker_that_is_away_is_told_within_seconds(
     address = f"127.0.0.1:{free_port()}"
     started_s = time.monotonic()
     assert refused(capsys, *arguments, "-b", address) == (
-        1, f"ottla: no Kafka broker answers at {address}: Connection refused",
-    )  # fmt: skip
+        1,
+        f"ottla: no Kafka broker answers at {address}: Connection refused",
+    )
     assert time.monotonic() - started_s < CONNECT_S
 
 
@@ -153,11 +154,13 @@ def test_the_cluster_can_be_named_in_the_environment(
     [
         ("Broker: Unknown topic or partition", "Unknown topic or partition"),
         ("Topic 'a' already exists.", "Topic 'a' already exists"),
-        ("h:1/bootstrap: Connect to ipv4#1.2.3.4:1 failed: refused (after 0ms in state CONNECT)",
-         "Connect to ipv4#1.2.3.4:1 failed: refused"),
+        (
+            "h:1/bootstrap: Connect to ipv4#1.2.3.4:1 failed: refused (after 0ms in state CONNECT)",
+            "Connect to ipv4#1.2.3.4:1 failed: refused",
+        ),
         ("two\nlines", "two lines"),
     ],
-)  # fmt: skip
+)
 def test_an_error_of_the_library_becomes_one_plain_line(text: str, expected: str) -> None:
     assert explanation(KafkaError(KafkaError._TRANSPORT, text)) == expected
 
@@ -188,6 +191,8 @@ def test_output_that_cannot_be_written_is_told() -> None:
 def test_a_command_may_be_started_without_input_and_output() -> None:
     done = subprocess.run(
         ["sh", "-c", f'"{sys.executable}" -m ottla completion bash <&- >&-'],
-        env={"PYTHONPATH": SOURCE}, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        env={"PYTHONPATH": SOURCE},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert (done.returncode, done.stderr) == (0, "")

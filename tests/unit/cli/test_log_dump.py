@@ -52,8 +52,11 @@ def without_file(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_batches_are_told_with_what_their_headers_say(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     batches = dumped(capsys, data / "orders-0")["batch"]
     assert [(entry["first_offset"], entry["last_offset"], entry["records"]) for entry in batches] == [
-        (0, 1, 2), (2, 4, 3), (5, 5, 1), (6, 6, 1),
-    ]  # fmt: skip
+        (0, 1, 2),
+        (2, 4, 3),
+        (5, 5, 1),
+        (6, 6, 1),
+    ]
     assert [entry["codec"] for entry in batches] == ["none", "gzip", "none", "none"]
     assert [entry["leader_epoch"] for entry in batches] == [0, 3, 3, 3]
     assert batches[1]["position"] == batches[0]["size"]
@@ -66,8 +69,12 @@ def test_records_are_told_when_asked_for(data: Path, capsys: pytest.CaptureFixtu
     records = without_file(dumped(capsys, "--records", data)["record"])
     assert records[1] == {"offset": 1, "timestamp": NOW + 1, "key": None, "value": "two", "headers": []}
     assert records[4] == {
-        "offset": 4, "timestamp": NOW + 10, "key": "k" * 50, "value": None, "headers": [["h", {"base64": "/w=="}]],
-    }  # fmt: skip
+        "offset": 4,
+        "timestamp": NOW + 10,
+        "key": "k" * 50,
+        "value": None,
+        "headers": [["h", {"base64": "/w=="}]],
+    }
     assert records[5]["value"] == {"base64": "/g=="}
 
 

@@ -75,9 +75,7 @@ def read_back(data: Path) -> list[batch.Record]:
     return found
 
 
-def test_a_sound_directory_has_no_problems_and_is_not_changed(
-    data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_sound_directory_has_no_problems_and_is_not_changed(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = contents(data)
     report = verified(capsys, data)
     assert (report["partitions"], report["segments"], report["records"]) == (1, 3, 66)

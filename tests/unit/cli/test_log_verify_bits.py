@@ -133,10 +133,19 @@ def test_a_sound_directory_is_sound(disk: SimulatedDisk) -> None:
     # Or the other tests would prove nothing.
     assert not is_told(disk)
     assert {path.rpartition("/")[2].lstrip("0123456789") for path in files_of(disk)} == {
-        ".log", ".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint", "partition.metadata",
-        "recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint",
-        ".kafka_cleanshutdown", "meta.properties",
-    }  # fmt: skip
+        ".log",
+        ".index",
+        ".timeindex",
+        ".txnindex",
+        ".snapshot",
+        "leader-epoch-checkpoint",
+        "partition.metadata",
+        "recovery-point-offset-checkpoint",
+        "log-start-offset-checkpoint",
+        "replication-offset-checkpoint",
+        ".kafka_cleanshutdown",
+        "meta.properties",
+    }
 
 
 def test_every_changed_bit_is_told_or_changes_nothing(disk: SimulatedDisk) -> None:

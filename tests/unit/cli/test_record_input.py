@@ -65,9 +65,19 @@ def test_json_fields_may_be_missing_or_other_json() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    [b"{", b"[]", b"\xff", b'{"headers": 5}', b'{"headers": [["a"]]}', b'{"headers": [[1, "a"]]}',
-     b'{"timestamp": "x"}', b'{"value": {"base64": "?"}}', b'{"value": {"base64": 5}}', b'{"partition": -1}'],
-)  # fmt: skip
+    [
+        b"{",
+        b"[]",
+        b"\xff",
+        b'{"headers": 5}',
+        b'{"headers": [["a"]]}',
+        b'{"headers": [[1, "a"]]}',
+        b'{"timestamp": "x"}',
+        b'{"value": {"base64": "?"}}',
+        b'{"value": {"base64": 5}}',
+        b'{"partition": -1}',
+    ],
+)
 def test_what_is_no_record_in_json_is_named(line: bytes) -> None:
     with pytest.raises(Refusal, match="input, line 2: this is not a record in JSON"):
         read(b"{}\n" + line + b"\n", JSON)

@@ -150,9 +150,7 @@ sys.exit(main(["up", "--data", sys.argv[2]]))
 def draining(deadline_s: float, directory: Path) -> Iterator[subprocess.Popen[str]]:
     """A broker that was told to stop and never gets done with it."""
     arguments = [sys.executable, "-c", SLOW, str(deadline_s), str(directory)]
-    child = subprocess.Popen(
-        arguments, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    child = subprocess.Popen(arguments, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     with child:
         assert child.stdout is not None
         try:

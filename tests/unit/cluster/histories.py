@@ -104,5 +104,17 @@ def _feature(source: random.Random, image: Image) -> tuple[Change, ...]:
     return (change.SetFeature(source.choice(["group.version", "share.version"]), source.randrange(3)),)
 
 
-_STEPS = (_register, _unfence, _unfence, _create, _create, _fence, _control, _shrink, _delete, _configure, _reserve,
-          _feature)  # fmt: skip
+_STEPS = (
+    _register,
+    _unfence,
+    _unfence,
+    _create,
+    _create,
+    _fence,
+    _control,
+    _shrink,
+    _delete,
+    _configure,
+    _reserve,
+    _feature,
+)

@@ -93,8 +93,14 @@ def test_what_is_not_understood_is_refused(text: str, message: str) -> None:
 
 
 @settings(max_examples=50)
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner)
-       | st.dictionaries(st.sampled_from(["kind", "name", "level", "topic_id"]) | st.text(), inner)))  # fmt: skip
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: (
+            st.lists(inner) | st.dictionaries(st.sampled_from(["kind", "name", "level", "topic_id"]) | st.text(), inner)
+        ),
+    )
+)
 def test_any_json_is_read_or_refused(value: object) -> None:
     """Bytes from outside raise nothing but MalformedEntry."""
     for items in (value, [value], [{"kind": "SetFeature", "name": value, "level": value}]):

@@ -90,37 +90,70 @@ def test_bad_names(name: str) -> None:
     ("topic", "code", "message"),
     [
         (NewTopic("there"), ErrorCode.TOPIC_ALREADY_EXISTS, "topic 'there' already exists"),
-        (NewTopic("a_b"), ErrorCode.INVALID_TOPIC_EXCEPTION,
-         "topic 'a_b' is too much like topic 'a.b': '.' and '_' count as the same"),
-        (NewTopic("__cluster_metadata"), ErrorCode.INVALID_TOPIC_EXCEPTION,
-         "'__cluster_metadata' is the broker's own log of metadata"),
+        (
+            NewTopic("a_b"),
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            "topic 'a_b' is too much like topic 'a.b': '.' and '_' count as the same",
+        ),
+        (
+            NewTopic("__cluster_metadata"),
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            "'__cluster_metadata' is the broker's own log of metadata",
+        ),
         (NewTopic("n", 0), ErrorCode.INVALID_PARTITIONS, "a topic needs at least 1 partition, not 0"),
         (NewTopic("n", -2), ErrorCode.INVALID_PARTITIONS, "a topic needs at least 1 partition, not -2"),
         (NewTopic("n", 10_001), ErrorCode.INVALID_PARTITIONS, "10001 partitions; 10000 are the limit"),
-        (NewTopic("n", 9_000), ErrorCode.INVALID_PARTITIONS,
-         "topic 'n' with 9000 partitions is too large to create at once; add partitions later"),
+        (
+            NewTopic("n", 9_000),
+            ErrorCode.INVALID_PARTITIONS,
+            "topic 'n' with 9000 partitions is too large to create at once; add partitions later",
+        ),
         (NewTopic("n", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR, "a topic needs at least 1 replica, not 0"),
         (NewTopic("n", 1, 3), ErrorCode.INVALID_REPLICATION_FACTOR, "3 replicas need 3 brokers; 2 are alive"),
-        (NewTopic("n", 1, -1, {0: (1,)}), ErrorCode.INVALID_REQUEST,
-         "give either an assignment of replicas, or numbers of partitions and replicas, not both"),
-        (NewTopic("n", assignments={1: (1,)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-         "partitions must be numbered from 0 without a gap"),
+        (
+            NewTopic("n", 1, -1, {0: (1,)}),
+            ErrorCode.INVALID_REQUEST,
+            "give either an assignment of replicas, or numbers of partitions and replicas, not both",
+        ),
+        (
+            NewTopic("n", assignments={1: (1,)}),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "partitions must be numbered from 0 without a gap",
+        ),
         (NewTopic("n", assignments={0: ()}), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partition 0 has no replica"),
-        (NewTopic("n", assignments={0: (1, 1)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-         "partition 0 names a broker twice: [1, 1]"),
-        (NewTopic("n", assignments={0: (1,), 1: (1, 2)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-         "every partition must have the same number of replicas"),
-        (NewTopic("n", assignments={0: (9,)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-         "partition 0: there is no broker 9"),
-        (NewTopic("n", assignments={0: (3,)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-         "partition 0: none of the brokers [3] is alive"),
-        (NewTopic("n", configs={"segment.byte": "1"}), ErrorCode.INVALID_CONFIG,
-         "unknown topic setting 'segment.byte'; did you mean 'segment.bytes'?"),
-        (NewTopic("n", configs={"segment.bytes": "9"}), ErrorCode.INVALID_CONFIG,
-         "segment.bytes: 9 is below the minimum 1048576"),
+        (
+            NewTopic("n", assignments={0: (1, 1)}),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "partition 0 names a broker twice: [1, 1]",
+        ),
+        (
+            NewTopic("n", assignments={0: (1,), 1: (1, 2)}),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "every partition must have the same number of replicas",
+        ),
+        (
+            NewTopic("n", assignments={0: (9,)}),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "partition 0: there is no broker 9",
+        ),
+        (
+            NewTopic("n", assignments={0: (3,)}),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "partition 0: none of the brokers [3] is alive",
+        ),
+        (
+            NewTopic("n", configs={"segment.byte": "1"}),
+            ErrorCode.INVALID_CONFIG,
+            "unknown topic setting 'segment.byte'; did you mean 'segment.bytes'?",
+        ),
+        (
+            NewTopic("n", configs={"segment.bytes": "9"}),
+            ErrorCode.INVALID_CONFIG,
+            "segment.bytes: 9 is below the minimum 1048576",
+        ),
     ],
     ids=lambda value: value.name if isinstance(value, ErrorCode) else "",
-)  # fmt: skip
+)
 def test_what_is_refused(topic: NewTopic, code: ErrorCode, message: str) -> None:
     """Kafka's codes, and a reason that a person can use."""
     image = created(created(cluster(3, fenced=(3,)), NewTopic("there")), NewTopic("a.b"))

@@ -36,23 +36,33 @@ def test_named_listeners() -> None:
     [
         ({"listeners": "localhost:9092"}, "listeners: 'localhost:9092' is not <name>://<host>:<port>"),
         ({"listeners": "X://:1"}, "listeners: listener X is missing in listener.security.protocol.map"),
-        ({"listeners": "PLAINTEXT://:70000"},
-         "listeners: port 70000 of 'PLAINTEXT://:70000' is not between 0 and 65535"),
+        (
+            {"listeners": "PLAINTEXT://:70000"},
+            "listeners: port 70000 of 'PLAINTEXT://:70000' is not between 0 and 65535",
+        ),
         ({"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, "listeners: listener PLAINTEXT is there twice"),
         ({"listeners": "PLAINTEXT://:1,SSL://:1"}, "listeners: PLAINTEXT and SSL both use port 1"),
         ({"listeners": ""}, "listeners: there must be at least one that is not a controller's"),
         ({"advertised.listeners": "SSL://a:1"}, "advertised.listeners: SSL is not in listeners"),
-        ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"},
-         "advertised.listeners: no client can connect to 0.0.0.0; name a host"),
+        (
+            {"advertised.listeners": "PLAINTEXT://0.0.0.0:1"},
+            "advertised.listeners: no client can connect to 0.0.0.0; name a host",
+        ),
         ({"inter.broker.listener.name": "INSIDE"}, "inter.broker.listener.name: INSIDE is not in listeners"),
-        ({"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"},
-         "inter.broker.listener.name: set either this or security.inter.broker.protocol, not both"),
-        ({"security.inter.broker.protocol": "SSL"},
-         "security.inter.broker.protocol: no listener named SSL in listeners"),
-        ({"listener.security.protocol.map": "PLAINTEXT:TLS"},
-         "listener.security.protocol.map: 'PLAINTEXT:TLS' is not <listener>:<PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL>"),
+        (
+            {"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"},
+            "inter.broker.listener.name: set either this or security.inter.broker.protocol, not both",
+        ),
+        (
+            {"security.inter.broker.protocol": "SSL"},
+            "security.inter.broker.protocol: no listener named SSL in listeners",
+        ),
+        (
+            {"listener.security.protocol.map": "PLAINTEXT:TLS"},
+            "listener.security.protocol.map: 'PLAINTEXT:TLS' is not <listener>:<PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL>",
+        ),
     ],
-)  # fmt: skip
+)
 def test_wrong_listeners_are_refused_in_one_line(given: dict[str, str], message: str) -> None:
     """The line names the setting and the listener."""
     with pytest.raises(ConfigError) as refusal:

@@ -21,13 +21,13 @@ from ottla.config import ConfigError, read_properties
         ("a=ends with backslash\\\\\nb=c", {"a": "ends with backslash\\", "b": "c"}),
         ("a=b\\", {"a": "b"}),
         ("key\\ with\\:signs\\==v", {"key with:signs=": "v"}),
-        ("a=\\u00e9\\t\\q\\\"", {"a": "é\tq\""}),
+        ('a=\\u00e9\\t\\q\\"', {"a": 'é\tq"'}),
         ("a=\\uD83D\\uDE00", {"a": "\U0001f600"}),
         ("alone", {"alone": ""}),
         ("a=b # no comment", {"a": "b # no comment"}),
         ("a=one\\\n# not a comment", {"a": "one# not a comment"}),
     ],
-)  # fmt: skip
+)
 def test_syntax(text: str, expected: dict[str, str]) -> None:
     """Separators, comments, continuations and escapes as java.util.Properties reads them."""
     assert read_properties(text) == expected

@@ -25,9 +25,11 @@ REFUSALS = [
     ({"node.id": "1", "broker.id": "2"}, "broker.id: 2 is not node.id (1)"),
     ({"log.retention.ms": "0"}, "log.retention.ms: 0 is not a length of time; -1 means no limit"),
     ({"log.roll.ms": "-1"}, "log.roll.ms: -1 is below the minimum 1"),
-    ({"group.min.session.timeout.ms": "5", "group.max.session.timeout.ms": "4"},
-     "group.min.session.timeout.ms: 5 is above group.max.session.timeout.ms (4)"),
-]  # fmt: skip
+    (
+        {"group.min.session.timeout.ms": "5", "group.max.session.timeout.ms": "4"},
+        "group.min.session.timeout.ms: 5 is above group.max.session.timeout.ms (4)",
+    ),
+]
 
 
 @pytest.mark.parametrize(("given", "message"), REFUSALS, ids=lambda value: str(value)[:60])

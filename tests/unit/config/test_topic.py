@@ -9,12 +9,16 @@ REFUSALS = [
     ({"segment.bytes": "100"}, "segment.bytes: 100 is below the minimum 1048576"),
     ({"retention.ms": "-2"}, "retention.ms: -2 is below the minimum -1"),
     ({"cleanup.policy": "Compact"}, "cleanup.policy: 'Compact' is not one of compact, delete"),
-    ({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"},
-     "min.compaction.lag.ms: 10 is above max.compaction.lag.ms (5)"),
-    ({"leader.replication.throttled.replicas": "x:1"},
-     "leader.replication.throttled.replicas: 'x:1' is neither * nor a list of <partition>:<broker>"),
+    (
+        {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"},
+        "min.compaction.lag.ms: 10 is above max.compaction.lag.ms (5)",
+    ),
+    (
+        {"leader.replication.throttled.replicas": "x:1"},
+        "leader.replication.throttled.replicas: 'x:1' is neither * nor a list of <partition>:<broker>",
+    ),
     ({"remote.storage.enable": "true"}, "remote.storage.enable: there is no tiered storage in this cluster"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("overrides", "message"), REFUSALS, ids=lambda value: str(value)[:60])
@@ -27,10 +31,17 @@ def test_a_wrong_override_is_refused_in_one_line(overrides: dict[str, str], mess
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("cleanup.policy", ""), ("cleanup.policy", " compact , delete "), ("preallocate", "TRUE"), ("flush.ms", "+5"),
-     ("leader.replication.throttled.replicas", "*"), ("follower.replication.throttled.replicas", "1:2,3:4"),
-     ("retention.bytes", "-5"), ("min.cleanable.dirty.ratio", "5e-1f")],
-)  # fmt: skip
+    [
+        ("cleanup.policy", ""),
+        ("cleanup.policy", " compact , delete "),
+        ("preallocate", "TRUE"),
+        ("flush.ms", "+5"),
+        ("leader.replication.throttled.replicas", "*"),
+        ("follower.replication.throttled.replicas", "1:2,3:4"),
+        ("retention.bytes", "-5"),
+        ("min.cleanable.dirty.ratio", "5e-1f"),
+    ],
+)
 def test_what_kafka_takes_is_taken(name: str, value: str) -> None:
     """Values that Apache Kafka 4.3.1's own validation lets pass."""
     TopicConfig.of({name: value}, BrokerConfig.of({}))
@@ -48,10 +59,14 @@ def test_topics_without_overrides_share_one_object() -> None:
 
 @pytest.mark.parametrize(
     ("broker", "retention_ms"),
-    [({}, 604_800_000), ({"log.retention.hours": "2"}, 7_200_000), ({"log.retention.hours": "-1"}, -1),
-     ({"log.retention.hours": "2", "log.retention.minutes": "3"}, 180_000),
-     ({"log.retention.minutes": "3", "log.retention.ms": "4"}, 4)],
-)  # fmt: skip
+    [
+        ({}, 604_800_000),
+        ({"log.retention.hours": "2"}, 7_200_000),
+        ({"log.retention.hours": "-1"}, -1),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3"}, 180_000),
+        ({"log.retention.minutes": "3", "log.retention.ms": "4"}, 4),
+    ],
+)
 def test_the_finer_unit_wins(broker: dict[str, str], retention_ms: int) -> None:
     """log.retention.ms before minutes before hours; below zero is unlimited in every unit."""
     assert TopicConfig.of({}, BrokerConfig.of(broker)).retention_ms == retention_ms

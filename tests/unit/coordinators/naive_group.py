@@ -104,9 +104,7 @@ class NaiveGroup:
             return
         assert known is not None
         same = known.protocols == protocols and known.topics == topics
-        if same and (
-            self.state == "CompletingRebalance" or (self.state == "Stable" and self.leader != member_id)
-        ):
+        if same and (self.state == "CompletingRebalance" or (self.state == "Stable" and self.leader != member_id)):
             self.told.append(self.joined(client, known))
             return
         known.protocols, known.topics, known.session, known.rebalance = protocols, topics, session, rebalance

@@ -210,9 +210,7 @@ class Desk:
             protocols=[JoinGroupRequestProtocol(name="p", metadata=metadata)],
         )
         caller = Caller("client", "/host")
-        self._turn(
-            lambda turn: self.groups.join_group(request, caller, turn, version=3, fresh_member_id=member_id)
-        )
+        self._turn(lambda turn: self.groups.join_group(request, caller, turn, version=3, fresh_member_id=member_id))
         self.passes(3000)
         assignment = SyncGroupRequestAssignment(member_id=member_id, assignment=b"")
         sync = SyncGroupRequest(group_id="g", generation_id=1, member_id=member_id, assignments=[assignment])

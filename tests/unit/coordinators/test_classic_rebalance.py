@@ -518,8 +518,9 @@ def test_a_group_can_be_read_from_its_description() -> None:
     described = stage.group.describe()
     assert (described.group_state, described.protocol_type, described.protocol_data) == ("Stable", "consumer", "range")
     assert [(each.client_id, each.client_host, each.member_assignment) for each in described.members] == [
-        ("a", "/127.0.0.1", b"p0"), ("b", "/127.0.0.1", b"p1"),
-    ]  # fmt: skip
+        ("a", "/127.0.0.1", b"p0"),
+        ("b", "/127.0.0.1", b"p1"),
+    ]
     assert all(each.member_metadata for each in described.members)
     stage.joins(stage.client("a"))
     described = stage.group.describe()

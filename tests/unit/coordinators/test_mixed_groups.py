@@ -256,11 +256,14 @@ def test_classic_members_must_join_and_sync_in_time() -> None:
 
 def test_classic_members_that_join_and_sync_in_time_stay() -> None:
     # However long ago it was that they had to.
-    alive = 4 * """
+    alive = (
+        4
+        * """
         9000 ms pass            |
         a pulses                | a: is alive
         c beats                 | c: epoch 3
     """
+    )
     play(
         """
         c joins topics=t        | [Stable]; c: epoch 2, reads t0 t1 t2 t3

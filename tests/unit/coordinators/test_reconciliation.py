@@ -19,8 +19,7 @@ def holding(places: dict[tuple[bytes, int], int]) -> Holding:
 
 def partitions(places: frozenset[tuple[bytes, int]]) -> Partitions:
     return {
-        topic: frozenset(number for name, number in places if name == topic)
-        for topic in {topic for topic, _ in places}
+        topic: frozenset(number for name, number in places if name == topic) for topic in {topic for topic, _ in places}
     }
 
 

@@ -202,7 +202,8 @@ def test_an_id_that_the_coordinator_forgot_is_given_anew() -> None:
 def test_epochs_run_out_at_an_end() -> None:
     # Hard case 33: the last epoch's transaction ends, and the producer goes on under a new id; a retry is understood.
     stage = at_epoch(LAST_EPOCH - 1)
-    play("""
+    play(
+        """
         a inits            | Empty 50/32766; a: 50/32766
         a adds p0          | Ongoing 50/32766 p0; a: done
         a commits, unheard | PrepareCommit 50/32767 then 100 p0; markers commit 50/32767 p0; a: 100/0
@@ -211,13 +212,16 @@ def test_epochs_run_out_at_an_end() -> None:
         a commits          | a: 100/0
         a adds p1          | Ongoing 100/0 p1; a: done
         a commits          | PrepareCommit 100/1 p1; markers commit 100/1 p1; a: 100/1
-    """, stage)
+    """,
+        stage,
+    )
 
 
 def test_the_new_id_is_known_before_the_old_one_has_ended() -> None:
     # The client heard of its new id with the end of the last transaction, whose markers are still being written.
     stage = at_epoch(LAST_EPOCH - 1)
-    play("""
+    play(
+        """
         a inits            | Empty 50/32766; a: 50/32766
         a adds p0          | Ongoing 50/32766 p0; a: done
         a commits          | PrepareCommit 50/32767 then 100 p0; markers commit 50/32767 p0; a: 100/0
@@ -225,17 +229,22 @@ def test_the_new_id_is_known_before_the_old_one_has_ended() -> None:
         a aborts           | a: CONCURRENT_TRANSACTIONS
         markers land       | CompleteCommit 100/0
         a adds p1          | Ongoing 100/0 p1; a: done
-    """, stage)
+    """,
+        stage,
+    )
 
 
 def test_epochs_run_out_at_a_new_beginning() -> None:
     # Hard case 33, without a transaction: the next owner gets a new id, and a retry of who continues gets it again.
     play("a inits | Empty 100/0; a: 100/0", at_epoch(LAST_EPOCH))
-    play("""
+    play(
+        """
         a inits               | Empty 50/32766; a: 50/32766
         a continues, unheard  | Empty 100/0; a: 100/0
         a continues           | Empty 100/0; a: 100/0
-    """, at_epoch(LAST_EPOCH - 1))
+    """,
+        at_epoch(LAST_EPOCH - 1),
+    )
 
 
 @pytest.mark.parametrize(("version", "then"), [(2, " then 100"), (0, "")])
@@ -294,7 +303,8 @@ def test_a_commit_and_the_time_out_have_one_outcome() -> None:
 
 
 def test_a_time_out_in_the_last_epoch_gets_a_new_id_first() -> None:
-    play("""
+    play(
+        """
         a inits timeout=5000  | Empty 50/32766; a: 50/32766
         a adds p0             | Ongoing 50/32766 p0; a: done
         10000 ms pass         |
@@ -302,7 +312,9 @@ def test_a_time_out_in_the_last_epoch_gets_a_new_id_first() -> None:
         markers land          | CompleteAbort 100/0
         a commits             | a: PRODUCER_FENCED
         a continues           | Empty 100/0; a: 100/0
-    """, at_epoch(LAST_EPOCH - 1))
+    """,
+        at_epoch(LAST_EPOCH - 1),
+    )
 
 
 def test_a_step_of_the_wall_clock_ends_no_transaction() -> None:
@@ -383,13 +395,16 @@ def test_what_was_open_keeps_its_time_over_a_restart() -> None:
 
 def test_an_idle_id_expires_and_an_open_one_does_not() -> None:
     config = BrokerConfig.of({"transactional.id.expiration.ms": str(2 * DAY)})
-    stage = play(f"""
+    stage = play(
+        f"""
         a inits               | Empty 100/0; a: 100/0
         {DAY + HOUR} ms pass  |
         a aborts              | PrepareAbort 100/1; CompleteAbort 100/1; a: 100/1
         {DAY + HOUR} ms pass  |
         {DAY} ms pass         | gone
-    """, Stage(config=config))
+    """,
+        Stage(config=config),
+    )
     assert stage.machine.wake_at is None
     kept = Stage(config=config)
     prepared = Transaction(ID, 1, 0, 60_000, NOW, State.PREPARE_COMMIT, frozenset({("p", 0)}))

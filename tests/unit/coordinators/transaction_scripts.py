@@ -199,9 +199,7 @@ def request(stage: Stage, client: Client, verb: str, words: list[str]) -> object
         transactional_id=ID, producer_id=producer.id, producer_epoch=producer.epoch, committed=verb == "commits"
     )
     version = client.version if client.version == 2 else 0
-    return stage.ask_with_id(
-        lambda machine, turn, fresh_id: machine.end(end, turn, version=version, fresh_id=fresh_id)
-    )
+    return stage.ask_with_id(lambda machine, turn, fresh_id: machine.end(end, turn, version=version, fresh_id=fresh_id))
 
 
 def answered(client: Client, reply: object, *, unheard: bool) -> str:

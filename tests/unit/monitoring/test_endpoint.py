@@ -178,8 +178,9 @@ def test_a_large_body_does_not_cost_the_client_its_answer() -> None:
 def test_a_head_that_does_not_end_is_refused_and_a_flood_is_cut_off() -> None:
     async def scenario(house: House) -> None:
         assert await house.ask(b"GET /page HTTP/1.1\r\nx: " + b"y" * HEAD_BYTES_MAX) == (
-            431, "Request Header Fields Too Large\n",
-        )  # fmt: skip
+            431,
+            "Request Header Fields Too Large\n",
+        )
         flood = await house.visitor()
         flood.transport.write(b"GET / HTTP/1.1\r\n\r\n" + bytes(2 * THROWN_AWAY_BYTES_MAX))
         await flood.ended

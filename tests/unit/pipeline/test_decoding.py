@@ -30,23 +30,24 @@ def rows_of(batches: list[pa.RecordBatch]) -> list[dict[str, Any]]:
 
 
 def expected(found: list[Record]) -> list[tuple[object, ...]]:
-    return [
-        (each.key, each.value, each.offset, each.timestamp * 1000, list(each.headers) or None) for each in found
-    ]
+    return [(each.key, each.value, each.offset, each.timestamp * 1000, list(each.headers) or None) for each in found]
 
 
 def told(batches: list[pa.RecordBatch]) -> list[tuple[object, ...]]:
     plain = [
-        batch.set_column(
-            batch.schema.get_field_index("timestamp"), "timestamp", batch["timestamp"].cast(pa.int64())
-        )
+        batch.set_column(batch.schema.get_field_index("timestamp"), "timestamp", batch["timestamp"].cast(pa.int64()))
         for batch in batches
     ]
     return [
-        (row["key"], row["value"], row["offset"], row["timestamp"],
-         None if row["headers"] is None else [(pair["key"], pair["value"]) for pair in row["headers"]])
+        (
+            row["key"],
+            row["value"],
+            row["offset"],
+            row["timestamp"],
+            None if row["headers"] is None else [(pair["key"], pair["value"]) for pair in row["headers"]],
+        )
         for row in rows_of(plain)
-    ]  # fmt: skip
+    ]
 
 
 @given(st.lists(records, min_size=1, max_size=5), st.integers(0, 4))

@@ -52,9 +52,7 @@ def fill(cluster: Cluster, count: int) -> None:
 
 
 def offsets(batches: Iterator[memoryview]) -> list[int]:
-    return [
-        record.offset for view in batches for position, _ in headers(view) for record in decode(view, position)
-    ]
+    return [record.offset for view in batches for position, _ in headers(view) for record in decode(view, position)]
 
 
 def test_a_range_comes_in_whole_batches_and_in_order(cluster: Cluster) -> None:
@@ -105,14 +103,19 @@ def test_only_committed_records_are_seen_if_that_is_asked(cluster: Cluster) -> N
         )
         cluster.persist(partial(add_partitions, cluster, node, add))
         batch = encode(
-            [(None, b"%d" % number, (), 1)] * 2, producer_id=producer.producer_id,
-            producer_epoch=producer.producer_epoch, base_sequence=2 * number, transactional=True,
-        )  # fmt: skip
+            [(None, b"%d" % number, (), 1)] * 2,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            base_sequence=2 * number,
+            transactional=True,
+        )
         append(cluster, batch, "t")
         end = EndTxnRequest(
-            transactional_id="t", producer_id=producer.producer_id, producer_epoch=producer.producer_epoch,
+            transactional_id="t",
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
             committed=committed,
-        )  # fmt: skip
+        )
         assert not cluster.connection(node).ask(end, version_max=3).error_code
     append(cluster, encode([(None, b"plain", (), 1)]))
     assert offsets(fetch(cluster, "events", 0, 0, 10)) == [0, 1, 3, 4, 6, 7, 9]

@@ -63,9 +63,19 @@ def test_json_becomes_the_columns_of_its_schema() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [b"", b"nonsense", b'{"id": "x"}', b'{"id": 1.5}', b'{"id": 1}{"id": 2}', b'{"id": 1}}\n{"v":{"id": 2}', b"[]",
-     b'{"id": 1', b'{"lines": ["\xff"]}', b'{"id": 1, "id": 2}'],
-)  # fmt: skip
+    [
+        b"",
+        b"nonsense",
+        b'{"id": "x"}',
+        b'{"id": 1.5}',
+        b'{"id": 1}{"id": 2}',
+        b'{"id": 1}}\n{"v":{"id": 2}',
+        b"[]",
+        b'{"id": 1',
+        b'{"lines": ["\xff"]}',
+        b'{"id": 1, "id": 2}',
+    ],
+)
 def test_json_that_is_wrong_spoils_no_other_row(wrong: bytes) -> None:
     sound = [b'{"id": %d}' % n for n in range(9)]
     found, bad = Json(ORDER).decode(column(*sound[:4], wrong, *sound[4:]))
@@ -134,17 +144,47 @@ def test_avro_of_every_type() -> None:
     )
     double = struct.pack("<d", 1.5)
     price = (10**36 + 25).to_bytes(16, "big", signed=True)
-    value = b"".join([
-        b"\1", long(-3), long(1), text("é"), long(1), b"ab", long(-2), long(16), double, double, long(0), double,
-        long(1), text("k"), long(1 << 40), long(0), long(len(price)), price, long(365), long(1000), long(1), text("s"),
-    ])  # fmt: skip
+    value = b"".join(
+        [
+            b"\1",
+            long(-3),
+            long(1),
+            text("é"),
+            long(1),
+            b"ab",
+            long(-2),
+            long(16),
+            double,
+            double,
+            long(0),
+            double,
+            long(1),
+            text("k"),
+            long(1 << 40),
+            long(0),
+            long(len(price)),
+            price,
+            long(365),
+            long(1000),
+            long(1),
+            text("s"),
+        ]
+    )
     found, bad = Avro(schema).decode(column(value, None, value[:-1], value + b"x"))
     assert found[0].as_py() == {
-        "flag": True, "small": -3, "name": "é", "colour": "BLUE", "raw": b"ab",
-        "items": [{"x": 1.5}, {"x": 1.5}], "again": {"x": 1.5}, "counts": [("k", 1 << 40)],
-        "price": Decimal("10000000000000000000000000000000000.25"), "day": date(1971, 1, 1),
-        "at": datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), "either": {"member0": None, "member1": "s"},
-    }  # fmt: skip
+        "flag": True,
+        "small": -3,
+        "name": "é",
+        "colour": "BLUE",
+        "raw": b"ab",
+        "items": [{"x": 1.5}, {"x": 1.5}],
+        "again": {"x": 1.5},
+        "counts": [("k", 1 << 40)],
+        "price": Decimal("10000000000000000000000000000000000.25"),
+        "day": date(1971, 1, 1),
+        "at": datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC),
+        "either": {"member0": None, "member1": "s"},
+    }
     assert sorted(bad) == [2, 3]
     assert "1 bytes where 0 are left" in bad[2]
     assert "1 bytes too many" in bad[3]
@@ -209,13 +249,9 @@ def shop_file() -> descriptor_pb2.FileDescriptorProto:
     order.oneof_decl.add(name="_note")
     single, many = field.LABEL_OPTIONAL, field.LABEL_REPEATED
     order.field.add(name="id", number=1, type=field.TYPE_INT64, label=single)
-    order.field.add(
-        name="note", number=2, type=field.TYPE_STRING, label=single, proto3_optional=True, oneof_index=0
-    )
+    order.field.add(name="note", number=2, type=field.TYPE_STRING, label=single, proto3_optional=True, oneof_index=0)
     order.field.add(name="lines", number=3, type=field.TYPE_MESSAGE, label=many, type_name=".shop.Order.Line")
-    order.field.add(
-        name="at", number=4, type=field.TYPE_MESSAGE, label=single, type_name=".google.protobuf.Timestamp"
-    )
+    order.field.add(name="at", number=4, type=field.TYPE_MESSAGE, label=single, type_name=".google.protobuf.Timestamp")
     order.field.add(name="counts", number=5, type=field.TYPE_MESSAGE, label=many, type_name=".shop.Order.CountsEntry")
     order.field.add(name="colour", number=6, type=field.TYPE_ENUM, label=single, type_name=".shop.Colour")
     order.field.add(name="raw", number=7, type=field.TYPE_BYTES, label=single)
@@ -227,14 +263,16 @@ def shop_file() -> descriptor_pb2.FileDescriptorProto:
     return file
 
 
-ORDER_MESSAGE = b"".join([
-    b"\x08\x07",  # id = 7
-    b"\x1a\x09\x09" + struct.pack("<d", 1.5),  # one line
-    b"\x22\x02\x08\x05",  # at = 5 s
-    b"\x2a\x0e\x0a\x01k\x10" + b"\xff" * 9 + b"\x01",  # counts: k -> 2^64 - 1
-    b"\x30\x01",  # BLUE
-    b"\x3a\x01\xff",  # raw
-])  # fmt: skip
+ORDER_MESSAGE = b"".join(
+    [
+        b"\x08\x07",  # id = 7
+        b"\x1a\x09\x09" + struct.pack("<d", 1.5),  # one line
+        b"\x22\x02\x08\x05",  # at = 5 s
+        b"\x2a\x0e\x0a\x01k\x10" + b"\xff" * 9 + b"\x01",  # counts: k -> 2^64 - 1
+        b"\x30\x01",  # BLUE
+        b"\x3a\x01\xff",  # raw
+    ]
+)
 
 
 def test_protobuf_becomes_a_struct() -> None:
@@ -245,14 +283,25 @@ def test_protobuf_becomes_a_struct() -> None:
     form = Protobuf.of_set(files.SerializeToString(), "shop.Order")
     found, bad = form.decode(column(ORDER_MESSAGE, None, b"", b"\xff"))
     assert found[0].as_py() == {
-        "id": 7, "note": None, "lines": [{"price": 1.5}], "at": datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC),
-        "counts": [("k", Decimal((1 << 64) - 1))], "colour": "BLUE", "raw": b"\xff",
-    }  # fmt: skip
+        "id": 7,
+        "note": None,
+        "lines": [{"price": 1.5}],
+        "at": datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC),
+        "counts": [("k", Decimal((1 << 64) - 1))],
+        "colour": "BLUE",
+        "raw": b"\xff",
+    }
     assert pickle.loads(pickle.dumps(form)).decode(column(ORDER_MESSAGE)).column[0] == found[0]
     assert found[1].as_py() is None
     assert found[2].as_py() == {
-        "id": 0, "note": None, "lines": [], "at": None, "counts": [], "colour": "RED", "raw": b"",
-    }  # fmt: skip
+        "id": 0,
+        "note": None,
+        "lines": [],
+        "at": None,
+        "counts": [],
+        "colour": "RED",
+        "raw": b"",
+    }
     assert list(bad) == [3]
     with pytest.raises(ValueError, match=r"no message 'shop\.Odrer'"):
         Protobuf.of_set(files.SerializeToString(), "shop.Odrer")

@@ -28,8 +28,17 @@ def url(shelf: Shelf) -> Iterator[str]:
 def test_each_value_is_read_by_the_schema_it_names(url: str, shelf: Shelf) -> None:
     # Two writers' schemas make one column, in order; each number is asked for once; the rest is told row by row.
     form = chosen_format("avro", registry=Registry({"schema.registry.url": url}), subject="orders-value")
-    values = [framed(1, b"\x02"), framed(2, b"\x04\x02x"), None, b"plain", framed(9, b""), framed(1, b"\x06"), b"",
-              framed(3, b"\x00"), framed(4, b"{}")]  # fmt: skip
+    values = [
+        framed(1, b"\x02"),
+        framed(2, b"\x04\x02x"),
+        None,
+        b"plain",
+        framed(9, b""),
+        framed(1, b"\x06"),
+        b"",
+        framed(3, b"\x00"),
+        framed(4, b"{}"),
+    ]
     found, bad = form.decode(pa.array(values, pa.binary()))
     assert found.type == pa.struct([("id", pa.int64()), ("note", pa.string())])
     rows = found.to_pylist()

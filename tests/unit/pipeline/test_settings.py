@@ -10,13 +10,24 @@ LOGIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required userna
 
 def test_both_clients_names_are_understood() -> None:
     java = ClientSettings.of(
-        {**SERVERS, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": LOGIN,
-         "request.timeout.ms": "5000"}
-    )  # fmt: skip
+        {
+            **SERVERS,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": LOGIN,
+            "request.timeout.ms": "5000",
+        }
+    )
     rdkafka = ClientSettings.of(
-        {"metadata.broker.list": SERVERS["bootstrap.servers"], "security.protocol": "sasl_plaintext",
-         "sasl.mechanisms": "PLAIN", "sasl.username": "me", "sasl.password": 'se"cret', "socket.timeout.ms": "5000"}
-    )  # fmt: skip
+        {
+            "metadata.broker.list": SERVERS["bootstrap.servers"],
+            "security.protocol": "sasl_plaintext",
+            "sasl.mechanisms": "PLAIN",
+            "sasl.username": "me",
+            "sasl.password": 'se"cret',
+            "socket.timeout.ms": "5000",
+        }
+    )
     assert java == rdkafka
     assert java.bootstrap == (("one", 9092), ("::1", 9093))
     assert (java.security.username, java.security.password) == ("me", 'se"cret')

@@ -32,12 +32,16 @@ def broker(ottla_session_broker: LocalBroker) -> LocalBroker:
     """A topic with a sound value, one that is no JSON and whose key is no text, a tombstone, and a sound one again."""
     broker = ottla_session_broker
     broker.create_topic("columns-json")
-    send(broker, "columns-json", [
-        {"key": "a", "value": json.dumps(GOOD)},
-        {"key": b"\xff", "value": "poison", "headers": [("trace", b"7")]},
-        {"key": "a", "value": None},
-        {"key": "b", "value": '{"id": 2, "unknown": true}'},
-    ])  # fmt: skip
+    send(
+        broker,
+        "columns-json",
+        [
+            {"key": "a", "value": json.dumps(GOOD)},
+            {"key": b"\xff", "value": "poison", "headers": [("trace", b"7")]},
+            {"key": "a", "value": None},
+            {"key": "b", "value": '{"id": 2, "unknown": true}'},
+        ],
+    )
     return broker
 
 
@@ -94,9 +98,11 @@ def test_bad_records_go_to_a_topic_of_their_own(broker: LocalBroker) -> None:
     headers: dict[str, Any] = dict(letter.headers() or [])
     assert headers.pop("__connect.errors.exception.message").startswith(b"value: not the JSON")
     assert headers == {
-        "trace": b"7", "__connect.errors.topic": b"columns-json", "__connect.errors.partition": b"0",
+        "trace": b"7",
+        "__connect.errors.topic": b"columns-json",
+        "__connect.errors.partition": b"0",
         "__connect.errors.offset": b"1",
-    }  # fmt: skip
+    }
 
 
 def test_a_pattern_does_not_read_its_own_dead_letters(broker: LocalBroker) -> None:
@@ -115,8 +121,9 @@ def test_fields_can_be_columns(broker: LocalBroker) -> None:
     schema = "id BIGINT, Offset STRING"
     options = {"valueFormat": "json", "valueSchema": schema, "expandValue": "true", "columns": "offset,value"}
     assert rows(broker, "columns-wide", **options) == [
-        {"record_offset": 0, "id": 5, "Offset": "far"}, {"record_offset": 1, "id": None, "Offset": None},
-    ]  # fmt: skip
+        {"record_offset": 0, "id": 5, "Offset": "far"},
+        {"record_offset": 1, "id": None, "Offset": None},
+    ]
     whole = source(broker, "columns-wide", valueFormat="avro", valueSchema='"int"', expandValue="true", columns="value")
     assert whole.schema().simpleString() == "struct<value:int>"
 
@@ -168,8 +175,13 @@ def test_a_registry_has_the_schema(ottla_broker: LocalBroker, url: str, shelf: S
     broker = ottla_broker  # its topic has the name that the subject is of, which others may have taken
     broker.create_topic("orders")
     send(broker, "orders", [{"value": framed(1, b"\x02")}, {"value": framed(2, b"\x04\x02x")}, {"value": b"plain"}])
-    options = {"valueFormat": "avro", "schemaRegistry": url, "schemaRegistryUser": "me:secret", "badRecords": "null",
-               "columns": "value,error"}  # fmt: skip
+    options = {
+        "valueFormat": "avro",
+        "schemaRegistry": url,
+        "schemaRegistryUser": "me:secret",
+        "badRecords": "null",
+        "columns": "value,error",
+    }
     found = rows(broker, "orders", **options)
     assert [row["value"] for row in found] == [{"id": 1, "note": "-"}, {"id": 2, "note": "x"}, None]
     assert found[2]["error"] == "value: no schema's number before it, as the registry's clients write it"
@@ -200,39 +212,52 @@ def test_schemas_can_be_in_files(broker: LocalBroker, tmp_path: Path) -> None:
     (tmp_path / "shop.desc").write_bytes(descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString())
     (tmp_path / "key.avsc").write_text('"long"')
     options = {
-        "keyFormat": "avro", "keySchema": f"@{tmp_path}/key.avsc", "valueFormat": "protobuf",
-        "valueSchema": f"@{tmp_path}/shop.desc", "valueMessage": "shop.Customer", "columns": "key,value",
-    }  # fmt: skip
+        "keyFormat": "avro",
+        "keySchema": f"@{tmp_path}/key.avsc",
+        "valueFormat": "protobuf",
+        "valueSchema": f"@{tmp_path}/shop.desc",
+        "valueMessage": "shop.Customer",
+        "columns": "key,value",
+    }
     assert rows(broker, "filed", **options) == [{"key": 3, "value": {"name": "k"}}]
 
 
-@pytest.mark.parametrize(("options", "said"), [
-    ({"valueFormat": "xml"}, "valueFormat: 'xml' is none of binary, string, json, avro, protobuf"),
-    ({"valueFormat": "json"}, "valueSchema: json needs a schema, or 'infer' to take it from the newest records"),
-    ({"valueFormat": "avro"}, "valueSchema: avro needs a schema, or a schemaRegistry"),
-    ({"valueFormat": "json", "valueSchema": "id BIGINTEGER"}, "valueSchema: not a schema .* no type 'BIGINTEGER'"),
-    ({"valueFormat": "json", "valueSchema": "id MAP<STRING, INT>"}, "valueSchema: JSON cannot be read as"),
-    ({"valueFormat": "avro", "valueSchema": "{"}, "valueSchema: Avro: '{' is no type"),
-    ({"valueFormat": "avro", "valueSchema": "infer"}, "valueSchema: only the schema of json"),
-    ({"valueFormat": "avro", "valueSchema": "@/no/such"}, "valueSchema: /no/such: No such file"),
-    ({"valueFormat": "protobuf", "valueSchema": "AA=="}, "valueSchema: protobuf needs the full name of a message"),
-    ({"valueSchema": "id BIGINT"}, "valueSchema: valueFormat is binary, which has no schema"),
-    ({"valueFormat": "json", "valueSchema": " "}, "valueSchema: it is empty"),
-    ({"valueFormat": "json", "valueMessage": "x"}, "valueMessage: only protobuf has messages"),
-    ({"keyFormat": "avro", "keySchema": '"int"', "keySubject": "x"}, "keySubject: it is a schema registry's"),
-    ({"schemaRegistry": "http://localhost:1"}, "schemaRegistry: neither valueFormat nor keyFormat"),
-    ({"schemaRegistry": "localhost", "valueFormat": "avro"}, "schemaRegistry: .*'localhost' is no http"),
-    ({"schemaRegistry": "http://127.0.0.1:1", "valueFormat": "avro"}, "schemaRegistry: .*refused"),
-    ({"schemaRegistryToken": "x"}, "schemaRegistryToken: there is no schemaRegistry"),
-    ({"schemaRegistry": "http://localhost:1", "schemaRegistryUser": "me"}, "schemaRegistryUser: it must be name:pass"),
-    ({"schemaRegistry": "http://localhost:1", "valueFormat": "avro", "subscribe": "a,b"}, "valueSubject: not one"),
-    ({"expandValue": "true", "valueFormat": "string"}, "expandValue: values have fields only with"),
-    ({"badRecords": "drop"}, "badRecords: 'drop' is none of fail, null, dead-letter"),
-    ({"badRecords": "null"}, "badRecords: nothing is decoded"),
-    ({"badRecords": "dead-letter", "valueFormat": "string"}, "deadLetterTopic: it goes with badRecords=dead-letter"),
-    ({"deadLetterTopic": "x", "valueFormat": "string"}, "deadLetterTopic: it goes with badRecords=dead-letter"),
-    ({"badRecords": "dead-letter", "valueFormat": "string", "deadLetterTopic": "shop"}, "'shop' is read too"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"valueFormat": "xml"}, "valueFormat: 'xml' is none of binary, string, json, avro, protobuf"),
+        ({"valueFormat": "json"}, "valueSchema: json needs a schema, or 'infer' to take it from the newest records"),
+        ({"valueFormat": "avro"}, "valueSchema: avro needs a schema, or a schemaRegistry"),
+        ({"valueFormat": "json", "valueSchema": "id BIGINTEGER"}, "valueSchema: not a schema .* no type 'BIGINTEGER'"),
+        ({"valueFormat": "json", "valueSchema": "id MAP<STRING, INT>"}, "valueSchema: JSON cannot be read as"),
+        ({"valueFormat": "avro", "valueSchema": "{"}, "valueSchema: Avro: '{' is no type"),
+        ({"valueFormat": "avro", "valueSchema": "infer"}, "valueSchema: only the schema of json"),
+        ({"valueFormat": "avro", "valueSchema": "@/no/such"}, "valueSchema: /no/such: No such file"),
+        ({"valueFormat": "protobuf", "valueSchema": "AA=="}, "valueSchema: protobuf needs the full name of a message"),
+        ({"valueSchema": "id BIGINT"}, "valueSchema: valueFormat is binary, which has no schema"),
+        ({"valueFormat": "json", "valueSchema": " "}, "valueSchema: it is empty"),
+        ({"valueFormat": "json", "valueMessage": "x"}, "valueMessage: only protobuf has messages"),
+        ({"keyFormat": "avro", "keySchema": '"int"', "keySubject": "x"}, "keySubject: it is a schema registry's"),
+        ({"schemaRegistry": "http://localhost:1"}, "schemaRegistry: neither valueFormat nor keyFormat"),
+        ({"schemaRegistry": "localhost", "valueFormat": "avro"}, "schemaRegistry: .*'localhost' is no http"),
+        ({"schemaRegistry": "http://127.0.0.1:1", "valueFormat": "avro"}, "schemaRegistry: .*refused"),
+        ({"schemaRegistryToken": "x"}, "schemaRegistryToken: there is no schemaRegistry"),
+        (
+            {"schemaRegistry": "http://localhost:1", "schemaRegistryUser": "me"},
+            "schemaRegistryUser: it must be name:pass",
+        ),
+        ({"schemaRegistry": "http://localhost:1", "valueFormat": "avro", "subscribe": "a,b"}, "valueSubject: not one"),
+        ({"expandValue": "true", "valueFormat": "string"}, "expandValue: values have fields only with"),
+        ({"badRecords": "drop"}, "badRecords: 'drop' is none of fail, null, dead-letter"),
+        ({"badRecords": "null"}, "badRecords: nothing is decoded"),
+        (
+            {"badRecords": "dead-letter", "valueFormat": "string"},
+            "deadLetterTopic: it goes with badRecords=dead-letter",
+        ),
+        ({"deadLetterTopic": "x", "valueFormat": "string"}, "deadLetterTopic: it goes with badRecords=dead-letter"),
+        ({"badRecords": "dead-letter", "valueFormat": "string", "deadLetterTopic": "shop"}, "'shop' is read too"),
+    ],
+)
 def test_what_is_wrong_is_told_in_one_line(options: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError, match=said) as error:
         DefaultSource({"kafka.bootstrap.servers": "localhost:1", "subscribe": "shop", **options}).schema()

@@ -30,15 +30,14 @@ def test_hard_case_54_a_clock_that_jumps_wipes_nothing(jump_ms: int) -> None:
     # it, and when somebody has put the clock right.
     async def run() -> None:
         clock = WrongClock()
-        broker = Broker(BrokerConfig.of({}), "/data", disk=new_disk(), clock=clock, random=Random(1),
-                        offload=offload, listen=listen)  # fmt: skip
+        broker = Broker(
+            BrokerConfig.of({}), "/data", disk=new_disk(), clock=clock, random=Random(1), offload=offload, listen=listen
+        )
         await broker.start()
         await create(broker, TOPIC, 1, retention_ms=str(HOUR_MS))
         replicas = broker.node.replicas
         partition = replicas.get(TOPIC, 0)
-        batch = bytearray(
-            encode([(None, b"value", (), NOW - 1000)], producer_id=7, producer_epoch=0, base_sequence=0)
-        )
+        batch = bytearray(encode([(None, b"value", (), NOW - 1000)], producer_id=7, producer_epoch=0, base_sequence=0))
         partition.append(memoryview(batch), check(batch), NOW, 1)
         for now in (NOW, NOW + jump_ms, NOW + jump_ms + 1000, NOW + 2000):
             clock.now = now

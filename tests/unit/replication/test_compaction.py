@@ -63,9 +63,15 @@ class Workshop:
         self.threads = Threads()
         config = {name.replace("_", "."): value for name, value in settings.items()}
         self.broker = Broker(
-            BrokerConfig.of({"log.cleaner.backoff.ms": "1000000000", **config}), DIRECTORY, disk=self.disk,
-            clock=FixedClock(), random=Random(1), offload=self.threads, listen=listen, machine_code=False,
-        )  # fmt: skip
+            BrokerConfig.of({"log.cleaner.backoff.ms": "1000000000", **config}),
+            DIRECTORY,
+            disk=self.disk,
+            clock=FixedClock(),
+            random=Random(1),
+            offload=self.threads,
+            listen=listen,
+            machine_code=False,
+        )
 
     async def topic(self, name: str, **changes: str) -> Partition:
         configs = {**SETTINGS, **{key.replace("_", "."): value for key, value in changes.items()}}

@@ -29,8 +29,12 @@ CHECKPOINTS = ("recovery-point-offset-checkpoint", "replication-offset-checkpoin
 TEXTS = ("leader-epoch-checkpoint", "partition.metadata", "meta.properties", ".kafka_cleanshutdown", *CHECKPOINTS)
 BINARIES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
-UNDETECTABLE = {(".txnindex", "flip at 0.5"), (".txnindex", "flip at 0.8"), (".txnindex", "flip at 1"),
-                (".txnindex", "empty")}  # fmt: skip
+UNDETECTABLE = {
+    (".txnindex", "flip at 0.5"),
+    (".txnindex", "flip at 0.8"),
+    (".txnindex", "flip at 1"),
+    (".txnindex", "empty"),
+}
 """Where an aborted transaction began has no second witness, and Kafka writes empty files where there was none."""
 
 Mutation = Callable[[bytes], bytes]
@@ -63,8 +67,13 @@ async def filled(disk: SimulatedDisk) -> None:
     log = broker.node.replicas.get(TOPIC, 0).log
     for number in range(RECORDS):
         aborted = number == RECORDS // 2
-        batch = encode([(None, value_of(log.end_offset), (), 1_000 + number)], producer_id=PRODUCER, producer_epoch=0,
-                       base_sequence=number, transactional=aborted)  # fmt: skip
+        batch = encode(
+            [(None, value_of(log.end_offset), (), 1_000 + number)],
+            producer_id=PRODUCER,
+            producer_epoch=0,
+            base_sequence=number,
+            transactional=aborted,
+        )
         log.append(batch, check(batch), 1, 1)
         if aborted:
             marker = encode_control(PRODUCER, 0, False, 0, 1_000)

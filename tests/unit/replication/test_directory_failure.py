@@ -31,8 +31,23 @@ OFFLINE = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def fail_everything(disk: SimulatedDisk, directory: str) -> None:
-    for operation in ("append", "create", "fsync", "fsync_directory", "open", "read_at", "read", "list", "size",
-                      "rename", "unlink", "mkdir", "exists", "truncate", "space"):  # fmt: skip
+    for operation in (
+        "append",
+        "create",
+        "fsync",
+        "fsync_directory",
+        "open",
+        "read_at",
+        "read",
+        "list",
+        "size",
+        "rename",
+        "unlink",
+        "mkdir",
+        "exists",
+        "truncate",
+        "space",
+    ):
         disk.fail(operation, errno.EIO, f"{directory}*", times=None)
 
 
@@ -91,8 +106,9 @@ def test_clients_see_no_leader_and_an_offline_replica() -> None:
         await broker._abdicate()
         request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
         answer = metadata.answer(broker.node, call(request))
-        shown = [(one.error_code, one.leader_id, one.isr_nodes, one.offline_replicas)
-                 for one in answer.topics[0].partitions]  # fmt: skip
+        shown = [
+            (one.error_code, one.leader_id, one.isr_nodes, one.offline_replicas) for one in answer.topics[0].partitions
+        ]
         node = broker.node.broker_id
         gone = (ErrorCode.LEADER_NOT_AVAILABLE, -1, [node], [node])
         assert shown == [(0, node, [node], []), gone, (0, node, [node], [])]
@@ -223,9 +239,7 @@ def test_hard_case_9_a_full_disk_is_no_failure() -> None:
             disk.fail(operation, errno.ENOSPC, "/two/*", times=None)
         assert refusal(broker, 1) is OFFLINE
         await settled()
-        read = broker.node.replicas.get(TOPIC, 1).read(
-            0, 1000, read_committed=False, follower=False, at_least_one=True
-        )
+        read = broker.node.replicas.get(TOPIC, 1).read(0, 1000, read_committed=False, follower=False, at_least_one=True)
         assert read.records is not None
         await create(broker, "new", 6)
         assert {directory_of(broker, "new", index) for index in range(6)} == {"/one", "/three"}

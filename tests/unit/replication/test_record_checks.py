@@ -180,9 +180,7 @@ def test_machine_code_is_loaded_once_when_it_is_worth_it(monkeypatch: pytest.Mon
     asyncio.run(scenario())
 
 
-def test_without_numba_python_does_the_work(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_numba_python_does_the_work(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(record_checks, "RECORDS_WORTH_COMPILING", 1)
 
     async def scenario() -> None:

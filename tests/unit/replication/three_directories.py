@@ -47,9 +47,7 @@ async def filled(disk: SimulatedDisk) -> Broker:
 
 async def create(broker: Broker, topic: str, partitions: int = 1, **configs: str) -> None:
     wanted = NewTopic(topic, partitions, configs={name.replace("_", "."): value for name, value in configs.items()})
-    await broker.node.metadata.change(
-        lambda image: create_topic(image, wanted, broker.node.config, broker.node.random)
-    )
+    await broker.node.metadata.change(lambda image: create_topic(image, wanted, broker.node.config, broker.node.random))
 
 
 def append(partition: Partition, value: bytes) -> int:

@@ -109,8 +109,12 @@ def test_accepting_goes_on_after_descriptors_ran_out(loop: str) -> None:
     # Those that are connected are served meanwhile, and new ones once there is room again. (hard case 63)
     child = subprocess.run(
         [sys.executable, "-c", EXHAUSTED, loop],
-        env={"PYTHONPATH": ":".join(sys.path)}, capture_output=True, text=True, timeout=50, check=False,
-    )  # fmt: skip
+        env={"PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
     assert child.stdout == "survived\n", child.stderr
 
 

@@ -113,12 +113,15 @@ def test_the_identity_is_kafkas() -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        b"", b"version=0\nbroker.id=1\n", b"version=1\nnode.id=1\n", b"\xff\xfe",
+        b"",
+        b"version=0\nbroker.id=1\n",
+        b"version=1\nnode.id=1\n",
+        b"\xff\xfe",
         b"version=1\ncluster.id=c\nnode.id=one\ndirectory.id=AAECAwQFBgcICQoLDA0ODw\n",
         b"version=1\ncluster.id=c\nnode.id=1\ndirectory.id=AAEC\n",
         b"version=1\ncluster.id=c\nnode.id=1\ndirectory.id=A\n",
     ],
-)  # fmt: skip
+)
 def test_a_damaged_identity_stops_the_start(disk: SimulatedDisk, content: bytes) -> None:
     # Proves: a directory that cannot say whose it is is not taken for a new one; the refusal is one line.
     disk.make_directory(DATA)
@@ -222,11 +225,22 @@ def test_every_cut_of_a_checkpoint_is_noticed() -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        b"1\n0\n", b"0\n1\n", b"0\n1\na 0 1\nb 0 1\n", b"0\n1\na 0\n", b"0\n1\na 0 -1\n", b"0\n1\na -1 1\n",
-        b"0\n1\na 0 1 2\n", b"0\n1\na b 0 1\n", b"0\n1\n../a 0 1\n", b"0\nmany\n", b"\0" * 100, b"\xff\n", b"\n\n",
+        b"1\n0\n",
+        b"0\n1\n",
+        b"0\n1\na 0 1\nb 0 1\n",
+        b"0\n1\na 0\n",
+        b"0\n1\na 0 -1\n",
+        b"0\n1\na -1 1\n",
+        b"0\n1\na 0 1 2\n",
+        b"0\n1\na b 0 1\n",
+        b"0\n1\n../a 0 1\n",
+        b"0\nmany\n",
+        b"\0" * 100,
+        b"\xff\n",
+        b"\n\n",
         b"0\n1\na 0 99999999999999999999999\n",
     ],
-)  # fmt: skip
+)
 def test_a_damaged_checkpoint_is_ignored_with_a_reason(
     disk: SimulatedDisk, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -333,9 +333,12 @@ def test_a_lock_has_one_holder(disk: RealDisk, tmp_path: Path) -> None:
         RealDisk().lock(path)
     held.close()
     with subprocess.Popen(
-        [sys.executable, "-c", HOLDER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        [sys.executable, "-c", HOLDER, path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    ) as other:  # fmt: skip
+    ) as other:
         assert other.stdout is not None and other.stdout.readline() == "held\n"
         with pytest.raises(BlockingIOError):
             disk.lock(path)

@@ -337,9 +337,15 @@ def test_progress_is_told() -> None:
     disk = crashed(*[b"x" * 100] * 50)
     told: list[tuple[int, int]] = []
     Log.open(
-        disk, DIRECTORY, LogSettings(), clean=False, recovery_point=0, log_start_offset=0, now_ms=NOW,
+        disk,
+        DIRECTORY,
+        LogSettings(),
+        clean=False,
+        recovery_point=0,
+        log_start_offset=0,
+        now_ms=NOW,
         progress=lambda done, total: told.append((done, total)),
-    )  # fmt: skip
+    )
     assert told[-1] == (disk.size(path(0, ".log")), disk.size(path(0, ".log"))) and len(told) == 50
 
 

@@ -26,9 +26,15 @@ def with_a_gap(flushed: int) -> tuple[Log, int]:
     file.truncate(end_of_first)
     file.close()
     log = Log.open(
-        disk, log.directory, SETTINGS, clean=False, recovery_point=recovery_point, log_start_offset=0, now_ms=NOW,
+        disk,
+        log.directory,
+        SETTINGS,
+        clean=False,
+        recovery_point=recovery_point,
+        log_start_offset=0,
+        now_ms=NOW,
         compacted_to=0,
-    )  # fmt: skip
+    )
     return log, recovery_point
 
 

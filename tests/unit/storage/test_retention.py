@@ -14,9 +14,7 @@ DAY = 24 * HOUR
 BATCHES = 12
 
 
-def settings(
-    *, retention_ms: int = -1, retention_bytes: int = -1, timestamps_ahead_ms: int = 2**63 - 1
-) -> LogSettings:
+def settings(*, retention_ms: int = -1, retention_bytes: int = -1, timestamps_ahead_ms: int = 2**63 - 1) -> LogSettings:
     return LogSettings(
         segment_bytes=400,
         index_interval_bytes=100,

@@ -73,25 +73,36 @@ class Pipeline:
             json_of("order", "category", "cents", f.coalesce("country", f.lit(GUEST)).alias("country"), "at"),
         )
         return ottla.spark.write_stream(
-            sales, SALES, name=SALES, checkpoint=self._checkpoint(SALES), options=self._kafka, trigger=TRIGGER,
+            sales,
+            SALES,
+            name=SALES,
+            checkpoint=self._checkpoint(SALES),
+            options=self._kafka,
+            trigger=TRIGGER,
             group=SALES_GROUP,
-        )  # fmt: skip
+        )
 
     def _reject(self) -> StreamingQuery:
         rejected = self._orders().where("reason IS NOT NULL").select("key", json_of("reason", "record"))
         writer = rejected.writeStream.format("ottla").options(**self._kafka).option("topic", REJECTED)
         return (
-            writer.option("checkpointLocation", self._checkpoint(REJECTED)).queryName(REJECTED)
-            .trigger(processingTime=TRIGGER["processingTime"]).start()
-        )  # fmt: skip
+            writer.option("checkpointLocation", self._checkpoint(REJECTED))
+            .queryName(REJECTED)
+            .trigger(processingTime=TRIGGER["processingTime"])
+            .start()
+        )
 
     def _add_up(self) -> StreamingQuery:
         """Each of the two streams has its own watermark, and the slower one is waited for."""
-        sales = self._stream(SALES).select(f.from_json(text("value"), SALE).alias("sale")).selectExpr(
-            "sale.category", "sale.at", "1 AS orders", "sale.cents", "0 AS views"
+        sales = (
+            self._stream(SALES)
+            .select(f.from_json(text("value"), SALE).alias("sale"))
+            .selectExpr("sale.category", "sale.at", "1 AS orders", "sale.cents", "0 AS views")
         )
-        views = self._stream(PAGE_VIEWS).select(f.from_json(text("value"), PAGE_VIEW).alias("view")).selectExpr(
-            "view.category", "view.at", "0 AS orders", "0L AS cents", "1 AS views"
+        views = (
+            self._stream(PAGE_VIEWS)
+            .select(f.from_json(text("value"), PAGE_VIEW).alias("view"))
+            .selectExpr("view.category", "view.at", "0 AS orders", "0L AS cents", "1 AS views")
         )
         both = sales.withWatermark("at", WATERMARK).union(views.withWatermark("at", WATERMARK))
         minute = f.window("at", "1 minute")  # as a whole: of a part of it Spark does not know that it is a time
@@ -103,9 +114,15 @@ class Pipeline:
             json_of(f.unix_millis("window.start").alias("minute_ms"), "category", "orders", "cents", "views"),
         )
         return ottla.spark.write_stream(
-            revenue, REVENUE, name=REVENUE, checkpoint=self._checkpoint(REVENUE), options=self._kafka, trigger=TRIGGER,
-            mode="update", group=REVENUE_GROUP,
-        )  # fmt: skip
+            revenue,
+            REVENUE,
+            name=REVENUE,
+            checkpoint=self._checkpoint(REVENUE),
+            options=self._kafka,
+            trigger=TRIGGER,
+            mode="update",
+            group=REVENUE_GROUP,
+        )
 
     def _orders(self) -> DataFrame:
         """Each record, the order in it, and why there is none."""

@@ -122,9 +122,12 @@ class Story:
         figures.arriving, figures.leaving = self._arriving.per_second, self._leaving.per_second
         figures.now_ms = shop.now_ms
         figures.arrivals = {
-            "orders": shop.orders, "page views": shop.page_views, "late": shop.delayed, "too late": shop.stragglers,
+            "orders": shop.orders,
+            "page views": shop.page_views,
+            "late": shop.delayed,
+            "too late": shop.stragglers,
             "bad": sum(shop.books.rejects.values()),
-        }  # fmt: skip
+        }
         figures.lags = lags(self._cluster)
 
     def _complaints(self) -> list[str]:

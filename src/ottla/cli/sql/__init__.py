@@ -37,16 +37,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("query", metavar="QUERY", help="SQL as Spark has it; - reads it from standard input")
     for column in ("value", "key"):
         parser.add_argument(
-            f"--{column}-format", choices=FORMATS, default="string",
+            f"--{column}-format",
+            choices=FORMATS,
+            default="string",
             help=f"what {column}s are; fields of values become columns (default: string)",
         )
         parser.add_argument(
-            f"--{column}-schema", metavar="SCHEMA",
+            f"--{column}-schema",
+            metavar="SCHEMA",
             help="fields as in SQL, JSON Schema, Avro's JSON, or @FILE (default for json: as in the newest records)",
         )
     parser.add_argument("--registry", metavar="URL", help="a schema registry that has the schemas")
     parser.add_argument(
-        "-o", "--option", action="append", default=[], dest="options", metavar="NAME=VALUE",
+        "-o",
+        "--option",
+        action="append",
+        default=[],
+        dest="options",
+        metavar="NAME=VALUE",
         help='another option of format("ottla"), such as badRecords=fail; may be repeated',
     )
     parser.add_argument("--since", metavar="TIME", help="only records since: 10m (ago), 2026-01-31T18:00:00Z, or ms")

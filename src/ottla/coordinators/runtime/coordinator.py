@@ -82,9 +82,15 @@ class Coordinator(Generic[M]):
         self._form = form
         self._new_machine = machine
         (
-            self._broker_id, self._metadata, self._replicas, self._clock, self._random, self._offload, self._config,
+            self._broker_id,
+            self._metadata,
+            self._replicas,
+            self._clock,
+            self._random,
+            self._offload,
+            self._config,
             self.meters,
-        ) = around  # fmt: skip
+        ) = around
         self._shards: dict[int, Shard[M]] = {}
         self._failures: dict[int, int] = {}
         self._reloads: dict[int, asyncio.TimerHandle] = {}

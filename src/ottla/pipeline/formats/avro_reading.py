@@ -19,9 +19,15 @@ _EMPTY_ITEMS_MAX = 1_000_000
 """Items that take no bytes, as nulls, come without end in few bytes."""
 
 _PROMOTIONS = {
-    ("int", "long"), ("int", "float"), ("int", "double"), ("long", "float"), ("long", "double"), ("float", "double"),
-    ("string", "bytes"), ("bytes", "string"),
-}  # fmt: skip
+    ("int", "long"),
+    ("int", "float"),
+    ("int", "double"),
+    ("long", "float"),
+    ("long", "double"),
+    ("float", "double"),
+    ("string", "bytes"),
+    ("bytes", "string"),
+}
 
 
 class Unreadable(Exception):

@@ -86,9 +86,13 @@ class BatchFilter:
         records = records_of(header, batch)
         kept = self._kernels.room(header.record_count)
         staying, tombstones, keyless, earliest, newest = self._offsets.judge(
-            self._kernels.view(records), header.record_count, header.base_offset, header.base_timestamp,
-            not self._is_over(header), kept,
-        )  # fmt: skip
+            self._kernels.view(records),
+            header.record_count,
+            header.base_offset,
+            header.base_timestamp,
+            not self._is_over(header),
+            kept,
+        )
         self.keyless += keyless
         if not staying:
             return None

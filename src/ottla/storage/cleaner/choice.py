@@ -64,8 +64,7 @@ class Dirt(NamedTuple):
     def sources(self) -> tuple[Source, ...]:
         ends = [*(segment.base_offset for segment in self.segments[1:]), self.up_to]
         return tuple(
-            Source(segment.base_offset, end, segment.size)
-            for segment, end in zip(self.segments, ends, strict=True)
+            Source(segment.base_offset, end, segment.size) for segment, end in zip(self.segments, ends, strict=True)
         )
 
 

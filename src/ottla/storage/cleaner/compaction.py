@@ -46,9 +46,14 @@ class Compaction:
             yield from self._rewrite(group)
         yield Progress(self._take_unreported())
         yield Summary(
-            self._offsets.end_offset, self._bytes_read, self._bytes_written, self._filter.records_read,
-            self._filter.records_written, self._filter.keyless, self._offsets.used,
-        )  # fmt: skip
+            self._offsets.end_offset,
+            self._bytes_read,
+            self._bytes_written,
+            self._filter.records_read,
+            self._filter.records_written,
+            self._filter.keyless,
+            self._offsets.used,
+        )
 
     def _index(self) -> Iterator[Report]:
         """Fill the map from the dirty part; records of aborted transactions have no say."""

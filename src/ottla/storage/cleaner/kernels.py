@@ -92,9 +92,16 @@ def _same(buffer: Any) -> Any:
 
 
 def index_keys(
-    data: Any, count: int, base_offset: int, first_offset: int, table: Any, used: int, room: int,
-    seed_low: int, seed_high: int,
-) -> tuple[int, int, int]:  # fmt: skip
+    data: Any,
+    count: int,
+    base_offset: int,
+    first_offset: int,
+    table: Any,
+    used: int,
+    room: int,
+    seed_low: int,
+    seed_high: int,
+) -> tuple[int, int, int]:
     """Enter the offset of each of `count` records with a key, from `first_offset` on, into the table.
 
     Returns a verdict, the offset of the record that found the table FULL, and how many slots are used now.
@@ -127,9 +134,17 @@ def index_keys(
 
 
 def judge(
-    data: Any, count: int, base_offset: int, latest: int, table: Any, base_timestamp: int, keep_tombstones: bool,
-    seed_low: int, seed_high: int, kept: Any,
-) -> tuple[int, int, int, int, int, int]:  # fmt: skip
+    data: Any,
+    count: int,
+    base_offset: int,
+    latest: int,
+    table: Any,
+    base_timestamp: int,
+    keep_tombstones: bool,
+    seed_low: int,
+    seed_high: int,
+    kept: Any,
+) -> tuple[int, int, int, int, int, int]:
     """Which of `count` records stay: `kept` has a byte for each.
 
     A record stays if no later one has its key, unless it is a tombstone whose time is over. What is after `latest` was

@@ -49,9 +49,16 @@ class OffsetMap:
     ) -> tuple[int, int, int, int, int]:
         """Which records stay (`kept` gets a byte for each): how many, tombstones, keyless, smallest, largest time."""
         verdict, *found = self._kernels.judge(
-            records, count, base_offset, self.end_offset - 1, self._table, base_timestamp, keep_tombstones,
-            *self._seed, kept,
-        )  # fmt: skip
+            records,
+            count,
+            base_offset,
+            self.end_offset - 1,
+            self._table,
+            base_timestamp,
+            keep_tombstones,
+            *self._seed,
+            kept,
+        )
         if verdict == BROKEN:
             raise Uncleanable(f"the records of the batch at offset {base_offset} cannot be read")
         staying, tombstones, keyless, earliest, newest = found

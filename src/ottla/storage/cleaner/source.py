@@ -13,6 +13,7 @@ from ottla.storage.files import Disk
 
 _READ_BYTES_MIN = 4096
 
+
 def batches(disk: Disk, directory: str, source: Source, read_bytes: int) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Each batch with its header. The buffer grows for a batch that is larger than `read_bytes`."""
     read_bytes = max(read_bytes, _READ_BYTES_MIN)

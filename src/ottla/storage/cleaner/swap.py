@@ -53,9 +53,14 @@ class Swap:
             return
         last = self._replaced[-1]
         self._segment = Segment.under(
-            self._path(names.LOG + names.SWAP), self._disk, self._files.directory, self._replaced[0].base_offset,
-            created_ms=last.created_ms, interval=last.index_interval_bytes, cache=self._files.cache,
-        )  # fmt: skip
+            self._path(names.LOG + names.SWAP),
+            self._disk,
+            self._files.directory,
+            self._replaced[0].base_offset,
+            created_ms=last.created_ms,
+            interval=last.index_interval_bytes,
+            cache=self._files.cache,
+        )
         self.phase = Phase.SWITCHED
         first = self._files.items.index(self._replaced[0])
         self._files.replace(first, first + len(self._replaced), self._segment)

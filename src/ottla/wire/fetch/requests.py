@@ -81,9 +81,18 @@ def _read_single(version: int, buffer: Bytes, position: int) -> FetchRequest | N
     if topics == 2:
         end = position + 16 if version >= TOPIC_ID_FROM else position + buffer[position]
         (
-            partitions, index, leader_epoch, offset, last_epoch, log_start, size, partition_tags, topic_tags, forgotten,
+            partitions,
+            index,
+            leader_epoch,
+            offset,
+            last_epoch,
+            log_start,
+            size,
+            partition_tags,
+            topic_tags,
+            forgotten,
             rack,
-        ) = _SINGLE_PARTITION.unpack_from(buffer, end)  # fmt: skip
+        ) = _SINGLE_PARTITION.unpack_from(buffer, end)
         if partitions != 2 or partition_tags or topic_tags:
             return None
         topic = FetchTopic("", ZERO_UUID, [FetchPartition(index, leader_epoch, offset, last_epoch, log_start, size)])

@@ -100,9 +100,13 @@ def write_response(version: int, response: FetchResponse, header: Bytes = b"") -
 
 
 def _write_single(
-    version: int, response: FetchResponse, topic: TopicResult, result: PartitionResult, records: FileSlice | None,
+    version: int,
+    response: FetchResponse,
+    topic: TopicResult,
+    result: PartitionResult,
+    records: FileSlice | None,
     header: Bytes,
-) -> list[Part]:  # fmt: skip
+) -> list[Part]:
     out = bytearray(header)
     try:
         out += _SINGLE_HEAD.pack(response.throttle_time_ms, response.error_code, response.session_id, 2)
@@ -113,9 +117,15 @@ def _write_single(
             out += unsigned_varint(len(name) + 1)
             out += name
         out += _SINGLE_RESULT.pack(
-            2, result.index, result.error_code, result.high_watermark, result.last_stable_offset,
-            result.log_start_offset, 0, result.preferred_read_replica,
-        )  # fmt: skip
+            2,
+            result.index,
+            result.error_code,
+            result.high_watermark,
+            result.last_stable_offset,
+            result.log_start_offset,
+            0,
+            result.preferred_read_replica,
+        )
     except struct_error as error:
         raise ValueError(f"fetch response: {error}") from error
     if records is None or not records.length:

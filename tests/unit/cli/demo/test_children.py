@@ -23,9 +23,12 @@ def child(program: str, directory: Path) -> Iterator[PipelineProcess]:
     log = directory / "log"
     with log.open("wb") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+            [sys.executable, "-c", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
             start_new_session=True,
-        )  # fmt: skip
+        )
     pipeline = PipelineProcess(process, log)
     try:
         yield pipeline
@@ -50,7 +53,7 @@ def test_what_a_pipeline_tells_is_heard_and_what_it_is_told_arrives(tmp_path: Pa
 @pytest.mark.parametrize(
     ("program", "said"),
     [
-        ("print('{\"failure\": \"it broke\\\\n\\\\tat line 7\"}')", "demo: the pipeline failed: it broke"),
+        ('print(\'{"failure": "it broke\\\\n\\\\tat line 7"}\')', "demo: the pipeline failed: it broke"),
         ("import sys; sys.exit('no memory')", "demo: the pipeline ended: no memory"),
         ("", "demo: the pipeline ended: it said nothing"),
     ],

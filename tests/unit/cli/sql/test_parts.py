@@ -18,9 +18,20 @@ from ottla.cli.sql.rows import show_rows_as_json, show_rows_as_table
 from ottla.pipeline.cluster import UnknownTopic
 
 ROW = (
-    1, "two\nlines", None, True, 1.5, float("nan"), Decimal("1.10"), datetime(2024, 5, 1, 10, 0, 0, 120_000),
-    date(2024, 5, 1), bytearray(b"text"), b"\xff", Row(a=1, b=[Row(c=date(2024, 5, 1))]), {1: b"x"},
-)  # fmt: skip
+    1,
+    "two\nlines",
+    None,
+    True,
+    1.5,
+    float("nan"),
+    Decimal("1.10"),
+    datetime(2024, 5, 1, 10, 0, 0, 120_000),
+    date(2024, 5, 1),
+    bytearray(b"text"),
+    b"\xff",
+    Row(a=1, b=[Row(c=date(2024, 5, 1))]),
+    {1: b"x"},
+)
 
 
 def test_rows_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,24 +82,34 @@ def test_results_that_come_anew_with_every_batch(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out == "N\n1\n\nN\n2\n"
 
 
-@pytest.mark.parametrize(("text", "said"), [
-    ("\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'selec'. SQLSTATE: 42601 (line 1, pos 0)\n\n== SQL ==\nselec",
-     "Syntax error at or near 'selec'"),
-    ("[UNSUPPORTED] Sorting is not supported;\n'Sort", "Sorting is not supported"),
-    ("Job aborted: Traceback (most recent call last):\n  File 'x', line 1, in f\n    raise BadRecord('no: x')\n"
-     "ottla.pipeline.formats.BadRecord: t-0 at offset 1: value: poison\n\n\tat org.apache.Java",
-     "t-0 at offset 1: value: poison"),
-    ("", "no reason is given"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'selec'. SQLSTATE: 42601 (line 1, pos 0)\n\n== SQL ==\nselec",
+            "Syntax error at or near 'selec'",
+        ),
+        ("[UNSUPPORTED] Sorting is not supported;\n'Sort", "Sorting is not supported"),
+        (
+            "Job aborted: Traceback (most recent call last):\n  File 'x', line 1, in f\n    raise BadRecord('no: x')\n"
+            "ottla.pipeline.formats.BadRecord: t-0 at offset 1: value: poison\n\n\tat org.apache.Java",
+            "t-0 at offset 1: value: poison",
+        ),
+        ("", "no reason is given"),
+    ],
+)
 def test_an_error_of_spark_is_one_line(text: str, said: str) -> None:
     assert reason(text) == said
 
 
-@pytest.mark.parametrize(("error", "said", "status"), [
-    (UnknownTopic("there is no topic 'x'"), "sql: there is no topic 'x'", 1),
-    (AnalysisException("[A_B] wrong"), "sql: wrong", 2),
-    (PySparkException("[A_B] broken"), "sql: broken", 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("error", "said", "status"),
+    [
+        (UnknownTopic("there is no topic 'x'"), "sql: there is no topic 'x'", 1),
+        (AnalysisException("[A_B] wrong"), "sql: wrong", 2),
+        (PySparkException("[A_B] broken"), "sql: broken", 1),
+    ],
+)
 def test_what_goes_wrong_becomes_a_refusal(error: Exception, said: str, status: int) -> None:
     with pytest.raises(Refusal) as refused, one_line():
         raise error
@@ -106,18 +127,23 @@ def test_arguments_become_options_of_the_source() -> None:
     assert "valueSchema" not in settings("--value-format", "json", "--registry", "http://r")
     assert settings("--value-format", "avro", "--value-schema", "@x")["valueSchema"] == "@x"
     assert settings("-X", "client.id=me", "-o", "valueFormat=binary") == {
-        "kafka.client.id": "me", "keyFormat": "string", "valueFormat": "binary",
-    }  # fmt: skip
+        "kafka.client.id": "me",
+        "keyFormat": "string",
+        "valueFormat": "binary",
+    }
     assert settings("--since", "1s")["startingTimestamp"] == "1714521599000"
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    (["sql", ""], "the query is empty"),
-    (["sql", "select 1", "-n", "-1"], "--limit cannot be negative"),
-    (["sql", "select 1", "-o", "x"], "--option: 'x' is not key=value"),
-    (["sql", "select 1", "--since", "soon"], "'soon' is not a time"),
-    (["sql", "select 1", "--value-format", "xml"], "xml"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["sql", ""], "the query is empty"),
+        (["sql", "select 1", "-n", "-1"], "--limit cannot be negative"),
+        (["sql", "select 1", "-o", "x"], "--option: 'x' is not key=value"),
+        (["sql", "select 1", "--since", "soon"], "'soon' is not a time"),
+        (["sql", "select 1", "--value-format", "xml"], "xml"),
+    ],
+)
 def test_what_was_asked_wrongly_is_told_before_spark_starts(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
