@@ -5,7 +5,7 @@ For records of 100 B and 1 KB, in each codec: records a second
     decode      record batches in memory to Arrow's columns (key, value, offset, timestamp and the rest), no network
     read        the same from a broker, as a Spark task does it: fetched, checked, decoded
     client      confluent-kafka's consumer, `consume(10_000)`, values looked at and let go
-    Python      the plain decoder of `ottla.batch`, on batches in memory
+    Python      the plain decoder of `ottla.records.batch`, on batches in memory
 
 --processor-time counts only the time that this process has had a processor, all its threads together: on a machine that
 is busy with something else that is the figure to trust, though nothing in it tells of waiting for the broker.
@@ -23,13 +23,13 @@ from random import Random
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from benchmarks.ottla_broker import OttlaBroker
-from ottla.batch import decode as decode_plainly
-from ottla.batch import headers
-from ottla.compression import NAMES
-from ottla.pipeline.cluster import LATEST, Cluster
-from ottla.pipeline.cluster import TopicPartition as Place
+from ottla.client.client import LATEST, Cluster
+from ottla.client.client import TopicPartition as Place
+from ottla.client.fetching import fetch
 from ottla.pipeline.decoding import COLUMNS, decode
-from ottla.pipeline.fetching import fetch
+from ottla.records.batch import decode as decode_plainly
+from ottla.records.batch import headers
+from ottla.records.compression import NAMES
 
 SIZES = (100, 1000)
 BYTES_EACH = 100_000_000

@@ -15,11 +15,12 @@ from random import Random
 from typing import Any
 
 from benchmarks.small_requests import CLIENT_ID, KINDS, Frame
-from ottla.broker import Broker
-from ottla.call import Client
+from ottla.broker.broker import Broker
+from ottla.broker.call import Client
+from ottla.broker.dispatch import Dispatch
+from ottla.broker.handler_table import load_handlers
 from ottla.cluster.topics import NewTopic, create_topic
 from ottla.config import BrokerConfig
-from ottla.handlers import Dispatch, load
 from ottla.server import Server
 from ottla.wire import frames
 from ottla.wire.message import Message
@@ -109,7 +110,7 @@ async def measured(seconds: float = SECONDS_EACH) -> dict[str, float]:
                 await broker.node.metadata.change(
                     partial(create_topic, topic=NewTopic(topic), config=broker.node.config, random=Random(topic))
                 )
-            dispatch = Dispatch(broker.node, load())
+            dispatch = Dispatch(broker.node, load_handlers())
             client = Client(1, "PLAINTEXT", ("127.0.0.1", 1), ("127.0.0.1", 9092))
             kinds = {name: kind(READ, WRITTEN) for name, kind in KINDS.items()}
             kinds |= await group_frames(dispatch, client)

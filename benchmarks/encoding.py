@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.validation import text
-from ottla.compression import NAMES
-from ottla.pipeline.cluster import Cluster
+from ottla.client.client import Cluster
+from ottla.client.sending import Sender
 from ottla.pipeline.encoding import Encoder
-from ottla.pipeline.sending import Sender
+from ottla.records.compression import NAMES
 from ottla.testing import broker
 
 LOT_ROWS = 10_000

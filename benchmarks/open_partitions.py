@@ -17,10 +17,10 @@ from functools import partial
 
 import psutil
 
-from ottla.batch import check, encode
-from ottla.broker import Broker
+from ottla.broker.broker import Broker
 from ottla.cluster.topics import NewTopic, create_topic
 from ottla.config import BrokerConfig
+from ottla.records.batch import check, encode
 
 TOPIC_PARTITIONS = 1000
 RECORDS = 3

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from benchmarks.child import usage_of
-from ottla.batch import encode
+from ottla.records.batch import encode
 from ottla.wire import frames as wire
 from ottla.wire.message import Message
 from ottla.wire.messages import fetch, list_offsets, metadata, produce

@@ -24,8 +24,8 @@ from benchmarks.groups import Client
 from benchmarks.ottla_broker import OttlaBroker
 from benchmarks.small_requests import errors_in
 from benchmarks.topics import create_topic
-from ottla.batch import encode
 from ottla.errors import ErrorCode
+from ottla.records.batch import encode
 from ottla.wire.messages import produce
 from ottla.wire.messages.end_txn import EndTxnRequest
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest

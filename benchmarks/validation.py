@@ -13,10 +13,10 @@ from random import Random
 
 from crc32c import crc32c
 
-from ottla import batch, columns
-from ottla.compression import NAMES
 from ottla.config import BrokerConfig, TopicConfig
-from ottla.records import Fields
+from ottla.records import batch, columns
+from ottla.records.compression import NAMES
+from ottla.records.record import Fields
 from ottla.replication.validation import Rules, validated
 from ottla.storage.files import RealDisk
 from ottla.storage.log import Log, LogSettings

@@ -58,7 +58,7 @@ def seed() -> int:
 def shared_clusters() -> Iterator[None]:
     """What one file has unpickled is closed before the next: its brokers are gone, the process is not."""
     yield
-    pipeline = sys.modules.get("ottla.pipeline.cluster")
+    pipeline = sys.modules.get("ottla.client.client")
     if pipeline is not None:
         pipeline.close_shared()
 

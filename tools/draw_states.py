@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from xml.sax.saxutils import escape
 
-from ottla.coordinators import classic_states, consumer_descriptions, transaction
+from ottla.coordinators.classic import states as classic_states
+from ottla.coordinators.consumer import descriptions as consumer_descriptions
+from ottla.coordinators.transactions import transaction
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 

@@ -5,7 +5,7 @@ python tools/write_compatibility.py          # writes the page; a test compares 
 
 from pathlib import Path
 
-from ottla import handlers
+from ottla.broker.handler_table import load_handlers
 from ottla.wire import frames
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "compatibility.md"
@@ -18,7 +18,7 @@ STABLE = {22: range(0, 6)}
 
 
 def page() -> str:
-    table = handlers.load()
+    table = load_handlers()
     lines = [
         "# Compatibility",
         "",

@@ -5,8 +5,8 @@ python tools/write_metrics.py          # writes the page; a test compares it wit
 
 from pathlib import Path
 
-from ottla.metrics import BOUNDS_MS
-from ottla.monitoring.catalogue import FAMILIES
+from ottla.observability.catalogue import FAMILIES
+from ottla.observability.metrics import BOUNDS_MS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "metrics.md"
 

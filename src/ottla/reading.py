@@ -9,8 +9,7 @@ from contextlib import closing
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ottla.errors import ErrorCode, KafkaError
-from ottla.pipeline.cluster import (
+from ottla.client.client import (
     EARLIEST,
     LATEST,
     READ_COMMITTED,
@@ -18,9 +17,10 @@ from ottla.pipeline.cluster import (
     Cluster,
     TopicPartition,
 )
+from ottla.client.fetching import fetch
+from ottla.client.settings import ClientSettings
+from ottla.errors import ErrorCode, KafkaError
 from ottla.pipeline.decoding import COLUMNS, arrow_schema, decode
-from ottla.pipeline.fetching import fetch
-from ottla.pipeline.settings import ClientSettings
 
 if TYPE_CHECKING:
     import pandas

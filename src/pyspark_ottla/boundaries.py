@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ottla.pipeline.cluster import EARLIEST, LATEST, READ_UNCOMMITTED, Cluster, TopicPartition
+from ottla.client.client import EARLIEST, LATEST, READ_UNCOMMITTED, Cluster, TopicPartition
 
 Offsets = dict[TopicPartition, int]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ottla.pipeline.cluster import Cluster
+from ottla.client.client import Cluster
 from ottla.pipeline.decoding import TYPES
 from ottla.pipeline.formats import REASON
 from pyspark_ottla.options import KAFKA_PREFIX, write_options

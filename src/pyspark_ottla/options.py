@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.compression import NAMES as CODECS
-from ottla.pipeline.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
-from ottla.pipeline.settings import ClientSettings
+from ottla.client.client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
+from ottla.client.settings import ClientSettings
+from ottla.records.compression import NAMES as CODECS
 from pyspark_ottla.boundaries import WORDS, Boundary, OptionError, parsed_assignment, parsed_numbers
 
 KAFKA_PREFIX = "kafka."

@@ -8,8 +8,8 @@ the rest. What cannot be packed travels as well: whoever was to write it tells t
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ottla.client.client import Cluster
 from ottla.errors import KafkaError
-from ottla.pipeline.cluster import Cluster
 from pyspark_ottla.garbage import keep_what_is_loaded
 from pyspark_ottla.options import WriteOptions
 from pyspark_ottla.writing import BatchRefused, drain, explanation, record_encoder, sender
@@ -17,8 +17,8 @@ from pyspark_ottla.writing import BatchRefused, drain, explanation, record_encod
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
-    from ottla.pipeline.encoding import Encoded
-    from ottla.pipeline.transactions import ProducerIdentity
+    from ottla.client.sending import EncodedBatch
+    from ottla.client.transactions import ProducerIdentity
 
 SCHEMA = "partition int, records int, time long, batch binary, trouble string"
 """Of one topic, which everyone knows."""
@@ -51,7 +51,7 @@ def write_parcels(
     return count
 
 
-def _parcels(batches: "Iterator[Encoded]") -> "Iterator[RecordBatch]":
+def _parcels(batches: "Iterator[EncodedBatch]") -> "Iterator[RecordBatch]":
     found = list(batches)
     if found:
         yield _parcel(
@@ -82,8 +82,8 @@ def _parcel(
     )
 
 
-def _unpacked(lot: "RecordBatch", options: WriteOptions) -> "Iterator[Encoded]":
-    from ottla.pipeline.encoding import Encoded
+def _unpacked(lot: "RecordBatch", options: WriteOptions) -> "Iterator[EncodedBatch]":
+    from ottla.client.sending import EncodedBatch
 
     assert options.topic is not None
     numbers = zip(*(lot.column(name).to_pylist() for name in ("partition", "records", "time", "trouble")), strict=True)
@@ -92,4 +92,4 @@ def _unpacked(lot: "RecordBatch", options: WriteOptions) -> "Iterator[Encoded]":
         if trouble is not None:
             raise BatchRefused(trouble)
         data = bytearray(batches[index].as_buffer())  # its header is written when it is sent
-        yield Encoded(options.topic, partition, count, time, options.records.codec, data)
+        yield EncodedBatch(options.topic, partition, count, time, options.records.codec, data)

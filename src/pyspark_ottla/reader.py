@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from ottla.pipeline.cluster import EARLIEST, LATEST, Cluster, shared
+from ottla.client.client import EARLIEST, LATEST, Cluster, shared
 from pyspark_ottla.boundaries import Boundary, Offsets, resolved
 from pyspark_ottla.garbage import keep_what_is_loaded
 from pyspark_ottla.losses import report_loss
@@ -38,8 +38,8 @@ def read_range(options: ReadOptions, shape: Shape, partition: InputPartition) ->
 
 def _read_columns(options: ReadOptions, columns: tuple[str, ...], range_: OffsetRange) -> "Iterator[RecordBatch]":
     """What is gone at the range's beginning is told, or passed over."""
+    from ottla.client.fetching import DataLoss, fetch
     from ottla.pipeline.decoding import Decoder  # machine code, which only workers need
-    from ottla.pipeline.fetching import DataLoss, fetch
 
     where, start, end = range_
     cluster = shared(options.kafka)  # workers are used again, and so are their connections

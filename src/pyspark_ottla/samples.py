@@ -2,7 +2,7 @@
 
 from contextlib import closing
 
-from ottla.pipeline.cluster import EARLIEST, LATEST, Cluster
+from ottla.client.client import EARLIEST, LATEST, Cluster
 from pyspark_ottla.options import ISOLATIONS, Selection
 from pyspark_ottla.selecting import selected_partitions
 
@@ -11,8 +11,8 @@ SAMPLE_ROWS = 1000
 
 def newest(kafka: dict[str, str], selection: Selection, column: str) -> list[bytes]:
     """Of a column (key or value), those that are not null."""
+    from ottla.client.fetching import fetch
     from ottla.pipeline.decoding import decode  # machine code, which few drivers need
-    from ottla.pipeline.fetching import fetch
 
     isolation = ISOLATIONS.get(kafka.get("isolation.level", "").lower(), 0)
     found: list[bytes] = []

@@ -1,8 +1,8 @@
 """Which partitions are read, and from where: what the options say, as the cluster has it now."""
 
+from ottla.client.client import EARLIEST, Cluster, TopicPartition
+from ottla.client.groups import fetch_offsets
 from ottla.errors import ErrorCode, KafkaError
-from ottla.pipeline.cluster import EARLIEST, Cluster, TopicPartition
-from ottla.pipeline.groups import fetch_offsets
 from pyspark_ottla.boundaries import Offsets, OptionError, resolved
 from pyspark_ottla.options import ReadOptions, Selection
 

@@ -17,11 +17,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from ottla.client.client import EARLIEST, LATEST, Cluster, TopicPartition
+from ottla.client.connection import Unreachable
+from ottla.client.groups import Committed, commit_offsets
+from ottla.client.patience import Patience
 from ottla.errors import KafkaError
-from ottla.pipeline.cluster import EARLIEST, LATEST, Cluster, TopicPartition
-from ottla.pipeline.groups import Committed, commit_offsets
-from ottla.pipeline.patience import Patience
-from ottla.wire.blocking import Unreachable
 from pyspark_ottla.boundaries import Offsets, offsets_json, offsets_of
 from pyspark_ottla.losses import report_loss
 from pyspark_ottla.options import ReadOptions

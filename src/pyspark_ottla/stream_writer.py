@@ -1,8 +1,9 @@
 """`df.writeStream.format("ottla")`: the rows of each micro-batch to records, exactly once or at least once.
 
-Exactly-once is one transaction for each task, which the driver ends when all tasks are done (`ottla.pipeline.tasks`).
-Readers see it with isolation.level=read_committed. Spark makes a writer anew for each batch, and again for its end: all
-that lasts is in the broker, under the id that Spark keeps in the query's checkpoint.
+Exactly-once is one transaction for each task, which the driver ends when all tasks are done
+(`ottla.client.exactly_once.task_ledger`). Readers see it with isolation.level=read_committed. Spark makes a writer anew
+for each batch, and again for its end: all that lasts is in the broker, under the id that Spark keeps in the query's
+checkpoint.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,10 +12,10 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
+from ottla.client.client import Cluster, shared
+from ottla.client.connection import Unreachable
+from ottla.client.exactly_once.task_ledger import OpenTask, TaskLedger
 from ottla.errors import KafkaError
-from ottla.pipeline.cluster import Cluster, shared
-from ottla.pipeline.tasks import OpenTask, TaskLedger
-from ottla.wire.blocking import Unreachable
 from pyspark_ottla.garbage import keep_what_is_loaded
 from pyspark_ottla.options import WriteOptions
 from pyspark_ottla.writing import BatchRefused, drain, explanation, from_first_row, write_rows

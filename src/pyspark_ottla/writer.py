@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from ottla.pipeline.cluster import shared
+from ottla.client.client import shared
 from pyspark_ottla.options import WriteOptions
 from pyspark_ottla.writing import write_rows
 

@@ -4,17 +4,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from ottla.client.client import Cluster
 from ottla.errors import ErrorCode, KafkaError
-from ottla.pipeline.cluster import Cluster
 from pyspark_ottla.garbage import keep_what_is_loaded
 from pyspark_ottla.options import WriteOptions
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
+    from ottla.client.sending import Sender
+    from ottla.client.transactions import ProducerIdentity
     from ottla.pipeline.encoding import Encoder
-    from ottla.pipeline.sending import Sender
-    from ottla.pipeline.transactions import ProducerIdentity
 
 
 def write_rows(
@@ -35,7 +35,7 @@ def write_rows(
 @contextmanager
 def sender(cluster: Cluster, options: WriteOptions, producer: "ProducerIdentity | None") -> "Iterator[Sender]":
     """What it was given has been acknowledged when it is left without an error."""
-    from ottla.pipeline.sending import Sender
+    from ottla.client.sending import Sender
 
     sending = Sender(cluster, producer, acks=options.records.acks, delivery_s=options.records.delivery_s)
     try:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.apache_kafka import run_tool
-from ottla import batch
+from ottla.records import batch
 from ottla.storage.files import RealDisk
 from ottla.storage.log import Log
 from tests.unit.storage.cleaner.compactions import SETTINGS, compact, end_transaction, pairs, put, stored

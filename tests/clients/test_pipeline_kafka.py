@@ -6,22 +6,22 @@ from functools import partial
 import pytest
 
 from benchmarks.apache_kafka import ApacheKafka
-from ottla.pipeline import transactions
-from ottla.pipeline.batches import BatchLedger
-from ottla.pipeline.claims import ClaimBook, is_first
-from ottla.pipeline.cluster import LATEST, READ_COMMITTED, READ_UNCOMMITTED, TopicPartition, error_codes
-from ottla.pipeline.groups import fetch_offsets
-from ottla.pipeline.ledgers import find_sinks
-from ottla.pipeline.sending import Sender
-from ottla.pipeline.tasks import TaskLedger
-from ottla.pipeline.transactions import ANNOUNCED, IMPLICIT, transaction_protocol
+from ottla.client import transactions
+from ottla.client.client import LATEST, READ_COMMITTED, READ_UNCOMMITTED, TopicPartition, error_codes
+from ottla.client.exactly_once.batch_ledger import BatchLedger
+from ottla.client.exactly_once.claims import ClaimBook, is_first
+from ottla.client.exactly_once.listing import find_sinks
+from ottla.client.exactly_once.task_ledger import TaskLedger
+from ottla.client.groups import fetch_offsets
+from ottla.client.sending import Sender
+from ottla.client.transactions import ANNOUNCED, IMPLICIT, transaction_protocol
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from tests.unit.pipeline import test_batches, test_tasks
-from tests.unit.pipeline.crashes import MortalCluster, dies
-from tests.unit.pipeline.reading_back import values
-from tests.unit.pipeline.test_sending import TOPIC, encoded, numbers
+from tests.unit.client.crashes import MortalCluster, dies
+from tests.unit.client.exactly_once import test_batch_ledger, test_task_ledger
+from tests.unit.client.reading_back import values
+from tests.unit.client.test_sending import TOPIC, encoded, numbers
 
-SOURCE = test_batches.SOURCE
+SOURCE = test_batch_ledger.SOURCE
 MARKERS_S = 20.0
 
 STRIDE = int(os.environ.get("OTTLA_CRASH_STRIDE", "4"))
@@ -78,17 +78,17 @@ def test_a_driver_that_dies_at_any_request_leaves_every_batch_exactly_once(
     died, dies_at = True, 0
     while died:
         topic = f"batches-{protocol}-{sends_before}-{dies_at}"
-        create(settings, topic, test_batches.PARTITIONS)
+        create(settings, topic, test_batch_ledger.PARTITIONS)
         cluster = MortalCluster(settings)
-        test_batches.run(cluster, topic, 0)
-        work = partial(test_batches.run, topic=topic, batch_id=1)
+        test_batch_ledger.run(cluster, topic, 0)
+        work = partial(test_batch_ledger.run, topic=topic, batch_id=1)
         died = dies(work, MortalCluster(settings, dies_at, sends_before=sends_before))
         for batch_id in (1, 1, 2):
-            test_batches.run(cluster, topic, batch_id)
+            test_batch_ledger.run(cluster, topic, batch_id)
         assert BatchLedger(cluster, "query", topic).last_batch() == 2
         assert fetch_offsets(cluster, "readers", [SOURCE], require_stable=True)[SOURCE].offset == 30
         wait_for_markers(cluster, topic)
-        assert values(cluster, topic) == test_batches.model(3), dies_at
+        assert values(cluster, topic) == test_batch_ledger.model(3), dies_at
         cluster.close()
         dies_at += STRIDE
 
@@ -100,15 +100,15 @@ def test_a_query_of_tasks_that_dies_at_any_request_leaves_every_batch_exactly_on
     died, dies_at = True, 0
     while died:
         topic = f"tasks-{protocol}-{sends_before}-{dies_at}"
-        create(settings, topic, test_tasks.PARTITIONS)
+        create(settings, topic, test_task_ledger.PARTITIONS)
         cluster = MortalCluster(settings)
-        test_tasks.run(cluster, topic, 0, 2)
-        work = partial(test_tasks.run, topic=topic, batch_id=1, count=3)
+        test_task_ledger.run(cluster, topic, 0, 2)
+        work = partial(test_task_ledger.run, topic=topic, batch_id=1, count=3)
         died = dies(work, MortalCluster(settings, dies_at, sends_before=sends_before))
         for batch_id, count in ((1, 2), (1, 2), (2, 8)):
-            test_tasks.run(cluster, topic, batch_id, count)
+            test_task_ledger.run(cluster, topic, batch_id, count)
         wait_for_markers(cluster, topic)
-        assert test_tasks.rows_of(cluster, topic) == test_tasks.model(3), dies_at
+        assert test_task_ledger.rows_of(cluster, topic) == test_task_ledger.model(3), dies_at
         cluster.close()
         dies_at += STRIDE
 
@@ -123,20 +123,20 @@ def wait_for_markers(cluster: MortalCluster, topic: str) -> None:
 
 
 def test_attempts_are_counted_and_leftovers_found(settings: dict[str, str]) -> None:
-    """Kafka too raises an epoch by one for each new producer, and lists what is open: see test_claims, test_tasks."""
-    create(settings, "leftovers", test_tasks.PARTITIONS)
+    """Kafka too raises an epoch by one for each new producer, and lists what is open."""
+    create(settings, "leftovers", test_task_ledger.PARTITIONS)
     cluster = MortalCluster(settings)
     book = ClaimBook(cluster, "query-leftovers")
     for _ in range(3):
         (claim,) = book.open(1)
         assert [is_first(cluster, claim), is_first(cluster, claim)] == [True, False]
         book.forget()
-    test_tasks.written(cluster, "leftovers", 0, 3)
-    open_tasks = test_tasks.written(cluster, "leftovers", 0, 1)
+    test_task_ledger.written(cluster, "leftovers", 0, 3)
+    open_tasks = test_task_ledger.written(cluster, "leftovers", 0, 1)
     ledger = TaskLedger(cluster, "query", "leftovers")
     ledger.commit(0, open_tasks)
     assert ledger.end_leftovers() == ["query-leftovers-1", "query-leftovers-2"]
     assert ledger.end_leftovers() == []
-    assert test_tasks.rows_of(cluster, "leftovers") == test_tasks.model(1)
+    assert test_task_ledger.rows_of(cluster, "leftovers") == test_task_ledger.model(1)
     assert [sink.topic for sink in find_sinks(cluster)] == [], "only queries have ids that are UUIDs"
     cluster.close()

@@ -13,16 +13,16 @@ from threading import Event, Thread
 import pytest
 
 import ottla.testing
+from ottla.client.client import Cluster
+from ottla.client.connection import Unreachable
+from ottla.client.exactly_once.task_ledger import BatchToRepeat, TaskLedger
+from ottla.client.groups import fetch_offsets
+from ottla.client.transaction_states import transaction_names
 from ottla.errors import KafkaError
-from ottla.pipeline.cluster import Cluster
-from ottla.pipeline.groups import fetch_offsets
-from ottla.pipeline.tasks import BatchToRepeat, TaskLedger
-from ottla.pipeline.transaction_states import transaction_names
 from ottla.testing import LocalBroker
-from ottla.wire.blocking import Unreachable
-from tests.unit.pipeline import test_batches, test_tasks
-from tests.unit.pipeline.crashes import MortalCluster, dies
-from tests.unit.pipeline.reading_back import await_markers, values
+from tests.unit.client.crashes import MortalCluster, dies
+from tests.unit.client.exactly_once import test_batch_ledger, test_task_ledger
+from tests.unit.client.reading_back import await_markers, values
 
 KILLS = int(os.environ.get("OTTLA_KILLS", "2"))
 BATCHES = 6 * KILLS
@@ -66,7 +66,7 @@ def insist(work: Callable[[Cluster], None], settings: dict[str, str], random: Ra
 
 def run_tasks(cluster: Cluster, topic: str, batch_id: int, random: Random) -> None:
     """Planned anew each time; what another plan has left open is ended, as a new run does it."""
-    test_tasks.run(cluster, topic, batch_id, random.randrange(1, 5))
+    test_task_ledger.run(cluster, topic, batch_id, random.randrange(1, 5))
     TaskLedger(cluster, "query", topic).end_leftovers()
 
 
@@ -76,25 +76,27 @@ def test_drivers_and_brokers_that_die_lose_and_repeat_nothing(way: str, seed: in
     """One transaction for a batch, or one for each task. A group's offsets that go with a batch are never ahead."""
     random = Random(seed)
     with ottla.testing.broker(process=True) as broker:
-        broker.create_topic("output", test_tasks.PARTITIONS)
-        broker.create_topic(test_batches.SOURCE.topic)
+        broker.create_topic("output", test_task_ledger.PARTITIONS)
+        broker.create_topic(test_batch_ledger.SOURCE.topic)
         settings = {"bootstrap.servers": broker.bootstrap}
         reading = Cluster({**settings, "retry.backoff.ms": "20"})
         with killed_often(broker, Random(seed + 1)):
             for batch in range(BATCHES):
                 if way == "batch":
-                    work = partial(test_batches.run, topic="output", batch_id=batch)
+                    work = partial(test_batch_ledger.run, topic="output", batch_id=batch)
                     insist(work, settings, random, REQUESTS[way])
                     await_markers(reading)
-                    ahead = fetch_offsets(reading, "readers", [test_batches.SOURCE])[test_batches.SOURCE].offset
-                    assert values(reading, "output") == test_batches.model(ahead // 10)
+                    ahead = fetch_offsets(reading, "readers", [test_batch_ledger.SOURCE])[
+                        test_batch_ledger.SOURCE
+                    ].offset
+                    assert values(reading, "output") == test_batch_ledger.model(ahead // 10)
                 else:
                     work = partial(run_tasks, topic="output", batch_id=batch, random=random)
                     insist(work, settings, random, REQUESTS[way])
         await_markers(reading)
         if way == "batch":
-            assert values(reading, "output") == test_batches.model(BATCHES)
+            assert values(reading, "output") == test_batch_ledger.model(BATCHES)
         else:
-            assert test_tasks.rows_of(reading, "output") == test_tasks.model(BATCHES)
+            assert test_task_ledger.rows_of(reading, "output") == test_task_ledger.model(BATCHES)
         assert transaction_names(reading, "", only_open=True) == []
         reading.close()

@@ -21,8 +21,8 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from ottla.broker import Broker, listen_on_sockets
-from ottla.call import Answer
+from ottla.broker.broker import Broker, listen_on_sockets
+from ottla.broker.call import Answer
 from ottla.config import BrokerConfig, ConfigError, Listener
 from ottla.server import Server, ServerSettings
 from ottla.wire.messages.api_versions import ApiVersionsRequest

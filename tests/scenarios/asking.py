@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ottla.batch import Record, decode, encode, headers
+from ottla.records.batch import Record, decode, encode, headers
 from ottla.testing import LocalBroker
 from ottla.wire.fetch import PartitionResult as Fetched
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest

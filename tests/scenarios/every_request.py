@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ottla import handlers
+from ottla.broker.handler_table import load_handlers
 from ottla.errors import ErrorCode
 from ottla.wire.message import Message
 from ottla.wire.messages.api_versions import ApiVersionsRequest
@@ -26,7 +26,7 @@ from tests.raw_client import RawClient
 from tests.scenarios.admin_requests import ADMIN_REQUESTS
 from tests.scenarios.group_requests import GROUP_REQUESTS
 
-HANDLERS = {handler.api.name: handler for handler in handlers.load().values()}
+HANDLERS = {handler.api.name: handler for handler in load_handlers().values()}
 WITH_A_CODEC_OF_THEIR_OWN = {"Produce", "Fetch"}
 BY_NAME_OR_ID = {"Metadata", "DeleteTopics"}
 """In other APIs a version has one of them; in these a topic must have one and not both."""

@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 import ottla.testing
-from ottla.batch import encode
 from ottla.errors import ErrorCode
+from ottla.records.batch import encode
 from ottla.testing import LocalBroker
 from ottla.wire.messages import alter_configs as replacing
 from ottla.wire.messages import describe_configs as dc

@@ -8,8 +8,8 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 import ottla.testing
-from ottla.batch import encode
 from ottla.errors import ErrorCode
+from ottla.records.batch import encode
 from ottla.testing import LocalBroker
 from ottla.wire.messages import delete_records as dr
 from ottla.wire.messages import describe_log_dirs as dld

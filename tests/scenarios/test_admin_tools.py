@@ -8,8 +8,8 @@ import pytest
 
 import ottla.testing
 from benchmarks.apache_kafka import run_tool
-from ottla.batch import encode
 from ottla.errors import ErrorCode
+from ottla.records.batch import encode
 from ottla.testing import LocalBroker
 from tests.raw_client import RawClient
 from tests.scenarios.asking import described

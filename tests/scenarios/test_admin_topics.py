@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 import ottla.testing
-from ottla.batch import encode
 from ottla.errors import ErrorCode
+from ottla.records.batch import encode
 from ottla.testing import LocalBroker
 from ottla.wire.messages import create_partitions as cp
 from ottla.wire.messages import describe_topic_partitions as dtp

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
-from ottla import batch
+from ottla.records import batch
 from ottla.replication import compaction
 from ottla.storage.directories import CLEAN_ENDS, decode_checkpoint
 from ottla.testing import LocalBroker

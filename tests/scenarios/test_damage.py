@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.batch import headers
 from ottla.errors import ErrorCode
+from ottla.records.batch import headers
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from tests.scenarios.asking import LATEST, all_values, append, batch_of, connect, offset_at, produced, values_of

@@ -5,8 +5,8 @@ from time import monotonic
 
 import pytest
 
-from ottla.batch import HEADER_SIZE
 from ottla.errors import ErrorCode
+from ottla.records.batch import HEADER_SIZE
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from ottla.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionResult

@@ -18,9 +18,9 @@ import psutil
 import pytest
 
 import ottla.testing
-from ottla.batch import decode, encode
 from ottla.config import ConfigError
 from ottla.errors import ErrorCode, KafkaError
+from ottla.records.batch import decode, encode
 from ottla.testing import LocalBroker, Snapshot
 from ottla.testing.local import settings_text
 from ottla.wire.messages.metadata import MetadataRequest

@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from ottla.batch import check
-from ottla.compression import CorruptBatch
 from ottla.errors import ErrorCode
+from ottla.records.batch import check
+from ottla.records.compression import CorruptBatch
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,

@@ -15,8 +15,8 @@ from time import monotonic
 
 import pytest
 
-from ottla import handlers
-from ottla.batch import encode
+from ottla.broker.handler_table import load_handlers
+from ottla.records.batch import encode
 from ottla.wire import produce
 from ottla.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.api_versions import ApiVersionsRequest
@@ -93,7 +93,7 @@ HOSTILE_BODIES = {
 def test_hard_case_57_hostile_bodies_of_every_api(name: str, broker: OttlaUp) -> None:
     # In every version that is spoken: answered or closed, quickly, without memory and without an exception.
     peak = peak_kilobytes(broker.process.pid)
-    for handler in handlers.load().values():
+    for handler in load_handlers().values():
         for version in handler.versions:
             header = struct.pack(">hhih", handler.api.key, version, 1, -1)
             if version >= handler.api.flexible_from:
@@ -110,7 +110,7 @@ def test_hard_case_57_random_bytes(broker: OttlaUp, seed: int) -> None:
     # As requests, and as no requests at all.
     random = Random(seed)
     peak = peak_kilobytes(broker.process.pid)
-    apis = [(handler.api.key, version) for handler in handlers.load().values() for version in handler.versions]
+    apis = [(handler.api.key, version) for handler in load_handlers().values() for version in handler.versions]
     for _ in range(300):
         key, version = random.choice(apis)
         with connect(broker) as stranger, suppress(ConnectionError):

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.clock import WallClock
 from ottla.errors import ErrorCode
+from ottla.system.clock import WallClock
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest

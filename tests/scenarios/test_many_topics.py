@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from ottla.broker import Broker
+from ottla.broker.broker import Broker
 from ottla.cluster.changes import NO_LEADER, Change, CreatePartition, CreateTopic, Endpoint, RegisterBroker
 from ottla.cluster.image import Image
 from ottla.cluster.metadata import Decision

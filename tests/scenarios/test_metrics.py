@@ -9,8 +9,8 @@ from http.client import HTTPConnection
 import pytest
 
 from ottla.errors import ErrorCode
-from ottla.logs import LineFormatter, set_level
-from ottla.monitoring.catalogue import FAMILIES
+from ottla.observability.catalogue import FAMILIES
+from ottla.observability.logs import LineFormatter, set_level
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from ottla.wire.messages.api_versions import ApiVersionsRequest

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from ottla.batch import HEADER_SIZE, check, encode, read_header
-from ottla.compression import compress
 from ottla.errors import ErrorCode
+from ottla.records.batch import HEADER_SIZE, check, encode, read_header
+from ottla.records.compression import compress
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from ottla.wire.produce import PartitionData, ProduceRequest, TopicData, read_response, write_request

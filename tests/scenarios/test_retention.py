@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from ottla.batch import encode
 from ottla.errors import ErrorCode
+from ottla.records.batch import encode
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic

@@ -8,11 +8,11 @@ from time import time
 
 import pytest
 
-from ottla import batch
-from ottla.batch import BatchHeader, encode, headers, repack
-from ottla.compression import NAMES, compress
 from ottla.errors import ErrorCode
-from ottla.records import Fields
+from ottla.records import batch
+from ottla.records.batch import BatchHeader, encode, headers, repack
+from ottla.records.compression import NAMES, compress
+from ottla.records.record import Fields
 from tests.clients.child import HOST, ottla_up
 from tests.raw_client import RawClient
 from tests.scenarios.asking import all_values, batch_of, create, produced, records_of

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from ottla import handlers
+from ottla.broker.handler_table import load_handlers
 from ottla.errors import ErrorCode
 from ottla.testing import LocalBroker
 from ottla.wire import fetch, frames, produce
@@ -76,7 +76,7 @@ def test_what_is_advertised_is_what_is_spoken(client: RawClient) -> None:
     # Every handler with its versions; Produce from 0 although 0-2 are refused (KAFKA-18659).
     answer = client.request(ApiVersionsRequest(), 0)
     advertised = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
-    spoken = {handler.api.key: (handler.versions[0], handler.versions[-1]) for handler in handlers.load().values()}
+    spoken = {handler.api.key: (handler.versions[0], handler.versions[-1]) for handler in load_handlers().values()}
     assert advertised == spoken | {PRODUCE: (0, produce.VERSIONS[-1])}
 
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from ottla.batch import decode, headers
 from ottla.coordinators.machine import Producer
 from ottla.errors import ErrorCode
+from ottla.records.batch import decode, headers
 from ottla.wire.fetch import PartitionResult as Fetched
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic

@@ -1,6 +1,6 @@
 """A member of the classic protocol in a simulation. Whoever leads assigns round robin."""
 
-from ottla.coordinators.consumer_protocol import read_assignment
+from ottla.coordinators.groups.consumer_protocol import read_assignment
 from ottla.errors import ErrorCode
 from ottla.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition
 from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription

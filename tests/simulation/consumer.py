@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from random import Random
 
-from ottla import batch as batches
 from ottla.errors import ErrorCode
+from ottla.records import batch as batches
 from ottla.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionResult
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.simulation.channel import Channel

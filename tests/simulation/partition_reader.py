@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from ottla import batch as batches
-from ottla.batch import ABORT, BatchHeader
+from ottla.records import batch as batches
+from ottla.records.batch import ABORT, BatchHeader
 from ottla.replication.partition import Partition, PartitionRead
 from tests.simulation.naive_partition import NaiveRecord
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from random import Random
 from typing import Any, TypeVar
 
-from ottla.broker import Broker
+from ottla.broker.broker import Broker
 from ottla.config import BrokerConfig, Listener
 from ottla.server import Server
 from ottla.storage.files import Space

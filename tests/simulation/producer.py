@@ -12,8 +12,8 @@ from collections import deque
 from dataclasses import dataclass
 from random import Random
 
-from ottla import batch as batches
 from ottla.errors import ErrorCode
+from ottla.records import batch as batches
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.produce import PartitionData, ProduceRequest, TopicData
 from tests.simulation.channel import Channel

@@ -7,8 +7,8 @@ was in the ones before it must not.
 import asyncio
 from random import Random
 
-from ottla import batch as batches
 from ottla.errors import ErrorCode
+from ottla.records import batch as batches
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.produce import PartitionData, ProduceRequest, TopicData
 from tests.simulation import admin

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinators import consumer_progress
-from ottla.coordinators.consumer_members import Member
-from ottla.coordinators.markers import Markers
-from ottla.coordinators.offsets import Offsets
-from ottla.coordinators.reconciliation import Goal, reconcile
+from ottla.coordinators.consumer import progress as consumer_progress
+from ottla.coordinators.consumer.members import Member
+from ottla.coordinators.consumer.reconciliation import Goal, reconcile
+from ottla.coordinators.offsets.offsets import Offsets
+from ottla.coordinators.transactions.markers import Markers
 from tests.simulation.coordination import run
 from tests.simulation.history import Place
 from tests.simulation.ownership import Ownership

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from ottla import batch
+from ottla.broker.node import Node
 from ottla.config import BrokerConfig
 from ottla.coordinators.formats import GROUP_FORMAT, OffsetCommitKey, OffsetCommitValue
 from ottla.coordinators.internal_topics import InternalTopic, key_hash
 from ottla.coordinators.machine import NOTHING, Meters, Outcome, Producer, Reply, StoredRecord, Turn
 from ottla.coordinators.runtime import Coordinator, Surroundings
 from ottla.errors import ErrorCode, KafkaError
-from ottla.node import Node
+from ottla.records import batch
 from ottla.replication.transactions import TransactionMarker
 from tests.simulation.history import Ending
 from tests.simulation.loop import simulate

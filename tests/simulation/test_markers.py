@@ -6,12 +6,12 @@ from errno import ENOSPC
 from random import Random
 from typing import Any
 
-from ottla import batch
-from ottla.coordinators.admission import Speech, admit
+from ottla.broker.node import Node
 from ottla.coordinators.machine import Outcome, Producer
-from ottla.coordinators.transactions import AbortWithFreshId, Transactions, WriteMarkers
+from ottla.coordinators.transactions.admission import Speech, admit
+from ottla.coordinators.transactions.machine import AbortWithFreshId, Transactions, WriteMarkers
 from ottla.errors import ErrorCode, KafkaError
-from ottla.node import Node
+from ottla.records import batch
 from ottla.replication.partition import Partition
 from ottla.replication.transactions import TransactionMarker, append_marker, is_open
 from tests.simulation import admin

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ottla.cluster.embedded import EmbeddedLog
-from ottla.coordinators.loading import StoredBatch
+from ottla.coordinators.runtime.loading import StoredBatch
 from ottla.replication.partition import Partition
 from ottla.storage.flush import Flush
 from ottla.storage.log import Log

@@ -14,9 +14,9 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ottla import batch as batches
 from ottla.cluster.topics import NewTopic, create_topic
 from ottla.errors import ErrorCode, KafkaError
+from ottla.records import batch as batches
 from ottla.replication.partition import Partition
 from tests.simulation import partition_reader
 from tests.simulation.disk import Crashed

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from ottla.call import Answer, Client, CloseConnection, Frame
+from ottla.broker.call import Answer, Client, CloseConnection, Frame
 from ottla.server import Server, ServerSettings
 from ottla.storage.files import FileSlice
 from tests.simulation.disk import SimulatedDisk

@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any
 
-from ottla.batch import encode, headers
 from ottla.coordinators.machine import Producer
 from ottla.errors import ErrorCode
+from ottla.records.batch import encode, headers
 from ottla.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.message import Message
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest

@@ -16,13 +16,13 @@ from random import Random
 import psutil
 
 import ottla
-from ottla.pipeline.cluster import LATEST, READ_COMMITTED, READ_UNCOMMITTED, Cluster, TopicPartition
-from ottla.pipeline.groups import fetch_offsets
-from ottla.pipeline.transaction_states import transaction_names
+from ottla.client.client import LATEST, READ_COMMITTED, READ_UNCOMMITTED, Cluster, TopicPartition
+from ottla.client.groups import fetch_offsets
+from ottla.client.transaction_states import transaction_names
 from ottla.testing import LocalBroker
 from tests.spark.driver import BATCH
 from tests.spark.topics import send
-from tests.unit.pipeline.reading_back import await_markers
+from tests.unit.client.reading_back import await_markers
 
 HOME = Path(__file__).parents[2]
 PATIENCE_S = 600

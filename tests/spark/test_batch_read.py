@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from ottla.pipeline.cluster import Cluster, TopicPartition
-from ottla.pipeline.groups import Committed, commit_offsets
+from ottla.client.client import Cluster, TopicPartition
+from ottla.client.groups import Committed, commit_offsets
 from ottla.testing import LocalBroker
 from tests.spark.topics import reader, send, values
 

@@ -11,7 +11,7 @@ from ottla.pipeline.formats.choice import chosen_format
 from ottla.testing import LocalBroker
 from pyspark_ottla.shapes import spark_type
 from tests.spark.topics import finish, reader, received, send, stream
-from tests.unit.pipeline.shelf import Shelf, framed, served
+from tests.unit.client.shelf import Shelf, framed, served
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

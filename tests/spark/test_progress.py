@@ -9,7 +9,7 @@ import pytest
 
 import ottla.spark
 from ottla.cli import main
-from ottla.pipeline.cluster import Cluster
+from ottla.client.client import Cluster
 from ottla.spark.progress import GroupOffsets, topic_offsets
 from ottla.testing import LocalBroker
 from tests.spark.topics import PATIENCE_S, committed, send, stream

@@ -12,15 +12,15 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from ottla.pipeline.batches import BatchLedger, LedgerLost
-from ottla.pipeline.cluster import Cluster
-from ottla.pipeline.tasks import TransactionsLost
+from ottla.client.client import Cluster
+from ottla.client.exactly_once.batch_ledger import BatchLedger, LedgerLost
+from ottla.client.exactly_once.task_ledger import TransactionsLost
 from ottla.spark import sinks
 from ottla.testing import LocalBroker
 from pyspark_ottla.options import WriteOptions, write_options
 from pyspark_ottla.stream_writer import BATCH_ID, QUERY_ID, OttlaStreamWriter
 from pyspark_ottla.writing import BatchRefused
-from tests.unit.pipeline.reading_back import values
+from tests.unit.client.reading_back import values
 
 TOPIC = "output"
 LARGE = b"x" * 2_000_000

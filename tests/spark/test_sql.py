@@ -7,7 +7,7 @@ import pytest
 
 import ottla.spark
 from ottla.cli import main
-from ottla.pipeline.cluster import UnknownTopic
+from ottla.client.client import UnknownTopic
 from ottla.spark.topic_tables import table_options
 from ottla.testing import LocalBroker
 from tests.spark.topics import send

@@ -7,9 +7,9 @@ from subprocess import check_output
 import pytest
 
 import ottla
-from ottla.batch import encode
+from ottla.client.client import Cluster, TopicPartition, error_codes
 from ottla.errors import KafkaError
-from ottla.pipeline.cluster import Cluster, TopicPartition, error_codes
+from ottla.records.batch import encode
 from ottla.testing import LocalBroker
 from ottla.wire.produce import PartitionData, ProduceRequest, TopicData
 

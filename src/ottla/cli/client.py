@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
     from confluent_kafka.admin import ClusterMetadata, DescribeClusterResult, OffsetSpec, TopicDescription
 
-    from ottla.wire.blocking import Connection
+    from ottla.client.connection import Connection
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -208,7 +208,7 @@ class Cluster:
         """A connection of our own to one broker, for what the client library cannot ask."""
         from random import SystemRandom
 
-        from ottla.wire.blocking import Connection, Security, Unreachable
+        from ottla.client.connection import Connection, Security, Unreachable
 
         broker = self.metadata().brokers.get(broker_id)
         if broker is None:

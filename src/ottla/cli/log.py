@@ -15,9 +15,9 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ottla import logs
 from ottla.cli.output import JSON, add_format_argument, counted, show_json
 from ottla.cli.refusal import OBSTACLE, Refusal
+from ottla.observability import logs
 
 if TYPE_CHECKING:
     from ottla.cli.log_files import Entry

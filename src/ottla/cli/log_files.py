@@ -6,10 +6,10 @@ file: whatever follows cannot be told from noise.
 
 from collections.abc import Callable, Iterator
 
-from ottla.batch import BatchHeader, ControlMarker, CorruptBatch, control_type, decode
 from ottla.cli.refusal import Refusal
-from ottla.compression import NAMES as CODECS
 from ottla.config.properties import read_properties
+from ottla.records.batch import BatchHeader, ControlMarker, CorruptBatch, control_type, decode
+from ottla.records.compression import NAMES as CODECS
 from ottla.storage import names
 from ottla.storage import producer_snapshot as snapshots
 from ottla.storage import transaction_index as transactions

@@ -4,11 +4,10 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from ottla.batch import CorruptBatch
 from ottla.cli.log_metadata import DamagedMetadata, read_image
 from ottla.cli.refusal import Refusal
-from ottla.clock import WallClock
 from ottla.cluster.image import Image
+from ottla.records.batch import CorruptBatch
 from ottla.storage import names
 from ottla.storage.directories import (
     CLEAN_ENDS,
@@ -30,6 +29,7 @@ from ottla.storage.foreign import CLUSTER_METADATA, is_foreign
 from ottla.storage.partition_metadata import NO_TOPIC_ID, read_topic_id
 from ottla.storage.scan import scan
 from ottla.storage.verification import Notice, PartitionReport, Problem, Trust, repair, verify
+from ottla.system.clock import WallClock
 
 METADATA_DIRECTORY = f"{CLUSTER_METADATA}-0"
 METADATA_SNAPSHOT = ".checkpoint"

@@ -13,9 +13,9 @@ from ottla.cli.output import JSON, add_format_argument, counted, hyphenated, sho
 from ottla.cli.refusal import Refusal
 
 if TYPE_CHECKING:
-    from ottla.pipeline.cluster import Cluster as PipelineCluster
-    from ottla.pipeline.ledgers import Sink
-    from ottla.pipeline.transaction_states import TransactionState
+    from ottla.client.client import Cluster as PipelineCluster
+    from ottla.client.exactly_once.listing import Sink
+    from ottla.client.transaction_states import TransactionState
 
 PATIENCE_MS = "10000"
 COLUMNS = ("transactional_id", "last_batch", "state", "producer_id", "epoch", "open_s", "timeout_s", "partitions")
@@ -32,9 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from ottla.client.client import Cluster as PipelineCluster
+    from ottla.client.connection import Unreachable
     from ottla.errors import KafkaError
-    from ottla.pipeline.cluster import Cluster as PipelineCluster
-    from ottla.wire.blocking import Unreachable
 
     address = Cluster(options).address  # says in its own words if nobody is there
     settings = {"default.api.timeout.ms": PATIENCE_MS, "bootstrap.servers": address}
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list(cluster: "PipelineCluster", options: argparse.Namespace) -> None:
-    from ottla.pipeline.ledgers import find_sinks
+    from ottla.client.exactly_once.listing import find_sinks
 
     columns = ("query", "topic", "transactions", "last_batch", "open")
     rows = [
@@ -83,7 +83,7 @@ def _describe(cluster: "PipelineCluster", options: argparse.Namespace) -> None:
 
 
 def _abort(cluster: "PipelineCluster", options: argparse.Namespace) -> None:
-    from ottla.pipeline.transaction_states import end_abandoned
+    from ottla.client.transaction_states import end_abandoned
 
     for sink in _found(cluster, options.names):
         names = [each.transactional_id for each in sink.open_transactions]
@@ -92,7 +92,7 @@ def _abort(cluster: "PipelineCluster", options: argparse.Namespace) -> None:
 
 
 def _found(cluster: "PipelineCluster", names: list[str]) -> "list[Sink]":
-    from ottla.pipeline.ledgers import find_sinks
+    from ottla.client.exactly_once.listing import find_sinks
 
     found: dict[str, Sink] = {}
     for name in dict.fromkeys(names):

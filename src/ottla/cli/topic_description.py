@@ -73,7 +73,7 @@ def described(cluster: Cluster, names: list[str]) -> list[TopicDetails]:
 
 def _copies(cluster: Cluster, topics: Iterable[str]) -> dict[tuple[str, int], list[Copy]]:
     """By topic and partition. A broker that cannot be asked, or must not tell, is left out."""
-    from ottla.wire.blocking import Unreachable
+    from ottla.client.connection import Unreachable
     from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 
     copies: dict[tuple[str, int], list[Copy]] = {}

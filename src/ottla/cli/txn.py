@@ -42,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from ottla.client.connection import Unreachable
     from ottla.errors import KafkaError
-    from ottla.wire.blocking import Unreachable
 
     actions = {"list": _list, "describe": _describe, "find-hanging": _find_hanging, "abort": _abort}
     try:

@@ -17,14 +17,15 @@ from collections.abc import Callable
 from types import FrameType
 from typing import NoReturn
 
-from ottla import __version__, logs
-from ottla.broker import METRICS, Broker
+from ottla import __version__
+from ottla.broker.broker import METRICS, Broker
 from ottla.cli import STARTED_S, process
 from ottla.cli.refusal import BAD_REQUEST, OBSTACLE, Refusal
 from ottla.cli.settings import address_of, broker_config, data_directories
 from ottla.cluster.metadata_files import DamagedMetadata
 from ottla.config import BrokerConfig, ConfigError
-from ottla.monitoring.endpoint import PortTaken
+from ottla.observability import logs
+from ottla.observability.endpoint import PortTaken
 from ottla.storage.directories import DirectoryError
 
 STOP_DEADLINE_S = 8.0  # below the ten seconds that container runtimes wait before they kill

@@ -7,7 +7,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from ottla.clock import Clock
 from ottla.cluster.changes import Change, encode
 from ottla.cluster.image import Image
 from ottla.cluster.metadata_files import encode_entry, forget, read_entries, recover, write_snapshot
@@ -15,7 +14,8 @@ from ottla.cluster.metadata_log import Conflict, Entry
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.files import Disk, File
 from ottla.storage.names import LOG, path
-from ottla.threads import Offload
+from ottla.system.clock import Clock
+from ottla.system.threads import Offload
 
 DIRECTORY = "__cluster_metadata-0"
 SNAPSHOT_BYTES = 4 << 20

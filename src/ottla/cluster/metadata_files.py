@@ -15,11 +15,11 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ottla.batch import CorruptBatch, check
-from ottla.batch import decode as decode_batch
-from ottla.batch import encode as encode_batch
 from ottla.cluster.changes import ENTRY_BYTES_MAX, Change, MalformedEntry, decode, encode_change
 from ottla.cluster.metadata_log import Entry
+from ottla.records.batch import CorruptBatch, check
+from ottla.records.batch import decode as decode_batch
+from ottla.records.batch import encode as encode_batch
 from ottla.storage.files import Disk
 from ottla.storage.flush import write_again
 from ottla.storage.names import LOG, TEMPORARY, offsets_with, path

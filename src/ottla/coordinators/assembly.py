@@ -3,22 +3,22 @@
 from collections.abc import Callable, Sequence
 from random import Random
 
-from ottla.clock import Clock
 from ottla.cluster.changes import Change, DeleteTopic
 from ottla.cluster.image import Image
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.producer_ids import ProducerIds
 from ottla.config import BrokerConfig
 from ottla.coordinators.formats import GROUP_FORMAT, TRANSACTION_FORMAT
-from ottla.coordinators.group_errands import GroupErrands
-from ottla.coordinators.groups import Groups
+from ottla.coordinators.groups.errands import GroupErrands
+from ottla.coordinators.groups.machine import Groups
 from ottla.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.coordinators.machine import Meters
-from ottla.coordinators.markers import Markers
 from ottla.coordinators.runtime import Coordinator, Surroundings
-from ottla.coordinators.transactions import Transactions
+from ottla.coordinators.transactions.machine import Transactions
+from ottla.coordinators.transactions.markers import Markers
 from ottla.replication.replicas import Replicas
-from ottla.threads import Offload
+from ottla.system.clock import Clock
+from ottla.system.threads import Offload
 
 
 class Coordinators:
@@ -33,6 +33,7 @@ class Coordinators:
         offload: Offload,
         config: Callable[[], BrokerConfig],
     ) -> None:
+        self.producer_ids = producer_ids
         self.meters = Meters.fresh()
         around = Surroundings(broker_id, metadata, replicas, clock, random, offload, config, self.meters)
         self.groups = Coordinator(OFFSETS_TOPIC, GROUP_FORMAT, Groups, around)

@@ -10,7 +10,7 @@ from struct import Struct
 from struct import error as struct_error
 from typing import Any, NamedTuple
 
-from ottla.coordinators.group_records import (
+from ottla.coordinators.groups.records import (
     ClassicMemberMetadata,
     ClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -36,7 +36,7 @@ from ottla.coordinators.group_records import (
     TargetPartitions,
 )
 from ottla.coordinators.machine import StoredRecord
-from ottla.coordinators.transaction_records import TransactionLogKey, TransactionLogValue, TransactionPartitions
+from ottla.coordinators.transactions.records import TransactionLogKey, TransactionLogValue, TransactionPartitions
 from ottla.wire.message import Message
 from ottla.wire.schema import Malformed, reader, writer
 from ottla.wire.writers import Writer

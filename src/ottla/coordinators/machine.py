@@ -17,7 +17,7 @@ from ottla.cluster.changes import ConfigResource
 from ottla.cluster.image import Image
 from ottla.config import BrokerConfig, GroupConfig
 from ottla.errors import KafkaError
-from ottla.metrics import GroupMeter, TransactionMeter
+from ottla.observability.metrics import GroupMeter, TransactionMeter
 from ottla.wire.message import Message
 
 Ticket = int

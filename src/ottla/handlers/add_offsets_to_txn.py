@@ -3,11 +3,11 @@
 Versions: 2 PRODUCER_FENCED; 3 flexible; 4 TRANSACTION_ABORTABLE.
 """
 
-from ottla.call import Call
+from ottla.broker.call import Call
+from ottla.broker.node import Node
 from ottla.cluster.topics import CONSUMER_OFFSETS
 from ottla.coordinators.machine import Producer
 from ottla.errors import ErrorCode, KafkaError
-from ottla.node import Node
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 VERSIONS = range(0, 5)

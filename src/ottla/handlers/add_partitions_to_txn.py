@@ -5,12 +5,12 @@ Versions: 2 PRODUCER_FENCED; 3 flexible; 4 many transactions at once, from broke
 
 from collections.abc import Mapping
 
-from ottla.call import Call
+from ottla.broker.call import Call
+from ottla.broker.node import Node
 from ottla.cluster.topics import is_internal
 from ottla.coordinators.machine import Producer
-from ottla.coordinators.transaction import EPOCH_BUMP, TopicPartition
+from ottla.coordinators.transactions.transaction import EPOCH_BUMP, TopicPartition
 from ottla.errors import ErrorCode, KafkaError
-from ottla.node import Node
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,

@@ -6,7 +6,8 @@ Versions: 2 flexible. Clients since 2.3 use IncrementalAlterConfigs, which canno
 from collections import Counter
 from functools import partial
 
-from ottla.call import Call
+from ottla.broker.call import Call
+from ottla.broker.node import Node
 from ottla.cluster.changes import ConfigResource
 from ottla.cluster.configs import (
     Alteration,
@@ -17,7 +18,6 @@ from ottla.cluster.configs import (
     alter_topic,
 )
 from ottla.errors import ErrorCode, KafkaError
-from ottla.node import Node
 from ottla.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,

@@ -7,10 +7,10 @@ version 0 although 0-2 are refused: librdkafka before 2.9 would otherwise switch
 
 import re
 
-from ottla.call import Call
+from ottla.broker.call import Call
+from ottla.broker.node import Node
 from ottla.cluster.features import SUPPORTED
 from ottla.errors import ErrorCode
-from ottla.node import Node
 from ottla.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,

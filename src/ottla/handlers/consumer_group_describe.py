@@ -3,9 +3,9 @@
 Versions: 1 which protocol a member speaks.
 """
 
-from ottla.call import Call
+from ottla.broker.call import Call
+from ottla.broker.node import Node
 from ottla.errors import ErrorCode, KafkaError
-from ottla.node import Node
 from ottla.security import operations
 from ottla.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,

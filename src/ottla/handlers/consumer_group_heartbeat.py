@@ -6,12 +6,12 @@ Versions: 1 members choose their own ids (KIP-1082), subscriptions by pattern.
 from base64 import urlsafe_b64encode
 from collections.abc import Sequence
 
-from ottla.call import Call
-from ottla.coordinators.assignors import ASSIGNORS
-from ottla.coordinators.consumer_members import LEAVING, LEAVING_FOR_NOW
+from ottla.broker.call import Call
+from ottla.broker.node import Node
+from ottla.coordinators.consumer.assignors import ASSIGNORS
+from ottla.coordinators.consumer.members import LEAVING, LEAVING_FOR_NOW
 from ottla.coordinators.machine import Caller
 from ottla.errors import ErrorCode, KafkaError
-from ottla.node import Node
 from ottla.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

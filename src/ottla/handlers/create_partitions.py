@@ -6,10 +6,10 @@ Versions: 2 flexible; 3 a quota may be exceeded (KIP-599), which never happens h
 from collections import Counter
 from functools import partial
 
-from ottla.call import Call
+from ottla.broker.call import Call
+from ottla.broker.node import Node
 from ottla.cluster.partitions import create_partitions
 from ottla.errors import ErrorCode, KafkaError
-from ottla.node import Node
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,

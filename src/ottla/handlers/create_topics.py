@@ -7,11 +7,11 @@ Versions: 4 default partition count and replication factor; 5 flexible, the crea
 from collections import Counter
 from functools import partial
 
-from ottla.call import Call
+from ottla.broker.call import Call
+from ottla.broker.node import Node
 from ottla.cluster.topics import NewTopic, create_topic
 from ottla.config.description import TopicDescriptions
 from ottla.errors import ErrorCode, KafkaError
-from ottla.node import Node
 from ottla.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,

@@ -3,9 +3,9 @@
 Versions: 1 throttle time; 2 flexible.
 """
 
-from ottla.call import Call
+from ottla.broker.call import Call
+from ottla.broker.node import Node
 from ottla.errors import KafkaError
-from ottla.node import Node
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 VERSIONS = range(0, 3)

@@ -3,10 +3,10 @@
 Versions: 2 flexible. The new beginning of a log is on disk before the answer leaves, so no restart brings records back.
 """
 
-from ottla.call import Call
+from ottla.broker.call import Call
+from ottla.broker.node import Node
 from ottla.cluster.topics import is_internal
 from ottla.errors import ErrorCode, KafkaError
-from ottla.node import Node
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,

@@ -6,11 +6,11 @@ Versions: 4 flexible; 5 error message; 6 topics by id (KIP-516). Its data goes i
 from collections import Counter
 from functools import partial
 
-from ottla.call import Call
+from ottla.broker.call import Call
+from ottla.broker.node import Node
 from ottla.cluster.image import TopicImage
 from ottla.cluster.topics import delete_topic
 from ottla.errors import ErrorCode, KafkaError
-from ottla.node import Node
 from ottla.wire.message import ZERO_UUID
 from ottla.wire.messages.delete_topics import (
     DeletableTopicResult,

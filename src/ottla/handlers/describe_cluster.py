@@ -3,11 +3,11 @@
 Versions: 1 endpoint type (KIP-919): brokers answer for brokers only; 2 fenced brokers too, if asked for (KIP-1073).
 """
 
-from ottla.addresses import advertised
-from ottla.call import Call, Client
+from ottla.broker.addresses import advertised
+from ottla.broker.call import Call, Client
+from ottla.broker.node import Node
 from ottla.cluster.image import BrokerImage
 from ottla.errors import ErrorCode, KafkaError
-from ottla.node import Node
 from ottla.security import operations
 from ottla.wire.messages.describe_cluster import (
     DescribeClusterBroker,

@@ -6,7 +6,8 @@ Versions: 3 types and documentation (KIP-569); 4 flexible. Values of passwords a
 import asyncio
 from collections.abc import Container, Iterable
 
-from ottla.call import Call
+from ottla.broker.call import Call
+from ottla.broker.node import Node
 from ottla.cluster.changes import ConfigResource
 from ottla.cluster.configs import ALL_BROKERS, BROKER_LOGGER, check_broker
 from ottla.cluster.topics import check_name
@@ -21,7 +22,6 @@ from ottla.config.description import (
 )
 from ottla.config.loggers import levels
 from ottla.errors import ErrorCode, KafkaError
-from ottla.node import Node
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

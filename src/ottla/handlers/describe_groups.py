@@ -4,10 +4,10 @@ Versions: 1 throttle time; 3 what the caller may do with the group (KIP-430); 4 
 6 GROUP_ID_NOT_FOUND with a message (KIP-1043): before, a group that is not there is a dead one.
 """
 
-from ottla.call import Call
-from ottla.coordinators.classic_states import State
+from ottla.broker.call import Call
+from ottla.broker.node import Node
+from ottla.coordinators.classic.states import State
 from ottla.errors import ErrorCode, KafkaError
-from ottla.node import Node
 from ottla.security import operations
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 

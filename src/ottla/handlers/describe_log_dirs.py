@@ -4,9 +4,9 @@ Versions: 2 flexible; 3 a code for the whole answer; 4 bytes of the volume (KIP-
 No partition is on its way to another directory, so none is a future one and none lags; no directory is cordoned.
 """
 
-from ottla.call import Call
+from ottla.broker.call import Call
+from ottla.broker.node import Node
 from ottla.errors import ErrorCode
-from ottla.node import Node
 from ottla.replication.partition import Partition
 from ottla.storage.directories import DataDirectory
 from ottla.wire.messages.describe_log_dirs import (

@@ -3,9 +3,9 @@
 Versions: 0.
 """
 
-from ottla.call import Call
+from ottla.broker.call import Call
+from ottla.broker.node import Node
 from ottla.errors import KafkaError
-from ottla.node import Node
 from ottla.replication.partition import Partition
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,

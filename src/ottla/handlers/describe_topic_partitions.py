@@ -6,12 +6,12 @@ latest; its cursor says with which partition the next page begins. No topics ask
 
 from collections.abc import Iterator
 
-from ottla.call import Call
+from ottla.broker.call import Call
+from ottla.broker.node import Node
 from ottla.cluster.changes import NO_LEADER
 from ottla.cluster.image import Image, TopicImage
 from ottla.cluster.topics import check_name, is_internal
 from ottla.errors import ErrorCode, KafkaError
-from ottla.node import Node
 from ottla.security import operations
 from ottla.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,

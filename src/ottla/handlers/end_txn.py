@@ -3,10 +3,10 @@
 Versions: 2 PRODUCER_FENCED; 3 flexible; 4 TRANSACTION_ABORTABLE; 5 who the producer is from now on (KIP-890).
 """
 
-from ottla.call import Call
-from ottla.coordinators.transaction_rules import FreshIdNeeded
+from ottla.broker.call import Call
+from ottla.broker.node import Node
+from ottla.coordinators.transactions.rules import FreshIdNeeded
 from ottla.errors import ErrorCode, KafkaError
-from ottla.node import Node
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 VERSIONS = range(0, 6)

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
-from ottla.call import Call
+from ottla.broker.call import Call
+from ottla.broker.node import Node
 from ottla.errors import ErrorCode, KafkaError
-from ottla.node import Node
 from ottla.replication.fetch_sessions import FetchSession, PartitionKey
 from ottla.replication.partition import Partition
 from ottla.wire import fetch

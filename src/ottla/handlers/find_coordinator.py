@@ -4,10 +4,10 @@ Versions: 1 key type (transactions) and error message; 3 flexible; 4 many keys a
 The coordinator of a key is the leader of its partition of the internal topic, which is created on first use.
 """
 
-from ottla.addresses import advertised
-from ottla.call import Call, Client
+from ottla.broker.addresses import advertised
+from ottla.broker.call import Call, Client
+from ottla.broker.node import Node
 from ottla.errors import ErrorCode, KafkaError
-from ottla.node import Node
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 VERSIONS = range(0, 7)

@@ -6,9 +6,9 @@ Versions: 1 throttle time; 3 static members (KIP-345); 4 flexible.
 from collections.abc import Coroutine
 from typing import Any
 
-from ottla.call import Call
+from ottla.broker.call import Call
+from ottla.broker.node import Node
 from ottla.errors import ErrorCode, KafkaError
-from ottla.node import Node
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 VERSIONS = range(0, 5)

@@ -7,7 +7,8 @@ leaves. Levels of loggers last until the broker stops; everything else is kept.
 from collections import Counter
 from functools import partial
 
-from ottla.call import Call
+from ottla.broker.call import Call
+from ottla.broker.node import Node
 from ottla.cluster.changes import ConfigResource
 from ottla.cluster.configs import (
     ALL_BROKERS,
@@ -22,7 +23,6 @@ from ottla.cluster.configs import (
 )
 from ottla.config import ConfigError, loggers
 from ottla.errors import ErrorCode, KafkaError
-from ottla.node import Node
 from ottla.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,

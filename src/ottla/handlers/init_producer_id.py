@@ -4,10 +4,10 @@ Versions: 2 flexible; 3 the producer's current id and epoch (KIP-360); 4 PRODUCE
 A producer without a transactional id gets a fresh id each time, as in Kafka: its old one is nobody's any more.
 """
 
-from ottla.call import Call
-from ottla.coordinators.transaction_rules import FreshIdNeeded
+from ottla.broker.call import Call
+from ottla.broker.node import Node
+from ottla.coordinators.transactions.rules import FreshIdNeeded
 from ottla.errors import ErrorCode, KafkaError
-from ottla.node import Node
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 VERSIONS = range(0, 6)

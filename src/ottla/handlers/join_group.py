@@ -7,10 +7,10 @@ Versions: 1 rebalance time-out; 4 a new member is given an id and joins again (K
 from collections.abc import Coroutine
 from typing import Any
 
-from ottla.call import Call
+from ottla.broker.call import Call
+from ottla.broker.node import Node
 from ottla.coordinators.machine import Caller
 from ottla.errors import ErrorCode, KafkaError
-from ottla.node import Node
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 VERSIONS = range(0, 10)

@@ -3,9 +3,9 @@
 Versions: 1 throttle time; 3 many members, by member id or instance id (KIP-345); 4 flexible; 5 reason (KIP-800).
 """
 
-from ottla.call import Call
+from ottla.broker.call import Call
+from ottla.broker.node import Node
 from ottla.errors import ErrorCode, KafkaError
-from ottla.node import Node
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 VERSIONS = range(0, 6)

@@ -3,12 +3,12 @@
 Versions: 0 client metrics only (KIP-714); 1 any type, none named means all (KIP-1142).
 """
 
-from ottla.call import Call
+from ottla.broker.call import Call
+from ottla.broker.node import Node
 from ottla.cluster.changes import ConfigResource as Resource
 from ottla.cluster.configs import BROKER_LOGGER
 from ottla.cluster.image import Image
 from ottla.errors import ErrorCode, KafkaError
-from ottla.node import Node
 from ottla.wire.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,

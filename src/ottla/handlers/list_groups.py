@@ -3,8 +3,8 @@
 Versions: 1 throttle time; 3 flexible; 4 states and a filter by them (KIP-518); 5 types and a filter by them (KIP-848).
 """
 
-from ottla.call import Call
-from ottla.node import Node
+from ottla.broker.call import Call
+from ottla.broker.node import Node
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 VERSIONS = range(0, 6)

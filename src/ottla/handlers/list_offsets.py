@@ -8,9 +8,9 @@ Nothing is on tiered storage here, so the local start is the start, and the tier
 from collections import Counter
 from collections.abc import Callable, Container, Sequence
 
-from ottla.call import Call
+from ottla.broker.call import Call
+from ottla.broker.node import Node
 from ottla.errors import ErrorCode, KafkaError
-from ottla.node import Node
 from ottla.replication.partition import Partition
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,

@@ -3,11 +3,11 @@
 Versions: 1 only what runs longer than a time (KIP-994); 2 only ids that match a pattern (KIP-1152).
 """
 
-from ottla.call import Call
-from ottla.coordinators.regular_expressions import check_pattern, matching
-from ottla.coordinators.transaction import State, Transaction
-from ottla.coordinators.transactions import Filters
-from ottla.node import Node
+from ottla.broker.call import Call
+from ottla.broker.node import Node
+from ottla.coordinators.consumer.regular_expressions import check_pattern, matching
+from ottla.coordinators.transactions.machine import Filters
+from ottla.coordinators.transactions.transaction import State, Transaction
 from ottla.wire.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,

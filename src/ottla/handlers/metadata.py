@@ -10,13 +10,13 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from ottla.addresses import advertised
-from ottla.call import Call, Client
+from ottla.broker.addresses import advertised
+from ottla.broker.call import Call, Client
+from ottla.broker.node import Node
 from ottla.cluster.changes import NO_LEADER
 from ottla.cluster.image import BrokerImage, Image, TopicImage
 from ottla.cluster.topics import NewTopic, check_name, create_topic, is_internal
 from ottla.errors import ErrorCode, KafkaError
-from ottla.node import Node
 from ottla.security import operations
 from ottla.wire.error_codes import error_codes
 from ottla.wire.message import ZERO_UUID

@@ -7,8 +7,8 @@ Versions: 2 retention time, for all partitions; 3 throttle time; 5 no retention 
 from collections.abc import Coroutine
 from typing import Any
 
-from ottla.call import Call
-from ottla.node import Node
+from ottla.broker.call import Call
+from ottla.broker.node import Node
 from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
 VERSIONS = range(2, 11)

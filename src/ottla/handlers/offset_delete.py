@@ -3,9 +3,9 @@
 Versions: 0.
 """
 
-from ottla.call import Call
+from ottla.broker.call import Call
+from ottla.broker.node import Node
 from ottla.errors import ErrorCode, KafkaError
-from ottla.node import Node
 from ottla.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 
 VERSIONS = range(0, 1)

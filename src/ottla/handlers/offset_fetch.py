@@ -8,9 +8,9 @@ Versions: 1 from the broker; 2 all partitions of a group, an error for the group
 from collections.abc import Coroutine
 from typing import Any
 
-from ottla.call import Call, Held
+from ottla.broker.call import Call, Held
+from ottla.broker.node import Node
 from ottla.errors import ErrorCode, KafkaError
-from ottla.node import Node
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,

@@ -3,9 +3,9 @@
 Versions: 2 the client's current leader epoch; 3 replica id; 4 flexible.
 """
 
-from ottla.call import Call
+from ottla.broker.call import Call
+from ottla.broker.node import Node
 from ottla.errors import KafkaError
-from ottla.node import Node
 from ottla.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,

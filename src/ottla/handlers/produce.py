@@ -14,16 +14,16 @@ from collections.abc import Coroutine, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from ottla import batch
-from ottla.batch import BatchHeader
-from ottla.call import Call, CloseConnection
+from ottla.broker.call import Call, CloseConnection
+from ottla.broker.node import Node
 from ottla.cluster.topics import is_internal
-from ottla.compression import ZSTD
-from ottla.coordinators.admission import Speech, admit
 from ottla.coordinators.machine import Producer
+from ottla.coordinators.transactions.admission import Speech, admit
 from ottla.errors import ErrorCode, KafkaError
-from ottla.metrics import TopicMeter
-from ottla.node import Node
+from ottla.observability.metrics import TopicMeter
+from ottla.records import batch
+from ottla.records.batch import BatchHeader
+from ottla.records.compression import ZSTD
 from ottla.replication.partition import Partition
 from ottla.replication.record_checks import Outcome
 from ottla.replication.transactions import is_open

@@ -4,12 +4,12 @@ Versions: 2 leader epoch; 3 flexible, who commits (KIP-447); 4 TRANSACTION_ABORT
 partition to the transaction (KIP-890).
 """
 
-from ottla.call import Call
+from ottla.broker.call import Call
+from ottla.broker.node import Node
 from ottla.cluster.topics import CONSUMER_OFFSETS
-from ottla.coordinators.admission import Speech, admit
 from ottla.coordinators.machine import Producer
+from ottla.coordinators.transactions.admission import Speech, admit
 from ottla.errors import ErrorCode, KafkaError
-from ottla.node import Node
 from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 VERSIONS = range(0, 6)

@@ -6,9 +6,9 @@ changed or none.
 
 from functools import partial
 
-from ottla.call import Call
+from ottla.broker.call import Call
+from ottla.broker.node import Node
 from ottla.cluster.features import FeatureUpdate, update_features
-from ottla.node import Node
 from ottla.wire.messages.update_features import (
     UpdatableFeatureResult,
     UpdateFeaturesRequest,

@@ -3,9 +3,9 @@
 Versions: 1 flexible; 2 the version of transactions that the producer speaks (KIP-1228).
 """
 
-from ottla.call import Call
+from ottla.broker.call import Call
+from ottla.broker.node import Node
 from ottla.errors import ErrorCode, KafkaError
-from ottla.node import Node
 from ottla.replication.transactions import TransactionMarker
 from ottla.wire.messages.write_txn_markers import (
     WritableTxnMarker,

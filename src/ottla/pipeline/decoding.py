@@ -11,10 +11,10 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from ottla.batch import CODEC_MASK, CONTROL, DECODED_BYTES_MAX
-from ottla.compression import CorruptBatch, decompress
+from ottla.client.buffers import Array, room
 from ottla.errors import ErrorCode, KafkaError
-from ottla.pipeline.buffers import Array, room
+from ottla.records.batch import CODEC_MASK, CONTROL, DECODED_BYTES_MAX
+from ottla.records.compression import CorruptBatch, decompress
 
 ROWS_MAX = 32_768
 BYTES_MAX = 12 * 1024 * 1024

@@ -9,18 +9,18 @@ leave without a producer in their headers and without a checksum: both are writt
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from ottla.batch import HEADER_SIZE
-from ottla.compression import NONE, compress
+from ottla.client.patience import now_ms as wall_clock_ms
+from ottla.client.sending import EncodedBatch
 from ottla.errors import ErrorCode, KafkaError
 from ottla.pipeline import packing
-from ottla.pipeline.patience import now_ms as wall_clock_ms
+from ottla.records.batch import HEADER_SIZE
+from ottla.records.compression import NONE, compress
 
 BATCH_BYTES = 256 * 1024
 RECORD_BYTES_MAX = 1024 * 1024
@@ -41,18 +41,6 @@ Array = Any
 BytesColumn = tuple[Array, Array, Array, int]
 
 _NO_COLUMN: BytesColumn = (_NO_NUMBERS, _NO_BYTES, _NO_BYTES, 0)
-
-
-@dataclass(slots=True)
-class Encoded:
-    """A batch for one partition. `data` has room for the header before the records."""
-
-    topic: str
-    partition: int
-    count: int
-    timestamp: int
-    codec: int
-    data: memoryview | bytearray
 
 
 class _Headers(NamedTuple):
@@ -118,7 +106,7 @@ class Encoder:
         self._gathered_bytes = 0
         self._rows_before = 0
 
-    def add(self, rows: pa.RecordBatch) -> Iterator[Encoded]:
+    def add(self, rows: pa.RecordBatch) -> Iterator[EncodedBatch]:
         """The batches that are full with these rows; the rest waits for more, or for `flush`. KafkaError names a row
         that cannot be sent, counted over all that were added; none of its lot is given out then."""
         self._gathered.append(rows)
@@ -127,7 +115,7 @@ class Encoder:
         if self._gathered_bytes >= enough:
             yield from self.flush()
 
-    def flush(self) -> Iterator[Encoded]:
+    def flush(self) -> Iterator[EncodedBatch]:
         """Everything that was added and has not been given out."""
         lots, self._gathered, self._gathered_bytes = self._gathered, [], 0
         if len(lots) > 1:
@@ -137,7 +125,7 @@ class Encoder:
                 yield from self._encode(rows)
             self._rows_before += rows.num_rows
 
-    def _encode(self, rows: pa.RecordBatch) -> Iterator[Encoded]:
+    def _encode(self, rows: pa.RecordBatch) -> Iterator[EncodedBatch]:
         count = rows.num_rows
         key, value = self._bytes(rows, "key"), self._bytes(rows, "value")
         headers = self._headers(rows)
@@ -167,7 +155,7 @@ class Encoder:
                 )
                 left -= end - HEADER_SIZE
                 data = self._compressed(memoryview(buffer)[:end])
-                yield Encoded(topic, partition, following - first, timestamp, self._codec, data)
+                yield EncodedBatch(topic, partition, following - first, timestamp, self._codec, data)
                 first = following
 
     def _compressed(self, batch: memoryview) -> memoryview | bytearray:

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
-from ottla.clock import Clock
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.errors import KafkaError
-from ottla.metrics import CompactionMeter
+from ottla.observability.metrics import CompactionMeter
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.storage import names
@@ -27,7 +26,8 @@ from ottla.storage.directories import DataDirectory
 from ottla.storage.disk_errors import in_words, is_failure
 from ottla.storage.files import Disk
 from ottla.storage.segment import Segment
-from ottla.threads import Offload
+from ottla.system.clock import Clock
+from ottla.system.threads import Offload
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
-from ottla.clock import Clock
 from ottla.cluster.changes import ConfigResource
 from ottla.cluster.image import Image, TopicImage
 from ottla.cluster.topics import CLUSTER_METADATA
@@ -23,6 +22,7 @@ from ottla.storage.flush import write_again
 from ottla.storage.index import IndexCache
 from ottla.storage.log import Log, LogSettings
 from ottla.storage.partition_metadata import NO_TOPIC_ID, read_topic_id
+from ottla.system.clock import Clock
 
 logger = logging.getLogger(__name__)
 

@@ -11,20 +11,20 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from ottla import batch
-from ottla.batch import BatchHeader
 from ottla.cluster.image import PartitionImage
 from ottla.config import TopicConfig
 from ottla.config.topic import LONG_MAX
 from ottla.errors import ErrorCode, KafkaError
-from ottla.metrics import TopicMeter
+from ottla.observability.metrics import TopicMeter
+from ottla.records import batch
+from ottla.records.batch import BatchHeader
 from ottla.replication.validation import Rules
 from ottla.replication.watermarks import Watermark
 from ottla.storage.disk_errors import in_words, is_failure
 from ottla.storage.files import FileSlice
 from ottla.storage.log import AbortedTransaction, Appended, Flush, Log, LogSettings
 from ottla.storage.retention import expired
-from ottla.threads import Offload
+from ottla.system.threads import Offload
 
 logger = logging.getLogger(__name__)
 

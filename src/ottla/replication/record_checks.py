@@ -14,12 +14,12 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from ottla import columns
-from ottla.batch import CODEC_MASK, BatchHeader
-from ottla.compression import TooLarge
 from ottla.errors import KafkaError
+from ottla.records import columns
+from ottla.records.batch import CODEC_MASK, BatchHeader
+from ottla.records.compression import TooLarge
 from ottla.replication.validation import Checked, Rules, too_large, validated
-from ottla.threads import Offload, loaded
+from ottla.system.threads import Offload, loaded
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from itertools import count
 
-from ottla.threads import Offload
+from ottla.system.threads import Offload
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,6 @@ from functools import partial
 from itertools import islice
 from random import Random
 
-from ottla.clock import Clock, SteadyClock
 from ottla.cluster.changes import (
     Change,
     ChangePartition,
@@ -28,7 +27,7 @@ from ottla.cluster.changes import (
 from ottla.cluster.image import EMPTY, Image, TopicImage
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.errors import ErrorCode, KafkaError
-from ottla.metrics import TopicMeters
+from ottla.observability.metrics import TopicMeters
 from ottla.replication.discovery import Discovery, Progress, log_settings, set_aside
 from ottla.replication.offline import OfflinePartitions
 from ottla.replication.partition import Partition
@@ -39,7 +38,8 @@ from ottla.storage.files import Disk
 from ottla.storage.index import IndexCache
 from ottla.storage.leftovers import remove_tree
 from ottla.storage.log import Flush, Log
-from ottla.threads import Offload
+from ottla.system.clock import Clock, SteadyClock
+from ottla.system.threads import Offload
 
 logger = logging.getLogger(__name__)
 

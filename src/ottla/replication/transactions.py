@@ -3,7 +3,7 @@
 import asyncio
 from typing import NamedTuple
 
-from ottla import batch
+from ottla.records import batch
 from ottla.replication.partition import Partition
 
 RAISED_EPOCH_FROM = 2

@@ -15,12 +15,12 @@ the batch is too large, which makes a Java producer split it and try again.
 
 from dataclasses import dataclass
 
-from ottla import batch, columns
-from ottla.batch import CODEC_MASK, HEADER_SIZE, BatchHeader
-from ottla.columns import Bounds, Survey, Surveyor
-from ottla.compression import GZIP, LZ4, NAMES, NONE, SNAPPY, ZSTD, CorruptBatch, TooLarge, compress, decompress
 from ottla.config import TopicConfig
 from ottla.errors import ErrorCode, KafkaError
+from ottla.records import batch, columns
+from ottla.records.batch import CODEC_MASK, HEADER_SIZE, BatchHeader
+from ottla.records.columns import Bounds, Survey, Surveyor
+from ottla.records.compression import GZIP, LZ4, NAMES, NONE, SNAPPY, ZSTD, CorruptBatch, TooLarge, compress, decompress
 
 RECORD_ERRORS_MAX = 1_000
 """An answer does not name more records than this; the batch is refused as a whole in any case."""

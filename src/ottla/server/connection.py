@@ -14,7 +14,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any, cast
 
-from ottla.call import Answer, Client, CloseConnection, Dispatch, Frame, Part, Result
+from ottla.broker.call import Answer, Client, CloseConnection, Dispatch, Frame, Part, Result
 from ottla.server.outbox import JOINED_BYTES, Outbox
 from ottla.server.receiving import NO_BYTES, SIZE, UnfinishedFrame
 from ottla.server.sending import COPIED_BYTES, Offload, Sender, SocketSender, TransportSender

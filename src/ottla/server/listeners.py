@@ -20,7 +20,7 @@ from collections.abc import Callable
 from ssl import SSLContext
 from typing import Any
 
-from ottla.call import Dispatch
+from ottla.broker.call import Dispatch
 from ottla.config.overrides import is_address
 from ottla.server.connection import Connection
 from ottla.server.sending import Offload

@@ -7,7 +7,7 @@ import os
 from collections import deque
 from struct import Struct
 
-from ottla.call import Part
+from ottla.broker.call import Part
 from ottla.storage.files import Bytes, File, FileSlice
 
 RUN_BYTES = 256 * 1024  # what leaves in one call

@@ -18,10 +18,10 @@ from pyspark.sql.streaming.listener import (
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
+from ottla.client.client import Cluster, TopicPartition
+from ottla.client.connection import Unreachable
+from ottla.client.groups import Committed, commit_offsets
 from ottla.errors import KafkaError
-from ottla.pipeline.cluster import Cluster, TopicPartition
-from ottla.pipeline.groups import Committed, commit_offsets
-from ottla.wire.blocking import Unreachable
 
 logger = logging.getLogger("ottla.spark")
 

@@ -1,13 +1,13 @@
 """`write_stream`: results of a streaming query into a topic, exactly once, in every output mode.
 
-A batch is one transaction of the broker (`ottla.pipeline.batches`): all its rows become visible together, and with them
-the offsets of what was read, so a consumer group's lag is exact. Records are brought together by partition first
-(`pyspark_ottla.parcels`), because within a transaction a partition has one writer; nothing else depends on how Spark
-plans a batch.
+A batch is one transaction of the broker (`ottla.client.exactly_once.batch_ledger`): all its rows become visible
+together, and with them the offsets of what was read, so a consumer group's lag is exact. Records are brought together
+by partition first (`pyspark_ottla.parcels`), because within a transaction a partition has one writer; nothing else
+depends on how Spark plans a batch.
 
 Spark repeats tasks that fail, or whose executor is lost. A task that has begun to write cannot be repeated within its
-transaction (`ottla.pipeline.claims`), so then the whole batch is begun anew. What cannot be written at all is not left
-to Spark, which would only repeat it: the task tells the driver, and the query ends with that one line.
+transaction (`ottla.client.exactly_once.claims`), so then the whole batch is begun anew. What cannot be written at all
+is not left to Spark, which would only repeat it: the task tells the driver, and the query ends with that one line.
 """
 
 import logging
@@ -19,13 +19,13 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from ottla.client.client import Cluster, TopicPartition, shared
+from ottla.client.connection import Unreachable
+from ottla.client.exactly_once.batch_ledger import BatchLedger
+from ottla.client.exactly_once.claims import Claim, is_first
+from ottla.client.transactions import ProducerIdentity
 from ottla.errors import KafkaError
-from ottla.pipeline.batches import BatchLedger
-from ottla.pipeline.claims import Claim, is_first
-from ottla.pipeline.cluster import Cluster, TopicPartition, shared
-from ottla.pipeline.transactions import ProducerIdentity
 from ottla.spark.progress import topic_offsets
-from ottla.wire.blocking import Unreachable
 from pyspark_ottla import parcels
 from pyspark_ottla.options import ACKS, WriteOptions, write_options
 from pyspark_ottla.rows import check_written

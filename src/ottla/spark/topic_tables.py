@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
-from ottla.pipeline.cluster import Cluster, UnknownTopic
+from ottla.client.client import Cluster, UnknownTopic
 from ottla.pipeline.formats import NULL
 from ottla.spark.sessions import session
 from pyspark_ottla.options import KAFKA_PREFIX

@@ -9,7 +9,7 @@ the first one after it, and the bytes where the damage begins and ends.
 import logging
 from collections.abc import Sequence
 
-from ottla.batch import CorruptBatch, check
+from ottla.records.batch import CorruptBatch, check
 from ottla.storage import names
 from ottla.storage.files import Disk
 from ottla.storage.scan import Damage

@@ -7,7 +7,7 @@ something else than several batches, it is the file; if it is only the last batc
 
 from bisect import bisect_right
 
-from ottla.batch import BatchHeader
+from ottla.records.batch import BatchHeader
 from ottla.storage.epochs import UNDEFINED, LeaderEpochs
 from ottla.storage.files import Disk
 

@@ -10,7 +10,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 
-from ottla.batch import BatchHeader
+from ottla.records.batch import BatchHeader
 from ottla.storage.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, CorruptIndex, OffsetIndex, TimeIndex
 from ottla.storage.transaction_index import AbortedTransaction
 

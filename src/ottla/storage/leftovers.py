@@ -11,7 +11,7 @@ Every step may be interrupted and done again.
 
 from collections.abc import Sequence
 
-from ottla.batch import CorruptBatch
+from ottla.records.batch import CorruptBatch
 from ottla.storage import names
 from ottla.storage.files import Disk
 from ottla.storage.scan import scan

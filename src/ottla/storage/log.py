@@ -9,8 +9,8 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ottla.batch import CONTROL, LOG_APPEND_TIME, BatchHeader, ControlMarker, CorruptBatch, control_type, stamp
 from ottla.errors import ErrorCode, KafkaError
+from ottla.records.batch import CONTROL, LOG_APPEND_TIME, BatchHeader, ControlMarker, CorruptBatch, control_type, stamp
 from ottla.storage import damage_record, log_read, names, timestamps
 from ottla.storage.cleaner.swap import Swap
 from ottla.storage.disk_errors import in_words, is_failure

@@ -4,8 +4,8 @@ import contextlib
 import logging
 from collections.abc import Sequence
 
-from ottla.batch import CONTROL, BatchHeader, ControlMarker, CorruptBatch, control_type
 from ottla.errors import KafkaError
+from ottla.records.batch import CONTROL, BatchHeader, ControlMarker, CorruptBatch, control_type
 from ottla.storage import names
 from ottla.storage.files import Disk, File
 from ottla.storage.producer_snapshot import CorruptSnapshot, decode, encode

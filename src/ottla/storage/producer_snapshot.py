@@ -11,8 +11,8 @@ on its own, and one at a clean close. Only the last batch of a producer is in it
 from collections.abc import Iterable
 from struct import Struct, error
 
-from ottla.batch import sequence_after
-from ottla.checksum import crc32c
+from ottla.records.batch import sequence_after
+from ottla.records.checksum import crc32c
 from ottla.storage.producer_state import AppendedBatch, Producer
 
 _PREFIX = Struct(">hIi")

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ottla.batch import ABORT, COMMIT, CONTROL, TRANSACTIONAL, BatchHeader, ControlMarker, sequence_after
 from ottla.errors import ErrorCode, KafkaError
+from ottla.records.batch import ABORT, COMMIT, CONTROL, TRANSACTIONAL, BatchHeader, ControlMarker, sequence_after
 from ottla.storage.transaction_index import AbortedTransaction
 
 BATCHES_KEPT = 5

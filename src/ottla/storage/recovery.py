@@ -13,7 +13,7 @@ import logging
 from bisect import bisect_right
 from collections.abc import Callable
 
-from ottla.batch import BatchHeader, CorruptBatch
+from ottla.records.batch import BatchHeader, CorruptBatch
 from ottla.storage import damage_record, leftovers, names
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.files import Disk, File

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import NamedTuple
 
-from ottla.batch import (
+from ottla.records.batch import (
     CONTROL,
     HEADER_SIZE,
     MAGIC,

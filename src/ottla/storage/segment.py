@@ -9,8 +9,8 @@ import logging
 from array import array
 from bisect import bisect_right
 
-from ottla.batch import BatchHeader, CorruptBatch
 from ottla.errors import ErrorCode, KafkaError
+from ottla.records.batch import BatchHeader, CorruptBatch
 from ottla.storage import names
 from ottla.storage.files import Bytes, Disk, File
 from ottla.storage.index import (

@@ -9,8 +9,8 @@ import logging
 from bisect import bisect_right
 from typing import Protocol
 
-from ottla.batch import CorruptBatch
 from ottla.errors import KafkaError
+from ottla.records.batch import CorruptBatch
 from ottla.storage import leftovers, names
 from ottla.storage.files import Disk, File
 from ottla.storage.index import CorruptIndex, IndexCache

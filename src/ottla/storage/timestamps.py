@@ -2,8 +2,8 @@
 
 from typing import NamedTuple, Protocol
 
-from ottla.batch import BatchHeader, CorruptBatch, decode
 from ottla.errors import ErrorCode, KafkaError
+from ottla.records.batch import BatchHeader, CorruptBatch, decode
 from ottla.storage.scan import read_batch, scan
 from ottla.storage.segment import Segment
 

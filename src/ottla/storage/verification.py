@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ottla.batch import ABORT, BatchHeader, CorruptBatch
+from ottla.records.batch import ABORT, BatchHeader, CorruptBatch
 from ottla.storage import names, partition_metadata
 from ottla.storage import producer_snapshot as snapshots
 from ottla.storage import transaction_index as transactions

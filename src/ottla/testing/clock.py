@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from selectors import DefaultSelector, SelectorKey
 from typing import Any, TypeVar
 
-from ottla.clock import WallClock
+from ottla.system.clock import WallClock
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any
 
-from ottla.clock import WallClock
 from ottla.config import BrokerConfig, Listener
 from ottla.errors import ErrorCode
+from ottla.system.clock import WallClock
 from ottla.testing.launch import FaultOrder, Host, Launch
 from ottla.wire import frames
 

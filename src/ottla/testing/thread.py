@@ -8,10 +8,10 @@ from contextlib import suppress
 from threading import Thread
 from typing import TypeVar
 
-from ottla.broker import Broker
+from ottla.broker.broker import Broker
+from ottla.broker.faults import Fault, Faults
 from ottla.config import BrokerConfig
 from ottla.errors import ErrorCode
-from ottla.faults import Fault, Faults
 from ottla.testing.clock import MovableClock, MovableLoop, WatchedThreads
 from ottla.testing.launch import PATIENCE_S, FaultOrder, Launch
 

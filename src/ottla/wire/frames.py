@@ -92,6 +92,10 @@ def api_named(folder: str) -> Api:
     return _BY_FOLDER[folder]
 
 
+def is_api(folder: str) -> bool:
+    return folder in _BY_FOLDER
+
+
 def api_of(message: Message) -> Api:
     return _BY_FOLDER[type(message).__module__.rpartition(".")[2]]
 

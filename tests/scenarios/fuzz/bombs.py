@@ -6,8 +6,8 @@ from random import Random
 
 from crc32c import crc32c
 
-from ottla.batch import encode, read_header, repack
-from ottla.compression import GZIP, LZ4, SNAPPY, ZSTD, compress
+from ottla.records.batch import encode, read_header, repack
+from ottla.records.compression import GZIP, LZ4, SNAPPY, ZSTD, compress
 from tests.unit.wire.mutations import mutants
 
 CODECS = (GZIP, SNAPPY, LZ4, ZSTD)

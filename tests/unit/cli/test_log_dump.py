@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ottla import batch
 from ottla.cli import main
+from ottla.records import batch
 from ottla.storage.directories import encode_checkpoint
 from ottla.storage.files import RealDisk
 from ottla.storage.log import Log, LogSettings

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ottla import batch
 from ottla.cli import main
+from ottla.records import batch
 from ottla.storage.directories import DataDirectory, Identity, encode_checkpoint, encode_identity
 from ottla.storage.files import RealDisk
 from ottla.storage.index import OffsetIndex

@@ -9,10 +9,10 @@ from random import Random
 
 import pytest
 
-from ottla import batch
 from ottla.cli.log_verification import Report, verify_path
 from ottla.cluster.changes import Change, CreatePartition, CreateTopic, Endpoint, RegisterBroker, SetClusterId, encode
 from ottla.cluster.metadata_files import encode_entry
+from ottla.records import batch
 from ottla.storage import index, names
 from ottla.storage.directories import DataDirectory
 from ottla.storage.log import Log

@@ -6,14 +6,14 @@ import pyarrow as pa
 import pytest
 
 from ottla.cli import main
-from ottla.pipeline.batches import BatchLedger
-from ottla.pipeline.cluster import Cluster
+from ottla.client.client import Cluster
+from ottla.client.exactly_once.batch_ledger import BatchLedger
+from ottla.client.exactly_once.task_ledger import TaskLedger
+from ottla.client.sending import Sender
+from ottla.client.transactions import ProducerIdentity
 from ottla.pipeline.encoding import Encoder
-from ottla.pipeline.sending import Sender
-from ottla.pipeline.tasks import TaskLedger
-from ottla.pipeline.transactions import ProducerIdentity
 from ottla.testing import LocalBroker
-from tests.unit.pipeline.reading_back import values
+from tests.unit.client.reading_back import values
 
 FIRST = "00000000-1111-2222-3333-444444444444"
 SECOND = "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee"

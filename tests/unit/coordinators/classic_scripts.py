@@ -15,8 +15,8 @@ from typing import Any
 
 from ottla.cluster.image import EMPTY
 from ottla.config import BrokerConfig
-from ottla.coordinators.classic_groups import ClassicGroup
-from ottla.coordinators.classic_states import TRANSITIONS, State
+from ottla.coordinators.classic.group import ClassicGroup
+from ottla.coordinators.classic.states import TRANSITIONS, State
 from ottla.coordinators.formats import GROUP_FORMAT, GroupMetadataValue
 from ottla.coordinators.machine import NOBODY, Caller, Meters, Outcome, StoredRecord, Ticket, Turn
 from ottla.errors import ErrorCode, KafkaError

@@ -20,14 +20,14 @@ from typing import Any
 from ottla.cluster import changes
 from ottla.cluster.image import EMPTY, Image
 from ottla.config import BrokerConfig
-from ottla.coordinators.classic_groups import ClassicGroup
-from ottla.coordinators.consumer_descriptions import TRANSITIONS, State
-from ottla.coordinators.consumer_groups import ConsumerGroup
-from ottla.coordinators.consumer_members import LEAVING, LEAVING_FOR_NOW
-from ottla.coordinators.consumer_protocol import read_assignment
-from ottla.coordinators.downgrade import Downgrade
+from ottla.coordinators.classic.group import ClassicGroup
+from ottla.coordinators.consumer.descriptions import TRANSITIONS, State
+from ottla.coordinators.consumer.group import ConsumerGroup
+from ottla.coordinators.consumer.members import LEAVING, LEAVING_FOR_NOW
 from ottla.coordinators.formats import GROUP_FORMAT
-from ottla.coordinators.groups import Groups
+from ottla.coordinators.groups.consumer_protocol import read_assignment
+from ottla.coordinators.groups.downgrade import Downgrade
+from ottla.coordinators.groups.machine import Groups
 from ottla.coordinators.machine import NOBODY, Caller, Meters, Outcome, StoredRecord, Ticket, Turn
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.consumer_group_heartbeat import (

@@ -7,7 +7,7 @@ from ottla.cluster.changes import CreatePartition, CreateTopic, DeleteTopic, Reg
 from ottla.cluster.image import EMPTY, Image
 from ottla.config import BrokerConfig
 from ottla.coordinators.formats import GROUP_FORMAT
-from ottla.coordinators.groups import Groups
+from ottla.coordinators.groups.machine import Groups
 from ottla.coordinators.machine import Caller, Meters, Outcome, Producer, StoredRecord, Turn
 from ottla.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol

@@ -1,7 +1,7 @@
 """What the machines count: each number goes up with what it stands for, and with nothing else."""
 
 from ottla.coordinators.machine import Producer
-from ottla.metrics import DurationMeter
+from ottla.observability.metrics import DurationMeter
 from tests.unit.coordinators import classic_scripts, consumer_scripts, transaction_scripts
 from tests.unit.coordinators.offset_desk import Desk
 

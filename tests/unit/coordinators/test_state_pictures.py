@@ -4,7 +4,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ottla.coordinators.classic_states import TRANSITIONS
+from ottla.coordinators.classic.states import TRANSITIONS
 from tools.draw_states import FOLDER, PICTURES, Picture, arrows_of, draw
 
 

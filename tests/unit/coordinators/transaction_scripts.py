@@ -20,9 +20,9 @@ from ottla.cluster.image import Image
 from ottla.config import BrokerConfig
 from ottla.coordinators.formats import TRANSACTION_FORMAT
 from ottla.coordinators.machine import NOBODY, Meters, Outcome, Producer, Turn
-from ottla.coordinators.transaction import TRANSITIONS, Transaction, by_topic
-from ottla.coordinators.transaction_rules import FreshIdNeeded
-from ottla.coordinators.transactions import AbortWithFreshId, Transactions, WriteMarkers
+from ottla.coordinators.transactions.machine import AbortWithFreshId, Transactions, WriteMarkers
+from ottla.coordinators.transactions.rules import FreshIdNeeded
+from ottla.coordinators.transactions.transaction import TRANSITIONS, Transaction, by_topic
 from ottla.errors import KafkaError
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from ottla.batch import check, encode
-from ottla.broker import Broker
-from ottla.call import Call, Client
+from ottla.broker.broker import Broker
+from ottla.broker.call import Call, Client
 from ottla.cluster.topics import NewTopic, create_topic
 from ottla.config import BrokerConfig, Listener
+from ottla.records.batch import check, encode
 from ottla.server import Server
 from ottla.wire.frames import api_of
 from ottla.wire.message import Message

@@ -5,7 +5,7 @@ import errno
 from random import Random
 from typing import Any
 
-from ottla.broker import Broker
+from ottla.broker.broker import Broker
 from ottla.errors import ErrorCode
 from ottla.handlers import delete_records
 from ottla.replication.partition import Partition

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from ottla.batch import check, encode
-from ottla.call import Call, Client
+from ottla.broker.call import Call, Client
 from ottla.errors import ErrorCode, KafkaError
 from ottla.handlers import fetch
+from ottla.records.batch import check, encode
 from ottla.replication.partition import Partition
 from ottla.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionResult
 from tests.simulation.disk import SimulatedDisk

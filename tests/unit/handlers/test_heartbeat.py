@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ottla.call import Call, Client
+from ottla.broker.call import Call, Client
 from ottla.errors import ErrorCode, KafkaError
 from ottla.handlers import heartbeat
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

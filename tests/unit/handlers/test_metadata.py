@@ -6,14 +6,14 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.call import Call, Client
+from ottla.broker.call import Call, Client
+from ottla.broker.node import Node
 from ottla.cluster.changes import NO_LEADER, Endpoint
 from ottla.cluster.entities import BrokerImage, PartitionImage, TopicImage
 from ottla.cluster.image import EMPTY, Image
 from ottla.config import BrokerConfig
 from ottla.handlers import metadata
 from ottla.handlers.metadata import Pieces, describe
-from ottla.node import Node
 from ottla.wire import schema
 from ottla.wire.error_codes import error_codes
 from ottla.wire.messages.metadata import (

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.batch import HEADER_SIZE, Record, encode, encode_control
-from ottla.batch import decode as decode_plainly
-from ottla.compression import NAMES
 from ottla.errors import ErrorCode, KafkaError
 from ottla.pipeline import decoding
 from ottla.pipeline.decoding import COLUMNS, TYPES, arrow_schema, decode
+from ottla.records.batch import HEADER_SIZE, Record, encode, encode_control
+from ottla.records.batch import decode as decode_plainly
+from ottla.records.compression import NAMES
 
 ALL = (*COLUMNS, "headers")
 FAR = 1 << 62

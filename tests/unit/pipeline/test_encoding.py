@@ -7,10 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ottla import batch
+from ottla.client.sending import EncodedBatch
 from ottla.errors import ErrorCode, KafkaError
 from ottla.pipeline import packing
-from ottla.pipeline.encoding import Encoded, Encoder
+from ottla.pipeline.encoding import Encoder
+from ottla.records import batch
 
 NOW_MS = 1_700_000_000_000
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -36,12 +37,12 @@ def rows(**columns: Any) -> pa.RecordBatch:
     return pa.record_batch({name: pa.array(c, kinds.get(name, pa.binary())) for name, c in columns.items()})
 
 
-def encode(encoding: Encoder, *lots: pa.RecordBatch) -> list[Encoded]:
+def encode(encoding: Encoder, *lots: pa.RecordBatch) -> list[EncodedBatch]:
     found = [batch for lot in lots for batch in encoding.add(lot)]
     return [*found, *encoding.flush()]
 
 
-def records(encoded: Encoded) -> list[batch.Record]:
+def records(encoded: EncodedBatch) -> list[batch.Record]:
     """What a broker finds in it, once it has been sealed and passed the broker's own check."""
     batch.seal_client_batch(encoded.data, encoded.count, encoded.timestamp, codec=encoded.codec)
     batch.check_client_batch(encoded.data)

@@ -11,7 +11,7 @@ import pytest
 
 from ottla.pipeline.formats.choice import chosen_format
 from ottla.pipeline.registry import Registry, RegistryError, UnknownSchema
-from tests.unit.pipeline.shelf import V1, Shelf, framed, served
+from tests.unit.client.shelf import V1, Shelf, framed, served
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from ottla.testing import LocalBroker
 from pyspark_ottla import DefaultSource
 from pyspark_ottla.boundaries import OptionError
 from tests.spark.topics import received, send
-from tests.unit.pipeline.shelf import Shelf, framed, proto, served
+from tests.unit.client.shelf import Shelf, framed, proto, served
 
 FIELDS = "id BIGINT, at TIMESTAMP, lines ARRAY<STRUCT<price: DOUBLE>>"
 JSON = {"valueFormat": "json", "valueSchema": FIELDS}

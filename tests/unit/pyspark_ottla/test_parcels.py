@@ -8,8 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ottla.batch import decode, seal_client_batch
-from ottla.pipeline.encoding import Encoded, Encoder
+from ottla.client.sending import EncodedBatch
+from ottla.pipeline.encoding import Encoder
+from ottla.records.batch import decode, seal_client_batch
 from pyspark_ottla import parcels
 from pyspark_ottla.options import WriteOptions, write_options
 from pyspark_ottla.writing import BatchRefused
@@ -17,8 +18,8 @@ from pyspark_ottla.writing import BatchRefused
 OPTIONS = {"kafka.bootstrap.servers": "localhost:1", "topic": "orders", "kafka.compression.type": "lz4"}
 
 
-class Sent(list[Encoded]):
-    def send(self, encoded: Encoded) -> None:
+class Sent(list[EncodedBatch]):
+    def send(self, encoded: EncodedBatch) -> None:
         self.append(encoded)
 
 

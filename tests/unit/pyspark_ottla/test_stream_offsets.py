@@ -10,9 +10,9 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from ottla.client.connection import Unreachable
 from ottla.errors import KafkaError
 from ottla.testing import LocalBroker
-from ottla.wire.blocking import Unreachable
 from pyspark_ottla import DefaultSource
 from pyspark_ottla.losses import DataLossError
 from pyspark_ottla.stream_reader import OttlaStreamReader

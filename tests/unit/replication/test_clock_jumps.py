@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from ottla.batch import check, encode
-from ottla.broker import Broker
+from ottla.broker.broker import Broker
 from ottla.config import BrokerConfig
+from ottla.records.batch import check, encode
 from tests.unit.handlers.one_broker import listen, offload
 from tests.unit.replication.three_directories import TOPIC, create
 from tests.unit.storage.logs import NOW, new_disk

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from ottla.batch import check, encode
-from ottla.broker import Broker
+from ottla.broker.broker import Broker
 from ottla.cluster.topics import NewTopic, create_topic
 from ottla.config import BrokerConfig, TopicConfig
+from ottla.records.batch import check, encode
 from ottla.replication.partition import Partition
 from ottla.storage.cleaner.order import Uncleanable
 from tests.simulation.disk import Crashed, SimulatedDisk

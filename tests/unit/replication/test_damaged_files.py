@@ -12,10 +12,10 @@ from random import Random
 
 import pytest
 
-from ottla.batch import CorruptBatch, check, decode, encode, encode_control, headers
-from ottla.broker import Broker
+from ottla.broker.broker import Broker
 from ottla.cluster.metadata_files import DamagedMetadata
 from ottla.errors import ErrorCode, KafkaError
+from ottla.records.batch import CorruptBatch, check, decode, encode, encode_control, headers
 from ottla.replication.partition import Partition
 from ottla.storage.directories import FailedDirectory
 from tests.simulation.disk import SimulatedDisk

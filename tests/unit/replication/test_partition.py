@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ottla import batch
 from ottla.cluster.image import PartitionImage
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.errors import ErrorCode, KafkaError
+from ottla.records import batch
 from ottla.replication.partition import Partition
 from ottla.storage.log import Appended, Log, LogSettings
 from tests.simulation.disk import SimulatedDisk

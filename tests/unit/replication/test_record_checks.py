@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ottla import batch, columns
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records import Fields
+from ottla.records import batch, columns
+from ottla.records.record import Fields
 from ottla.replication import record_checks
 from ottla.replication.record_checks import CONCURRENT_CHECKS, INLINE_RECORDS_OF_PYTHON, Outcome, RecordChecks
 from ottla.replication.validation import Checked, Rules

@@ -10,9 +10,9 @@ from random import Random
 
 import pytest
 
-from ottla.batch import decode, headers
-from ottla.broker import Broker
+from ottla.broker.broker import Broker
 from ottla.cluster.topics import delete_topic
+from ottla.records.batch import decode, headers
 from ottla.replication.partition import Partition
 from tests.simulation.disk import Crashed, SimulatedDisk
 from tests.unit.replication.three_directories import TOPIC, append, create, started

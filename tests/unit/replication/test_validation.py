@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from ottla import batch, columns
-from ottla.batch import HEADER_SIZE, BatchHeader
-from ottla.columns import Surveyor
-from ottla.compression import NAMES, TooLarge, compress
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records import Fields, write_record
+from ottla.records import batch, columns
+from ottla.records.batch import HEADER_SIZE, BatchHeader
+from ottla.records.columns import Surveyor
+from ottla.records.compression import NAMES, TooLarge, compress
+from ottla.records.record import Fields, write_record
 from ottla.replication.validation import (
     RECORD_ERRORS_MAX,
     Checked,

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from ottla.batch import check, encode
-from ottla.broker import Broker
+from ottla.broker.broker import Broker
 from ottla.cluster.topics import NewTopic, create_topic
 from ottla.config import BrokerConfig
 from ottla.errors import KafkaError
+from ottla.records.batch import check, encode
 from ottla.replication.partition import Partition
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.handlers.one_broker import FixedClock, listen, offload

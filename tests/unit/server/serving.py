@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from ottla.call import Dispatch
+from ottla.broker.call import Dispatch
 from ottla.server import Server, ServerSettings
 from tests.simulation.frame_client import FrameClient
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.call import Answer, Client, CloseConnection, Frame
+from ottla.broker.call import Answer, Client, CloseConnection, Frame
 from ottla.server import ServerSettings
 from tests.unit.server.serving import connected, on_both_loops, run, serving, until
 

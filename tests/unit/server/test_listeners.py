@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ottla.call import Answer, Client, Frame
+from ottla.broker.call import Answer, Client, Frame
 from ottla.server import Server, ServerSettings
 from tests.simulation.frame_client import FrameClient
 from tests.simulation.loop import simulate

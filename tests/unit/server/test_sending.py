@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from ottla.call import Answer, Client, Frame, Part
+from ottla.broker.call import Answer, Client, Frame, Part
 from ottla.server import ServerSettings, outbox
 from ottla.storage.files import FileSlice
 from tests.unit.server.serving import (

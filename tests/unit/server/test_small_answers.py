@@ -5,7 +5,7 @@ import socket
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
-from ottla.call import Client, Frame, Part
+from ottla.broker.call import Client, Frame, Part
 from ottla.server.connection import Connection
 from ottla.server.traffic import ServerSettings, Traffic
 from tests.unit.server.serving import run

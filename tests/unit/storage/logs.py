@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from random import Random
 
-from ottla import batch
+from ottla.records import batch
 from ottla.storage.log import Appended, Log, LogSettings
 from tests.simulation.disk import SimulatedDisk
 

@@ -1,6 +1,6 @@
 """How much of a log one fetch gets."""
 
-from ottla import batch
+from ottla.records import batch
 from tests.unit.storage.logs import append, batch_of, new_disk, new_log
 
 

@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from ottla import batch
 from ottla.errors import ErrorCode, KafkaError
+from ottla.records import batch
 from ottla.storage.log import Log, LogSettings
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.logs import (

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ottla import batch
 from ottla.errors import ErrorCode, KafkaError
+from ottla.records import batch
 from ottla.storage import producer_snapshot
 from ottla.storage.log import Log, LogSettings
 from ottla.storage.producer_snapshot import CorruptSnapshot

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from ottla.batch import encode_control
+from ottla.records.batch import encode_control
 from ottla.storage.log import Log, LogSettings
 from ottla.storage.retention import expired
 from tests.unit.storage.logs import DIRECTORY, NOW, append, batch_of, new_disk, new_log, open_log, values

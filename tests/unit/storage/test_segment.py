@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from ottla import batch
+from ottla.records import batch
 from ottla.storage.index import CorruptIndex, IndexCache
 from ottla.storage.segment import Segment
 from tests.simulation.disk import SimulatedDisk

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from ottla.batch import encode, set_append_time
+from ottla.records.batch import encode, set_append_time
 from ottla.storage.log import Log, LogSettings
 from tests.unit.storage.logs import NOW, append, new_disk, new_log, open_log
 

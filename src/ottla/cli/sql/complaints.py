@@ -8,9 +8,9 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException, PySparkException
 
 from ottla.cli.refusal import BAD_REQUEST, OBSTACLE, Refusal
+from ottla.client.connection import Unreachable
 from ottla.errors import KafkaError
 from ottla.spark.topic_tables import unlogged
-from ottla.wire.blocking import Unreachable
 
 _TRACEBACK = "Traceback (most recent call last)"
 _RAISED = re.compile(r"^[\w.]+: ")

@@ -7,6 +7,7 @@ it is still this broker's it is loaded again.
 
 shard.py        one partition: its machine, and everyone who waits for it
 coordinator.py  all partitions of an internal topic
+loading.py      reads a partition's records back out of its log
 """
 
 from ottla.coordinators.runtime.coordinator import Coordinator, Surroundings

@@ -7,23 +7,23 @@ from functools import partial
 from random import Random
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from ottla import batch
-from ottla.batch import CorruptBatch
-from ottla.clock import Clock
 from ottla.cluster.image import Image, TopicImage
 from ottla.cluster.metadata import Metadata
-from ottla.compression import NONE, ZSTD, compress
 from ottla.config import BrokerConfig
 from ottla.coordinators.formats import RecordFormat
 from ottla.coordinators.internal_topics import InternalTopic, key_hash
-from ottla.coordinators.loading import read_batches
 from ottla.coordinators.machine import NOBODY, Machine, Meters, Outcome, Producer, Reply, Ticket, Turn
+from ottla.coordinators.runtime.loading import read_batches
 from ottla.coordinators.runtime.shard import LATER, Shard
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records import write_record
+from ottla.records import batch
+from ottla.records.batch import CorruptBatch
+from ottla.records.compression import NONE, ZSTD, compress
+from ottla.records.record import write_record
 from ottla.replication.replicas import Replicas
 from ottla.replication.transactions import TransactionMarker, append_marker
-from ottla.threads import Offload
+from ottla.system.clock import Clock
+from ottla.system.threads import Offload
 
 logger = logging.getLogger(__name__)
 

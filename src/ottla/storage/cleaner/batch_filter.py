@@ -9,7 +9,7 @@
   a retry), or the last one of the compacted part (so that the end of the log is never lost). Its header then stays.
 """
 
-from ottla.batch import (
+from ottla.records.batch import (
     CONTROL,
     DELETE_HORIZON,
     LOG_APPEND_TIME,
@@ -18,7 +18,7 @@ from ottla.batch import (
     read_header,
     repack,
 )
-from ottla.compression import compress
+from ottla.records.compression import compress
 from ottla.storage.cleaner.kernels import GROWTH_MAX, Kernels
 from ottla.storage.cleaner.offset_map import OffsetMap
 from ottla.storage.cleaner.order import NO_OFFSET, Order

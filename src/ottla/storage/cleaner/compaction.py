@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from ottla.batch import CONTROL, BatchHeader
+from ottla.records.batch import CONTROL, BatchHeader
 from ottla.storage import names
 from ottla.storage.cleaner.batch_filter import BatchFilter
 from ottla.storage.cleaner.kernels import Kernels, compiled_kernels, python_kernels

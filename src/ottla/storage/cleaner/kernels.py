@@ -1,7 +1,7 @@
 """Record kernels of compaction: index keys, judge records, copy those that stay.
 
-Like the kernel in `ottla.columns` they are Python that numba can compile, and both ways do the same to any bytes. How
-records lie in a batch is told in `ottla.records`.
+Like the kernel in `ottla.records.columns` they are Python that numba can compile, and both ways do the same to any
+bytes. How records lie in a batch is told in `ottla.records.record`.
 
 The table of keys is a flat array of 64-bit words, three for each slot: a hash of 128 bits in two words, and the offset
 plus one, which is zero in an empty slot. Two keys with the same hash would be taken for one and the older lost, so the

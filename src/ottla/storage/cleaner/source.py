@@ -5,8 +5,8 @@ Damage must not get a new, right checksum by being written again: a log that has
 
 from collections.abc import Iterator
 
-from ottla.batch import DECODED_BYTES_MAX, HEADER_SIZE, BatchHeader, CorruptBatch, is_intact, read_header
-from ottla.compression import decompress
+from ottla.records.batch import DECODED_BYTES_MAX, HEADER_SIZE, BatchHeader, CorruptBatch, is_intact, read_header
+from ottla.records.compression import decompress
 from ottla.storage import names
 from ottla.storage.cleaner.order import Source, Uncleanable
 from ottla.storage.files import Disk

@@ -1,6 +1,6 @@
 """The segment that a compaction writes: its files have their final names with `.cleaned` behind them."""
 
-from ottla.batch import BatchHeader
+from ottla.records.batch import BatchHeader
 from ottla.storage import names
 from ottla.storage.cleaner.order import Uncleanable
 from ottla.storage.files import Bytes, Disk, File

@@ -6,7 +6,7 @@ sequence: without the marker it would seem to begin a transaction that never end
 
 from collections.abc import Iterable
 
-from ottla.batch import ABORT, COMMIT, TRANSACTIONAL, BatchHeader, CorruptBatch, control_type
+from ottla.records.batch import ABORT, COMMIT, TRANSACTIONAL, BatchHeader, CorruptBatch, control_type
 from ottla.storage.cleaner.order import Uncleanable
 from ottla.storage.transaction_index import AbortedTransaction
 

@@ -15,7 +15,7 @@ from ottla.cli.sql import _read_settings
 from ottla.cli.sql.complaints import one_line, reason
 from ottla.cli.sql.following import Printer
 from ottla.cli.sql.rows import show_rows_as_json, show_rows_as_table
-from ottla.pipeline.cluster import UnknownTopic
+from ottla.client.client import UnknownTopic
 
 ROW = (
     1,
@@ -86,7 +86,8 @@ def test_results_that_come_anew_with_every_batch(capsys: pytest.CaptureFixture[s
     ("text", "said"),
     [
         (
-            "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'selec'. SQLSTATE: 42601 (line 1, pos 0)\n\n== SQL ==\nselec",
+            "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'selec'. SQLSTATE: 42601 (line 1, pos 0)\n\n"
+            "== SQL ==\nselec",
             "Syntax error at or near 'selec'",
         ),
         ("[UNSUPPORTED] Sorting is not supported;\n'Sort", "Sorting is not supported"),

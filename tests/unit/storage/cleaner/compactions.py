@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from ottla import batch
-from ottla.batch import BatchHeader
+from ottla.records import batch
+from ottla.records.batch import BatchHeader
 from ottla.storage.cleaner.child import InlineCompactor
 from ottla.storage.cleaner.choice import CompactionRules, dirt_of, last_batches
 from ottla.storage.cleaner.order import Cleaned, Order, Summary

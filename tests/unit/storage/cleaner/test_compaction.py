@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from ottla import batch
 from ottla.errors import KafkaError
+from ottla.records import batch
 from ottla.storage import names
 from ottla.storage.cleaner.compaction import groups
 from ottla.storage.cleaner.order import Source, Uncleanable

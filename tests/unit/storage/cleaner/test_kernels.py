@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from ottla import batch
-from ottla.records import Record, read_records
+from ottla.records import batch
+from ottla.records.record import Record, read_records
 from ottla.storage.cleaner.kernels import (
     BROKEN,
     FULL,

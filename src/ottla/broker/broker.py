@@ -1,0 +1,439 @@
+"""The composition root: builds every part of a broker, starts and stops them in order.
+
+Start: data directories, metadata, logs (with recovery), registration in the metadata, then the listeners, so that the
+first client finds everything in its place. Stop is the reverse: answers out, logs flushed and closed, then the mark of
+a clean shutdown. Whatever touches the outside (disk, clock, randomness, threads, network) is handed in; the defaults
+are the real ones.
+"""
+
+import asyncio
+import logging
+from base64 import urlsafe_b64encode
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from random import Random, SystemRandom
+
+from ottla.broker.dispatch import Dispatch
+from ottla.broker.faults import Faults
+from ottla.broker.handler_table import Handler, load_handlers, refuse_writes
+from ottla.broker.node import Node
+from ottla.cluster.abdication import abdicate
+from ottla.cluster.adoption import adopt_topic
+from ottla.cluster.changes import Change, Endpoint
+from ottla.cluster.configs import broker_config, run_time_settings
+from ottla.cluster.embedded import DIRECTORY as METADATA_DIRECTORY
+from ottla.cluster.embedded import EmbeddedLog
+from ottla.cluster.features import introduce_features
+from ottla.cluster.image import Image
+from ottla.cluster.metadata import Metadata
+from ottla.cluster.metadata_files import DamagedMetadata
+from ottla.cluster.producer_ids import ProducerIds
+from ottla.cluster.registration import Newcomer, become_controller, register_broker, unfence_broker
+from ottla.cluster.topics import CLUSTER_METADATA
+from ottla.config import BrokerConfig, ConfigError, Listener
+from ottla.config.overrides import connections_per_address
+from ottla.coordinators.assembly import Coordinators
+from ottla.observability.endpoint import PageServer
+from ottla.observability.pages import pages_of
+from ottla.replication.compaction import Compaction
+from ottla.replication.fetch_sessions import FetchSessions
+from ottla.replication.record_checks import RecordChecks
+from ottla.replication.replicas import Replicas
+from ottla.server import Server, ServerSettings
+from ottla.storage.cleaner.child import ChildCompactor, InlineCompactor
+from ottla.storage.directories import DataDirectory, FailedDirectory, Identity
+from ottla.storage.files import Disk, RealDisk
+from ottla.storage.foreign import find_topics, is_foreign
+from ottla.storage.overlay import OverlayDisk
+from ottla.system.background import Background, Job
+from ottla.system.clock import Clock, WallClock
+from ottla.system.threads import Offload, Threads
+
+logger = logging.getLogger(__name__)
+
+FETCH_SESSION_EVICTION_S = 120.0
+"""As in Kafka, where it cannot be set either."""
+
+RETENTION, COMPACTION = "retention", "compaction"
+UPKEEP = (RETENTION, COMPACTION)
+"""Jobs that take records away. A read-only broker shows what there is, however old."""
+
+METRICS = "metrics"
+"""The endpoint's name among `ports`; no listener can have it, theirs are in capital letters."""
+
+UNLIMITED = (1 << 31) - 1
+
+Listen = Callable[[Server, Listener], Awaitable[int]]
+"""Opens a listener and says on which port."""
+
+
+async def listen_on_sockets(server: Server, listener: Listener) -> int:
+    if listener.protocol != "PLAINTEXT":
+        raise ConfigError(f"listeners: {listener.name} asks for {listener.protocol}, and there is only PLAINTEXT yet")
+    return await server.start(listener.host, listener.port, listener.name)
+
+
+class Broker:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        data_directory: str,
+        *,
+        disk: Disk | None = None,
+        clock: Clock | None = None,
+        random: Random | None = None,
+        offload: Offload | None = None,
+        listen: Listen = listen_on_sockets,
+        faults: Faults | None = None,
+        machine_code: bool = True,
+        read_only: bool = False,
+        connections_max: int = UNLIMITED,
+    ) -> None:
+        """`read_only`: not a byte of the data directories is changed, and clients cannot change a topic."""
+        self.ports: dict[str, int] = {}
+        self._config = config
+        self._paths = list(config.log_dirs or (data_directory,))
+        self._read_only = read_only
+        self._disk: Disk = disk or RealDisk()
+        if read_only:
+            self._disk = OverlayDisk(self._disk)
+        # A child knows only the disk of the machine.
+        self._compactor = ChildCompactor() if disk is None else InlineCompactor(self._disk)
+        self._clock = clock or WallClock()
+        self._random = random or SystemRandom()
+        self._threads = None if offload is not None else Threads()
+        self._offload: Offload = offload or self._threads  # type: ignore[assignment]
+        self._listen = listen
+        self._faults = faults
+        self._machine_code = machine_code
+        self._connections_max = connections_max
+        self._directories: list[DataDirectory] = []
+        self._background: Background | None = None
+        self._coordinators: Coordinators | None = None
+        self._server: Server | None = None
+        self._endpoint: PageServer | None = None
+        self._stopping = False
+        self._node: Node | None = None
+        self._metadata_log: EmbeddedLog | None = None
+        self._broker_epoch = -1
+        self.failure: asyncio.Future[str]
+        """Done when the broker cannot go on, from its start on: it has to be stopped. Why, in one line."""
+
+    @property
+    def node(self) -> Node:
+        assert self._node is not None, "the broker has not started"
+        return self._node
+
+    # Starting
+
+    async def start(self) -> None:
+        """Returns when clients can connect. If it fails, everything it opened is closed again."""
+        self.failure = asyncio.get_running_loop().create_future()
+        try:
+            await self._start()
+        except BaseException:
+            self.abort()
+            raise
+
+    async def _start(self) -> None:
+        for path in self._paths:
+            self._directories.append(self._open_directory(path))
+        if self._read_only:
+            self._take_over_settings()
+        identity = self._claim_directories()
+        self._metadata_log = EmbeddedLog(
+            self._disk,
+            self._paths[0],
+            self._offload,
+            self._clock,
+            on_failure=self._metadata_failed,
+            clean=self._directories[0].was_clean,
+        )
+        if not self._read_only:
+            self._require_metadata(self._metadata_log.head)
+        metadata = Metadata(self._metadata_log, self._random)
+        config = broker_config(self._config, await metadata.load())
+        if self._read_only and not metadata.image.topics_by_name:
+            await self._adopt_topics(metadata)
+        replicas = Replicas(
+            config.node_id, config, self._disk, self._directories, self._clock, self._random, self._offload
+        )
+        replicas.on_directory_failure = self._directory_failed
+        found = await self._offload(replicas.find, metadata.image, _show_progress, metadata.deleted_before)
+        replicas.adopt(found, metadata.image)
+        metadata.on_change(self._follow_settings)
+        metadata.on_change(replicas.apply)
+        coordinators = self._coordinators = self._build_coordinators(config, metadata, replicas)
+        metadata.on_change(coordinators.apply)
+        table = refuse_writes(load_handlers()) if self._read_only else load_handlers()
+        self._node = self._build_node(config, metadata, replicas, coordinators, table)
+        await self._register(metadata, identity)
+        await self._abdicate()
+        coordinators.follow(metadata.image)
+        settings = _server_settings(config, self._connections_max)
+        self._server = Server(Dispatch(self._node, table), settings, self._offload)
+        for listener in config.endpoints.bound:
+            self.ports[listener.name] = await self._listen(self._server, listener)
+        if config.metrics_port is not None:
+            self._endpoint = PageServer(pages_of(self._node, self._server, lambda: self._stopping))
+            self.ports[METRICS] = await self._endpoint.start(config.endpoints.bound[0].host, config.metrics_port)
+        self._background = Background([job for job in self._jobs() if not self._read_only or job.name not in UPKEEP])
+
+    def _build_coordinators(self, config: BrokerConfig, metadata: Metadata, replicas: Replicas) -> Coordinators:
+        return Coordinators(
+            config.node_id,
+            metadata,
+            replicas,
+            ProducerIds(metadata, config.node_id),
+            self._clock,
+            self._random,
+            self._offload,
+            lambda: self.node.config,
+        )
+
+    def _build_node(
+        self,
+        config: BrokerConfig,
+        metadata: Metadata,
+        replicas: Replicas,
+        coordinators: Coordinators,
+        table: Mapping[int, Handler],
+    ) -> Node:
+        return Node(
+            broker_id=config.node_id,
+            config=config,
+            clock=self._clock,
+            random=self._random,
+            metadata=metadata,
+            replicas=replicas,
+            compaction=Compaction(
+                replicas,
+                self._compactor,
+                self._disk,
+                self._clock,
+                self._random,
+                self._offload,
+                lambda: self.node.config,
+                compiled=self._machine_code,
+            ),
+            record_checks=RecordChecks(self._offload, compiled=self._machine_code),
+            fetch_sessions=FetchSessions(
+                config.max_incremental_fetch_session_cache_slots,
+                FETCH_SESSION_EVICTION_S,
+                self._random,
+            ),
+            producer_ids=coordinators.producer_ids,
+            groups=coordinators.groups,
+            transactions=coordinators.transactions,
+            markers=coordinators.markers,
+            apis={key: handler.versions for key, handler in table.items()},
+            faults=self._faults,
+        )
+
+    def _take_over_settings(self) -> None:
+        """A read-only broker is whoever the directory belongs to. Apache Kafka's metadata is not read."""
+        known = next((directory.identity for directory in self._directories if directory.identity), None)
+        changes: dict[str, str | None] = {"auto.create.topics.enable": "false"}
+        if known is not None:
+            changes |= {"node.id": str(known.node_id), "broker.id": None}
+        self._config = self._config.with_changes(changes)
+        metadata_directory = f"{self._paths[0]}/{METADATA_DIRECTORY}"
+        if is_foreign(self._disk, metadata_directory):
+            self._disk.rename(metadata_directory, f"{metadata_directory}.foreign")
+
+    async def _adopt_topics(self, metadata: Metadata) -> None:
+        found = await self._offload(find_topics, self._disk, self._directories)
+        for (name, topic_id), epochs in sorted(found.items()):
+            decide = partial(
+                adopt_topic, name=name, topic_id=topic_id, leader_epochs=epochs, broker_id=self._config.node_id
+            )
+            await metadata.change(decide)
+
+    def _open_directory(self, path: str) -> DataDirectory:
+        """One that fails stays out of service, unless it is the first: that one holds the metadata."""
+        try:
+            return DataDirectory.open(self._disk, path)
+        except FailedDirectory as error:
+            if path == self._paths[0]:
+                raise
+            logger.error("%s; its partitions are offline", error)
+            return DataDirectory.out_of_service(self._disk, path, str(error))
+
+    def _require_metadata(self, head: int) -> None:
+        """DamagedMetadata if entries are missing: no topic would be known, and all data would be taken for strays."""
+        first = self._directories[0]
+        topics = (partition.topic for partition in first.partitions() if not partition.marker)
+        if head < first.broker_epoch or (not head and any(topic != CLUSTER_METADATA for topic in topics)):
+            raise DamagedMetadata(
+                f"{first.path}/{METADATA_DIRECTORY} has lost its entries after {head}: put it back from a copy, or "
+                f"move the partitions elsewhere and begin without them"
+            )
+
+    def _directory_failed(self, directory: DataDirectory) -> None:
+        if directory is self._directories[0]:
+            self._fail(f"{directory.path}, which holds the metadata, failed: {directory.failure}")
+
+    def _metadata_failed(self, reason: str) -> None:
+        self._fail(f"{self._paths[0]}: the metadata log failed: {reason}")
+
+    def _fail(self, reason: str) -> None:
+        if not self.failure.done():
+            self.failure.set_result(reason)
+
+    async def _abdicate(self) -> None:
+        """Of partitions that are offline this broker must not be the leader."""
+        replicas, metadata = self.node.replicas, self.node.metadata
+        if len(replicas.offline):
+            await metadata.change(
+                lambda image: abdicate(image, self.node.broker_id, self._broker_epoch, replicas.offline)
+            )
+
+    def _claim_directories(self) -> Identity:
+        """All data directories carry the cluster's id and this broker's; a new cluster gets a random one."""
+        known = next((directory.identity for directory in self._directories if directory.identity), None)
+        cluster_id = known.cluster_id if known else urlsafe_b64encode(self._random.randbytes(16)).decode().rstrip("=")
+        identities = [
+            directory.claim(cluster_id, self._config.node_id, self._random.randbytes(16))
+            for directory in self._directories
+            if directory.failure is None
+        ]
+        return identities[0]
+
+    async def _register(self, metadata: Metadata, identity: Identity) -> None:
+        """Enter the cluster: leave every ISR, then, all logs being open, lead again what is this broker's to lead."""
+        config = self.node.config
+        clean = all(directory.was_clean for directory in self._directories if directory.failure is None)
+        newcomer = Newcomer(
+            config.node_id,
+            identity.directory_id,
+            _advertised(config),
+            config.broker_rack,
+            self._directories[0].broker_epoch if clean else None,
+        )
+        epoch = await metadata.change(lambda image: register_broker(image, newcomer, identity.cluster_id))
+        await metadata.change(lambda image: become_controller(image, config.node_id, epoch))
+        await metadata.change(introduce_features)
+        await metadata.change(lambda image: unfence_broker(image, config.node_id, epoch))
+        self._broker_epoch = epoch
+
+    def _follow_settings(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
+        """Settings of brokers that were changed in the metadata hold at once, for everyone who looks at them."""
+        if self._node is None or run_time_settings(before, self._config) == run_time_settings(after, self._config):
+            return
+        config = self._node.config = broker_config(self._config, after)
+        self._node.replicas.configure(config, after)
+        if self._server is not None:
+            self._server.traffic.settings = _server_settings(config, self._connections_max)
+
+    # What runs by itself
+
+    def _jobs(self) -> list[Job]:
+        config = self.node.config
+        replicas, metadata = self.node.replicas, self.node.metadata
+        return [
+            Job(
+                "high watermark checkpoint",
+                config.replica_high_watermark_checkpoint_interval_ms / 1000,
+                replicas.write_high_watermarks,
+            ),
+            Job(
+                "recovery point checkpoint",
+                config.log_flush_offset_checkpoint_interval_ms / 1000,
+                replicas.write_recovery_points,
+            ),
+            Job(
+                "log start checkpoint",
+                config.log_flush_start_offset_checkpoint_interval_ms / 1000,
+                replicas.checkpoint_log_starts,
+            ),
+            Job("flush by time", 1.0, replicas.flush_old),
+            Job("catching up with the metadata", 1.0, metadata.refresh),
+            Job("creating replicas that the disk had no room for", 5.0, lambda: replicas.place_missing(metadata.image)),
+            Job("leaving partitions that are offline", 0.5, self._abdicate),
+            Job(
+                RETENTION,
+                config.log_retention_check_interval_ms / 1000,
+                replicas.expire_segments,
+                config.log_initial_task_delay_ms / 1000,
+            ),
+            Job(COMPACTION, lambda: self.node.compaction.backoff_s, self.node.compaction.run),
+            Job("removal of deleted files", 1.0, replicas.remove_deleted),
+            Job(
+                "expiry of producers", config.producer_id_expiration_check_interval_ms / 1000, replicas.expire_producers
+            ),
+        ]
+
+    # Stopping
+
+    async def stop(self, deadline_s: float) -> None:
+        """Finish what is being answered, close every log, leave the mark of a clean shutdown."""
+        self._stopping = True
+        if self._background is None:  # the last step of a start: one that is not over leaves nothing to close cleanly
+            self.abort()
+            return
+        if self._coordinators is not None:
+            self._coordinators.stop()  # or members that wait for a rebalance would hold everybody up
+        if self._server is not None:
+            await self._server.stop(deadline_s)
+        if self._endpoint is not None:
+            self._endpoint.close()
+        await self._background.stop()
+        self._compactor.end()
+        clean = await self._node.replicas.close() if self._node is not None else []
+        if self.failure.done():  # the metadata may end in half an entry
+            clean = [directory for directory in clean if directory is not self._directories[0]]
+        if self._metadata_log is not None:
+            self._metadata_log.close()
+        for directory in self._directories:
+            directory.close(clean=directory in clean, broker_epoch=self._broker_epoch)
+        self._end_threads()
+
+    def abort(self) -> None:
+        """End at once, as if killed: nothing is flushed, and the next start recovers."""
+        if self._coordinators is not None:
+            self._coordinators.stop()
+        if self._server is not None:
+            self._server.abort()
+        if self._endpoint is not None:
+            self._endpoint.close()
+        if self._background is not None:
+            self._background.cancel()
+        self._compactor.end()
+        if self._node is not None:
+            self._node.replicas.abandon()
+        if self._metadata_log is not None:
+            self._metadata_log.close()
+        for directory in self._directories:
+            # A start that failed before anything was appended leaves the directory as clean as it found it.
+            untouched = self._node is None and directory.was_clean
+            directory.close(clean=untouched, broker_epoch=directory.broker_epoch)
+        self._end_threads()
+
+    def _end_threads(self) -> None:
+        if self._threads is not None:
+            self._threads.close()
+
+
+def _advertised(config: BrokerConfig) -> tuple[Endpoint, ...]:
+    """What clients are told. Without advertised.listeners the host stays open: `addresses` fills it in per client."""
+    endpoints = config.endpoints
+    if endpoints.advertised is not None:
+        return tuple(Endpoint(*listener) for listener in endpoints.advertised)
+    return tuple(Endpoint(listener.name, "", 0, listener.protocol) for listener in endpoints.bound)
+
+
+def _server_settings(config: BrokerConfig, connections_max: int) -> ServerSettings:
+    return ServerSettings(
+        socket_request_max_bytes=config.socket_request_max_bytes,
+        queued_max_request_bytes=config.queued_max_request_bytes,
+        max_connections=config.max_connections,
+        max_connections_per_ip=config.max_connections_per_ip,
+        max_connections_per_ip_overrides=connections_per_address(config.max_connections_per_ip_overrides),
+        max_connection_creation_rate=config.max_connection_creation_rate,
+        descriptors_for_connections=connections_max,
+        connections_max_idle_ms=config.connections_max_idle_ms,
+    )
+
+
+def _show_progress(path: str, done: int, total: int) -> None:
+    logger.info("recovering %s: %d of %d MB", path, done >> 20, total >> 20)

@@ -1,0 +1,223 @@
+"""Bytes of a request in, an answer out: finds the handler, decodes, runs it, encodes, counts.
+
+A handler's `handle` is a coroutine function, or a plain function where the answer is usually ready at once. A plain
+one may return a coroutine (the connection waits for it) or a future (the next request may start meanwhile; only Produce
+does that). An answer that is the same for many clients may be bytes: the response body, written once, without an error.
+"""
+
+import logging
+from asyncio import Future, get_running_loop, sleep
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+from functools import partial
+from struct import error as struct_error
+from types import CoroutineType
+from typing import Any
+
+from ottla.broker.call import Answer, Call, Client, CloseConnection, Held, Result
+from ottla.broker.faults import Fault
+from ottla.broker.handler_table import Frame, Handler, Refuse, Written
+from ottla.broker.node import Node
+from ottla.errors import ErrorCode, KafkaError
+from ottla.observability.logs import fields
+from ottla.observability.metrics import BOUNDS_S, RequestMeter
+from ottla.system.clock import stopwatch
+from ottla.wire import frames, refusals
+from ottla.wire.error_codes import Finder, finder
+from ottla.wire.malformed import Malformed
+
+logger = logging.getLogger(__name__)
+request_logger = logging.getLogger("ottla.requests")
+"""Every answered request, one line each, if this logger itself is set to DEBUG: --log-level debug is not enough."""
+
+API_VERSIONS = 18
+SHORTEST_S = BOUNDS_S[0]
+
+
+class Route:
+    """One version of an API: all that its requests need, put together when the first of them comes."""
+
+    __slots__ = (
+        "api_key",
+        "buckets",
+        "errors",
+        "flexible",
+        "handle",
+        "header",
+        "meter",
+        "name",
+        "read",
+        "refuse",
+        "version",
+        "write",
+    )
+
+    def __init__(self, handler: Handler, version: int, meter: RequestMeter) -> None:
+        api = handler.api
+        self.name = api.name
+        self.api_key = api.key
+        self.version = version
+        self.flexible = version >= api.flexible_from
+        self.handle = handler.handle
+        self.meter = meter
+        self.buckets = meter.by_version[version]
+        self.header = frames.response_header_layout(api, version).pack
+        self.read: Callable[[Frame, int], Any]
+        self.write: Callable[[Any, bytes], Written]
+        self.refuse: Refuse
+        self.errors: Finder | None = None
+        """Every error code that a response tells; None where the handler counts them: it answers too often for that."""
+        if handler.codec is not None:
+            read, write, self.refuse = handler.codec
+            self.read, self.write = partial(read, version), partial(write, version)
+            return
+        self.read = frames.request_reader(api, version)
+        self.write = frames.response_writer(api, version)
+        self.refuse = lambda call, code, message: refusals.refuse(api, version, call.body, code, message)
+        self.errors = finder(api.response)
+
+
+class Dispatch:
+    """Bytes of a request in, an answer (or the promise of one) out."""
+
+    def __init__(self, node: Node, handlers: Mapping[int, Handler]) -> None:
+        self._node = node
+        self._handlers = handlers
+        self._routes: dict[int, Route] = {}
+        self._meters = node.request_meters.by_key
+        for key, handler in handlers.items():
+            self._meters[key] = RequestMeter(handler.api.name, handler.versions[-1])
+
+    def __call__(self, client: Client, frame: Frame) -> Result:
+        started_s = stopwatch()
+        try:
+            kind, correlation_id, size = frames.REQUEST_HEAD.unpack_from(frame)
+            route = self._routes.get(kind) or self._find_route(kind)
+            if route is None:
+                return self._unsupported(client, kind, correlation_id)
+            client_id, position = frames.read_client_id(frame, size, route.flexible)
+            body = route.read(frame, position)
+        except (Malformed, struct_error) as error:
+            self._node.request_meters.malformed += 1
+            raise CloseConnection(f"malformed request: {error}") from None
+        call = Call(route.api_key, route.version, correlation_id, client_id, body, client, started_s)
+        if self._node.faults is not None and (fault := self._node.faults.take(route.name)) is not None:
+            return self._faulty(route, call, fault)
+        return self._run(route, call)
+
+    def _find_route(self, kind: int) -> Route | None:
+        key, version = kind >> 16, kind & 0xFFFF
+        handler = self._handlers.get(key)
+        if handler is None or version not in handler.versions:
+            return None
+        route = self._routes[kind] = Route(handler, version, self._meters[key])
+        return route
+
+    def _run(self, route: Route, call: Call[Any]) -> Result:
+        try:
+            response = route.handle(self._node, call)
+        except Exception as error:
+            response = self._refusal(route, call, error)
+        if response.__class__ is CoroutineType:
+            return self._wait(route, call, Held(response))
+        if isinstance(response, Future):
+            return self._later(route, call, response)
+        return self._encode(route, call, response)
+
+    async def _wait(self, route: Route, call: Call[Any], response: Held) -> Answer | Future[Answer]:
+        try:
+            result = await response.coroutine
+        except Exception as error:
+            result = self._refusal(route, call, error)
+        if isinstance(result, Future):
+            return self._later(route, call, result)
+        return self._encode(route, call, result)
+
+    def _later(self, route: Route, call: Call[Any], response: Future[Any]) -> Future[Answer]:
+        answer: Future[Answer] = get_running_loop().create_future()
+
+        def done(response: Future[Any]) -> None:
+            if answer.cancelled():
+                return
+            try:
+                answer.set_result(self._encode(route, call, response.result()))
+            except CloseConnection as error:
+                answer.set_exception(error)
+            except Exception as error:
+                answer.set_result(self._encode(route, call, self._refusal(route, call, error)))
+
+        response.add_done_callback(done)
+        return answer
+
+    def _encode(self, route: Route, call: Call[Any], response: Any) -> Answer:
+        """The answer in bytes, counted: every request that has one passes here once."""
+        seconds = stopwatch() - call.started_s
+        bucket = bisect_left(BOUNDS_S, seconds) if seconds > SHORTEST_S else 0  # most requests need no search
+        route.buckets[bucket] += 1
+        route.meter.seconds += seconds
+        if request_logger.level:
+            _log_request(route.name, call, seconds)
+        if response is None:
+            return None
+        header = route.header(call.correlation_id)
+        if response.__class__ is bytes:
+            return [header + response]
+        if route.errors is not None:
+            for code in route.errors(response):
+                self._node.request_meters.told(call.api_key, code)
+        written = route.write(response, header)
+        return written if isinstance(written, list) else [written]
+
+    def _refusal(self, route: Route, call: Call[Any], error: Exception) -> Any:
+        if isinstance(error, CloseConnection):
+            raise error
+        if isinstance(error, KafkaError):
+            code, message = error.code, error.message
+        else:
+            logger.error("%s v%d failed", route.name, call.version, exc_info=error)
+            code, message = ErrorCode.UNKNOWN_SERVER_ERROR, ""
+        if route.errors is None:
+            self._node.request_meters.told(call.api_key, code)
+        return route.refuse(call, code, message)
+
+    def _unsupported(self, client: Client, kind: int, correlation_id: int) -> Result:
+        self._node.request_meters.unsupported += 1
+        api_key, version = kind >> 16, kind & 0xFFFF
+        if api_key != API_VERSIONS:
+            raise CloseConnection(f"API {api_key} version {version} is not supported")
+        # A client newer than us asks for our versions: it cannot know yet which form of the answer we speak, so
+        # the error goes out in version 0, with our own range of ApiVersions inside for it to try again.
+        kind = frames.kind(API_VERSIONS, 0)
+        route = self._routes.get(kind) or self._find_route(kind)
+        assert route is not None
+        call = Call(api_key, 0, correlation_id, None, None, client, stopwatch())
+        return self._encode(route, call, route.handle(self._node, call))
+
+    async def _faulty(self, route: Route, call: Call[Any], fault: Fault) -> Answer:
+        """A test asked for this API to misbehave (ottla.testing)."""
+        await sleep(fault.delay_s)
+        answer: Any = None
+        if fault.answer_only or not (fault.drop or fault.error is not None):
+            answer = self._run(route, call)
+            while isinstance(answer, Future | CoroutineType):
+                answer = await answer
+        if fault.drop:
+            raise CloseConnection("a test asked for it")
+        if fault.error is not None:
+            return self._encode(route, call, route.refuse(call, fault.error, "a test asked for it"))
+        settled: Answer = answer
+        return settled
+
+
+def _log_request(request: str, call: Call[Any], seconds: float) -> None:
+    request_logger.debug(
+        "%s v%d",
+        request,
+        call.version,
+        extra=fields(
+            client=call.client_id,
+            address=f"{call.client.address}:{call.client.port}",
+            correlation=call.correlation_id,
+            ms=round(seconds * 1000, 3),
+        ),
+    )

@@ -1,0 +1,46 @@
+"""This broker's parts, typed: what a handler may use. `broker` builds them and takes them down."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+
+from ottla.broker.faults import Faults
+from ottla.cluster.image import Image
+from ottla.cluster.metadata import Metadata
+from ottla.cluster.producer_ids import ProducerIds
+from ottla.config import BrokerConfig
+from ottla.coordinators.groups.machine import Groups
+from ottla.coordinators.runtime import Coordinator
+from ottla.coordinators.transactions.machine import Transactions
+from ottla.coordinators.transactions.markers import Markers
+from ottla.observability.metrics import RequestMeters
+from ottla.replication.compaction import Compaction
+from ottla.replication.fetch_sessions import FetchSessions
+from ottla.replication.record_checks import RecordChecks
+from ottla.replication.replicas import Replicas
+from ottla.system.clock import Clock
+
+
+@dataclass(slots=True)
+class Node:
+    broker_id: int
+    config: BrokerConfig
+    clock: Clock
+    random: Random
+    metadata: Metadata
+    replicas: Replicas
+    compaction: Compaction
+    record_checks: RecordChecks
+    fetch_sessions: FetchSessions
+    producer_ids: ProducerIds
+    groups: Coordinator[Groups]
+    transactions: Coordinator[Transactions]
+    markers: Markers
+    apis: Mapping[int, range]
+    """Which versions of which API this broker answers."""
+    faults: Faults | None = None
+    request_meters: RequestMeters = field(default_factory=RequestMeters)
+
+    @property
+    def image(self) -> Image:
+        return self.metadata.image

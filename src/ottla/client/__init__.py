@@ -1,0 +1,19 @@
+"""A small Kafka client of our own: blocking, and made for whole record batches.
+
+It is for our own programs: the Spark source and sinks, `ottla.read`, and what the command line needs beyond its client
+library. They move batches and Arrow columns, for which a client that hands out record by record is too slow, and they
+share one producer between processes, which no client library offers. It is not a general client: there is no group
+membership, no background thread, no callback. An application that produces and consumes uses any Kafka client.
+
+client.py              a cluster's topics, leaders, offsets and coordinators; retries
+connection.py          one connection to one broker, which waits for its answers; TLS and SASL
+fetching.py            record batches of a partition, from one offset to another
+sending.py             record batches to the leaders of their partitions, in order, without duplicates
+transactions.py        the steps of a producer in a transaction
+transaction_states.py  transactions as their coordinators see them
+groups.py              committed offsets of a group, without membership
+patience.py            deadlines and pauses between attempts; the clock of a client
+settings.py            client settings by Kafka's names
+buffers.py             memory for answers, used again
+exactly_once/          ledgers with which a batch of rows is written exactly once
+"""

@@ -1,0 +1,7 @@
+"""Ledgers: committed offsets that say which batches of a query have been written, so that none is written twice.
+
+batch_ledger.py  one transaction for a whole batch, shared by all of its tasks
+task_ledger.py   one transaction for each task, and a decision that makes them one
+claims.py        which attempt at a task may write
+listing.py       what the ledgers of a cluster say, for the command line
+"""

@@ -1,0 +1,308 @@
+"""Raw record batches of one partition, from an offset to another: what is to be decoded, and nothing else.
+
+While one answer is worked on, the next is already on its way. Batches of aborted transactions and control batches are
+left out, checksums are compared (`check.crcs`), gaps that compaction has left are passed over. Leaders that move, lost
+connections and throttling are waited out. Offsets that are gone for good are a `DataLoss`, with numbers.
+"""
+
+from collections.abc import Generator, Iterator, Sequence
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from ottla.client.client import (
+    EARLIEST,
+    LATEST,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    RETRIABLE,
+    Cluster,
+    TopicPartition,
+    UnknownTopic,
+    error_code,
+)
+from ottla.client.connection import Awaited, Connection, Unreachable
+from ottla.client.patience import Patience
+from ottla.errors import ErrorCode, KafkaError
+from ottla.records.batch import (
+    ABORT,
+    CONTROL,
+    HEADER_SIZE,
+    MAGIC,
+    TRANSACTIONAL,
+    BatchHeader,
+    CorruptBatch,
+    control_type,
+    read_header,
+)
+from ottla.wire.fetch import (
+    AbortedTransaction,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionResult,
+)
+
+MAX_BYTES = 4 * 1024 * 1024
+"""Of one answer; two are in memory at a time. A batch that is larger comes nevertheless, alone."""
+
+MAX_WAIT_MS = 500
+EMPTY_ANSWERS_MAX = 3
+"""So often the broker may say that a range which should hold something does not, until it is believed."""
+
+_PREFIX = Struct(">qi")
+_HEAD = Struct(">qi4xbIh")
+"""Of each batch only what is needed to pass it on: base offset, length, magic, checksum, attributes."""
+_ATTRIBUTES_AT = 21
+_LOOKED_AT = CONTROL | TRANSACTIONAL
+
+
+class DataLoss(KafkaError):
+    """Records that were asked for are not there any more: retention, deletion, or a topic that was made anew."""
+
+    def __init__(self, where: TopicPartition, wanted: int, first: int, end: int) -> None:
+        message = f"{where}: offset {wanted} was asked for, but only {first} to {end} (exclusive) are there"
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+        self.where = where
+        self.wanted = wanted
+        self.first = first
+        self.end = end
+
+
+def fetch(
+    cluster: Cluster,
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    *,
+    isolation: int = READ_UNCOMMITTED,
+    max_bytes: int = MAX_BYTES,
+) -> Generator[memoryview, None, None]:
+    """Views that hold one or more whole record batches each, in order, until all of `start` to `end` has been seen.
+
+    The first and the last batch may hold records outside of that range as well: whoever decodes leaves them out.
+    """
+    reader = _Reader(cluster, TopicPartition(topic, partition), start, end, isolation, max_bytes)
+    try:
+        while (answer := reader.next_answer()) is not None:
+            yield from reader.wanted(answer)
+    except CorruptBatch as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{topic}-{partition}: {error}") from None
+    finally:
+        reader.close()
+
+
+class _Asked(NamedTuple):
+    connection: Connection
+    node: int
+    awaited: Awaited
+
+
+class _Reader:
+    def __init__(
+        self, cluster: Cluster, where: TopicPartition, start: int, end: int, isolation: int, max_bytes: int
+    ) -> None:
+        self._cluster = cluster
+        self._where = where
+        self._position = start
+        self._end = end
+        self._isolation = isolation
+        self._max_bytes = max_bytes
+        self._asked: _Asked | None = None
+        self._patience: Patience | None = None
+        self._empty = 0
+
+    def close(self) -> None:
+        if self._asked is not None:
+            self._asked.connection.abandon(self._asked.awaited)
+            self._asked = None
+
+    def next_answer(self) -> PartitionResult | None:
+        """The next answer that has records, the one after it being asked for; None at the end of the range."""
+        while self._position < self._end:
+            try:
+                result = self._receive()
+            except Unreachable as error:
+                self._cluster.forget(self._where.topic)
+                self._wait(error)
+                continue
+            except KafkaError as error:
+                if error.code not in RETRIABLE or isinstance(error, UnknownTopic):
+                    raise
+                self._wait(error)
+                continue
+            if result is None:
+                self._wait(KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{self._where}: the broker sends nothing"))
+                continue
+            if not self._accept(result):
+                continue
+            self._patience = None
+            self._empty = 0
+            return result
+        return None
+
+    def _accept(self, result: PartitionResult) -> bool:
+        """Whether there is something to decode; if so, the next part of the range is asked for."""
+        code = error_code(result.error_code)
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._check_range()
+        if code:
+            if code not in RETRIABLE and code != ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise KafkaError(code, f"{self._where} at offset {self._position}")
+            self._cluster.forget(self._where.topic)
+            self._wait(KafkaError(code, str(self._where)))
+            return False
+        following = _after(result.records)
+        if following <= self._position:
+            self._look_at_nothing(result)
+            return False
+        self._position = following
+        if following < self._end:
+            try:
+                self._ask()
+            except (Unreachable, KafkaError):
+                self._asked = None  # the next turn finds out, and waits
+        return True
+
+    def _look_at_nothing(self, result: PartitionResult) -> None:
+        if result.records:  # the beginning of a batch that an old broker has cut off
+            self._max_bytes *= 2
+            return
+        visible = result.last_stable_offset if self._isolation == READ_COMMITTED else result.high_watermark
+        if visible >= self._end:
+            self._empty += 1
+            if self._empty >= EMPTY_ANSWERS_MAX:  # compaction has left nothing up to the end
+                self._position = self._end
+            return
+        message = f"{self._where}: the log ends at {visible}, and records up to {self._end} were asked for"
+        self._wait(KafkaError(ErrorCode.REQUEST_TIMED_OUT, message))
+
+    def _check_range(self) -> None:
+        """DataLoss unless the offset is there after all, as it may be in the moment after a leader has changed."""
+        first = self._cluster.offsets({self._where: EARLIEST})[self._where].offset
+        end = self._cluster.offsets({self._where: LATEST})[self._where].offset
+        if not first <= self._position <= end:
+            raise DataLoss(self._where, self._position, first, end)
+
+    def _wait(self, error: Exception) -> None:
+        if self._patience is None:
+            self._patience = self._cluster.patience()
+        if not self._patience.pause():
+            raise error
+
+    # Requests
+
+    def _ask(self) -> None:
+        cluster, where = self._cluster, self._where
+        leader = cluster.leader(*where)
+        partition = FetchPartition(
+            where.partition,
+            current_leader_epoch=leader.epoch,
+            fetch_offset=self._position,
+            max_bytes=self._max_bytes,
+        )
+        topic = FetchTopic(where.topic, cluster.topic_id(where.topic), [partition])
+        request = FetchRequest(
+            max_wait_ms=MAX_WAIT_MS,
+            min_bytes=1,
+            max_bytes=self._max_bytes,
+            isolation_level=self._isolation,
+            topics=[topic],
+        )
+        connection = cluster.connection(leader.node)
+        try:
+            self._asked = _Asked(connection, leader.node, connection.send(request))
+        except Unreachable:
+            cluster.drop(leader.node)
+            raise
+
+    def _receive(self) -> PartitionResult | None:
+        """What is said about the partition; None if the broker says nothing, as one does that throttles."""
+        if self._asked is None:
+            self._ask()
+        asked, self._asked = self._asked, None
+        assert asked is not None
+        try:
+            response: FetchResponse = asked.connection.receive(asked.awaited)
+        except Unreachable:
+            self._cluster.drop(asked.node)
+            raise
+        if response.throttle_time_ms:
+            self._cluster.patience().rest(response.throttle_time_ms / 1000)
+        if response.error_code:
+            raise KafkaError(error_code(response.error_code), str(self._where))
+        if not response.topics or not response.topics[0].partitions:
+            return None
+        return response.topics[0].partitions[0]
+
+    # Batches
+
+    def wanted(self, result: PartitionResult) -> Iterator[memoryview]:
+        """What is left of an answer when everything that nobody may see is taken out, in as few pieces as possible."""
+        records = result.records
+        assert isinstance(records, memoryview)
+        aborted = _Aborted(result.aborted_transactions or ()) if self._isolation == READ_COMMITTED else None
+        check_crcs = self._cluster.client.check_crcs
+        begin = position = 0
+        size = len(records)
+        while size - position >= HEADER_SIZE:
+            base_offset, length, magic, checksum, attributes = _HEAD.unpack_from(records, position)
+            end = position + length + _PREFIX.size
+            if end > size or base_offset >= self._end:
+                break
+            if magic != MAGIC:
+                raise CorruptBatch(f"the batch with base offset {base_offset} has magic {magic}")
+            if check_crcs and crc32c(records[position + _ATTRIBUTES_AT : end]) != checksum:
+                raise CorruptBatch(f"the batch with base offset {base_offset} fails its checksum")
+            if attributes & _LOOKED_AT and _is_hidden(read_header(records, position), records, position, aborted):
+                if position > begin:
+                    yield records[begin:position]
+                begin = end
+            position = end
+        if position > begin:
+            yield records[begin:position]
+
+
+class _Aborted:
+    """Which producers' batches belong to aborted transactions, as one walks through an answer."""
+
+    def __init__(self, transactions: Sequence[AbortedTransaction]) -> None:
+        self._ahead = sorted(transactions, key=lambda each: each.first_offset, reverse=True)
+        self._open: set[int] = set()
+
+    def hides(self, header: BatchHeader) -> bool:
+        while self._ahead and self._ahead[-1].first_offset <= header.last_offset:
+            self._open.add(self._ahead.pop().producer_id)
+        return header.producer_id in self._open
+
+    def end(self, producer_id: int) -> None:
+        self._open.discard(producer_id)
+
+
+def _is_hidden(header: BatchHeader, records: memoryview, position: int, aborted: _Aborted | None) -> bool:
+    if header.attributes & CONTROL:
+        if aborted is not None:
+            aborted.hides(header)
+            if header.record_count and control_type(records, position).type == ABORT:
+                aborted.end(header.producer_id)
+        return True
+    return aborted is not None and aborted.hides(header) and bool(header.attributes & TRANSACTIONAL)
+
+
+def _after(records: object) -> int:
+    """The offset after the last whole batch; -1 if there is none. Two fields of each: all are looked at twice."""
+    if not isinstance(records, memoryview):
+        return -1
+    position, size, last = 0, len(records), -1
+    while size - position >= HEADER_SIZE:
+        length = _PREFIX.unpack_from(records, position)[1] + _PREFIX.size
+        if length < HEADER_SIZE:
+            raise CorruptBatch(f"a record batch of {length} bytes")
+        if position + length > size:
+            break
+        last = position
+        position += length
+    return -1 if last < 0 else read_header(records, last).next_offset

@@ -1,0 +1,102 @@
+"""Committed offsets of a consumer group, as a client without membership reads and writes them.
+
+An offset may carry a word of its own, its metadata. Topics are named by name: a group's offsets outlive what a topic's
+id stands for.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from ottla.client.client import Cluster, TopicPartition, error_codes
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+
+T = TypeVar("T")
+
+NAMES_UNTIL = 9
+"""OffsetCommit and OffsetFetch name topics by id from version 10 on."""
+
+
+class Committed(NamedTuple):
+    offset: int
+    metadata: str = ""
+
+
+def fetch_offsets(
+    cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None = None, *, require_stable: bool = False
+) -> dict[TopicPartition, Committed]:
+    """What the group has committed, of these partitions or of all; a partition without an offset is left out.
+
+    With `require_stable` the answer waits for transactions that are about to change it.
+    """
+    wanted = None if partitions is None else by_topic(dict.fromkeys(partitions))
+    topics = old_topics = None
+    if wanted is not None:
+        topics = [OffsetFetchRequestTopics(name=name, partition_indexes=[*found]) for name, found in wanted.items()]
+        old_topics = [OffsetFetchRequestTopic(name=name, partition_indexes=[*found]) for name, found in wanted.items()]
+    request = OffsetFetchRequest(
+        groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)],
+        group_id=group,
+        topics=old_topics,
+        require_stable=require_stable,
+    )
+    answer = cluster.ask_coordinator("group", group, request, NAMES_UNTIL)
+    refuse(answer, f"offsets of group {group!r}")
+    found = answer.groups[0] if answer.groups else answer
+    return {
+        TopicPartition(topic.name, each.partition_index): Committed(each.committed_offset, each.metadata or "")
+        for topic in found.topics
+        for each in topic.partitions
+        if each.committed_offset >= 0
+    }
+
+
+def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+    """Commit them for a group that has no members. KafkaError if one could not be; others may be committed then."""
+    topics = [
+        OffsetCommitRequestTopic(
+            name=name,
+            partitions=[
+                OffsetCommitRequestPartition(
+                    partition_index=partition, committed_offset=each.offset, committed_metadata=each.metadata
+                )
+                for partition, each in found.items()
+            ],
+        )
+        for name, found in by_topic(offsets).items()
+    ]
+    answer = cluster.ask_coordinator("group", group, OffsetCommitRequest(group_id=group, topics=topics), NAMES_UNTIL)
+    refuse(answer, f"offsets of group {group!r}")
+
+
+_HINTS = {
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "the principal needs READ on the group",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "the principal needs READ on the topic",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "the principal needs WRITE on the transactional id",
+    ErrorCode.UNKNOWN_MEMBER_ID: "the group has members: only they may commit its offsets",
+    ErrorCode.UNSTABLE_OFFSET_COMMIT: "a transaction that would change them stays open",
+}
+
+
+def refuse(answer: Any, what: str) -> None:
+    """KafkaError for the first error that an answer holds, with what helps against it."""
+    for code in error_codes(answer):
+        hint = _HINTS.get(code)
+        raise KafkaError(code, f"{what}: {hint}" if hint else what)
+
+
+def by_topic(offsets: Mapping[TopicPartition, T]) -> dict[str, dict[int, T]]:
+    found: dict[str, dict[int, T]] = {}
+    for (topic, partition), each in offsets.items():
+        found.setdefault(topic, {})[partition] = each
+    return found

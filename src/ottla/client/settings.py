@@ -1,0 +1,106 @@
+"""A client's settings by Kafka's names: the Java client's and librdkafka's, where they differ in name alone.
+
+A setting that says nothing to this client is passed over, as every Kafka client does. One that asks for what it cannot
+do is refused with its name.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ottla.client.connection import CLIENT_ID, Security
+
+_BOOTSTRAP = ("bootstrap.servers", "metadata.broker.list")
+_PORT_MAX = 65535
+
+# The Java client's name -> librdkafka's, where the value means the same.
+_RENAMED = {"ssl.truststore.certificates": "ssl.ca.pem"}
+_ONLY_AS_FILES = ("ssl.keystore.certificate.chain", "ssl.keystore.key", "ssl.certificate.pem", "ssl.key.pem")
+_STORES = {"ssl.truststore": ("ssl.ca.location",), "ssl.keystore": ("ssl.certificate.location", "ssl.key.location")}
+_LOGIN_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')""")
+
+
+class ClientSettings(NamedTuple):
+    bootstrap: tuple[tuple[str, int], ...]
+    security: Security
+    client_id: str
+    request_timeout_s: float
+    """For one answer."""
+    api_timeout_s: float
+    """For a thing that is tried again and again."""
+    pause_s: float
+    pause_max_s: float
+    check_crcs: bool
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str]) -> "ClientSettings":
+        """ValueError with one line, for what cannot be understood."""
+        request_ms = _milliseconds(settings, ("request.timeout.ms", "socket.timeout.ms"), 30_000)
+        pause_ms = _milliseconds(settings, ("retry.backoff.ms",), 100)
+        return cls(
+            _bootstrap(settings),
+            Security.of(_translated(settings)),
+            settings.get("client.id", CLIENT_ID),
+            request_ms / 1000,
+            _milliseconds(settings, ("default.api.timeout.ms",), 60_000) / 1000,
+            pause_ms / 1000,
+            max(_milliseconds(settings, ("retry.backoff.max.ms",), 1000), pause_ms) / 1000,
+            _truth(settings, "check.crcs", True),
+        )
+
+
+def _bootstrap(settings: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
+    text = next((settings[name] for name in _BOOTSTRAP if settings.get(name)), "")
+    addresses = tuple(_address(part.strip()) for part in text.split(",") if part.strip())
+    if not addresses:
+        raise ValueError("bootstrap.servers: no broker is named; give host:port, several with commas between them")
+    return addresses
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition("://")[2].rpartition(":")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) <= _PORT_MAX:
+        raise ValueError(f"bootstrap.servers: {text!r} is not host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _milliseconds(settings: Mapping[str, str], names: tuple[str, ...], default: int) -> int:
+    for name in names:
+        if name in settings:
+            text = str(settings[name]).strip()
+            if not text.isdecimal() or int(text) >= 1 << 31:
+                raise ValueError(f"{name}: {text!r} is not a number of milliseconds")
+            return int(text)
+    return default
+
+
+def _truth(settings: Mapping[str, str], name: str, default: bool) -> bool:
+    text = str(settings.get(name, default)).strip().lower()
+    if text not in ("true", "false"):
+        raise ValueError(f"{name}: {text!r} is neither true nor false")
+    return text == "true"
+
+
+def _translated(settings: Mapping[str, str]) -> dict[str, str]:
+    """Security in librdkafka's names."""
+    found = dict(settings)
+    for name in _ONLY_AS_FILES:
+        if name in settings:
+            raise ValueError(f"{name}: a client's certificate and key must be in files (ssl.certificate.location)")
+    for java, ours in _RENAMED.items():
+        if java in settings:
+            found.setdefault(ours, settings[java])
+    for store, names in _STORES.items():
+        if f"{store}.location" in settings:
+            kind = settings.get(f"{store}.type", "JKS").upper()
+            if kind != "PEM":
+                raise ValueError(f"{store}.type={kind} is Java's own; give PEM files ({store}.type=PEM, or {names[0]})")
+            for name in names:
+                found.setdefault(name, settings[f"{store}.location"])
+    if not found.get("ssl.endpoint.identification.algorithm", "https"):
+        found["ssl.endpoint.identification.algorithm"] = "none"  # Java switches the check off with no value
+    if "sasl.jaas.config" in settings:
+        for option, quoted, single in _LOGIN_OPTION.findall(settings["sasl.jaas.config"]):
+            if option in ("username", "password"):
+                found.setdefault(f"sasl.{option}", re.sub(r"\\(.)", r"\1", quoted or single))
+    return found

@@ -1,0 +1,88 @@
+"""Transactions as their coordinators see them: found by name, looked at, and ended when nobody else will.
+
+A client that dies leaves its transaction open, and readers of committed records wait behind it until it times out.
+Whoever knows its name can end it at once: a new producer of that name fences the old one and aborts what it began.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ottla.client.client import RETRIABLE, Cluster, TopicPartition, error_code
+from ottla.client.connection import Unreachable
+from ottla.client.groups import refuse
+from ottla.client.transactions import raise_epoch
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
+from ottla.wire.messages.list_transactions import ListTransactionsRequest
+
+OPEN = "Ongoing"
+
+
+class TransactionState(NamedTuple):
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    state: str
+    """Kafka's word for it: Empty, Ongoing, PrepareCommit, CompleteAbort, ..."""
+    timeout_ms: int
+    started_ms: int
+    partitions: tuple[TopicPartition, ...]
+
+    @property
+    def is_open(self) -> bool:
+        return self.state == OPEN
+
+
+def transaction_names(cluster: Cluster, prefix: str, *, only_open: bool = False) -> list[str]:
+    """Every transactional id that begins so, as far as the principal may see them."""
+    answers = cluster.ask_each(ListTransactionsRequest(state_filters=[OPEN] if only_open else []))
+    found = []
+    for answer in answers:
+        refuse(answer, "the list of transactions")
+        found += [each.transactional_id for each in answer.transaction_states]
+    return sorted(name for name in found if name.startswith(prefix))
+
+
+def transaction_states(cluster: Cluster, names: Iterable[str]) -> dict[str, TransactionState]:
+    """What the coordinators say of them; an id that they do not know is left out."""
+    wanted = list(dict.fromkeys(names))
+    return cluster.persist(lambda: _described(cluster, wanted))
+
+
+def _described(cluster: Cluster, names: list[str]) -> dict[str, TransactionState]:
+    by_coordinator: dict[int, list[str]] = {}
+    for name in names:
+        by_coordinator.setdefault(cluster.coordinator("transaction", name), []).append(name)
+    found: dict[str, TransactionState] = {}
+    for node, asked in by_coordinator.items():
+        try:
+            answer = cluster.connection(node).ask(DescribeTransactionsRequest(transactional_ids=asked))
+        except Unreachable:
+            cluster.drop(node)
+            for name in asked:
+                cluster.forget_coordinator("transaction", name)
+            raise
+        for each in answer.transaction_states:
+            code = error_code(each.error_code)
+            if code in RETRIABLE:
+                cluster.forget_coordinator("transaction", each.transactional_id)
+            if code not in (ErrorCode.NONE, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
+                raise KafkaError(code, f"transactional id {each.transactional_id!r}")
+            if not code:
+                partitions = [TopicPartition(topic.topic, part) for topic in each.topics for part in topic.partitions]
+                found[each.transactional_id] = TransactionState(
+                    each.transactional_id,
+                    each.producer_id,
+                    each.producer_epoch,
+                    each.transaction_state,
+                    each.transaction_timeout_ms,
+                    each.transaction_start_time_ms,
+                    tuple(partitions),
+                )
+    return found
+
+
+def end_abandoned(cluster: Cluster, names: Iterable[str]) -> None:
+    """Abort what is open under these names. Whoever still writes with one of them is fenced."""
+    for name in names:
+        raise_epoch(cluster, name)

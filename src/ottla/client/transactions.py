@@ -1,0 +1,168 @@
+"""A producer's moves in a transaction, one function each. Who makes them, in which order and after which crash, is told
+in `batches.py`.
+
+There are two ways to speak of transactions. With the first (v1) a producer tells the coordinator each partition and
+group before it writes to them; with the second (v2) the brokers do that themselves, and every end of a transaction
+gives the producer a new epoch. Which one holds is the cluster's finalised transaction.version, and versions of the
+requests say which one is meant, so they are never mixed:
+
+    v1   Produce <= 11, AddPartitionsToTxn <= 3, AddOffsetsToTxn <= 3, TxnOffsetCommit <= 4, EndTxn <= 4
+    v2   Produce 12, TxnOffsetCommit 5, EndTxn 5
+
+All moves may be repeated: an answer that was lost is asked for again.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from ottla.client.client import Cluster, TopicPartition
+from ottla.client.groups import Committed, by_topic, refuse
+from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ottla.wire.messages.api_versions import ApiVersionsRequest
+from ottla.wire.messages.end_txn import EndTxnRequest
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+
+TIMEOUT_MS = 60_000
+"""transaction.timeout.ms of the Java client."""
+
+FENCE_MS = 1_000
+"""For a transactional id that no transaction is begun with. A broker has a limit for this time, so it is short."""
+
+NO_TRANSACTION, ANNOUNCED, IMPLICIT = range(3)
+
+_INIT_UNTIL = 5  # 6 is for transactions that another system decides about
+_PRODUCE_UNTIL = (12, 11, 12)  # 13 names topics by id
+_ANNOUNCE_UNTIL = 3  # AddPartitionsToTxn and AddOffsetsToTxn
+_OFFSETS_UNTIL = (None, 4, 5)
+_END_UNTIL = (None, 4, 5)
+
+
+class ProducerIdentity(NamedTuple):
+    """Who writes: what a batch carries, and what a transaction is called. May travel to other processes."""
+
+    producer_id: int
+    epoch: int
+    transactional_id: str | None = None
+    protocol: int = NO_TRANSACTION
+    """ANNOUNCED is v1, IMPLICIT is v2."""
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.transactional_id is not None
+
+    @property
+    def produce_version_max(self) -> int:
+        return _PRODUCE_UNTIL[self.protocol]
+
+
+def transaction_protocol(cluster: Cluster) -> int:
+    """IMPLICIT if all brokers have agreed on it, else ANNOUNCED."""
+    answer = cluster.ask_any(ApiVersionsRequest(client_software_name="ottla", client_software_version="1"))
+    levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+    return IMPLICIT if levels.get("transaction.version", 0) >= 2 else ANNOUNCED
+
+
+def init_producer(
+    cluster: Cluster, transactional_id: str | None = None, timeout_ms: int = TIMEOUT_MS
+) -> ProducerIdentity:
+    """A new identity. With a transactional id: everyone who had it before is fenced, their open transaction aborted."""
+    if transactional_id is None:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=timeout_ms)
+        return cluster.persist(lambda: _plain_producer(cluster, request))
+    protocol = transaction_protocol(cluster)
+    producer_id, epoch = raise_epoch(cluster, transactional_id, timeout_ms)
+    return ProducerIdentity(producer_id, epoch, transactional_id, protocol)
+
+
+def raise_epoch(cluster: Cluster, transactional_id: str, timeout_ms: int = FENCE_MS) -> tuple[int, int]:
+    """Fence whoever has the transactional id; its producer id, and its epoch, which is now one higher. If an epoch
+    cannot be higher, the producer id is a new one."""
+    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
+    answer = cluster.ask_coordinator("transaction", transactional_id, request, _INIT_UNTIL)
+    refuse(answer, f"transactional id {transactional_id!r}")
+    return answer.producer_id, answer.producer_epoch
+
+
+def _plain_producer(cluster: Cluster, request: InitProducerIdRequest) -> ProducerIdentity:
+    answer = cluster.ask_any(request)
+    refuse(answer, "a producer id")
+    return ProducerIdentity(answer.producer_id, answer.producer_epoch)
+
+
+def add_partitions(cluster: Cluster, producer: ProducerIdentity, partitions: Iterable[TopicPartition]) -> None:
+    """Before the first batch of a transaction goes to a partition. Nothing to do where brokers see to it."""
+    if producer.protocol != ANNOUNCED or producer.transactional_id is None:
+        return
+    topics = by_topic(dict.fromkeys(partitions))
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=producer.transactional_id,
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.epoch,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name=name, partitions=[*found]) for name, found in topics.items()],
+    )
+    answer = cluster.ask_coordinator("transaction", producer.transactional_id, request, _ANNOUNCE_UNTIL)
+    refuse(answer, f"transaction {producer.transactional_id!r}")
+
+
+def commit_offsets_with(
+    cluster: Cluster, producer: ProducerIdentity, group: str, offsets: Mapping[TopicPartition, Committed]
+) -> None:
+    """Offsets that are committed with the transaction, or not at all."""
+    assert producer.transactional_id is not None
+    if producer.protocol == ANNOUNCED:
+        _add_offsets(cluster, producer, group)
+    topics = [
+        TxnOffsetCommitRequestTopic(
+            name=name,
+            partitions=[
+                TxnOffsetCommitRequestPartition(
+                    partition_index=partition, committed_offset=each.offset, committed_metadata=each.metadata
+                )
+                for partition, each in found.items()
+            ],
+        )
+        for name, found in by_topic(offsets).items()
+    ]
+    request = TxnOffsetCommitRequest(
+        transactional_id=producer.transactional_id,
+        group_id=group,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        topics=topics,
+    )
+    answer = cluster.ask_coordinator("group", group, request, _OFFSETS_UNTIL[producer.protocol])
+    refuse(answer, f"offsets of group {group!r} in transaction {producer.transactional_id!r}")
+
+
+def _add_offsets(cluster: Cluster, producer: ProducerIdentity, group: str) -> None:
+    request = AddOffsetsToTxnRequest(
+        transactional_id=producer.transactional_id or "",
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        group_id=group,
+    )
+    answer = cluster.ask_coordinator("transaction", producer.transactional_id or "", request, _ANNOUNCE_UNTIL)
+    refuse(answer, f"group {group!r} in transaction {producer.transactional_id!r}")
+
+
+def end_transaction(cluster: Cluster, producer: ProducerIdentity, *, commit: bool) -> ProducerIdentity:
+    """The identity for the next transaction. KafkaError does not prove that nothing was committed: whoever must know
+    reads the offsets that were committed with it."""
+    assert producer.transactional_id is not None
+    request = EndTxnRequest(
+        transactional_id=producer.transactional_id,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        committed=commit,
+    )
+    answer = cluster.ask_coordinator("transaction", producer.transactional_id, request, _END_UNTIL[producer.protocol])
+    refuse(answer, f"the end of transaction {producer.transactional_id!r}")
+    if answer.producer_id < 0:
+        return producer
+    return producer._replace(producer_id=answer.producer_id, epoch=answer.producer_epoch)

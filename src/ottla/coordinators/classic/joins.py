@@ -1,0 +1,216 @@
+"""JoinGroup: who may join a classic group, as whom, and whether that begins a rebalance.
+
+A dynamic member joins twice: without an id it is given one (from version 4 on) and comes back with it, so that a client
+that never reads the answer leaves nothing behind. A static member has a name of its own, the instance id; if it comes
+back without a member id it has been restarted, takes the place of what it was before, and that one is fenced.
+"""
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import NamedTuple
+
+from ottla.coordinators.classic.members import Member, Protocols, rebalance_timeout_ms
+from ottla.coordinators.classic.rebalance import Rebalance
+from ottla.coordinators.classic.states import State
+from ottla.coordinators.drafts import Draft
+from ottla.coordinators.machine import Caller, Outcome, Turn
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.wire.messages.sync_group import SyncGroupResponse
+
+MEMBER_ID_REQUIRED_FROM = 4
+SKIPS_ASSIGNMENT_FROM = 9
+REASONS_MAX, REASON_LENGTH_MAX = 3, 255
+
+
+class Arrival(NamedTuple):
+    """One JoinGroup: what was asked, by whom, and who that will be if it is nobody yet."""
+
+    request: JoinGroupRequest
+    protocols: Protocols
+    caller: Caller
+    version: int
+    fresh_member_id: str
+
+    @property
+    def reason(self) -> str:
+        return told_reasons([self.request.reason])
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return rebalance_timeout_ms(self.request.rebalance_timeout_ms, self.request.session_timeout_ms)
+
+
+class Joins:
+    __slots__ = ("_rebalance", "_roster")
+
+    def __init__(self, rebalance: Rebalance) -> None:
+        self._rebalance = rebalance
+        self._roster = rebalance.roster
+
+    def join(self, arrival: Arrival, turn: Turn) -> Outcome:
+        draft, request = Draft(turn), arrival.request
+        if not self._has_room(request, turn):
+            self._turn_away(draft, request)
+        else:
+            self._check_protocols(arrival)
+            if request.member_id:
+                self._join_known(draft, arrival)
+            elif request.group_instance_id is not None:
+                self._join_static(draft, arrival)
+            elif arrival.version >= MEMBER_ID_REQUIRED_FROM:
+                self._give_id(draft, arrival)
+            else:
+                self._join_new(draft, arrival, arrival.fresh_member_id)
+        return draft.outcome()
+
+    def member(self, member_id: str, instance_id: str | None) -> Member:
+        """The member that goes by this id and, if it has one, by this instance id."""
+        if instance_id is not None:
+            static = self._roster.of_instance(instance_id)
+            if static is None:
+                raise unknown_member(instance_id)
+            if static.id != member_id:
+                raise KafkaError(
+                    ErrorCode.FENCED_INSTANCE_ID, f"another client has taken the place of instance {instance_id!r}"
+                )
+        member = self._roster.get(member_id)
+        if member is None:
+            raise unknown_member(member_id)
+        return member
+
+    # --- who may join ---
+
+    def _has_room(self, request: JoinGroupRequest, turn: Turn) -> bool:
+        """A group that shrinks to a lower limit keeps those who join first."""
+        state, limit = self._rebalance.state, turn.config.group_max_size
+        if state is State.EMPTY:
+            return True
+        known = self._roster.get(request.member_id)
+        if known is None and not request.member_id and request.group_instance_id is not None:
+            known = self._roster.of_instance(request.group_instance_id)
+        if state is State.PREPARING_REBALANCE:
+            return (known is not None and known.joining is not None) or self._roster.joining < limit
+        return known is not None or len(self._roster) < limit
+
+    def _turn_away(self, draft: Draft, request: JoinGroupRequest) -> None:
+        draft.reply(draft.turn.ticket, JoinGroupResponse(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED))
+        self._roster.pending.pop(request.member_id, None)
+        member = self._roster.get(request.member_id)
+        if member is not None:
+            self._rebalance.dismiss(draft, member)
+        if self._rebalance.state is State.PREPARING_REBALANCE:
+            self._rebalance.advance(draft, lambda: "a member found no room")
+
+    def _check_protocols(self, arrival: Arrival) -> None:
+        """A first member decides what the group is for; the others must share a protocol with all who are in it."""
+        request, protocol_type = arrival.request, self._rebalance.protocol_type
+        if self._rebalance.state is State.EMPTY:
+            if request.protocol_type and arrival.protocols:
+                return
+            problem = "a member must name its protocol type and at least one protocol"
+        elif request.protocol_type != protocol_type:
+            problem = f"the group's protocol type is {protocol_type!r}, not {request.protocol_type!r}"
+        elif not self._roster.supports(name for name, _ in arrival.protocols):
+            problem = "none of the protocols is known to all members of the group"
+        else:
+            return
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, problem)
+
+    # --- new members ---
+
+    def _give_id(self, draft: Draft, arrival: Arrival) -> None:
+        member_id = arrival.fresh_member_id
+        self._roster.pending[member_id] = None
+        self._rebalance.sessions.renew(member_id, draft.turn.monotonic_ms + arrival.request.session_timeout_ms)
+        required = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
+        draft.reply(draft.turn.ticket, required)
+
+    def _join_new(self, draft: Draft, arrival: Arrival, member_id: str) -> None:
+        request = arrival.request
+        if not self._roster:
+            self._rebalance.protocol_type = request.protocol_type
+        member = Member(
+            member_id,
+            request.group_instance_id,
+            arrival.caller.client_id,
+            arrival.caller.host,
+            request.session_timeout_ms,
+            arrival.rebalance_timeout_ms,
+            arrival.protocols,
+            joining=draft.turn.ticket,
+            is_new=True,
+        )
+        self._rebalance.admit(member, draft.turn)
+        self._rebalance.advance(draft, lambda: f"a member joined: {arrival.reason}")
+
+    def _join_static(self, draft: Draft, arrival: Arrival) -> None:
+        member = self._roster.of_instance(arrival.request.group_instance_id or "")
+        if member is None:
+            self._join_new(draft, arrival, arrival.fresh_member_id)
+            return
+        rebalance, leader_before = self._rebalance, self._roster.leader.id if self._roster.leader is not None else ""
+        self._fence(draft, member)
+        self._replace(draft, member, arrival)
+        if rebalance.state is State.STABLE and self._roster.choose_protocol() == rebalance.protocol:
+            # Nothing changes for the others: it goes on with what it had before.
+            draft.store(rebalance.stored(draft.turn, {each.id: each.assignment for each in self._roster}))
+            joined = rebalance.joined(member)
+            if arrival.version >= SKIPS_ASSIGNMENT_FROM:
+                joined.skip_assignment = member is self._roster.leader
+            else:
+                joined.leader, joined.members = leader_before, []  # not told that it leads, it does not assign
+            draft.reply(draft.turn.ticket, joined)
+            return
+        rebalance.await_join(draft, member, draft.turn.ticket)
+        rebalance.advance(draft, lambda: f"a static member came back: {arrival.reason}")
+
+    def _fence(self, draft: Draft, member: Member) -> None:
+        fenced = ErrorCode.FENCED_INSTANCE_ID
+        draft.reply(self._roster.stop_joining(member), JoinGroupResponse(error_code=fenced, member_id=member.id))
+        draft.reply(member.syncing, SyncGroupResponse(error_code=fenced))
+        member.syncing = None
+
+    def _replace(self, draft: Draft, member: Member, arrival: Arrival) -> None:
+        """It is the same member, under a new id and perhaps at another place."""
+        self._rebalance.synchronised(member)
+        self._rebalance.sessions.end(member.id)
+        self._roster.rename(member, arrival.fresh_member_id)
+        member.client_id, member.client_host, member.is_new = *arrival.caller, False
+        self._update(member, arrival)
+        self._rebalance.renew(member, draft.turn)
+
+    # --- members that are known ---
+
+    def _join_known(self, draft: Draft, arrival: Arrival) -> None:
+        request = arrival.request
+        if request.member_id in self._roster.pending and request.group_instance_id is None:
+            self._join_new(draft, arrival, request.member_id)
+            return
+        member = self.member(request.member_id, request.group_instance_id)
+        unchanged = member.protocols == arrival.protocols
+        state, leads = self._rebalance.state, member is self._roster.leader
+        if unchanged and (state is State.COMPLETING_REBALANCE or (state is State.STABLE and not leads)):
+            # It may have missed the answer to its last JoinGroup. A leader that joins a stable group has seen
+            # something that changes the assignment: that is a reason to rebalance.
+            draft.reply(draft.turn.ticket, self._rebalance.joined(member))
+            return
+        self._update(member, arrival)
+        self._rebalance.await_join(draft, member, draft.turn.ticket)
+        self._rebalance.advance(draft, lambda: f"a member joined again: {arrival.reason}")
+
+    def _update(self, member: Member, arrival: Arrival) -> None:
+        if member.protocols != arrival.protocols:
+            self._roster.offer(member, arrival.protocols)
+        member.session_timeout_ms = arrival.request.session_timeout_ms
+        member.rebalance_timeout_ms = arrival.rebalance_timeout_ms
+
+
+def told_reasons(given: Iterable[str | None]) -> str:
+    """What clients say why they come or go, for the log: each reason once, and not more than one wants to read."""
+    reasons = dict.fromkeys(reason or "no reason given" for reason in given)
+    return "; ".join(reason[:REASON_LENGTH_MAX] for reason in islice(reasons, REASONS_MAX))
+
+
+def unknown_member(name: str) -> KafkaError:
+    return KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"the group has no member {name!r}")

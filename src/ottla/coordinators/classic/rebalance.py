@@ -1,0 +1,245 @@
+"""How a classic group gets from one generation to the next.
+
+A rebalance has two phases. First members join: each waits until all have, or until the longest rebalance time-out of
+them has passed; a group that was empty waits a little longer for more. Then the leader, which was told who the members
+are, sends the assignment with its SyncGroup; it is stored, and everybody gets theirs. Whoever joins too late or never
+syncs is no member any more, except for static members, which only a session's end removes while others join.
+
+A generation reaches the log when its assignment does, or when it has no members. Until then it exists in memory only:
+a coordinator that takes over knows the last one that was complete.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+
+from ottla.coordinators.classic.members import Member, Roster
+from ottla.coordinators.classic.states import TRANSITIONS, State
+from ottla.coordinators.drafts import Draft
+from ottla.coordinators.formats import GroupMetadataKey, GroupMetadataValue
+from ottla.coordinators.groups.sessions import Sessions
+from ottla.coordinators.machine import StoredRecord, Ticket, Turn
+from ottla.errors import ErrorCode
+from ottla.observability.logs import fields
+from ottla.wire.messages.join_group import JoinGroupResponse
+from ottla.wire.messages.sync_group import SyncGroupResponse
+
+logger = logging.getLogger(__name__)
+
+NEW_MEMBER_TIMEOUT_MS = 5 * 60_000
+"""How long a new member may wait for a rebalance. One that does not know its id yet cannot send heartbeats, and nobody
+sees it hang up: without a limit, clients that try again and again would fill the group with dead members."""
+
+
+class Rebalance:
+    __slots__ = (
+        "_began_ms",
+        "_newcomers",
+        "_remaining_ms",
+        "deadline",
+        "generation",
+        "group_id",
+        "initial",
+        "protocol",
+        "protocol_type",
+        "roster",
+        "sessions",
+        "state",
+        "state_since_ms",
+        "unsynced",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.state = State.EMPTY
+        self.state_since_ms = -1
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        self.roster = Roster()
+        self.sessions = Sessions()
+        self.deadline: int | None = None
+        """When the members' time to join, or after that their time to sync, is up."""
+        self.unsynced: dict[str, None] = {}
+        """Members of this generation that did not ask for their assignment yet."""
+        self.initial = False
+        """The group was empty before."""
+        self._newcomers = False
+        self._remaining_ms = 0
+        self._began_ms = 0
+
+    # --- the phases ---
+
+    def advance(self, draft: Draft, reason: Callable[[], str]) -> None:
+        """Something changed that concerns everybody: begin a rebalance, or finish the one that waited for it."""
+        if self.state is not State.PREPARING_REBALANCE:
+            self.prepare(draft, reason())
+        elif self.roster.all_joined and (not self.initial or not self.roster):
+            self._complete_joining(draft)
+
+    def prepare(self, draft: Draft, reason: str) -> None:
+        """Let all members join again."""
+        if self.state is State.COMPLETING_REBALANCE:
+            self._cancel_syncs(draft)
+        else:
+            self._began_ms = draft.turn.monotonic_ms
+        self.unsynced.clear()
+        self.initial = self.state is State.EMPTY
+        self._move(State.PREPARING_REBALANCE, draft.turn)
+        logger.info(
+            "members of the group are asked to join again",
+            extra=fields(group=self.group_id, generation=self.generation, reason=reason),
+        )
+        now, timeout_ms = draft.turn.monotonic_ms, self.roster.rebalance_timeout_ms
+        if self.initial:
+            delay_ms = draft.turn.config.group_initial_rebalance_delay_ms
+            self._newcomers, self._remaining_ms = False, max(timeout_ms - delay_ms, 0)
+            self.deadline = now + delay_ms
+        elif self.roster.all_joined:
+            self._complete_joining(draft)
+        else:
+            self.deadline = now + timeout_ms
+
+    def expire(self, draft: Draft) -> None:
+        """The deadline has come."""
+        if self.state is not State.PREPARING_REBALANCE:
+            self._drop_unsynced(draft)
+        elif self.initial and self._newcomers and self._remaining_ms:
+            # More members came in the meantime, so still more may come.
+            delay_ms = min(draft.turn.config.group_initial_rebalance_delay_ms, self._remaining_ms)
+            self._newcomers, self._remaining_ms = False, self._remaining_ms - delay_ms
+            self.deadline = draft.turn.monotonic_ms + delay_ms
+        else:
+            self._complete_joining(draft)
+
+    def _complete_joining(self, draft: Draft) -> None:
+        for member in [each for each in self.roster if each.joining is None and each.instance_id is None]:
+            self._forget(member)
+        if self.roster and not self.roster.elect():
+            # Only static members are left and none of them joined: their sessions decide.
+            self.deadline = draft.turn.monotonic_ms + self.roster.rebalance_timeout_ms
+            return
+        self.generation += 1
+        self.deadline = None
+        self.unsynced.clear()
+        if not self.roster:
+            self.protocol = None
+            draft.store(self.stored(draft.turn, {}))
+            return
+        self.protocol = self.roster.choose_protocol()
+        self._move(State.COMPLETING_REBALANCE, draft.turn)
+        for member in self.roster:
+            draft.reply(self.roster.stop_joining(member), self.joined(member))
+            member.is_new = False
+            self.renew(member, draft.turn)
+            self.unsynced[member.id] = None
+        self.deadline = draft.turn.monotonic_ms + self.roster.rebalance_timeout_ms
+
+    def assign(self, draft: Draft, assignments: Mapping[str, bytes]) -> None:
+        """The leader has spoken: store it, and answer everybody who waits for it."""
+        draft.store(self.stored(draft.turn, assignments))
+        turn = draft.turn
+        turn.meters.groups.classic_rebalances.took((turn.monotonic_ms - self._began_ms) / 1000)
+        for member in self.roster:
+            if member.syncing is not None:
+                ticket, member.syncing = member.syncing, None
+                draft.reply(ticket, self.synced(assignments.get(member.id, b"")))
+                self.renew(member, draft.turn)
+
+    def synchronised(self, member: Member) -> None:
+        if member.id in self.unsynced:
+            del self.unsynced[member.id]
+            if not self.unsynced:
+                self.deadline = None
+
+    def _cancel_syncs(self, draft: Draft) -> None:
+        for member in self.roster:
+            member.assignment = b""
+            if member.syncing is not None:
+                ticket, member.syncing = member.syncing, None
+                draft.reply(ticket, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+                self.renew(member, draft.turn)
+
+    def _drop_unsynced(self, draft: Draft) -> None:
+        self.deadline = None
+        for member in [each for each in self.roster if each.id in self.unsynced]:
+            self._forget(member)
+        self.prepare(draft, "members did not ask for their assignment in time")
+
+    def _move(self, state: State, turn: Turn) -> None:
+        if state not in TRANSITIONS[self.state]:
+            raise AssertionError(f"a group does not go from {self.state} to {state}")
+        self.state, self.state_since_ms = state, turn.wall_ms
+
+    # --- members ---
+
+    def admit(self, member: Member, turn: Turn) -> None:
+        self.roster.add(member)
+        self._newcomers = True
+        self.sessions.renew(member.id, turn.monotonic_ms + NEW_MEMBER_TIMEOUT_MS)
+
+    def renew(self, member: Member, turn: Turn) -> None:
+        self.sessions.renew(member.id, turn.monotonic_ms + member.session_timeout_ms)
+
+    def dismiss(self, draft: Draft, member: Member) -> None:
+        """The member left or is believed dead. Should it live and wait for an answer, it may join as a new one."""
+        unknown = ErrorCode.UNKNOWN_MEMBER_ID
+        draft.reply(self.roster.stop_joining(member), JoinGroupResponse(error_code=unknown))
+        draft.reply(member.syncing, SyncGroupResponse(error_code=unknown))
+        self._forget(member)
+
+    def _forget(self, member: Member) -> None:
+        self.roster.remove(member)
+        self.sessions.end(member.id)
+        self.unsynced.pop(member.id, None)
+
+    def await_join(self, draft: Draft, member: Member, ticket: Ticket) -> None:
+        superseded = self.roster.wait_to_join(member, ticket)
+        if superseded is not None:
+            rejoin = JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.id)
+            draft.reply(superseded, rejoin)
+
+    def await_sync(self, draft: Draft, member: Member, ticket: Ticket) -> None:
+        if member.syncing is not None:
+            draft.reply(member.syncing, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+        member.syncing = ticket
+
+    # --- what is told and stored ---
+
+    def joined(self, member: Member) -> JoinGroupResponse:
+        leader = self.roster.leader
+        return JoinGroupResponse(
+            generation_id=self.generation,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol,
+            leader=leader.id if leader is not None else "",
+            member_id=member.id,
+            members=self.roster.listing(self.protocol) if member is leader else [],
+        )
+
+    def synced(self, assignment: bytes) -> SyncGroupResponse:
+        return SyncGroupResponse(protocol_type=self.protocol_type, protocol_name=self.protocol, assignment=assignment)
+
+    def stored(self, turn: Turn, assignments: Mapping[str, bytes]) -> StoredRecord:
+        leader = self.roster.leader
+        return StoredRecord(
+            GroupMetadataKey(group_id=self.group_id),
+            GroupMetadataValue(
+                protocol_type=self.protocol_type or "",
+                generation=self.generation,
+                protocol=self.protocol,
+                leader=leader.id if leader is not None else None,
+                current_state_timestamp=turn.wall_ms,
+                members=[member.stored(self.protocol, assignments.get(member.id, b"")) for member in self.roster],
+            ),
+        )
+
+    def replay(self, value: GroupMetadataValue | None) -> None:
+        if value is None:
+            self.state = State.DEAD
+            return
+        self.protocol_type = value.protocol_type or None
+        self.protocol = value.protocol
+        self.generation = value.generation
+        self.state_since_ms = value.current_state_timestamp
+        self.roster.take_over(value.members, value.protocol, value.leader)
+        self.state = State.STABLE if self.roster else State.EMPTY

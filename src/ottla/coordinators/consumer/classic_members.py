@@ -1,0 +1,273 @@
+"""Members of the classic protocol in a consumer group: JoinGroup, SyncGroup and Heartbeat against a KIP-848 group.
+
+To such a member the group looks like a classic one that never waits: its epoch is its generation, joining tells what
+it subscribes to and owns, syncing gets what it may read, and a heartbeat asks it to join again whenever there is a step
+for it to make. Its first protocol says all of that; nobody is elected, for the coordinator assigns.
+"""
+
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from ottla.coordinators.consumer.identities import (
+    check_room,
+    identified_member,
+    known_member,
+    replace_member,
+    static_member,
+)
+from ottla.coordinators.consumer.members import Member, MemberState
+from ottla.coordinators.consumer.progress import Progress
+from ottla.coordinators.consumer.state import Change, GroupState
+from ottla.coordinators.formats import ClassicMemberMetadata, ClassicProtocol
+from ottla.coordinators.groups.consumer_protocol import (
+    PROTOCOL_TYPE,
+    answer_version,
+    partitions_by_id,
+    read_subscription,
+    write_assignment,
+)
+from ottla.coordinators.groups.downgrade import Downgrade, downgrade_records, may_downgrade
+from ottla.coordinators.groups.sessions import Sessions
+from ottla.coordinators.machine import Caller, Outcome, Reply, Turn, answer
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.malformed import Malformed
+from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+MEMBER_ID_REQUIRED_FROM: Final = 4
+
+
+class ClassicMembers:
+    """Answers them, and remembers until when each has to join or to sync."""
+
+    __slots__ = ("_joins", "_progress", "_sessions", "_syncs")
+
+    def __init__(self, sessions: Sessions, progress: Progress) -> None:
+        self._sessions = sessions
+        self._progress = progress
+        self._joins = Sessions()
+        self._syncs = Sessions()
+
+    # --- requests ---
+
+    def join(
+        self,
+        change: Change,
+        request: JoinGroupRequest,
+        caller: Caller,
+        turn: Turn,
+        *,
+        version: int,
+        fresh_member_id: str,
+    ) -> Outcome:
+        self._check_join(change.state, request, turn)
+        if not request.member_id and request.group_instance_id is None and version >= MEMBER_ID_REQUIRED_FROM:
+            response = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=fresh_member_id)
+            return answer(turn, response)
+        subscription = _subscription(request)
+        before, replaces_consumer = self._identify(change, request, fresh_member_id)
+        member = _informed(before, request, subscription, caller)
+        subscribed = self._progress.subscribe(change, before, member, turn)
+        owned = partitions_by_id(subscription.owned_partitions, turn.image)
+        errands = [] if subscribed.search is None else [subscribed.search]
+        downgrades = replaces_consumer and may_downgrade(change.state, (), turn)
+        if not downgrades:
+            self._progress.assign(change, turn)
+        member = self._progress.reconcile(change, member.id, owned, subscribed.changed, turn)
+        if downgrades:
+            # A classic group has no half-way: unless everybody is there already, all join again.
+            errand = Downgrade(change.state.id, rebalance=not change.state.is_settled)
+            change.records.extend(downgrade_records(change.state, (), turn))
+            return change.outcome((Reply(turn.ticket, _joined(member)),), errand)
+        change.effects.append(partial(self._joined, member, turn))
+        return change.outcome((Reply(turn.ticket, _joined(member)),), *errands)
+
+    def _joined(self, member: Member, turn: Turn) -> None:
+        self._joins.end(member.id)
+        self._renew(member, turn)
+        self._syncs.renew(member.id, turn.monotonic_ms + member.rebalance_timeout_ms)
+
+    def sync(self, state: GroupState, request: SyncGroupRequest, turn: Turn) -> Outcome:
+        member = self._speaking(state, request.member_id, request.group_instance_id, request.generation_id)
+        _check_protocol(member, request)
+        if state.target_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+            self._await_join(member, turn)
+            return answer(turn, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+        assert member.classic is not None
+        partitions = {topic: frozenset(numbers) for topic, numbers in member.assigned.items()}
+        version = answer_version(member.classic.supported_protocols[0].metadata)
+        response = SyncGroupResponse(
+            protocol_type=request.protocol_type,
+            protocol_name=request.protocol_name,
+            assignment=write_assignment(partitions, turn.image, version),
+        )
+        self._syncs.end(member.id)
+        self._renew(member, turn)
+        return answer(turn, response)
+
+    def heartbeat(self, state: GroupState, request: HeartbeatRequest, turn: Turn) -> Outcome:
+        member = self._speaking(state, request.member_id, request.group_instance_id, request.generation_id)
+        self._renew(member, turn)
+        if not _has_to_join(state, member):
+            return answer(turn, HeartbeatResponse())
+        self._await_join(member, turn)
+        return answer(turn, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+
+    def leavers(self, state: GroupState, request: LeaveGroupRequest) -> tuple[list[Member], LeaveGroupResponse]:
+        """Who leaves, and what each is told. Members of either protocol can be sent away like this."""
+        members: dict[str, Member] = {}
+        rows = []
+        for identity in request.members:
+            row = MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
+            try:
+                member = _leaver(state, identity)
+                members[member.id] = member
+            except KafkaError as error:
+                row.error_code = error.code
+            rows.append(row)
+        return list(members.values()), LeaveGroupResponse(members=rows)
+
+    # --- time ---
+
+    @property
+    def wake_at(self) -> int | None:
+        join_at, sync_at = self._joins.next, self._syncs.next
+        if join_at is None or sync_at is None:
+            return sync_at if join_at is None else join_at
+        return min(join_at, sync_at)
+
+    def expired(self, now: int) -> list[str]:
+        return [*self._joins.expired(now), *self._syncs.expired(now)]
+
+    def forget(self, member_id: str) -> None:
+        """It is gone, or speaks the new protocol now."""
+        self._joins.end(member_id)
+        self._syncs.end(member_id)
+
+    def _renew(self, member: Member, turn: Turn) -> None:
+        assert member.classic is not None
+        self._sessions.renew(member.id, turn.monotonic_ms + member.classic.session_timeout_ms)
+
+    def _await_join(self, member: Member, turn: Turn) -> None:
+        if self._joins.deadline(member.id) is None:
+            self._joins.renew(member.id, turn.monotonic_ms + member.rebalance_timeout_ms)
+
+    # --- who may what ---
+
+    def _check_join(self, state: GroupState, request: JoinGroupRequest, turn: Turn) -> None:
+        if turn.config.group_consumer_migration_policy.lower() == "disabled":
+            message = f"group {state.id!r} uses the consumer protocol, and migration is disabled"
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)
+        limit = turn.config.group_consumer_max_size
+        check_room(state, request.member_id, request.group_instance_id, limit)
+        offered = {protocol.name for protocol in request.protocols}
+        if request.protocol_type != PROTOCOL_TYPE or not offered & _protocols(state, offered):
+            message = f"the members of group {state.id!r} do not support these protocols"
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)
+
+    def _identify(self, change: Change, request: JoinGroupRequest, fresh_member_id: str) -> tuple[Member, bool]:
+        """The member as it is until now, and whether a member of the new protocol gave its place to it."""
+        member_id = request.member_id or fresh_member_id
+        if request.group_instance_id is None:
+            return change.state.members.get(member_id) or Member(member_id), False
+        if request.member_id:
+            return identified_member(change.state, member_id, request.group_instance_id), False
+        static = change.state.of_instance(request.group_instance_id)
+        if static is None:
+            return Member(member_id), False
+        return replace_member(change, static, member_id), static.classic is None
+
+    def _speaking(self, state: GroupState, member_id: str, instance_id: str | None, generation: int) -> Member:
+        """A member that speaks the classic protocol, and of its own epoch."""
+        member = identified_member(state, member_id, instance_id)
+        if member.classic is None:
+            message = f"member {member_id!r} does not use the classic protocol"
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
+        if generation != member.epoch:
+            message = f"the member is in generation {member.epoch}, not in {generation}"
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, message)
+        return member
+
+
+def _protocols(state: GroupState, offered: set[str]) -> set[str]:
+    """Of these protocols the ones that every classic member supports."""
+    for member in state.members.values():
+        if member.classic is not None:
+            offered = offered & {protocol.name for protocol in member.classic.supported_protocols}
+    return offered
+
+
+def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
+    try:
+        return read_subscription(request.protocols[0].metadata)
+    except Malformed as error:
+        message = f"protocol {request.protocols[0].name!r} has no subscription in it: {error}"
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message) from None
+
+
+def _informed(
+    member: Member, request: JoinGroupRequest, subscription: ConsumerProtocolSubscription, caller: Caller
+) -> Member:
+    given_ms = request.rebalance_timeout_ms
+    return replace(
+        member,
+        instance_id=request.group_instance_id or member.instance_id,
+        rack_id=subscription.rack_id or member.rack_id,
+        client_id=caller.client_id,
+        client_host=caller.host,
+        topic_names=frozenset(subscription.topics),
+        topic_pattern="",
+        rebalance_timeout_ms=request.session_timeout_ms if given_ms < 0 else given_ms,
+        classic=ClassicMemberMetadata(
+            session_timeout_ms=request.session_timeout_ms,
+            supported_protocols=[
+                ClassicProtocol(name=protocol.name, metadata=protocol.metadata) for protocol in request.protocols
+            ],
+        ),
+    )
+
+
+def _joined(member: Member) -> JoinGroupResponse:
+    assert member.classic is not None
+    return JoinGroupResponse(
+        member_id=member.id,
+        generation_id=member.epoch,
+        protocol_type=PROTOCOL_TYPE,
+        protocol_name=member.classic.supported_protocols[0].name,
+    )
+
+
+def _check_protocol(member: Member, request: SyncGroupRequest) -> None:
+    assert member.classic is not None
+    chosen = member.classic.supported_protocols[0].name
+    for given, expected in ((request.protocol_type, PROTOCOL_TYPE), (request.protocol_name, chosen)):
+        if given is not None and given != expected:
+            message = f"the group chose {expected!r}, not {given!r}"
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)
+
+
+def _has_to_join(state: GroupState, member: Member) -> bool:
+    if member.epoch < state.target_epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
+        return True
+    return member.state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_others(state, member)
+
+
+def _waits_for_others(state: GroupState, member: Member) -> bool:
+    return any(
+        number not in member.assigned.get(topic, {}) and (topic, number) in state.owners
+        for topic, numbers in state.target(member.id).items()
+        for number in numbers
+    )
+
+
+def _leaver(state: GroupState, identity: MemberIdentity) -> Member:
+    """By member id; or, as administrators do it, by instance id alone."""
+    if identity.group_instance_id is None:
+        return known_member(state, identity.member_id)
+    if not identity.member_id:
+        return static_member(state, identity.group_instance_id)
+    return identified_member(state, identity.member_id, identity.group_instance_id)

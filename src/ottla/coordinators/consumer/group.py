@@ -1,0 +1,363 @@
+"""A group of the consumer protocol (KIP-848): members heartbeat, and the coordinator tells each what to read.
+
+Members never wait for each other. Each heartbeat moves one member a step towards the target that the group's assignor
+computed; an epoch says how far it has come, and whoever speaks of another epoch is fenced. Members of the classic
+protocol may be in the group too (`mixed_groups`), and a group may move from one protocol to the other (`upgrade`,
+`downgrade`).
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Literal
+
+from ottla.coordinators.classic.group import ClassicGroup
+from ottla.coordinators.consumer.assignors import Partitions
+from ottla.coordinators.consumer.classic_members import ClassicMembers
+from ottla.coordinators.consumer.descriptions import describe, state_of
+from ottla.coordinators.consumer.identities import (
+    check_epoch,
+    check_room,
+    identified_member,
+    known_member,
+    replace_member,
+)
+from ottla.coordinators.consumer.members import LEAVING, LEAVING_FOR_NOW, Member
+from ottla.coordinators.consumer.progress import Progress
+from ottla.coordinators.consumer.state import Change, GroupState, Resolution
+from ottla.coordinators.consumer.topic_searches import store_resolutions
+from ottla.coordinators.groups.consumer_protocol import PROTOCOL_TYPE
+from ottla.coordinators.groups.downgrade import Downgrade, downgrade_records, may_downgrade
+from ottla.coordinators.groups.group import PartitionCheck
+from ottla.coordinators.groups.sessions import Sessions
+from ottla.coordinators.groups.upgrade import upgrade_records
+from ottla.coordinators.machine import NOTHING, Caller, Outcome, Reply, StoredRecord, Turn
+from ottla.errors import ErrorCode, KafkaError
+from ottla.observability.logs import fields
+from ottla.wire.message import Message
+from ottla.wire.messages.consumer_group_describe import DescribedGroup
+from ottla.wire.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ConsumerGroupHeartbeatResponseTopicPartitions,
+)
+from ottla.wire.messages.heartbeat import HeartbeatRequest
+from ottla.wire.messages.join_group import JoinGroupRequest
+from ottla.wire.messages.leave_group import LeaveGroupRequest
+from ottla.wire.messages.sync_group import SyncGroupRequest
+
+logger = logging.getLogger(__name__)
+
+COMMIT_BY_EPOCH_FROM = 9
+"""OffsetCommit knows member epochs from this version on."""
+
+
+class ConsumerGroup:
+    __slots__ = ("_classic", "_progress", "_sessions", "id", "state")
+
+    kind: Literal["consumer"] = "consumer"
+    protocol_type = PROTOCOL_TYPE
+
+    def __init__(self, group_id: str) -> None:
+        self.id = group_id
+        self.state = GroupState(group_id)
+        self._sessions = Sessions()
+        self._progress = Progress()
+        self._classic = ClassicMembers(self._sessions, self._progress)
+
+    # --- what is known of it ---
+
+    @property
+    def state_name(self) -> str:
+        return state_of(self.state).value
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.state.members
+
+    @property
+    def size(self) -> int:
+        return len(self.state.members)
+
+    def subscribed_to(self, topic: str) -> bool:
+        return self.state.is_subscribed_to(topic)
+
+    def describe(self, turn: Turn) -> DescribedGroup:
+        return describe(self.state, turn)
+
+    # --- heartbeats ---
+
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller, turn: Turn, *first: StoredRecord
+    ) -> Outcome:
+        """`first` is what turns something else into this group: it is stored before anything else."""
+        change = Change(self.state)
+        for record in first:
+            change.store(record)
+        if request.member_epoch in (LEAVING, LEAVING_FOR_NOW):
+            return self._leave(change, request, turn)
+        check_room(change.state, request.member_id, request.instance_id, turn.config.group_consumer_max_size)
+        owned = _partitions(request)
+        before = self._identify(change, request, owned)
+        member = _informed(before, request, caller)
+        subscribed = self._progress.subscribe(change, before, member, turn)
+        self._progress.assign(change, turn)
+        moved = self._progress.reconcile(change, member.id, owned, subscribed.changed, turn)
+        session_ms = turn.group_setting(self.id, "consumer.session.timeout.ms")
+        change.effects += (
+            partial(self._classic.forget, member.id),
+            partial(self._sessions.renew, member.id, turn.monotonic_ms + session_ms),
+        )
+        response = ConsumerGroupHeartbeatResponse(
+            member_id=moved.id,
+            member_epoch=moved.epoch,
+            heartbeat_interval_ms=turn.group_setting(self.id, "consumer.heartbeat.interval.ms"),
+        )
+        if request.member_epoch == 0 or _is_full(request) or moved.assigned != before.assigned:
+            response.assignment = _assignment(moved)
+        errands = () if subscribed.search is None else (subscribed.search,)
+        return change.outcome((Reply(turn.ticket, response),), *errands)
+
+    def _identify(self, change: Change, request: ConsumerGroupHeartbeatRequest, owned: Partitions | None) -> Member:
+        """The member as it is until now; one that is new is blank."""
+        if request.member_epoch != 0:
+            member = identified_member(change.state, request.member_id, request.instance_id)
+            check_epoch(member, request.member_epoch, owned)
+            return member
+        static = None if request.instance_id is None else change.state.of_instance(request.instance_id)
+        if static is None or static.id == request.member_id:
+            return change.state.members.get(request.member_id) or Member(request.member_id)
+        if static.classic is None and static.epoch != LEAVING_FOR_NOW:
+            message = f"instance {request.instance_id!r} is still member {static.id!r}"
+            raise KafkaError(ErrorCode.UNRELEASED_INSTANCE_ID, message)
+        return replace_member(change, static, request.member_id)
+
+    def _leave(self, change: Change, request: ConsumerGroupHeartbeatRequest, turn: Turn) -> Outcome:
+        member = identified_member(change.state, request.member_id, request.instance_id)
+        response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
+        if request.member_epoch == LEAVING_FOR_NOW:
+            change.store(member.away().progress_record(self.id))
+            change.effects.append(partial(self._progress.revocations.end, member.id))
+            return change.outcome((Reply(turn.ticket, response),))
+        return self.dismiss(change, [member], turn, response, "left the group")
+
+    def dismiss(
+        self, change: Change, members: Sequence[Member], turn: Turn, response: Message | None, reason: str
+    ) -> Outcome:
+        """Members are gone, each for this reason; the others share what they had."""
+        replies = () if response is None else (Reply(turn.ticket, response),)
+        if not members:
+            return change.outcome(replies)
+        for member in members:
+            logger.info(
+                "a member is no longer in the group",
+                extra=fields(group=self.id, member=member.id, instance=member.instance_id, reason=reason),
+            )
+        leaving = {member.id for member in members}
+        if may_downgrade(change.state, leaving, turn):
+            change.records.extend(downgrade_records(change.state, leaving, turn))
+            return change.outcome(replies, Downgrade(self.id, rebalance=True))
+        for member in members:
+            change.store(*member.tombstones(self.id))
+        for pattern in sorted({member.topic_pattern for member in members}):
+            if pattern in change.state.resolutions and pattern not in change.state.patterns:
+                change.store(change.state.resolution_record(pattern, None))
+        self._progress.raise_epoch(change, turn, bump=True)
+        return change.outcome(replies)
+
+    def topics_found(self, found: Mapping[str, Resolution], turn: Turn) -> Outcome:
+        """The end of an errand: what patterns of this group stand for."""
+        self._progress.searches.ended()
+        change = Change(self.state)
+        news = store_resolutions(change, found)
+        self._progress.raise_epoch(change, turn, bump=news)
+        return change.outcome()
+
+    # --- members of the classic protocol ---
+
+    def join(
+        self, request: JoinGroupRequest, caller: Caller, turn: Turn, *, version: int, fresh_member_id: str
+    ) -> Outcome:
+        change = Change(self.state)
+        return self._classic.join(change, request, caller, turn, version=version, fresh_member_id=fresh_member_id)
+
+    def sync(self, request: SyncGroupRequest, turn: Turn) -> Outcome:
+        return self._classic.sync(self.state, request, turn)
+
+    def heartbeat(self, request: HeartbeatRequest, turn: Turn) -> Outcome:
+        return self._classic.heartbeat(self.state, request, turn)
+
+    def leave(self, request: LeaveGroupRequest, turn: Turn) -> Outcome:
+        members, response = self._classic.leavers(self.state, request)
+        return self.dismiss(Change(self.state), members, turn, response, "left the group")
+
+    def take_over(
+        self, group: ClassicGroup, request: ConsumerGroupHeartbeatRequest, caller: Caller, turn: Turn
+    ) -> Outcome:
+        """Be what a classic group was, with one more member. Whoever waits for an answer there has to ask again."""
+        outcome = self.consumer_heartbeat(request, caller, turn, *upgrade_records(group, turn))
+        replies = list(outcome.replies)
+
+        def take() -> None:
+            for member in group.members:
+                if member.id != request.member_id:
+                    self._sessions.renew(member.id, turn.monotonic_ms + member.session_timeout_ms)
+            replies.extend(group.dissolve(ErrorCode.REBALANCE_IN_PROGRESS))
+
+        return outcome._replace(replies=replies, effects=(*outcome.effects, take))
+
+    # --- offsets ---
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, turn: Turn, *, api_version: int
+    ) -> PartitionCheck | None:
+        """A member that is an epoch or two behind may commit what it had then and still has: then each partition is
+        checked."""
+        if generation < 0 and self.is_empty:
+            return None
+        member = known_member(self.state, member_id)
+        if member.classic is None and api_version < COMMIT_BY_EPOCH_FROM:
+            message = f"members of consumer groups commit with version {COMMIT_BY_EPOCH_FROM} or above"
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
+        return _commit_check(member, generation, ErrorCode.STALE_MEMBER_EPOCH)
+
+    def check_transactional_commit(
+        self, member_id: str, instance_id: str | None, generation: int, turn: Turn
+    ) -> PartitionCheck | None:
+        """Old producers tell nothing about the member, and none of them knows an error of member epochs."""
+        if generation < 0 and (self.is_empty or (not member_id and instance_id is None)):
+            return None
+        return _commit_check(known_member(self.state, member_id), generation, ErrorCode.ILLEGAL_GENERATION)
+
+    def check_fetch(self, member_id: str, member_epoch: int, turn: Turn) -> None:
+        if not member_id and member_epoch < 0:
+            return
+        member = known_member(self.state, member_id)
+        if member_epoch != member.epoch:
+            code = _stale(member, ErrorCode.STALE_MEMBER_EPOCH)
+            raise KafkaError(code, f"the member is at epoch {member.epoch}, not at {member_epoch}")
+
+    def check_delete(self) -> None:
+        if not self.is_empty:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"the group is {self.state_name}: it has members")
+
+    def check_delete_offsets(self) -> None:
+        """`subscribed_to` decides for each topic."""
+
+    def offsets_expire_from(self, committed_ms: int) -> int | None:
+        """Offsets of topics that the group does not read expire, whether it has members or not."""
+        return committed_ms
+
+    # --- time ---
+
+    @property
+    def wake_at(self) -> int | None:
+        times = (self._sessions.next, self._progress.revocations.next, self._classic.wake_at)
+        return min((time for time in times if time is not None), default=None)
+
+    def wake(self, turn: Turn) -> Outcome:
+        late: dict[str, str] = {}
+        now = turn.monotonic_ms
+        for reason, ids in (
+            ("did not give its partitions back in time", self._progress.revocations.expired(now)),
+            ("did not join or sync in time", self._classic.expired(now)),
+            ("was not heard of for too long", self._sessions.expired(now)),
+        ):
+            late.update(dict.fromkeys(ids, reason))
+        members = [self.state.members[id] for id in sorted(late) if id in self.state.members]
+        if not members:
+            return NOTHING
+        outcome = self.dismiss(Change(self.state), members, turn, None, "; ".join(sorted(set(late.values()))))
+        return outcome._replace(may_be_refused=False)  # else nobody would look at these members again
+
+    # --- the log ---
+
+    def replay(self, record: StoredRecord) -> None:
+        before = self.state.members
+        self.state = self.state.replay(record)
+        if len(self.state.members) < len(before):
+            member_id = record.key.member_id  # type: ignore[attr-defined]
+            self._sessions.end(member_id)
+            self._progress.revocations.end(member_id)
+            self._classic.forget(member_id)
+
+    def loaded(self, turn: Turn) -> Outcome:
+        """Every member has a new session, and those who have to give something back new time for it."""
+        for member in self.state.members_by_id():
+            timeout_ms = turn.group_setting(self.id, "consumer.session.timeout.ms")
+            if member.classic is not None:
+                timeout_ms = member.classic.session_timeout_ms
+            self._sessions.renew(member.id, turn.monotonic_ms + timeout_ms)
+            self._progress.watch_revocation(member, turn)
+        return NOTHING
+
+    def tombstones(self) -> list[StoredRecord]:
+        return self.state.tombstones()
+
+
+def _commit_check(member: Member, epoch: int, code: ErrorCode) -> PartitionCheck | None:
+    code = _stale(member, code)
+    if epoch == member.epoch:
+        return None
+    if epoch > member.epoch:
+        raise KafkaError(code, f"epoch {epoch} is ahead of the member's, which is {member.epoch}")
+
+    def check(topic_id: bytes, partition: int) -> None:
+        since = member.holds(topic_id, partition)
+        if since is None:
+            raise KafkaError(code, f"at epoch {member.epoch} the member does not have this partition any more")
+        if epoch < since:
+            raise KafkaError(code, f"the member got this partition at epoch {since}, after epoch {epoch}")
+
+    return check
+
+
+def _stale(member: Member, code: ErrorCode) -> ErrorCode:
+    """To members of the classic protocol an epoch is a generation."""
+    return code if member.classic is None else ErrorCode.ILLEGAL_GENERATION
+
+
+def _informed(member: Member, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Member:
+    """With what the request says; what it does not say stays as it was."""
+    names, pattern = request.subscribed_topic_names, request.subscribed_topic_regex
+    timeout_ms = request.rebalance_timeout_ms
+    return replace(
+        member,
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        client_id=caller.client_id,
+        client_host=caller.host,
+        topic_names=member.topic_names if names is None else frozenset(names),
+        topic_pattern=member.topic_pattern if pattern is None else pattern,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms < 0 else timeout_ms,
+        assignor=member.assignor if request.server_assignor is None else request.server_assignor,
+        classic=None,
+    )
+
+
+def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
+    """Sent after an error: the client may not know what it was told last."""
+    subscribes = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
+    return request.rebalance_timeout_ms >= 0 and subscribes and request.topic_partitions is not None
+
+
+def _partitions(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:
+    """What the member says that it reads."""
+    if request.topic_partitions is None:
+        return None
+    owned: dict[bytes, frozenset[int]] = {}
+    for row in request.topic_partitions:
+        if row.partitions:
+            owned[row.topic_id] = owned.get(row.topic_id, frozenset()) | frozenset(row.partitions)
+    return owned
+
+
+def _assignment(member: Member) -> Assignment:
+    return Assignment(
+        topic_partitions=[
+            ConsumerGroupHeartbeatResponseTopicPartitions(topic_id=topic, partitions=sorted(member.assigned[topic]))
+            for topic in sorted(member.assigned)
+        ]
+    )

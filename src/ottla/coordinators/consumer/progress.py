@@ -1,0 +1,162 @@
+"""How a consumer group gets on: subscriptions raise its epoch, an epoch calls for targets, members move towards theirs.
+
+Each step stores what it decides in a `Change`, where the next one sees it.
+"""
+
+from collections import Counter
+from functools import partial
+from typing import Final, NamedTuple
+
+from ottla.coordinators.consumer.assignors import ASSIGNORS, Assignor, Partitions, Subscriber
+from ottla.coordinators.consumer.members import Member, MemberState
+from ottla.coordinators.consumer.reconciliation import Goal, reconcile
+from ottla.coordinators.consumer.regular_expressions import check_pattern
+from ottla.coordinators.consumer.state import Change, GroupState
+from ottla.coordinators.consumer.topic_hashes import TopicHashes
+from ottla.coordinators.consumer.topic_searches import TopicSearch, TopicSearches, store_resolutions
+from ottla.coordinators.groups.sessions import Sessions
+from ottla.coordinators.machine import Turn
+
+DEFAULT_ASSIGNOR: Final = "uniform"
+
+
+class Subscribed(NamedTuple):
+    """What became of a member's subscription."""
+
+    changed: bool
+    search: TopicSearch | None = None
+    """To be done before it is known which topics the member will read."""
+
+
+class Progress:
+    """The steps, and the deadlines of members that must make one in time."""
+
+    __slots__ = ("_hashes", "_moving_since_ms", "_seen", "revocations", "searches")
+
+    def __init__(self) -> None:
+        self.revocations = Sessions()
+        """Until when members have to give back what they are to lose."""
+        self.searches = TopicSearches()
+        self._hashes = TopicHashes()
+        self._seen: tuple[object, object] | None = None
+        self._moving_since_ms: int | None = None
+        """When the epoch was raised that not all members have come to yet."""
+
+    def subscribe(self, change: Change, before: Member, member: Member, turn: Turn) -> Subscribed:
+        """Store what a member asks for, and raise the group's epoch if others have to be asked for something too."""
+        pattern_changed = before.topic_pattern != member.topic_pattern
+        if pattern_changed and member.topic_pattern and member.topic_pattern not in change.state.patterns:
+            check_pattern(member.topic_pattern)
+        if member != before:
+            change.store(member.metadata_record(change.state.id))
+        names_changed = before.topic_names != member.topic_names
+        bump = names_changed
+        if pattern_changed:
+            bump |= not member.topic_pattern or member.topic_pattern in change.state.resolutions
+            if before.topic_pattern in change.state.resolutions and before.topic_pattern not in change.state.patterns:
+                change.store(change.state.resolution_record(before.topic_pattern, None))
+        search = self.searches.due(change, turn)
+        if search is not None:
+            change.effects.append(partial(self.searches.begun, search, turn))
+            if search.is_short:
+                bump |= store_resolutions(change, search.run())
+                search = None
+        self.raise_epoch(change, turn, bump)
+        return Subscribed(names_changed or pattern_changed, search)
+
+    def raise_epoch(self, change: Change, turn: Turn, bump: bool) -> None:
+        """If it must be, or if the topics are not what they were."""
+        seen = (turn.image.topics_by_name, turn.image.brokers)
+        if not bump and self._seen is not None and self._seen[0] is seen[0] and self._seen[1] is seen[1]:
+            return
+        change.effects.append(partial(self._saw, seen))
+        state = change.state
+        topics = self._hashes.of(state.subscribed_topics(), turn.image)
+        if bump or topics != state.metadata_hash:
+            change.store(state.epoch_record(state.epoch + 1, topics))
+            change.effects.append(partial(self._raised, bool(state.members), turn))
+        if state.has_partition_metadata:
+            change.store(state.partition_metadata_tombstone())
+
+    def _raised(self, moves: bool, turn: Turn) -> None:
+        turn.meters.groups.epochs_raised += 1
+        if not moves:
+            self._moving_since_ms = None  # nobody is left to move
+        elif self._moving_since_ms is None:
+            self._moving_since_ms = turn.monotonic_ms
+
+    def _arrived(self, turn: Turn) -> None:
+        if self._moving_since_ms is not None:
+            turn.meters.groups.consumer_rebalances.took((turn.monotonic_ms - self._moving_since_ms) / 1000)
+            self._moving_since_ms = None
+
+    def _saw(self, seen: tuple[object, object]) -> None:
+        self._seen = seen
+
+    def assign(self, change: Change, turn: Turn) -> None:
+        """Compute targets if they are older than the group's epoch, but not more often than the interval allows."""
+        state = change.state
+        if state.target_epoch >= state.epoch or not _may_assign(state, turn):
+            return
+        subscribers = _subscribers(state, turn)
+        topics = frozenset[bytes]().union(*{subscriber.topics for subscriber in subscribers.values()})
+        sizes = {id: len(topic.partitions) for id in topics if (topic := turn.image.topic_by_id(id)) is not None}
+        targets = _assignor(state, turn)(subscribers, sizes)
+        for member in state.members_by_id():
+            if state.targets.get(member.id) != targets[member.id]:
+                change.store(member.target_record(state.id, targets[member.id]))
+        change.store(state.target_epoch_record(state.epoch, turn.wall_ms))
+
+    def reconcile(
+        self, change: Change, member_id: str, owned: Partitions | None, subscription_changed: bool, turn: Turn
+    ) -> Member:
+        """One step of the member towards its target."""
+        state = change.state
+        member = state.members[member_id]
+        if not subscription_changed and member.reconciled_to(state.target_epoch):
+            return member
+        subscribed = state.topic_ids(member, turn.image)
+        goal = Goal(state.target_epoch, state.target(member_id), subscribed, state.owners)
+        moved = reconcile(member, goal, owned, subscription_changed)
+        if moved != member:
+            change.store(moved.progress_record(state.id))
+            change.effects.append(partial(self.watch_revocation, moved, turn))
+            if change.state.is_settled:
+                change.effects.append(partial(self._arrived, turn))
+        return moved
+
+    def watch_revocation(self, member: Member, turn: Turn) -> None:
+        """Classic members are watched in their own way: they have to join again."""
+        if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
+            self.revocations.renew(member.id, turn.monotonic_ms + member.rebalance_timeout_ms)
+        else:
+            self.revocations.end(member.id)
+
+
+def preferred_assignor(state: GroupState, turn: Turn) -> str:
+    """The one that most members ask for; of equals the one that the broker names first, as where nobody asks."""
+    offered = [name for name in turn.config.group_consumer_assignors if name in ASSIGNORS] or [DEFAULT_ASSIGNOR]
+    votes = Counter(member.assignor for member in state.members.values())
+    return max(offered, key=lambda name: votes[name])
+
+
+def _assignor(state: GroupState, turn: Turn) -> Assignor:
+    return ASSIGNORS[preferred_assignor(state, turn)]
+
+
+def _may_assign(state: GroupState, turn: Turn) -> bool:
+    """A clock that was set back must not keep a group waiting."""
+    interval_ms = turn.group_setting(state.id, "consumer.assignment.interval.ms")
+    return state.assigned_ms == 0 or not 0 <= turn.wall_ms - state.assigned_ms < interval_ms
+
+
+def _subscribers(state: GroupState, turn: Turn) -> dict[str, Subscriber]:
+    """Most members subscribe to the same: what that comes to is found once."""
+    topics: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}
+    found: dict[str, Subscriber] = {}
+    for id, member in state.members.items():
+        subscription = (member.topic_names, member.topic_pattern)
+        if subscription not in topics:
+            topics[subscription] = state.topic_ids(member, turn.image)
+        found[id] = Subscriber(topics[subscription], state.target(id), member.instance_id)
+    return found

@@ -1,0 +1,324 @@
+"""What the log knows of one consumer group: immutable, and changed by replay only.
+
+Replay of a record gives the next state and leaves this one as it was. So a decision can replay what it is about to
+store into a state of its own (`Change`), see where that leads, and be dropped without a trace if the request is
+refused.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
+
+from immutables import Map
+
+from ottla.cluster.image import Image
+from ottla.coordinators.consumer.assignors import NO_PARTITIONS, Partitions
+from ottla.coordinators.consumer.members import Holding, Member
+from ottla.coordinators.formats import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+from ottla.coordinators.machine import Outcome, Reply, StoredRecord
+from ottla.wire.message import Message
+
+
+class Resolution(NamedTuple):
+    """The topics that a pattern stands for, by which metadata, and since when."""
+
+    topics: frozenset[str]
+    version: int
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    id: str
+    epoch: int = 1
+    """Goes up with every change that calls for another assignment."""
+    metadata_hash: int = 0
+    """Of the topics that are subscribed to, as they were when the epoch went up."""
+    target_epoch: int = 0
+    """The group's epoch for which the targets were computed."""
+    assigned_ms: int = 0
+    members: Map[str, Member] = field(default_factory=Map)
+    targets: Map[str, Partitions] = field(default_factory=Map)
+    """By member id."""
+    instances: Map[str, str] = field(default_factory=Map)
+    """The member that an instance id belongs to."""
+    owners: Map[tuple[bytes, int], str] = field(default_factory=Map)
+    """The member that has a partition, or has not given it back yet."""
+    names: Map[str, int] = field(default_factory=Map)
+    """How many members name a topic."""
+    patterns: Map[str, int] = field(default_factory=Map)
+    """How many members use a pattern."""
+    resolutions: Map[str, Resolution] = field(default_factory=Map)
+    """By pattern."""
+    classic_members: int = 0
+    """How many members speak the classic protocol."""
+    has_partition_metadata: bool = False
+    """There is a record that Kafka wrote before 4.1 and that nobody needs."""
+
+    def replay(self, record: StoredRecord) -> "GroupState":
+        return _REPLAYS[type(record.key)](self, record.key, record.value)
+
+    def target(self, member_id: str) -> Partitions:
+        return self.targets.get(member_id, NO_PARTITIONS)
+
+    def of_instance(self, instance_id: str) -> Member | None:
+        id = self.instances.get(instance_id)
+        return None if id is None else self.members.get(id)
+
+    def members_by_id(self) -> list[Member]:
+        return [self.members[id] for id in sorted(self.members)]
+
+    @property
+    def is_settled(self) -> bool:
+        """Every member has come to where it is to be."""
+        return self.target_epoch >= self.epoch and all(
+            member.reconciled_to(self.target_epoch) for member in self.members.values()
+        )
+
+    def subscribed_topics(self) -> frozenset[str]:
+        """The names of all topics that members name or have patterns for."""
+        found = set(self.names)
+        for pattern in self.patterns:
+            if pattern in self.resolutions:
+                found |= self.resolutions[pattern].topics
+        return frozenset(found)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return topic in self.names or any(
+            topic in self.resolutions[pattern].topics for pattern in self.patterns if pattern in self.resolutions
+        )
+
+    def topic_ids(self, member: Member, image: Image) -> frozenset[bytes]:
+        """The existing topics that a member subscribes to. A pattern that is not resolved yet stands for none."""
+        names: Iterable[str] = member.topic_names
+        if member.topic_pattern in self.resolutions:
+            names = member.topic_names | self.resolutions[member.topic_pattern].topics
+        return frozenset(topic.id for name in names if (topic := image.topic(name)) is not None)
+
+    def with_member(self, before: Member | None, after: Member | None) -> "GroupState":
+        """A member came, changed or went; everything that is counted by members goes with it."""
+        member = after or before
+        assert member is not None
+        members = self.members.delete(member.id) if after is None else self.members.set(member.id, after)
+        return replace(
+            self,
+            members=members,
+            instances=_instances(self.instances, before, after),
+            owners=self.owners if _holds_the_same(before, after) else _owners(self.owners, before, after),
+            names=_recounted(
+                self.names, before.topic_names if before else frozenset(), after.topic_names if after else frozenset()
+            ),
+            patterns=_recounted(self.patterns, _patterns(before), _patterns(after)),
+            classic_members=self.classic_members + _is_classic(after) - _is_classic(before),
+        )
+
+    def epoch_record(self, epoch: int, metadata_hash: int) -> StoredRecord:
+        return StoredRecord(
+            ConsumerGroupMetadataKey(group_id=self.id),
+            ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash),
+        )
+
+    def target_epoch_record(self, epoch: int, wall_ms: int) -> StoredRecord:
+        return StoredRecord(
+            ConsumerGroupTargetAssignmentMetadataKey(group_id=self.id),
+            ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=wall_ms),
+        )
+
+    def resolution_record(self, pattern: str, resolution: Resolution | None) -> StoredRecord:
+        value = None
+        if resolution is not None:
+            value = ConsumerGroupRegularExpressionValue(
+                topics=sorted(resolution.topics), version=resolution.version, timestamp=resolution.wall_ms
+            )
+        return StoredRecord(ConsumerGroupRegularExpressionKey(group_id=self.id, regular_expression=pattern), value)
+
+    def partition_metadata_tombstone(self) -> StoredRecord:
+        return StoredRecord(ConsumerGroupPartitionMetadataKey(group_id=self.id), None)
+
+    def tombstones(self) -> list[StoredRecord]:
+        """What deletes the group, members and all. The last one is the group's own."""
+        records = [record for member in self.members_by_id() for record in member.tombstones(self.id)]
+        records.append(StoredRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=self.id), None))
+        records.extend(self.resolution_record(pattern, None) for pattern in sorted(self.resolutions))
+        records.append(self.partition_metadata_tombstone())
+        records.append(StoredRecord(ConsumerGroupMetadataKey(group_id=self.id), None))
+        return records
+
+
+class Change:
+    """What a decision is about to store, the state that it leads to, and what is to be done when it is stored."""
+
+    __slots__ = ("effects", "records", "state")
+
+    def __init__(self, state: GroupState) -> None:
+        self.state = state
+        self.records: list[StoredRecord] = []
+        self.effects: list[Callable[[], None]] = []
+
+    def store(self, *records: StoredRecord) -> None:
+        for record in records:
+            self.records.append(record)
+            if type(record.key) in CONSUMER_KEYS:  # what the group was before may be deleted with the same batch
+                self.state = self.state.replay(record)
+
+    def outcome(self, replies: Sequence[Reply] = (), *errands: object) -> Outcome:
+        """Nothing but `effects` changes on the spot: a group that is too large for the log stays what it is."""
+        return Outcome(self.records, replies, may_be_refused=True, errands=errands, effects=self.effects)
+
+
+def _replay_epoch(
+    state: GroupState, key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue | None
+) -> GroupState:
+    value = value or ConsumerGroupMetadataValue(epoch=1)
+    return replace(state, epoch=value.epoch, metadata_hash=value.metadata_hash)
+
+
+def _replay_partition_metadata(
+    state: GroupState, key: ConsumerGroupPartitionMetadataKey, value: Message | None
+) -> GroupState:
+    return replace(state, has_partition_metadata=value is not None)
+
+
+def _replay_member(
+    state: GroupState, key: ConsumerGroupMemberMetadataKey, value: ConsumerGroupMemberMetadataValue | None
+) -> GroupState:
+    before = state.members.get(key.member_id)
+    if value is None:
+        return state if before is None else state.with_member(before, None)
+    return state.with_member(before, (before or Member(key.member_id)).with_metadata(value))
+
+
+def _replay_progress(
+    state: GroupState,
+    key: ConsumerGroupCurrentMemberAssignmentKey,
+    value: ConsumerGroupCurrentMemberAssignmentValue | None,
+) -> GroupState:
+    before = state.members.get(key.member_id)
+    if value is None:
+        return state if before is None else state.with_member(before, before.without_progress())
+    return state.with_member(before, (before or Member(key.member_id)).with_progress(value))
+
+
+def _replay_target_epoch(
+    state: GroupState,
+    key: ConsumerGroupTargetAssignmentMetadataKey,
+    value: ConsumerGroupTargetAssignmentMetadataValue | None,
+) -> GroupState:
+    value = value or ConsumerGroupTargetAssignmentMetadataValue()
+    return replace(state, target_epoch=value.assignment_epoch, assigned_ms=value.assignment_timestamp)
+
+
+def _replay_target(
+    state: GroupState,
+    key: ConsumerGroupTargetAssignmentMemberKey,
+    value: ConsumerGroupTargetAssignmentMemberValue | None,
+) -> GroupState:
+    if value is None:
+        known = key.member_id in state.targets
+        return replace(state, targets=state.targets.delete(key.member_id)) if known else state
+    target = {row.topic_id: frozenset(row.partitions) for row in value.topic_partitions if row.partitions}
+    return replace(state, targets=state.targets.set(key.member_id, target))
+
+
+def _replay_resolution(
+    state: GroupState, key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue | None
+) -> GroupState:
+    pattern = key.regular_expression
+    if value is None:
+        known = pattern in state.resolutions
+        return replace(state, resolutions=state.resolutions.delete(pattern)) if known else state
+    resolution = Resolution(frozenset(value.topics), value.version, value.timestamp)
+    return replace(state, resolutions=state.resolutions.set(pattern, resolution))
+
+
+_REPLAYS: Final[Mapping[type[Message], Callable[[GroupState, Any, Any], GroupState]]] = {
+    ConsumerGroupMetadataKey: _replay_epoch,
+    ConsumerGroupPartitionMetadataKey: _replay_partition_metadata,
+    ConsumerGroupMemberMetadataKey: _replay_member,
+    ConsumerGroupCurrentMemberAssignmentKey: _replay_progress,
+    ConsumerGroupTargetAssignmentMetadataKey: _replay_target_epoch,
+    ConsumerGroupTargetAssignmentMemberKey: _replay_target,
+    ConsumerGroupRegularExpressionKey: _replay_resolution,
+}
+
+CONSUMER_KEYS: Final = frozenset(_REPLAYS)
+"""The keys of the records that a consumer group is made of."""
+
+
+def _owners(owners: Map[tuple[bytes, int], str], before: Member | None, after: Member | None) -> Map[Any, str]:
+    """A partition that somebody else has got in the meantime stays theirs, whatever the order of a compacted log."""
+    old, new = _places(before), _places(after)
+    if old == new:
+        return owners
+    member = after or before
+    assert member is not None
+    draft = owners.mutate()
+    for place in old - new:
+        if draft.get(place) == member.id:
+            del draft[place]
+    for place in new - old:
+        draft[place] = member.id
+    return draft.finish()
+
+
+def _instances(instances: Map[str, str], before: Member | None, after: Member | None) -> Map[str, str]:
+    """An instance id that somebody else has got in the meantime stays theirs too."""
+    old = None if before is None else before.instance_id
+    new = None if after is None else after.instance_id
+    if old == new:
+        return instances
+    if before is not None and old is not None and instances.get(old) == before.id:
+        instances = instances.delete(old)
+    return instances if after is None or new is None else instances.set(new, after.id)
+
+
+def _holds_the_same(before: Member | None, after: Member | None) -> bool:
+    if before is None or after is None:
+        return False
+    return before.assigned is after.assigned and before.revoking is after.revoking
+
+
+def _places(member: Member | None) -> set[tuple[bytes, int]]:
+    if member is None:
+        return set()
+    return _in(member.assigned) | _in(member.revoking)
+
+
+def _in(holding: Holding) -> set[tuple[bytes, int]]:
+    return {(topic, number) for topic, numbers in holding.items() for number in numbers}
+
+
+def _patterns(member: Member | None) -> frozenset[str]:
+    return frozenset((member.topic_pattern,)) if member is not None and member.topic_pattern else frozenset()
+
+
+def _is_classic(member: Member | None) -> bool:
+    return member is not None and member.classic is not None
+
+
+def _recounted(counts: Map[str, int], before: frozenset[str], after: frozenset[str]) -> Map[str, int]:
+    if before == after:
+        return counts
+    draft = counts.mutate()
+    for name in before - after:
+        if draft[name] == 1:
+            del draft[name]
+        else:
+            draft[name] -= 1
+    for name in after - before:
+        draft[name] = draft.get(name, 0) + 1
+    return draft.finish()

@@ -1,0 +1,77 @@
+"""A consumer group whose last member of the new protocol is gone becomes a classic group again.
+
+Its members learn of it by their next heartbeat: they are asked to join, and one of them assigns.
+"""
+
+import logging
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+from ottla.coordinators.classic import members as classic
+from ottla.coordinators.consumer.members import Member
+from ottla.coordinators.consumer.state import GroupState
+from ottla.coordinators.formats import GroupMetadataKey, GroupMetadataValue
+from ottla.coordinators.groups.consumer_protocol import PROTOCOL_TYPE, answer_version, write_assignment
+from ottla.coordinators.machine import StoredRecord, Turn
+from ottla.observability.logs import fields
+
+logger = logging.getLogger(__name__)
+
+ALLOWED_BY: Final = ("downgrade", "bidirectional")
+
+
+class Downgrade(NamedTuple):
+    """An errand: the group is a classic one now, and has to begin its life as that in a turn of its own."""
+
+    group_id: str
+    rebalance: bool
+    """Members have to share what others left behind."""
+
+
+def may_downgrade(state: GroupState, leaving: Collection[str], turn: Turn) -> bool:
+    """Whether only members of the classic protocol stay, and some do."""
+    staying = len(state.members) - len(leaving)
+    classic_leaving = sum(state.members[id].classic is not None for id in leaving)
+    return (
+        0 < staying == state.classic_members - classic_leaving
+        and staying <= turn.config.group_max_size
+        and turn.config.group_consumer_migration_policy.lower() in ALLOWED_BY
+    )
+
+
+def downgrade_records(state: GroupState, leaving: Collection[str], turn: Turn) -> list[StoredRecord]:
+    """Delete the one and store the other, with the assignment that the members have."""
+    logger.info("the group goes back to the classic protocol", extra=fields(group=state.id, epoch=state.epoch))
+    roster = classic.Roster()
+    for member in state.members_by_id():
+        if member.id not in leaving:
+            roster.add(_classic_member(member))
+    protocol = roster.choose_protocol()
+    members = [member.stored(protocol, _assignment(state, member, protocol, turn)) for member in roster]
+    value = GroupMetadataValue(
+        protocol_type=PROTOCOL_TYPE,
+        generation=state.epoch,
+        protocol=protocol,
+        leader=members[0].member_id,
+        current_state_timestamp=turn.wall_ms,
+        members=members,
+    )
+    return [*state.tombstones(), StoredRecord(GroupMetadataKey(group_id=state.id), value)]
+
+
+def _classic_member(member: Member) -> classic.Member:
+    assert member.classic is not None
+    session_timeout_ms = member.classic.session_timeout_ms
+    return classic.Member(
+        member.id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        session_timeout_ms,
+        classic.rebalance_timeout_ms(member.rebalance_timeout_ms, session_timeout_ms),
+        tuple((protocol.name, protocol.metadata) for protocol in member.classic.supported_protocols),
+    )
+
+
+def _assignment(state: GroupState, member: classic.Member, protocol: str | None, turn: Turn) -> bytes:
+    return write_assignment(state.target(member.id), turn.image, answer_version(member.metadata(protocol)))

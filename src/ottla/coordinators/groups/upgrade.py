@@ -1,0 +1,93 @@
+"""A classic group of consumers becomes a consumer group when a first member of the new protocol joins.
+
+Nobody stops reading: members keep what they have, their generation becomes their epoch, and they go on as members of
+the classic protocol until they are restarted with the new one.
+"""
+
+import logging
+from typing import Final
+
+from ottla.cluster.image import Image
+from ottla.coordinators.classic.group import ClassicGroup
+from ottla.coordinators.classic.members import Member as ClassicMember
+from ottla.coordinators.consumer.assignors import NO_PARTITIONS, Partitions
+from ottla.coordinators.consumer.members import Member
+from ottla.coordinators.consumer.state import Change, GroupState
+from ottla.coordinators.consumer.topic_hashes import TopicHashes
+from ottla.coordinators.formats import ClassicMemberMetadata, ClassicProtocol
+from ottla.coordinators.groups.consumer_protocol import partitions_by_id, read_assignment, read_subscription
+from ottla.coordinators.machine import StoredRecord, Turn
+from ottla.errors import ErrorCode, KafkaError
+from ottla.observability.logs import fields
+from ottla.wire.malformed import Malformed
+
+logger = logging.getLogger(__name__)
+
+ALLOWED_BY: Final = ("upgrade", "bidirectional")
+
+
+def upgrade_records(group: ClassicGroup, turn: Turn) -> list[StoredRecord]:
+    """Delete the one and store the other. GROUP_ID_NOT_FOUND, as from Kafka, if it cannot become a consumer group."""
+    _check_upgrade(group, turn)
+    try:
+        members = [_member(group, member, turn.image) for member in group.members]
+    except Malformed as error:
+        raise _refused(group, f"what its members say cannot be read: {error}") from None
+    logger.info("the group goes over to the consumer protocol", extra=fields(group=group.id, epoch=group.generation))
+    change = Change(GroupState(group.id))
+    change.store(*(member.metadata_record(group.id) for member in members))
+    topics = TopicHashes().of(change.state.subscribed_topics(), turn.image)
+    change.store(change.state.epoch_record(group.generation, topics))
+    for member in members:
+        target = {topic: frozenset(numbers) for topic, numbers in member.assigned.items()}
+        change.store(member.target_record(group.id, target))
+    change.store(change.state.target_epoch_record(group.generation, 0))
+    change.store(*(member.progress_record(group.id) for member in members))
+    return [*group.tombstones(), *change.records]
+
+
+def _check_upgrade(group: ClassicGroup, turn: Turn) -> None:
+    if turn.config.group_consumer_migration_policy.lower() not in ALLOWED_BY:
+        raise _refused(group, "the broker does not allow it (group.consumer.migration.policy)")
+    if not group.uses_consumer_protocol:
+        raise _refused(group, "its members are no consumers")
+    if len(group.members) > turn.config.group_consumer_max_size:
+        raise _refused(group, "it has too many members")
+
+
+def _member(group: ClassicGroup, member: ClassicMember, image: Image) -> Member:
+    protocol = group.protocol or next((name for name, _ in member.protocols), None)
+    subscription = read_subscription(member.metadata(protocol))
+    held = _held(group, member, subscription.user_data, image)
+    return Member(
+        member.id,
+        epoch=group.generation,
+        previous_epoch=group.generation,
+        instance_id=member.instance_id,
+        rack_id=subscription.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topic_names=frozenset(subscription.topics),
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        classic=ClassicMemberMetadata(
+            session_timeout_ms=member.session_timeout_ms,
+            supported_protocols=[ClassicProtocol(name=name, metadata=data) for name, data in member.protocols],
+        ),
+        assigned={topic: dict.fromkeys(sorted(numbers), group.generation) for topic, numbers in held.items()},
+    )
+
+
+def _held(group: ClassicGroup, member: ClassicMember, said: bytes | None, image: Image) -> Partitions:
+    """Kafka refuses any assignment with data. That of librdkafka's `cooperative-sticky` is what the member `said` of
+    itself when it joined, given back to it: so nothing is lost."""
+    if not member.assignment:
+        return NO_PARTITIONS
+    assignment = read_assignment(member.assignment)
+    if assignment.user_data and assignment.user_data != said:
+        raise _refused(group, "its assignor keeps data of its own, which would be lost")
+    return partitions_by_id(assignment.assigned_partitions, image)
+
+
+def _refused(group: ClassicGroup, reason: str) -> KafkaError:
+    message = f"group {group.id!r} cannot go over to the consumer protocol: {reason}"
+    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)

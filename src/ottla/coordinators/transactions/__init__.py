@@ -1,0 +1,9 @@
+"""Transactions: who may use a transactional id, which partitions are in its transaction, how it ends.
+
+machine.py      the machine of one partition of `__transaction_state`
+transaction.py  one transactional id; its states and which may follow which
+rules.py        what comes next, who may do it, what is refused
+records.py      the records of `__transaction_state`
+markers.py      tells partitions how a transaction ended
+admission.py    asks the coordinator before a transaction's first records enter a partition
+"""

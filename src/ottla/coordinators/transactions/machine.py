@@ -1,0 +1,368 @@
+"""The machine of one partition of `__transaction_state`: decides about every transactional id that falls into it.
+
+A transaction ends in two steps. The first record (PREPARE_COMMIT or PREPARE_ABORT) decides the outcome, and the client
+is answered. Then markers go into every partition of the transaction, an errand that outlives its coordinator: whoever
+loads the record after a crash sets out again. The second record (COMPLETE_...) says that all of them landed.
+"""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ottla.coordinators.machine import NOTHING, Outcome, Producer, Reply, StoredRecord, Turn, answer
+from ottla.coordinators.transactions.records import TransactionLogKey, TransactionLogValue
+from ottla.coordinators.transactions.rules import (
+    FreshIdNeeded,
+    another_id,
+    completed,
+    concurrent,
+    ends_with_next_epoch,
+    ends_with_same_epoch,
+    fenced,
+    may_continue,
+    needed,
+    prepare,
+)
+from ottla.coordinators.transactions.transaction import (
+    EPOCH_BUMP,
+    NEVER,
+    NO_EPOCH,
+    NO_ID,
+    STORED,
+    State,
+    TopicPartition,
+    Transaction,
+    by_topic,
+)
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.messages.describe_transactions import TopicData, TransactionState
+from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+logger = logging.getLogger(__name__)
+
+FEATURE = "transaction.version"
+
+RECORDS_MAX = 100
+"""How many transactions one look at the clock ends, or forgets: the records go into one batch."""
+
+
+class WriteMarkers(NamedTuple):
+    """An errand: tell every partition how the transaction ended, then `complete`."""
+
+    transactional_id: str
+    producer: Producer
+    committed: bool
+    partitions: frozenset[TopicPartition]
+    version: int
+
+
+class AbortWithFreshId(NamedTuple):
+    """An errand: get a producer id, then `abort_overdue` with it."""
+
+    transactional_id: str
+    producer: Producer
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which transactions ListTransactions asks for; empty: all of them."""
+
+    states: frozenset[State] = frozenset()
+    producer_ids: frozenset[int] = frozenset()
+    longer_than_ms: int = -1
+
+    def take(self, transaction: Transaction, now_ms: int) -> bool:
+        if self.states and transaction.state not in self.states:
+            return False
+        if self.producer_ids and transaction.producer_id not in self.producer_ids:
+            return False
+        if self.longer_than_ms < 0:
+            return True
+        return transaction.started_ms != NEVER and now_ms - transaction.started_ms > self.longer_than_ms
+
+
+class Transactions:
+    def __init__(self) -> None:
+        self.by_id: dict[str, Transaction] = {}
+        self._deadlines: dict[str, int] = {}
+        """When an ongoing transaction is overdue, on the monotonic clock: a step of the wall clock ends none."""
+        self._bumped_from: dict[str, int] = {}
+        """The epoch that a producer had before its last InitProducerId, for its retry. As in Kafka, in memory only."""
+        self._next_overdue_check = 0
+        self._next_expiry_check = 0
+
+    # InitProducerId
+
+    def init_producer_id(self, request: InitProducerIdRequest, turn: Turn, fresh_id: int | None = None) -> Outcome:
+        transactional_id = request.transactional_id
+        assert transactional_id is not None
+        if not 0 < request.transaction_timeout_ms <= turn.config.transaction_max_timeout_ms:
+            message = f"transaction.max.timeout.ms is {turn.config.transaction_max_timeout_ms}"
+            raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, message)
+        known = self.by_id.get(transactional_id)
+        if known is None:
+            fresh = Transaction(
+                transactional_id, needed(fresh_id), 0, request.transaction_timeout_ms, updated_ms=turn.wall_ms
+            )
+            return self._initialised(fresh, NO_EPOCH, turn)
+        expected = Producer(request.producer_id, request.producer_epoch) if request.producer_id != NO_ID else None
+        if known.state.is_prepared:
+            raise concurrent(known)
+        if expected is not None and not may_continue(known, expected):
+            raise fenced(known, expected)
+        if known.state is State.ONGOING:
+            # The epoch of this abort is never given to anybody: the client tries again, and that raises it once more.
+            if expected is not None and expected.epoch != known.epoch:
+                raise fenced(known, expected)
+            outcome = self._abort(known, turn, concurrent(known), fresh_id)
+            turn.meters.transactions.fenced += 1
+            return outcome
+        return self._next_epoch(known, expected, request.transaction_timeout_ms, turn, fresh_id)
+
+    def _next_epoch(
+        self, known: Transaction, expected: Producer | None, timeout_ms: int, turn: Turn, fresh_id: int | None
+    ) -> Outcome:
+        producer_id, epoch, last_epoch = known.producer_id, known.epoch + 1, NO_EPOCH
+        if expected is None or expected.epoch == known.epoch:
+            last_epoch = NO_EPOCH if expected is None else known.epoch
+            if known.is_exhausted:
+                producer_id, epoch = needed(fresh_id), 0
+        elif expected.epoch == self._last_epoch(known):
+            epoch, last_epoch = known.epoch, expected.epoch  # its answer was lost: the same one again
+        else:
+            raise fenced(known, expected)
+        changed = known.to(
+            State.EMPTY,
+            turn.wall_ms,
+            producer_id=producer_id,
+            epoch=epoch,
+            timeout_ms=timeout_ms,
+            partitions=frozenset(),
+            started_ms=NEVER,
+        )
+        return self._initialised(changed, last_epoch, turn)
+
+    def _initialised(self, transaction: Transaction, last_epoch: int, turn: Turn) -> Outcome:
+        self._bumped_from[transaction.transactional_id] = last_epoch
+        response = InitProducerIdResponse(producer_id=transaction.producer_id, producer_epoch=transaction.epoch)
+        return answer(turn, response, transaction.record)
+
+    def _last_epoch(self, known: Transaction) -> int:
+        if known.state is State.EMPTY:
+            return self._bumped_from.get(known.transactional_id, NO_EPOCH)
+        return known.last_epoch
+
+    # Partitions
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Iterable[TopicPartition],
+        turn: Turn,
+        *,
+        version: int,
+    ) -> Outcome:
+        """Partitions, of topics or of committed offsets, become part of the transaction; the first ones begin it."""
+        known = self._owned(transactional_id, producer)
+        added = frozenset(partitions)
+        if known.state is State.ONGOING:
+            if added <= known.partitions:
+                return done(turn)
+            changed = known.to(State.ONGOING, turn.wall_ms, partitions=known.partitions | added, version=version)
+        else:
+            changed = known.to(State.ONGOING, turn.wall_ms, partitions=added, started_ms=turn.wall_ms, version=version)
+            self._deadlines[transactional_id] = turn.monotonic_ms + known.timeout_ms
+        return done(turn, changed.record)
+
+    def missing_partitions(
+        self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition], turn: Turn
+    ) -> Outcome:
+        """Which of these are not in the producer's transaction: nothing may be appended to them in its name."""
+        known = self._owned(transactional_id, producer)
+        missing = frozenset(partitions) - (known.partitions if known.state is State.ONGOING else frozenset())
+        return Outcome(replies=(Reply(turn.ticket, missing),))
+
+    def _owned(self, transactional_id: str, producer: Producer) -> Transaction:
+        known = self._known(transactional_id)
+        if known.state.is_prepared and producer == (known.next_producer_id, 0):
+            raise concurrent(known)  # its EndTxn was answered with the id that is not in force yet
+        if producer.id != known.producer_id:
+            raise another_id(known, producer)
+        if producer.epoch != known.epoch:
+            raise fenced(known, producer)
+        if known.state.is_prepared:
+            raise concurrent(known)
+        return known
+
+    def _known(self, transactional_id: str) -> Transaction:
+        known = self.by_id.get(transactional_id)
+        if known is None:
+            message = f"there is no transactional id {transactional_id!r}"
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message)
+        return known
+
+    # The end
+
+    def end(self, request: EndTxnRequest, turn: Turn, *, version: int, fresh_id: int | None = None) -> Outcome:
+        """EndTxn. With a version below 2 the answer names no producer: the client goes on as it was."""
+        known = self._known(request.transactional_id)
+        producer = Producer(request.producer_id, request.producer_epoch)
+        raised = version >= EPOCH_BUMP
+        is_due = ends_with_next_epoch if raised else ends_with_same_epoch
+        if is_due(known, producer, request.committed):
+            ended = prepare(known, request.committed, turn, version, raised=raised, fresh_id=fresh_id)
+            if request.committed:
+                turn.meters.transactions.committed += 1
+            else:
+                turn.meters.transactions.aborted += 1
+            return self._prepared(ended, turn, response_to_end(ended, raised))
+        return answer(turn, response_to_end(known, raised))
+
+    def _abort(self, known: Transaction, turn: Turn, reply: KafkaError | None, fresh_id: int | None) -> Outcome:
+        """The coordinator's own end of a transaction: whoever ran it is fenced by a higher epoch."""
+        version = turn.image.features.get(FEATURE, 0)
+        return self._prepared(prepare(known, False, turn, version, raised=True, fresh_id=fresh_id), turn, reply)
+
+    def _prepared(self, prepared: Transaction, turn: Turn, reply: EndTxnResponse | KafkaError | None) -> Outcome:
+        self._deadlines.pop(prepared.transactional_id, None)
+        replies = () if reply is None else (Reply(turn.ticket, reply),)
+        if not prepared.partitions:
+            return Outcome((prepared.record, completed(prepared, turn).record), replies)
+        return Outcome((prepared.record,), replies, errands=(errand(prepared),))
+
+    def complete(self, transactional_id: str, producer: Producer, turn: Turn) -> Outcome:
+        """Every marker landed. Nothing to do if another coordinator of this partition has said so already."""
+        known = self.by_id.get(transactional_id)
+        if known is None or not known.state.is_prepared or known.producer != producer:
+            return done(turn)
+        return done(turn, completed(known, turn).record)
+
+    # Looking
+
+    def describe(self, transactional_id: str, turn: Turn) -> Outcome:
+        known = self.by_id.get(transactional_id)
+        if known is None:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        description = TransactionState(
+            transactional_id=transactional_id,
+            transaction_state=known.state.shown,
+            transaction_timeout_ms=known.timeout_ms,
+            transaction_start_time_ms=known.started_ms,
+            producer_id=known.producer_id,
+            producer_epoch=known.epoch,
+            topics=[
+                TopicData(topic=topic, partitions=indexes) for topic, indexes in by_topic(known.partitions).items()
+            ],
+        )
+        return answer(turn, description)
+
+    def listing(self, filters: Filters, turn: Turn) -> Outcome:
+        taken = [known for known in self.by_id.values() if filters.take(known, turn.wall_ms)]
+        return Outcome(replies=(Reply(turn.ticket, taken),))
+
+    # What time brings
+
+    @property
+    def wake_at(self) -> int | None:
+        if not self.by_id:
+            return None
+        if not self._deadlines:
+            return self._next_expiry_check
+        return min(self._next_overdue_check, self._next_expiry_check)
+
+    def wake(self, turn: Turn) -> Outcome:
+        now = turn.monotonic_ms
+        outcomes = []
+        if now >= self._next_overdue_check:
+            overdue = [name for name, deadline in self._deadlines.items() if now >= deadline]
+            interval = turn.config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+            self._next_overdue_check = now + (0 if len(overdue) > RECORDS_MAX else interval)
+            outcomes += [self._overdue(self.by_id[name], turn) for name in overdue[:RECORDS_MAX]]
+        if now >= self._next_expiry_check:
+            expired = self._expired(turn)
+            interval = turn.config.transaction_remove_expired_transaction_cleanup_interval_ms
+            self._next_expiry_check = now + (0 if len(expired) > RECORDS_MAX else interval)
+            outcomes.append(Outcome([transaction.tombstone for transaction in expired[:RECORDS_MAX]]))
+        return Outcome(
+            records=[record for outcome in outcomes for record in outcome.records],
+            errands=[each for outcome in outcomes for each in outcome.errands],
+        )
+
+    def _overdue(self, known: Transaction, turn: Turn) -> Outcome:
+        try:
+            return self._timed_out(known, turn, None)
+        except FreshIdNeeded:
+            return Outcome(errands=(AbortWithFreshId(known.transactional_id, known.producer),))
+
+    def abort_overdue(self, transactional_id: str, producer: Producer, turn: Turn, fresh_id: int) -> Outcome:
+        known = self.by_id.get(transactional_id)
+        if known is None or known.state is not State.ONGOING or known.producer != producer:
+            return NOTHING  # somebody was faster
+        return self._timed_out(known, turn, fresh_id)
+
+    def _timed_out(self, known: Transaction, turn: Turn, fresh_id: int | None) -> Outcome:
+        outcome = self._abort(known, turn, None, fresh_id)
+        turn.meters.transactions.timed_out += 1
+        return outcome
+
+    def _expired(self, turn: Turn) -> list[Transaction]:
+        limit = turn.wall_ms - turn.config.transactional_id_expiration_ms
+        return [
+            known
+            for known in self.by_id.values()
+            if known.updated_ms <= limit and known.state is not State.ONGOING and not known.state.is_prepared
+        ]
+
+    # Replay
+
+    def replay(self, record: StoredRecord, written_ms: int, producer: Producer | None) -> None:
+        key, value = record
+        assert isinstance(key, TransactionLogKey)
+        if not isinstance(value, TransactionLogValue):
+            self.by_id.pop(key.transactional_id, None)
+            self._bumped_from.pop(key.transactional_id, None)
+        elif value.transaction_status in STORED:
+            self.by_id[key.transactional_id] = Transaction.of(key, value)
+        else:
+            logger.error("%r has the unknown state %d: passed over", key.transactional_id, value.transaction_status)
+
+    def end_transaction(self, producer: Producer, committed: bool) -> None:
+        """Nobody writes to this topic in a transaction."""
+
+    def loaded(self, turn: Turn) -> Outcome:
+        """Finish what the last coordinator decided; what it left open gets the rest of its time."""
+        prepared = []
+        for known in self.by_id.values():
+            if known.state.is_prepared:
+                prepared.append(errand(known))
+            elif known.state is State.ONGOING:
+                elapsed = min(max(turn.wall_ms - known.started_ms, 0), known.timeout_ms)
+                self._deadlines[known.transactional_id] = turn.monotonic_ms + known.timeout_ms - elapsed
+        return Outcome(errands=prepared)
+
+
+def errand(prepared: Transaction) -> WriteMarkers:
+    return WriteMarkers(
+        prepared.transactional_id,
+        prepared.producer,
+        prepared.state is State.PREPARE_COMMIT,
+        prepared.partitions,
+        prepared.version,
+    )
+
+
+def done(turn: Turn, *records: StoredRecord) -> Outcome:
+    """Nothing is said but that it is done."""
+    return Outcome(records=records, replies=(Reply(turn.ticket, None),))
+
+
+def response_to_end(ended: Transaction, raised: bool) -> EndTxnResponse:
+    """Who the producer is from now on, where its epoch was raised."""
+    if not raised:
+        return EndTxnResponse()
+    if ended.next_producer_id != NO_ID:
+        return EndTxnResponse(producer_id=ended.next_producer_id, producer_epoch=0)
+    return EndTxnResponse(producer_id=ended.producer_id, producer_epoch=ended.epoch)

@@ -1,0 +1,189 @@
+"""One transactional id: who may use it, how far its transaction is, and which partitions are in it.
+
+A transaction is a value that never changes; the next state is another one, written as one record. `TRANSITIONS` is
+all there is to the order of states. Version 2 of the protocol (KIP-890) gives every transaction an epoch of its own:
+ending one raises the epoch, so nothing that is late can slip into the next.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Any
+
+from ottla.coordinators.machine import Producer, StoredRecord
+from ottla.coordinators.transactions.records import TransactionLogKey, TransactionLogValue, TransactionPartitions
+
+NO_ID = -1
+NO_EPOCH = -1
+NEVER = -1
+EPOCH_MAX = 32767
+LAST_EPOCH = EPOCH_MAX - 1
+"""The highest that a producer is given: one more is needed to fence it."""
+
+EPOCH_BUMP = 2
+"""The version of transactions from which an end raises the epoch."""
+
+TopicPartition = tuple[str, int]
+
+
+class State(IntEnum):
+    """By the numbers that Kafka writes into the log."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    """Expired. It is not written: the record is deleted instead."""
+    PREPARE_EPOCH_FENCE = 7
+    """Known by name only: raising the epoch and aborting are one record here."""
+
+    @property
+    def shown(self) -> str:
+        """As Kafka's tools call it."""
+        return self.name.title().replace("_", "")
+
+    @property
+    def is_prepared(self) -> bool:
+        """The outcome is decided and the markers are being written."""
+        return self in (State.PREPARE_COMMIT, State.PREPARE_ABORT)
+
+
+_AT_REST: Mapping[State, str] = {
+    State.EMPTY: "a producer asks who it is: it gets the next epoch",
+    State.ONGOING: "the first partition, or group, joins a transaction",
+    State.PREPARE_ABORT: "an abort with nothing to abort (version 2)",
+    State.DEAD: "not used for transactional.id.expiration.ms",
+}
+
+_LANDED = "every marker has landed"
+
+TRANSITIONS: Mapping[State, Mapping[State, str]] = {
+    State.EMPTY: _AT_REST,
+    State.ONGOING: {
+        State.ONGOING: "another partition joins",
+        State.PREPARE_COMMIT: "the producer commits",
+        State.PREPARE_ABORT: "the producer aborts, takes too long, or is fenced",
+    },
+    State.PREPARE_COMMIT: {State.COMPLETE_COMMIT: _LANDED},
+    State.PREPARE_ABORT: {State.COMPLETE_ABORT: _LANDED},
+    State.COMPLETE_COMMIT: _AT_REST,
+    State.COMPLETE_ABORT: _AT_REST,
+    State.DEAD: {},
+}
+"""What may follow a state, and why it would."""
+
+STORED = frozenset(TRANSITIONS) - {State.DEAD}
+"""The states that a record can have."""
+
+
+class IllegalTransition(Exception):
+    """A decision that the table does not have: a fault of this program, never of a client."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    timeout_ms: int
+    updated_ms: int
+    state: State = State.EMPTY
+    partitions: frozenset[TopicPartition] = frozenset()
+    started_ms: int = NEVER
+    previous_producer_id: int = NO_ID
+    next_producer_id: int = NO_ID
+    """Takes the place of an id whose epochs are used up, once the markers under the old one are written."""
+    version: int = 0
+    """Of the protocol, as the client that began or ended the transaction speaks it."""
+
+    @property
+    def producer(self) -> Producer:
+        return Producer(self.producer_id, self.epoch)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """No epoch is left that could be given to a producer."""
+        return self.epoch >= LAST_EPOCH
+
+    @property
+    def raises_epoch(self) -> bool:
+        return self.version >= EPOCH_BUMP
+
+    @property
+    def last_epoch(self) -> int:
+        """Under which epoch the ended transaction ran, if its end has raised it."""
+        if not self.raises_epoch or self.state in (State.EMPTY, State.ONGOING):
+            return NO_EPOCH
+        return LAST_EPOCH if self.is_rotated else self.epoch - 1
+
+    @property
+    def is_rotated(self) -> bool:
+        """The epochs of the id before were used up, and this one began."""
+        return self.epoch == 0 and self.previous_producer_id not in (NO_ID, self.producer_id)
+
+    def to(self, state: State, updated_ms: int, **changes: Any) -> "Transaction":
+        """What comes next; fields that are not named stay."""
+        if state not in TRANSITIONS[self.state]:
+            raise IllegalTransition(f"{self.transactional_id!r} cannot go from {self.state.shown} to {state.shown}")
+        changes.setdefault("previous_producer_id", self.producer_id)
+        return replace(self, state=state, updated_ms=updated_ms, **changes)
+
+    # Records
+
+    @property
+    def record(self) -> StoredRecord:
+        return StoredRecord(
+            TransactionLogKey(transactional_id=self.transactional_id),
+            TransactionLogValue(
+                producer_id=self.producer_id,
+                producer_epoch=self.epoch,
+                transaction_timeout_ms=self.timeout_ms,
+                transaction_status=self.state,
+                # Kafka keeps null for what cannot have partitions.
+                transaction_partitions=None if self.state is State.EMPTY else self._by_topic(),
+                transaction_last_update_timestamp_ms=self.updated_ms,
+                transaction_start_timestamp_ms=self.started_ms,
+                previous_producer_id=self.previous_producer_id,
+                next_producer_id=self.next_producer_id,
+                client_transaction_version=self.version,
+            ),
+        )
+
+    @property
+    def tombstone(self) -> StoredRecord:
+        return StoredRecord(TransactionLogKey(transactional_id=self.transactional_id), None)
+
+    def _by_topic(self) -> list[TransactionPartitions]:
+        return [
+            TransactionPartitions(topic=topic, partition_ids=indexes)
+            for topic, indexes in by_topic(self.partitions).items()
+        ]
+
+    @classmethod
+    def of(cls, key: TransactionLogKey, value: TransactionLogValue) -> "Transaction":
+        return cls(
+            key.transactional_id,
+            value.producer_id,
+            value.producer_epoch,
+            value.transaction_timeout_ms,
+            value.transaction_last_update_timestamp_ms,
+            State(value.transaction_status),
+            frozenset(
+                (topic.topic, index) for topic in value.transaction_partitions or () for index in topic.partition_ids
+            ),
+            value.transaction_start_timestamp_ms,
+            value.previous_producer_id,
+            value.next_producer_id,
+            value.client_transaction_version,
+        )
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """In one order always, whatever the order of the set."""
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(partitions):
+        topics.setdefault(topic, []).append(index)
+    return topics

@@ -1,0 +1,96 @@
+"""The numbers of the coordinators: groups, their members and offsets, transactions."""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import product
+
+from ottla.broker.node import Node
+from ottla.coordinators.transactions.transaction import STORED
+from ottla.observability import catalogue
+from ottla.observability.metrics import PAUSE_EVERY, Reading
+
+CLASSIC, CONSUMER = "classic", "consumer"
+
+
+class CoordinatorSurvey:
+    """One walk over all groups and transactional ids that this broker coordinates."""
+
+    def __init__(self, node: Node) -> None:
+        self._groups, self._transactions = node.groups, node.transactions
+        self.groups = Counter(dict.fromkeys(product((CLASSIC, CONSUMER), ("Empty", "Stable")), 0))
+        """By protocol and state; those that are not on their way to another are told also if there are none."""
+        self.members = Counter({CLASSIC: 0, CONSUMER: 0})
+        self.offsets = 0
+        self.transactional_ids = Counter(dict.fromkeys(sorted(STORED), 0))
+
+    def take(self) -> Iterator[str]:
+        walked = 0
+        for machine in self._groups.machines():
+            for group in list(machine.groups.values()):
+                self.groups[group.kind, group.state_name] += 1
+                self.members[group.kind] += group.size
+                offsets = machine.offsets.group(group.id)
+                self.offsets += 0 if offsets is None else offsets.count
+                walked += 1
+                if walked % PAUSE_EVERY == 0:
+                    yield ""
+        for transactions in self._transactions.machines():
+            for transaction in list(transactions.by_id.values()):
+                self.transactional_ids[transaction.state] += 1
+                walked += 1
+                if walked % PAUSE_EVERY == 0:
+                    yield ""
+
+    def readings(self) -> Iterator[Reading]:
+        yield from self._group_readings()
+        yield from self._transaction_readings()
+        yield (
+            catalogue.COORDINATED_PARTITIONS,
+            [
+                (("group", "active"), len(self._groups.machines())),
+                (("group", "loading"), self._groups.loading),
+                (("transaction", "active"), len(self._transactions.machines())),
+                (("transaction", "loading"), self._transactions.loading),
+            ],
+        )
+
+    def _group_readings(self) -> Iterator[Reading]:
+        meter = self._groups.meters.groups
+        yield catalogue.GROUPS, sorted(self.groups.items())
+        classic = {state: count for (kind, state), count in self.groups.items() if kind == CLASSIC}
+        yield catalogue.ALL_GROUPS, [((), sum(classic.values()))]
+        yield catalogue.PREPARING_GROUPS, [((), classic.get("PreparingRebalance", 0))]
+        yield catalogue.COMPLETING_GROUPS, [((), classic.get("CompletingRebalance", 0))]
+        yield catalogue.STABLE_GROUPS, [((), classic["Stable"])]
+        yield catalogue.EMPTY_GROUPS, [((), classic["Empty"])]
+        yield catalogue.OFFSETS, [((), self.offsets)]
+        yield catalogue.MEMBERS, [((kind,), count) for kind, count in self.members.items()]
+        yield catalogue.OFFSETS_COMMITTED, [((), meter.offsets_committed)]
+        yield catalogue.OFFSETS_EXPIRED, [((), meter.offsets_expired)]
+        yield catalogue.OFFSETS_DELETED, [((), meter.offsets_deleted)]
+        yield catalogue.CLASSIC_REBALANCES, [((), sum(meter.classic_rebalances.counts))]
+        yield catalogue.CONSUMER_REBALANCES, [((), meter.epochs_raised)]
+        yield (
+            catalogue.REBALANCE_TIME,
+            [
+                ((CLASSIC,), meter.classic_rebalances.durations()),
+                ((CONSUMER,), meter.consumer_rebalances.durations()),
+            ],
+        )
+        yield catalogue.GROUPS_LOAD_TIME, [((), round(self._groups.longest_load_s * 1000))]
+
+    def _transaction_readings(self) -> Iterator[Reading]:
+        meter = self._transactions.meters.transactions
+        yield catalogue.TRANSACTIONAL_IDS, [((state.shown,), count) for state, count in self.transactional_ids.items()]
+        yield (
+            catalogue.TRANSACTIONS_ENDED,
+            [
+                (("committed",), meter.committed),
+                (("aborted",), meter.aborted),
+                (("timed out",), meter.timed_out),
+                (("fenced",), meter.fenced),
+            ],
+        )
+        yield catalogue.MARKER_TIME, [((), meter.markers.durations())]
+        yield catalogue.WAITING_MARKERS, [((), meter.waiting_markers)]
+        yield catalogue.TRANSACTIONS_LOAD_TIME, [((), round(self._transactions.longest_load_s * 1000))]

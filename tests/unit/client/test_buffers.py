@@ -1,0 +1,34 @@
+"""Memory that is used again: never while anybody can see it, and never more of it kept than is allowed."""
+
+import numpy as np
+import pytest
+
+from ottla.client import buffers
+from ottla.client.buffers import bytes_room, room
+
+
+@pytest.fixture(autouse=True)
+def no_shelves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buffers, "_idle", {})
+    monkeypatch.setattr(buffers, "_idle_bytes", 0)
+
+
+def test_memory_comes_back_when_the_last_view_goes() -> None:
+    first = bytes_room(100_000)
+    at = np.frombuffer(first, np.uint8).ctypes.data
+    part = first[10:20]
+    del first
+    other = room(np.uint8, 100_000)
+    assert other.ctypes.data != at
+    del part
+    again = room(np.int64, 12_300)  # about as much, as something else
+    assert again.ctypes.data == at
+    assert len(again) == 12_300
+
+
+def test_no_more_is_kept_than_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buffers, "IDLE_BYTES_MAX", 1_000_000)
+    held = [room(np.uint8, 300_000) for _ in range(10)]
+    del held
+    assert 600_000 < buffers._idle_bytes <= 1_000_000
+    assert len(room(np.int32, 0)) == 0

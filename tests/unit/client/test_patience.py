@@ -1,0 +1,39 @@
+"""Trying again: pauses double up to a limit, differ a little, and end at the deadline."""
+
+from random import Random
+
+from ottla.client.patience import Patience
+
+
+class Time:
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.pauses: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+
+def patience(time: Time, limit_s: float) -> Patience:
+    return Patience(limit_s, Random(1), seconds=lambda: time.now, sleep=time.sleep)
+
+
+def test_pauses_grow_and_end_with_the_deadline() -> None:
+    time = Time()
+    trying = patience(time, 5.0)
+    while trying.pause():
+        pass
+    assert time.now == 5.0
+    for pause, due in zip(time.pauses[:-1], [0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0], strict=False):
+        assert 0.8 * due <= pause <= 1.2 * due
+    assert not trying.pause()
+
+
+def test_what_the_broker_asks_for_is_waited_within_the_limit() -> None:
+    time = Time()
+    trying = patience(time, 3.0)
+    trying.rest(2.0)
+    trying.rest(0.0)
+    trying.rest(2.0)
+    assert time.pauses == [2.0, 1.0]

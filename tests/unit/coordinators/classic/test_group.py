@@ -1,0 +1,209 @@
+"""Classic groups: what they say about themselves, whose offsets they keep, and the hard cases."""
+
+from random import Random
+
+import pytest
+
+from ottla.cluster.image import EMPTY
+from ottla.coordinators.classic.group import ClassicGroup
+from ottla.coordinators.classic.joins import told_reasons
+from ottla.coordinators.classic.states import TRANSITIONS, State
+from ottla.coordinators.formats import GROUP_FORMAT, GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from ottla.coordinators.machine import StoredRecord, Turn
+from ottla.errors import ErrorCode, KafkaError
+from tests.unit.coordinators.classic.test_rebalance import ONE_MEMBER, TWO_MEMBERS
+from tests.unit.coordinators.classic_scripts import Client, Stage, play
+
+
+def refusal(stage: Stage, check: str, *identity: object) -> str | None:
+    turn = Turn(stage.now, stage.now, EMPTY, stage.config, stage.meters)
+    try:
+        getattr(stage.group, check)(*identity, *([turn] if identity else []))
+    except KafkaError as error:
+        return error.code.name
+    return None
+
+
+def test_every_state_is_left_or_is_the_last() -> None:
+    # The table has all states, goes nowhere else, and only the dead stay where they are.
+    assert set(TRANSITIONS) == set(State)
+    assert all(set(followers) <= set(State) for followers in TRANSITIONS.values())
+    assert [state for state, followers in TRANSITIONS.items() if not followers] == [State.DEAD]
+
+
+def test_what_the_members_read() -> None:
+    # All of their topics; only consumers say it; one that nobody understands may read anything.
+    stage = play(TWO_MEMBERS)
+    assert [stage.group.subscribed_to(topic) for topic in "tuv"] == [True, False, False]
+    stage.play("b joins topics=u | [PreparingRebalance]")
+    assert [stage.group.subscribed_to(topic) for topic in "tuv"] == [True, True, False]
+    connect = play("a joins type=connect version=3 | [PreparingRebalance]")
+    assert not connect.group.subscribed_to("t")
+    unclear = ClassicGroup("group")
+    member = MemberMetadata(member_id="m", session_timeout=10_000, subscription=b"?")
+    unclear.replay_metadata(GroupMetadataValue(protocol_type="consumer", protocol="own", members=[member]))
+    assert unclear.subscribed_to("t")
+
+
+def test_from_when_offsets_may_expire() -> None:
+    # Since the commit, where nobody manages members; since it is empty; never while members may still need them.
+    stage = Stage()
+    assert stage.group.offsets_expire_from(5) == 5
+    assert stage.group.is_simple
+    stage.play(ONE_MEMBER)
+    assert stage.group.offsets_expire_from(5) == 5, "of topics that the members do not read any more"
+    stage.play("a joins | [CompletingRebalance]; a: generation 2, leads a")
+    assert stage.group.offsets_expire_from(5) is None
+    stage.play("a leaves | [PreparingRebalance]; stores generation 3 empty; [Empty]; a: NONE")
+    assert stage.group.offsets_expire_from(5) == stage.now + 10**12
+    assert stage.group.protocol_type == "consumer", "an empty group knows what it was for"
+    other = play(ONE_MEMBER.replace("a joins                 | a:", "a joins type=connect    | a:"))
+    assert other.group.offsets_expire_from(5) is None
+
+
+def test_who_may_commit_in_a_transaction() -> None:
+    # Old producers say nothing of the member and may; one that says it must be right; the group's state is no matter.
+    stage = play(ONE_MEMBER)
+    member_id = stage.client("a").member_id
+    for state in (State.STABLE, State.COMPLETING_REBALANCE):
+        assert stage.group.state is state
+        assert refusal(stage, "check_transactional_commit", "", None, -1) is None
+        assert refusal(stage, "check_transactional_commit", member_id, None, stage.group.generation) is None
+        assert refusal(stage, "check_transactional_commit", member_id, None, 0) == "ILLEGAL_GENERATION"
+        assert refusal(stage, "check_transactional_commit", "x", None, 1) == "UNKNOWN_MEMBER_ID"
+        assert refusal(stage, "check_transactional_commit", "", "i", -1) == "UNKNOWN_MEMBER_ID"
+        if state is State.STABLE:
+            stage.play("a joins | [CompletingRebalance]; a: generation 2, leads a")
+
+
+def test_what_may_be_deleted() -> None:
+    # A group without members. Offsets also of consumers, who say what they read.
+    stage = play(ONE_MEMBER)
+    assert refusal(stage, "check_delete") == "NON_EMPTY_GROUP"
+    assert refusal(stage, "check_delete_offsets") is None
+    connect = play(ONE_MEMBER.replace("a joins                 | a:", "a joins type=connect    | a:"))
+    assert refusal(connect, "check_delete_offsets") == "NON_EMPTY_GROUP"
+    stage.play("a leaves | [PreparingRebalance]; stores generation 2 empty; [Empty]; a: NONE")
+    assert refusal(stage, "check_delete") is None
+    (tombstone,) = stage.group.tombstones()
+    assert tombstone == StoredRecord(GroupMetadataKey(group_id="group"), None)
+    assert GROUP_FORMAT.encode(tombstone)[1] is None
+    stage.group.replay_metadata(None)
+    assert stage.group.state is State.DEAD
+
+
+def test_who_waits_is_told_when_the_group_becomes_another() -> None:
+    # As when it becomes a consumer group in the middle of a rebalance.
+    stage = play(TWO_MEMBERS).play("a joins | [PreparingRebalance]")
+    replies = stage.group.dissolve(ErrorCode.REBALANCE_IN_PROGRESS)
+    assert [stage.waiting[reply.ticket].name for reply in replies] == ["a"]
+    assert [reply.response.error_code for reply in replies] == [ErrorCode.REBALANCE_IN_PROGRESS]
+
+
+def test_reasons_for_the_log_have_a_limit() -> None:
+    # Clients say why they come and go; however much they say, a line of the log stays a line.
+    assert told_reasons(["done", None, "done"]) == "done; no reason given"
+    assert told_reasons(["x" * 10_000]) == "x" * 255
+    assert told_reasons(map(str, range(100))) == "0; 1; 2"
+
+
+def test_a_rebalance_is_logged_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "ottla.coordinators"):
+        play(ONE_MEMBER).play("a leaves | [PreparingRebalance]; stores generation 2 empty; [Empty]; a: NONE")
+    told = [record.__dict__["fields"]["reason"] for record in caplog.records]
+    assert told == ["a member joined: no reason given", "members left the group: no reason given"]
+
+
+def test_members_of_old_records() -> None:
+    # Version 0 has no rebalance time-out: the session's is taken.
+    group = ClassicGroup("group")
+    member = MemberMetadata(member_id="m", session_timeout=7000, subscription=b"\0\0\0\0\0\0")
+    value = GroupMetadataValue(protocol_type="consumer", protocol="range", leader="m", members=[member])
+    group.replay_metadata(value)
+    assert [each.rebalance_timeout_ms for each in group.members] == [7000]
+    assert group.members.leader is group.members.get("m")
+
+
+@pytest.mark.parametrize("offset_ms", [-1, 0, 1])
+def test_hard_case_45_at_the_edge_of_a_session(offset_ms: int) -> None:
+    # A heartbeat just before the end keeps a member, one after it does not; a leave and a join in the same moment
+    # as somebody's end make one rebalance, in which exactly those are who are alive.
+    stage = play(TWO_MEMBERS)
+    stage.pass_ms(5000)
+    stage.beats(stage.client("a"))
+    stage.pass_ms(5000 + offset_ms)
+    stage.beats(stage.client("b"))
+    alive = offset_ms < 0
+    assert ("b: is alive" in stage.told()) == alive
+    stage.joins(stage.client("c"), version=3)
+    stage.leaves(stage.client("a"))
+    if alive:
+        stage.joins(stage.client("b"))
+    assert stage.group.state is State.COMPLETING_REBALANCE
+    assert {stage.name_of(member.id) for member in stage.group.members} == ({"b", "c"} if alive else {"c"})
+    assert not stage.waiting
+
+
+DEATHS = {
+    "as a new member that waits": "c joins version=3 | [PreparingRebalance]",
+    "with an id and no more": "c joins | c: MEMBER_ID_REQUIRED",
+    "in a stable group": "",
+    "while it waits to join": "b joins topics=u | [PreparingRebalance]",
+    "asked to join": "a joins | [PreparingRebalance]",
+}
+
+
+@pytest.mark.parametrize("moment", DEATHS)
+def test_hard_case_49_a_member_dies_in_each_state(moment: str) -> None:
+    # Whenever b or c falls silent: a, which does what it is told, ends up alone in a stable group.
+    stage = play(TWO_MEMBERS)
+    if DEATHS[moment]:
+        stage.play(DEATHS[moment])
+    for _ in range(120):
+        stage.pass_ms(3000)
+        behave(stage, stage.client("a"))
+    assert stage.group.state is State.STABLE
+    assert [stage.name_of(member.id) for member in stage.group.members] == ["a"]
+
+
+def behave(stage: Stage, client: Client) -> None:
+    """What a good client does now and then: be heard of, join and sync when it has to, assign if it leads."""
+    if client in stage.waiting.values():
+        return
+    stage.told()
+    stage.beats(client)
+    (told,) = stage.told()
+    if told.endswith("REBALANCE_IN_PROGRESS"):
+        stage.joins(client)
+    elif not told.endswith("is alive"):
+        stage.restarts(client)
+        stage.joins(client)
+    elif stage.group.state is State.COMPLETING_REBALANCE:
+        names = {each.member_id: each.name for each in stage.clients.values()}
+        known = [names[member.id] for member in stage.group.members if member.id in names]
+        stage.syncs(client, **{name: f"p{number}" for number, name in enumerate(known)})
+
+
+def test_hard_case_50_a_storm_of_a_thousand_members() -> None:
+    # They come, leave, die and restart in hundreds, before any rebalance is done. When they are good again, all of them
+    # are in one stable generation, and each has its own part.
+    random = Random(50)
+    stage = Stage()
+    clients = [stage.client(f"c{number}") for number in range(1000)]
+    for number, client in enumerate(clients):
+        stage.joins(client, version=3, **({"instance": f"i{number}"} if number % 4 == 0 else {}))
+    for _ in range(5):
+        stage.pass_ms(2000)
+        for client in random.sample(clients, 200):
+            random.choice((stage.leaves, stage.restarts, stage.beats))(client)
+        for client in random.sample(clients, 200):
+            stage.joins(client)
+    for _ in range(40):
+        stage.pass_ms(3000)
+        waiting = {client.name for client in stage.waiting.values()}
+        for client in clients:
+            if client.name not in waiting:
+                behave(stage, client)
+    assert stage.group.state is State.STABLE
+    assert {member.id for member in stage.group.members} == {client.member_id for client in clients}
+    assert len({member.assignment for member in stage.group.members}) == 1000

@@ -1,0 +1,76 @@
+"""Deadlines of many members: the nearest is known, renewing is cheap, nobody is told too early, too late or twice."""
+
+import hypothesis.strategies as st
+from hypothesis import given
+
+from ottla.coordinators.groups.sessions import Sessions
+
+
+def test_a_renewed_session_ends_later() -> None:
+    # The old deadline passes without effect, and the new one does not.
+    sessions = Sessions()
+    sessions.renew("a", 10)
+    sessions.renew("b", 12)
+    sessions.renew("a", 20)
+    assert sessions.expired(10) == []
+    assert sessions.expired(15) == ["b"]
+    assert sessions.expired(19) == []
+    assert sessions.expired(20) == ["a"]
+    assert (sessions.expired(100), sessions.next) == ([], None)
+
+
+def test_a_session_can_become_shorter() -> None:
+    # A new member has five minutes, a member of a generation its own session: the nearer deadline counts at once.
+    sessions = Sessions()
+    sessions.renew("a", 300)
+    sessions.renew("a", 10)
+    assert sessions.next == 10
+    assert sessions.expired(10) == ["a"]
+
+
+def test_an_ended_session_is_forgotten() -> None:
+    sessions = Sessions()
+    sessions.renew("a", 10)
+    sessions.end("a")
+    assert (sessions.next, sessions.expired(20)) == (None, [])
+    sessions.renew("a", 30)
+    assert sessions.expired(20) == []
+    assert sessions.expired(30) == ["a"]
+
+
+def test_heartbeats_leave_nothing_behind() -> None:
+    # A hundred thousand renewals of one session are one entry.
+    sessions = Sessions()
+    for deadline in range(100_000):
+        sessions.renew("a", deadline)
+    assert len(sessions._heap) == 1
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("renew"), st.sampled_from("abc"), st.integers(1, 20)),
+        st.tuples(st.just("end"), st.sampled_from("abc"), st.just(0)),
+        st.tuples(st.just("pass"), st.just(""), st.integers(1, 8)),
+    )
+)
+
+
+@given(STEPS)
+def test_as_a_table_that_is_searched(steps: list[tuple[str, str, int]]) -> None:
+    # Beside a dictionary of deadlines: the same members at the same time, and a time to wake that is never too late.
+    sessions, deadlines, now = Sessions(), dict[str, int](), 0
+    for verb, name, number in steps:
+        if verb == "renew":
+            sessions.renew(name, now + number)
+            deadlines[name] = now + number
+        elif verb == "end":
+            sessions.end(name)
+            deadlines.pop(name, None)
+        else:
+            now += number
+            due = {each for each, deadline in deadlines.items() if deadline <= now}
+            assert set(sessions.expired(now)) == due
+            deadlines = {each: deadline for each, deadline in deadlines.items() if each not in due}
+        assert {each: sessions.deadline(each) for each in deadlines} == deadlines
+        assert (sessions.next is None) == (not deadlines)
+        assert sessions.next is None or sessions.next <= min(deadlines.values())

@@ -1,0 +1,68 @@
+"""The clock that retention goes by: a wall clock that somebody sets must not make everything old at once."""
+
+import pytest
+
+from ottla.system.clock import SteadyClock
+
+HOUR_MS = 3_600_000
+YEAR_MS = 365 * 24 * HOUR_MS
+
+
+class Machine:
+    """A wall clock that can be set and one that cannot."""
+
+    def __init__(self) -> None:
+        self.wall_ms = 1_700_000_000_000
+        self.passed_s = 5.0
+
+    def now_ms(self) -> int:
+        return self.wall_ms
+
+    def wait(self, seconds: float) -> None:
+        self.wall_ms += int(seconds * 1000)
+        self.passed_s += seconds
+
+
+def test_it_is_the_wall_clock_as_long_as_nobody_sets_that() -> None:
+    machine = Machine()
+    clock = SteadyClock(machine, lambda: machine.passed_s)
+    for seconds in (0, 0.0004, 1, 300, 8 * 86_400):
+        machine.wait(seconds)
+        assert clock.now_ms() == machine.wall_ms
+
+
+def test_hard_case_54_ten_years_forward_wipe_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    # In the hour after the jump at most two hours pass for retention, and it says so, once. When the clock is right
+    # again nothing has happened.
+    machine = Machine()
+    clock = SteadyClock(machine, lambda: machine.passed_s)
+    before = clock.now_ms()
+    machine.wall_ms += 10 * YEAR_MS
+    for _ in range(12):
+        machine.wait(300)
+        clock.now_ms()
+    assert clock.now_ms() == before + 2 * HOUR_MS
+    assert [record.message for record in caplog.records] == [
+        "the clock was set forward by 315359700 s: what is old is told by a slower one"
+    ]
+    machine.wall_ms -= 10 * YEAR_MS
+    assert clock.now_ms() == before + HOUR_MS
+
+
+def test_hard_case_54_a_clock_that_goes_back_is_followed() -> None:
+    # Less is old then: harmless.
+    machine = Machine()
+    clock = SteadyClock(machine, lambda: machine.passed_s)
+    machine.wall_ms -= HOUR_MS
+    assert clock.now_ms() == machine.wall_ms
+
+
+def test_a_machine_that_slept_catches_up() -> None:
+    # Its wall clock jumped because time did pass: after as long again the two agree.
+    machine = Machine()
+    clock = SteadyClock(machine, lambda: machine.passed_s)
+    machine.wall_ms += 8 * HOUR_MS
+    for _ in range(8):
+        assert clock.now_ms() < machine.wall_ms
+        machine.wait(3600)
+    assert clock.now_ms() == machine.wall_ms
