@@ -5,6 +5,9 @@ from collections.abc import Callable
 from ottla.wire.message import Message
 from ottla.wire.messages import alter_configs, create_partitions, delete_records, describe_configs
 from ottla.wire.messages import incremental_alter_configs as incremental
+from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest
+from ottla.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from ottla.wire.messages.describe_acls import DescribeAclsRequest
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from ottla.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from ottla.wire.messages.describe_producers import DescribeProducersRequest
@@ -14,6 +17,8 @@ from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest
 from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
 TOPIC = 2
+LITERAL, ANY_OPERATION, ANY_PERMISSION = 3, 1, 1
+READ, ALLOW = 3, 3
 
 
 def delete(version: int, topic: str) -> Message:
@@ -50,10 +55,50 @@ def grow(version: int, topic: str) -> Message:
     )
 
 
+def create_acls(version: int, topic: str) -> Message:
+    names = (topic, f"{topic}-too")
+    return CreateAclsRequest(
+        creations=[
+            AclCreation(
+                resource_type=TOPIC,
+                resource_name=name,
+                resource_pattern_type=LITERAL,
+                principal="User:ann",
+                host="*",
+                operation=READ,
+                permission_type=ALLOW,
+            )
+            for name in names
+        ]
+    )
+
+
+def delete_acls(version: int, topic: str) -> Message:
+    names = (topic, f"{topic}-too")
+    return DeleteAclsRequest(
+        filters=[
+            DeleteAclsFilter(
+                resource_type_filter=TOPIC,
+                resource_name_filter=name,
+                operation=ANY_OPERATION,
+                permission_type=ANY_PERMISSION,
+            )
+            for name in names
+        ]
+    )
+
+
+def describe_acls(version: int, topic: str) -> Message:
+    return DescribeAclsRequest(resource_type_filter=TOPIC, operation=ANY_OPERATION, permission_type=ANY_PERMISSION)
+
+
 ADMIN_REQUESTS: dict[str, Callable[[int, str], Message]] = {
     "AlterConfigs": replace,
+    "CreateAcls": create_acls,
     "CreatePartitions": grow,
+    "DeleteAcls": delete_acls,
     "DeleteRecords": delete,
+    "DescribeAcls": describe_acls,
     "DescribeCluster": lambda version, topic: DescribeClusterRequest(),
     "DescribeConfigs": describe,
     "DescribeLogDirs": lambda version, topic: DescribeLogDirsRequest(

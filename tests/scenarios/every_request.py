@@ -33,6 +33,7 @@ BY_NAME_OR_ID = {"Metadata", "DeleteTopics"}
 
 NOT_A_MEMBER = {ErrorCode.UNKNOWN_MEMBER_ID}
 NO_GROUP = {ErrorCode.GROUP_ID_NOT_FOUND}
+NO_AUTHORIZER = {ErrorCode.SECURITY_DISABLED}
 NO_TRANSACTION = {ErrorCode.INVALID_PRODUCER_ID_MAPPING}
 
 REFUSALS: dict[str, set[ErrorCode]] = {
@@ -40,7 +41,10 @@ REFUSALS: dict[str, set[ErrorCode]] = {
     "AddPartitionsToTxn": NO_TRANSACTION,
     "ConsumerGroupDescribe": NO_GROUP,
     "ConsumerGroupHeartbeat": NO_GROUP,
+    "CreateAcls": NO_AUTHORIZER,
+    "DeleteAcls": NO_AUTHORIZER,
     "DeleteGroups": NO_GROUP,
+    "DescribeAcls": NO_AUTHORIZER,
     "DescribeGroups": NO_GROUP,
     "DescribeTransactions": {ErrorCode.TRANSACTIONAL_ID_NOT_FOUND},
     "EndTxn": NO_TRANSACTION,
@@ -51,7 +55,8 @@ REFUSALS: dict[str, set[ErrorCode]] = {
     "SyncGroup": NOT_A_MEMBER,
     "TxnOffsetCommit": NOT_A_MEMBER | NO_TRANSACTION,
 }
-"""Who is no member and has no transaction may be told so; every other request must succeed."""
+"""Errors that a request may get: it is not from a member, has no transaction, or is about access rules, for which the
+broker has no authorizer. Every other request must succeed."""
 
 PASSING = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

@@ -1,0 +1,15 @@
+"""CreateAcls: add rules that say who may do what. This broker has no authorizer, so every rule is refused.
+
+Versions: 2 flexible; 3 user resources.
+"""
+
+from ottla.broker.call import Call
+from ottla.broker.node import Node
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.messages.create_acls import CreateAclsRequest, CreateAclsResponse
+
+VERSIONS = range(1, 4)
+
+
+def handle(node: Node, call: Call[CreateAclsRequest]) -> CreateAclsResponse:
+    raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
