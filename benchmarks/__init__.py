@@ -1,1 +1,29 @@
-"""Measurements of the broker beside a real Apache Kafka; `python -m benchmarks.broker` runs them."""
+"""Measurements of Ottla, most of them beside a real Apache Kafka that runs on the same machine and takes turns with it.
+
+Comparisons, each a command that prints a table of docs/performance.md:
+
+    python -m benchmarks.broker         produce, consume, latency, small requests, start and memory, beside Apache Kafka
+    python -m benchmarks.coordinators   groups, committed offsets, transactions and compaction, beside Apache Kafka
+    python -m benchmarks.spark          `format("ottla")` beside Spark's own Kafka connector
+
+One part of Ottla by itself, for somebody who makes it faster:
+
+    python -m benchmarks.dispatch           microseconds of a small request, without a socket
+    python -m benchmarks.profile_broker     the broker under cProfile for one workload of benchmarks.broker
+    python -m benchmarks.validation         microseconds to check the records of a batch
+    python -m benchmarks.decoding           from record batches to Arrow columns
+    python -m benchmarks.encoding           from Arrow columns to record batches
+    python -m benchmarks.open_partitions    start and stop of a broker with many partitions
+
+What these commands share:
+
+    peers/          Ottla and Apache Kafka as child processes, and Kafka's command line tools
+    loads/          the load generators, which run in a process of their own
+    workloads.py    the rows of benchmarks.broker: which load makes which row of the table
+    report.py       medians and ratios as a Markdown table or JSON
+"""
+
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parent.parent
+"""The root of the project: the directory that holds `src` and `.cache`."""

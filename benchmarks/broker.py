@@ -16,12 +16,12 @@ from dataclasses import asdict
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from benchmarks.apache_kafka import VERSION, ApacheKafka, Unavailable
-from benchmarks.child import BrokerChild
-from benchmarks.jobs import JobFailure, Values, run_job
-from benchmarks.ottla_broker import OttlaBroker
+from benchmarks.loads.jobs import JobFailure, Values, run_job
+from benchmarks.loads.small_requests import KINDS
+from benchmarks.peers.apache_kafka import VERSION, ApacheKafka, Unavailable
+from benchmarks.peers.broker_process import BrokerProcess
+from benchmarks.peers.ottla_broker import OttlaBroker
 from benchmarks.report import Measurement, Neighbours, document, inserted, machine, table, wrapped
-from benchmarks.small_requests import KINDS
 from benchmarks.workloads import (
     ACCEPTED,
     ANSWERED,
@@ -52,7 +52,7 @@ class Comparison:
         self.measurements: dict[str, Measurement] = {}
         self.failures: list[str] = []
         self._patient_until = time.monotonic() + PATIENCE_SECONDS
-        self._kinds: list[Callable[[], BrokerChild]] = [lambda: OttlaBroker(SETTINGS)]
+        self._kinds: list[Callable[[], BrokerProcess]] = [lambda: OttlaBroker(SETTINGS)]
         if with_peer:
             self._kinds.append(lambda: ApacheKafka(settings=SETTINGS))
 
@@ -96,7 +96,7 @@ class Comparison:
         for row in (ACCEPTED, ANSWERED, IDLE_MEMORY):
             self._measurement(row.name, Measurement(row), side).append(values[row.name])
 
-    def _measure(self, workload: Workload, brokers: Sequence[BrokerChild]) -> None:
+    def _measure(self, workload: Workload, brokers: Sequence[BrokerProcess]) -> None:
         for broker in brokers:
             workload.prepare(broker, self.size)
         for pair in range(self.size.pairs):
@@ -108,7 +108,7 @@ class Comparison:
                 for row in workload.rows:
                     self._measurement(row.name, Measurement(row), side).append(values[row.name])
 
-    def _record_memory(self, side: int, broker: BrokerChild) -> None:
+    def _record_memory(self, side: int, broker: BrokerProcess) -> None:
         resident = broker.usage().resident_bytes / 1e6
         self._measurement(LOADED_MEMORY.name, Measurement(LOADED_MEMORY), side).append(resident)
 
@@ -117,7 +117,7 @@ class Comparison:
         return measurement.peers if side else measurement.ours
 
 
-def warm_up(broker: BrokerChild, size: Size) -> None:
+def warm_up(broker: BrokerProcess, size: Size) -> None:
     """Enough of every kind of request that the JVM has compiled what it will compile."""
     progress(f"warming up {broker.name}")
     for turn in range(size.warm_up_rounds):

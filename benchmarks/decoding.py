@@ -22,7 +22,7 @@ from random import Random
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from benchmarks.ottla_broker import OttlaBroker
+from benchmarks.peers.ottla_broker import OttlaBroker
 from ottla.client.client import LATEST, Cluster
 from ottla.client.client import TopicPartition as Place
 from ottla.client.fetching import fetch

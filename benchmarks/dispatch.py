@@ -14,7 +14,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from benchmarks.small_requests import CLIENT_ID, KINDS, Frame
+from benchmarks.loads.small_requests import CLIENT_ID, KINDS, Frame
 from ottla.broker.broker import Broker
 from ottla.broker.call import Client
 from ottla.broker.dispatch import Dispatch

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.ottla_broker import OttlaBroker
+from benchmarks.peers.ottla_broker import OttlaBroker
 from benchmarks.workloads import FULL, WORKLOADS, Workload
 
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from benchmarks import kafka_tools
-from benchmarks.child import BrokerChild
-from benchmarks.jobs import Values, run_job
-from benchmarks.small_requests import KINDS
+from benchmarks.loads import kafka_tools
+from benchmarks.loads.jobs import Values, run_job
+from benchmarks.loads.small_requests import KINDS
+from benchmarks.peers.broker_process import BrokerProcess
 
 GIGABYTE = 1e9
 CODEC_PARTS = {"none": 1, "gzip": 12, "snappy": 3, "lz4": 3, "zstd": 3}
@@ -82,8 +82,8 @@ QUICK = Size(
 class Workload:
     name: str
     rows: tuple[Row, ...]
-    measure: Callable[[BrokerChild, Size], Values]
-    prepare: Callable[[BrokerChild, Size], None] = field(default=lambda broker, size: None)
+    measure: Callable[[BrokerProcess, Size], Values]
+    prepare: Callable[[BrokerProcess, Size], None] = field(default=lambda broker, size: None)
 
 
 def human(value_bytes: int) -> str:
@@ -104,7 +104,7 @@ def produce_workload(value_bytes: int, acks: str, codec: str = "none") -> Worklo
     suffix = "" if codec == "none" else f", {codec}"
     rows = bulk_rows(f"produce {human(value_bytes)}, acks {acks}{suffix}")
 
-    def measure(broker: BrokerChild, size: Size) -> Values:
+    def measure(broker: BrokerProcess, size: Size) -> Values:
         records = size.produced(value_bytes) // CODEC_PARTS[codec]
         topic = f"produce-{next(topic_numbers)}"
         result, cpu_seconds = run_job(
@@ -119,10 +119,10 @@ def consume_workload(value_bytes: int) -> Workload:
     rows = bulk_rows(f"consume {human(value_bytes)}")
     topic = f"consume-{value_bytes}"
 
-    def prepare(broker: BrokerChild, size: Size) -> None:
+    def prepare(broker: BrokerProcess, size: Size) -> None:
         run_job(broker, "produce", topic=topic, records=size.consumed(value_bytes), size=value_bytes, keep=True)
 
-    def measure(broker: BrokerChild, size: Size) -> Values:
+    def measure(broker: BrokerProcess, size: Size) -> Values:
         # One record more than was timed: the producer sends one to open its connection.
         records = size.consumed(value_bytes) + 1
         result, cpu_seconds = run_job(broker, "consume", topic=topic, records=records, size=value_bytes)
@@ -140,7 +140,7 @@ def quantile_rows(name: str) -> dict[str, Row]:
 def synchronous_workload() -> Workload:
     rows = quantile_rows("synchronous produce 100 B")
 
-    def measure(broker: BrokerChild, size: Size) -> Values:
+    def measure(broker: BrokerProcess, size: Size) -> Values:
         topic = f"latency-{next(topic_numbers)}"
         result, _ = run_job(broker, "synchronous", topic=topic, records=size.latency_records, size=100)
         return {row.name: result[key] for key, row in rows.items()}
@@ -151,7 +151,7 @@ def synchronous_workload() -> Workload:
 def end_to_end_workload() -> Workload:
     rows = quantile_rows(f"end to end, 100 B at {RATE:,}/s")
 
-    def measure(broker: BrokerChild, size: Size) -> Values:
+    def measure(broker: BrokerProcess, size: Size) -> Values:
         topic = f"end-to-end-{next(topic_numbers)}"
         result, _ = run_job(broker, "end-to-end", topic=topic, rate=RATE, seconds=size.fixed_rate_seconds, size=100)
         return {row.name: result[key] for key, row in rows.items()}
@@ -159,7 +159,7 @@ def end_to_end_workload() -> Workload:
     return Workload("end-to-end", tuple(rows.values()), measure)
 
 
-def run_requests(broker: BrokerChild, topic: str, kinds: Sequence[str], connections: int, seconds: float) -> Values:
+def run_requests(broker: BrokerProcess, topic: str, kinds: Sequence[str], connections: int, seconds: float) -> Values:
     result, _ = run_job(
         broker,
         "requests",
@@ -177,7 +177,7 @@ def request_workload(connections: int, name: str, kinds: Sequence[str]) -> Workl
     rate = Row(title, "1/s", more_is_better=True)
     cost = Row(f"{title}: broker CPU", "us each", more_is_better=False)
 
-    def measure(broker: BrokerChild, size: Size) -> Values:
+    def measure(broker: BrokerProcess, size: Size) -> Values:
         topic = f"requests-{next(topic_numbers)}"
         result = run_requests(broker, topic, kinds, connections, size.request_seconds)
         answered = result["requests"]
@@ -190,7 +190,7 @@ def request_workload(connections: int, name: str, kinds: Sequence[str]) -> Workl
 def java_produce_workload(acks: str) -> Workload:
     rows = bulk_rows(f"ProducerPerformance 1 KB, acks {acks}")
 
-    def measure(broker: BrokerChild, size: Size) -> Values:
+    def measure(broker: BrokerProcess, size: Size) -> Values:
         topic = f"java-produce-{next(topic_numbers)}"
         found = kafka_tools.produce(broker, topic, size.produced(1000) // 2, 1000, acks)
         return bulk_values(rows, found["bytes"], found["rate"], found["cpu_seconds"])
@@ -202,10 +202,10 @@ def java_consume_workload() -> Workload:
     rows = bulk_rows("ConsumerPerformance 1 KB")
     topic = "java-consume"
 
-    def prepare(broker: BrokerChild, size: Size) -> None:
+    def prepare(broker: BrokerProcess, size: Size) -> None:
         run_job(broker, "produce", topic=topic, records=size.consumed(1000), size=1000, keep=True)
 
-    def measure(broker: BrokerChild, size: Size) -> Values:
+    def measure(broker: BrokerProcess, size: Size) -> Values:
         found = kafka_tools.consume(broker, topic, size.consumed(1000), 1000)
         return bulk_values(rows, found["bytes"], found["rate"], found["cpu_seconds"])
 
@@ -215,7 +215,7 @@ def java_consume_workload() -> Workload:
 def java_end_to_end_workload() -> Workload:
     mean = Row("EndToEndLatency 100 B, acks all, mean", "ms", more_is_better=False)
 
-    def measure(broker: BrokerChild, size: Size) -> Values:
+    def measure(broker: BrokerProcess, size: Size) -> Values:
         topic = f"java-end-to-end-{next(topic_numbers)}"
         return {mean.name: kafka_tools.end_to_end(broker, topic, size.latency_records, 100)["mean_ms"]}
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import ottla.testing
-from benchmarks import apache_kafka as peer
-from benchmarks.apache_kafka import ApacheKafka, Unavailable
-from benchmarks.child import HOST
+from benchmarks.peers import apache_kafka as peer
+from benchmarks.peers.apache_kafka import ApacheKafka, Unavailable
+from benchmarks.peers.broker_process import HOST
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
@@ -74,7 +74,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def kafka_tools() -> Iterator[None]:
-    """Java and the jars are there: `benchmarks.apache_kafka.run_tool` works."""
+    """Java and the jars are there: `benchmarks.peers.apache_kafka.run_tool` works."""
     if reason := missing():
         pytest.skip(reason)
     with peer.one_jvm():

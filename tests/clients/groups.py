@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from benchmarks.apache_kafka import java_command
+from benchmarks.peers.apache_kafka import java_command
 from tests.clients.child import SOURCE
 from tests.clients.group_member import CONSUMER, SESSION_MS, Membership
 

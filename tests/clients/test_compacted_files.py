@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.apache_kafka import run_tool
+from benchmarks.peers.apache_kafka import run_tool
 from ottla.records import batch
 from ottla.storage.files import RealDisk
 from ottla.storage.log import Log

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from benchmarks.apache_kafka import run_tool
+from benchmarks.peers.apache_kafka import run_tool
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from tests.clients.groups import PATIENCE_S, TestedGroup

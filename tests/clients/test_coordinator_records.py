@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
-from benchmarks.apache_kafka import run_tool
+from benchmarks.peers.apache_kafka import run_tool
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from tests.raw_client import RawClient

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from benchmarks.apache_kafka import run_tool
+from benchmarks.peers.apache_kafka import run_tool
 from ottla.testing import LocalBroker
 
 COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"

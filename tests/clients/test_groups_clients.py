@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from benchmarks.apache_kafka import run_tool
+from benchmarks.peers.apache_kafka import run_tool
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from tests.clients.groups import RESTART_MS, TestedGroup, at_once

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from benchmarks.apache_kafka import run_tool
+from benchmarks.peers.apache_kafka import run_tool
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from tests.clients import confluent

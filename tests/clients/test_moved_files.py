@@ -17,7 +17,7 @@ from confluent_kafka import OFFSET_BEGINNING, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from benchmarks.apache_kafka import ApacheKafka
+from benchmarks.peers.apache_kafka import ApacheKafka
 from ottla.cli.log_verification import Report, verify_path
 from ottla.storage.files import RealDisk
 from ottla.testing import LocalBroker

@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 import ottla
-from benchmarks.apache_kafka import ApacheKafka
+from benchmarks.peers.apache_kafka import ApacheKafka
 from ottla.errors import KafkaError
 from ottla.testing import LocalBroker
 

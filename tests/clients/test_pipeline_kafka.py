@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from benchmarks.apache_kafka import ApacheKafka
+from benchmarks.peers.apache_kafka import ApacheKafka
 from ottla.client import transactions
 from ottla.client.client import LATEST, READ_COMMITTED, READ_UNCOMMITTED, TopicPartition, error_codes
 from ottla.client.exactly_once.batch_ledger import BatchLedger

@@ -19,7 +19,7 @@ from aiokafka import TopicPartition as AioPartition
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 from kafka import KafkaProducer
 
-from benchmarks.apache_kafka import SHORT_LIVED, java_command, run_tool
+from benchmarks.peers.apache_kafka import SHORT_LIVED, java_command, run_tool
 from ottla.testing import LocalBroker
 from tests.clients.child import HOST, SOURCE, OttlaUp, ottla_up
 from tests.raw_client import RawClient

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import ottla.testing
-from benchmarks.apache_kafka import run_tool
+from benchmarks.peers.apache_kafka import run_tool
 from ottla.errors import ErrorCode
 from ottla.records.batch import encode
 from ottla.testing import LocalBroker

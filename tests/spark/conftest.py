@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.apache_kafka import Unavailable
-from benchmarks.stock_connector import connector_jars
+from benchmarks.peers.apache_kafka import Unavailable
+from benchmarks.spark.stock_connector import connector_jars
 from ottla.testing import LocalBroker
 from tests.kafka_peer import FETCH_S
 

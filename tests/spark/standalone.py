@@ -14,7 +14,7 @@ from typing import IO
 import psutil
 from pyspark.find_spark_home import _find_spark_home
 
-from benchmarks.child import HOST, free_port
+from benchmarks.peers.broker_process import HOST, free_port
 from ottla.spark.java import java_environment
 from tests.spark.conftest import QUICK_JAVA
 from tests.spark.killing import HOME, PATIENCE_S, kill, signal_quietly

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from benchmarks.apache_kafka import ApacheKafka
+from benchmarks.peers.apache_kafka import ApacheKafka
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from tests.scenarios.test_compaction import COMPACTED, clean_end, until

@@ -7,7 +7,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 import ottla.spark
-from benchmarks.apache_kafka import ApacheKafka
+from benchmarks.peers.apache_kafka import ApacheKafka
 from tests.spark.topics import committed, finish, reader, send, stream, values
 
 if TYPE_CHECKING:

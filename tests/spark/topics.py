@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from benchmarks.apache_kafka import ApacheKafka
+from benchmarks.peers.apache_kafka import ApacheKafka
 from ottla.testing import LocalBroker
 
 if TYPE_CHECKING:

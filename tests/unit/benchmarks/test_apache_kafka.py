@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import apache_kafka
-from benchmarks.apache_kafka import Unavailable
+from benchmarks.peers import apache_kafka
+from benchmarks.peers.apache_kafka import Unavailable
 
 
 def test_a_missing_program_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

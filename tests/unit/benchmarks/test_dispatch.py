@@ -3,7 +3,7 @@
 import asyncio
 
 from benchmarks.dispatch import measured
-from benchmarks.small_requests import KINDS
+from benchmarks.loads.small_requests import KINDS
 
 
 def test_every_kind_of_small_request_is_measured() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmarks.jobs import JobFailure
-from benchmarks.kafka_tools import MEAN_MS, RECORDS_PER_SECOND, last
+from benchmarks.loads.jobs import JobFailure
+from benchmarks.loads.kafka_tools import MEAN_MS, RECORDS_PER_SECOND, last
 
 PRODUCED = """\
 100000 records sent, 50000.0 records/sec (47.68 MB/sec), 3.10 ms avg latency, 200.00 ms max latency, \

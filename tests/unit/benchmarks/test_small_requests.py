@@ -8,7 +8,7 @@ import pytest
 from kio.schema.request_header.v2.header import RequestHeader
 from kio.serial import entity_reader
 
-from benchmarks.small_requests import CORRELATION_AT, KINDS, WrongAnswer, frames
+from benchmarks.loads.small_requests import CORRELATION_AT, KINDS, WrongAnswer, frames
 from ottla.wire import frames as wire
 from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import stock_connector
-from benchmarks.apache_kafka import Unavailable, project_file
+from benchmarks.peers.apache_kafka import Unavailable, project_file
+from benchmarks.spark import stock_connector
 
 
 def test_a_directory_must_hold_all_of_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.tool_server import ToolServer, Unanswered
+from benchmarks.peers.tool_server import ToolServer, Unanswered
 
 
 def server_of(directory: Path, script: str) -> ToolServer:

@@ -9,9 +9,9 @@ import time
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from benchmarks.spark_queries import Connector, Queries
-from benchmarks.spark_topics import fresh_topic
-from benchmarks.topics import DEADLINE_SECONDS, Mismatch, delete_topic
+from benchmarks.loads.topics import DEADLINE_SECONDS, Mismatch, delete_topic
+from benchmarks.spark.queries import Connector, Queries
+from benchmarks.spark.topics import fresh_topic
 
 WARM_UP = 5
 """The first batches start workers and compile."""

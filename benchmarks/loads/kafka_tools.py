@@ -5,9 +5,9 @@ Each is a JVM of its own with a heap of 512 MB. What they measure is theirs; we 
 
 import re
 
-from benchmarks.apache_kafka import java_command
-from benchmarks.child import BrokerChild
-from benchmarks.jobs import JobFailure, Values, run_command, run_job
+from benchmarks.loads.jobs import JobFailure, Values, run_command, run_job
+from benchmarks.peers.apache_kafka import java_command
+from benchmarks.peers.broker_process import BrokerProcess
 
 TOOLS = "org.apache.kafka.tools"
 HEAP = ("-Xmx512M",)
@@ -17,7 +17,7 @@ RECORDS_PER_SECOND = re.compile(r"([\d.]+) records/sec")
 MEAN_MS = re.compile(r"Avg latency: ([\d.]+) ms")
 
 
-def produce(broker: BrokerChild, topic: str, records: int, size: int, acks: str, keep: bool = False) -> Values:
+def produce(broker: BrokerProcess, topic: str, records: int, size: int, acks: str, keep: bool = False) -> Values:
     """ProducerPerformance without a limit: records, bytes and seconds of its steady state, and the broker's CPU."""
     run_job(broker, "create", topic=topic)
     warm_up = records // WARM_UP_PART
@@ -34,7 +34,7 @@ def produce(broker: BrokerChild, topic: str, records: int, size: int, acks: str,
     return {"bytes": records * size, "rate": rate * size, "cpu_seconds": cpu_seconds}
 
 
-def consume(broker: BrokerChild, topic: str, records: int, size: int) -> Values:
+def consume(broker: BrokerProcess, topic: str, records: int, size: int) -> Values:
     """ConsumerPerformance, in a group: what it fetched per second, without the time to join the group."""
     command = java_command(
         f"{TOOLS}.ConsumerPerformance",
@@ -48,7 +48,7 @@ def consume(broker: BrokerChild, topic: str, records: int, size: int) -> Values:
     return {"bytes": int(columns[4]) * size, "rate": float(columns[9]) * size, "cpu_seconds": cpu_seconds}
 
 
-def end_to_end(broker: BrokerChild, topic: str, records: int, size: int) -> Values:
+def end_to_end(broker: BrokerProcess, topic: str, records: int, size: int) -> Values:
     """EndToEndLatency: a record is sent, acknowledged by all, and polled, before the next one is sent."""
     run_job(broker, "create", topic=topic)
     command = java_command(

@@ -21,12 +21,13 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import ottla.spark
-from benchmarks.apache_kafka import ApacheKafka, Unavailable
-from benchmarks.child import BrokerChild
-from benchmarks.ottla_broker import OttlaBroker
+from benchmarks.loads.topics import Mismatch
+from benchmarks.peers.apache_kafka import ApacheKafka, Unavailable
+from benchmarks.peers.broker_process import BrokerProcess
+from benchmarks.peers.ottla_broker import OttlaBroker
 from benchmarks.report import Measurement, Neighbours, inserted, machine, table, wrapped
-from benchmarks.spark_latency import latencies, percentile
-from benchmarks.spark_queries import (
+from benchmarks.spark.latency import latencies, percentile
+from benchmarks.spark.queries import (
     OTTLA,
     OTTLA_AT_LEAST_ONCE,
     OTTLA_HELPER,
@@ -36,9 +37,8 @@ from benchmarks.spark_queries import (
     Queries,
     Trial,
 )
-from benchmarks.spark_topics import PARTITIONS, filled_topic
-from benchmarks.stock_connector import connector_jars
-from benchmarks.topics import Mismatch
+from benchmarks.spark.stock_connector import connector_jars
+from benchmarks.spark.topics import PARTITIONS, filled_topic
 from benchmarks.workloads import Row, human
 
 PEER = "stock connector"
@@ -71,7 +71,7 @@ QUICK = Size(pairs=1, read=200_000, written=100_000, triggers=2, latencies=10)
 class Bench:
     """One broker and one session, the topics that have been filled so far, and what came of each row."""
 
-    def __init__(self, spark: SparkSession, broker: BrokerChild, size: Size) -> None:
+    def __init__(self, spark: SparkSession, broker: BrokerProcess, size: Size) -> None:
         self.size = size
         self.queries = Queries(spark, broker.bootstrap)
         self.measurements: dict[str, Measurement] = {}
@@ -238,7 +238,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began, neighbours = time.monotonic(), Neighbours()
     try:
         jars = connector_jars()
-        broker: BrokerChild = ApacheKafka(settings=BROKER) if chosen.apache else OttlaBroker(BROKER)
+        broker: BrokerProcess = ApacheKafka(settings=BROKER) if chosen.apache else OttlaBroker(BROKER)
     except Unavailable as reason:
         print(f"there is nothing to compare with: {reason}", file=sys.stderr)
         return 1

@@ -15,9 +15,9 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 import ottla.spark
-from benchmarks.spark_processes import SparkProcesses
-from benchmarks.spark_topics import PARTITIONS, end_offsets, fresh_topic
-from benchmarks.topics import Mismatch, delete_topic
+from benchmarks.loads.topics import Mismatch, delete_topic
+from benchmarks.spark.processes import SparkProcesses
+from benchmarks.spark.topics import PARTITIONS, end_offsets, fresh_topic
 
 TRIGGER = "1 second"
 PAUSE_SECONDS = 0.02

@@ -4,12 +4,11 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from benchmarks.child import BrokerChild
-from benchmarks.ottla_broker import child_environment
+from benchmarks import PROJECT
+from benchmarks.peers.broker_process import BrokerProcess
+from benchmarks.peers.ottla_broker import child_environment
 
-ROOT = Path(__file__).resolve().parent.parent
 JOB_SECONDS = 180
 
 Values = dict[str, float]
@@ -19,20 +18,20 @@ class JobFailure(Exception):
     """The load generator failed: records missing, refused or late. Its message is what it printed."""
 
 
-def run_job(broker: BrokerChild, job: str, **details: object) -> tuple[Values, float]:
+def run_job(broker: BrokerProcess, job: str, **details: object) -> tuple[Values, float]:
     """What our own load generator measured, and the CPU seconds the broker spent meanwhile."""
     description = json.dumps({"job": job, "bootstrap": broker.bootstrap} | details)
-    printed, cpu_seconds = run_command(broker, [sys.executable, "-m", "benchmarks.load", description])
+    printed, cpu_seconds = run_command(broker, [sys.executable, "-m", "benchmarks.loads", description])
     result: Values = json.loads(printed)
     return result, cpu_seconds
 
 
-def run_command(broker: BrokerChild, command: Sequence[str]) -> tuple[str, float]:
+def run_command(broker: BrokerProcess, command: Sequence[str]) -> tuple[str, float]:
     """What a program printed that put load on the broker, and the CPU seconds the broker spent meanwhile."""
     before = broker.usage().cpu_seconds
     try:
         done = subprocess.run(
-            command, cwd=ROOT, env=child_environment(), capture_output=True, text=True, timeout=JOB_SECONDS
+            command, cwd=PROJECT, env=child_environment(), capture_output=True, text=True, timeout=JOB_SECONDS
         )
     except subprocess.TimeoutExpired:
         raise JobFailure(f"{broker.name}, {command[-1]}: not done after {JOB_SECONDS} s") from None

@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from benchmarks.topics import DEADLINE_SECONDS, Mismatch, create_topic, delete_topic, verify_count
+from benchmarks.loads.topics import DEADLINE_SECONDS, Mismatch, create_topic, delete_topic, verify_count
 
 PRODUCE_CHUNK = 2000
 CONSUME_CHUNK = 10_000

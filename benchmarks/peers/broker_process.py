@@ -69,7 +69,7 @@ def usage_of(process_id: int) -> Usage:
     return Usage(cpu_seconds, resident_bytes)
 
 
-class BrokerChild:
+class BrokerProcess:
     """One broker process that listens on `port`. Everything it prints goes to `output`."""
 
     def __init__(
@@ -120,7 +120,7 @@ class BrokerChild:
             process.kill()
             process.wait()
 
-    def __enter__(self) -> "BrokerChild":
+    def __enter__(self) -> "BrokerProcess":
         self.start()
         return self
 

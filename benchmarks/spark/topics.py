@@ -8,8 +8,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from benchmarks.bulk import flush, producer_settings, text_of
-from benchmarks.topics import DEADLINE_SECONDS, Mismatch
+from benchmarks.loads.bulk import flush, producer_settings, text_of
+from benchmarks.loads.topics import DEADLINE_SECONDS, Mismatch
 
 CHUNK = 2000
 PARTITIONS = 2

@@ -1,6 +1,6 @@
 """Compaction beside Apache Kafka's: how fast a dirty topic gets clean, and what clients notice of it.
 
-    python -m benchmarks.cleaner --megabytes 256
+    python -m benchmarks.coordinators.compaction --megabytes 256
 
 Both brokers get the same topic: random keys, the same records, segments of 16 MB. Compaction is held back by the
 topic's dirty ratio while the topic is filled, then let go; the time runs until the broker notes in its
@@ -24,11 +24,11 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
-from benchmarks.apache_kafka import ApacheKafka, Unavailable
-from benchmarks.bulk import flush, producer_settings
-from benchmarks.child import BrokerChild
-from benchmarks.latency import quantiles
-from benchmarks.ottla_broker import OttlaBroker
+from benchmarks.loads.bulk import flush, producer_settings
+from benchmarks.loads.latency import quantiles
+from benchmarks.peers.apache_kafka import ApacheKafka, Unavailable
+from benchmarks.peers.broker_process import BrokerProcess
+from benchmarks.peers.ottla_broker import OttlaBroker
 from benchmarks.report import number
 
 BROKER = {"log.cleaner.backoff.ms": "100"}
@@ -46,7 +46,7 @@ class TooSlow(Exception):
 class Dirty:
     """A topic that waits for its compaction."""
 
-    def __init__(self, broker: BrokerChild, data: Path, name: str, megabytes: float, size: int, codec: str) -> None:
+    def __init__(self, broker: BrokerProcess, data: Path, name: str, megabytes: float, size: int, codec: str) -> None:
         self._admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         self._data = data
         self.name = name
@@ -106,7 +106,7 @@ def waits(bootstrap: str, topic: str, while_true: Callable[[], bool]) -> Iterato
             yield time.perf_counter() - began
 
 
-def measure(broker: BrokerChild, data: Path, options: argparse.Namespace) -> dict[str, float]:
+def measure(broker: BrokerProcess, data: Path, options: argparse.Namespace) -> dict[str, float]:
     Dirty(broker, data, "warm", WARM_UP_MEGABYTES, options.value, options.codec).seconds_until_clean()
     before = broker.usage().cpu_seconds
     table = Dirty(broker, data, "table", options.megabytes, options.value, options.codec)
@@ -123,7 +123,7 @@ def measure(broker: BrokerChild, data: Path, options: argparse.Namespace) -> dic
     return found
 
 
-def latencies(broker: BrokerChild, data: Path, options: argparse.Namespace) -> dict[str, float]:
+def latencies(broker: BrokerProcess, data: Path, options: argparse.Namespace) -> dict[str, float]:
     until = time.monotonic() + options.latency_seconds
     list(waits(broker.bootstrap, "quiet", lambda: time.monotonic() < until - options.latency_seconds / 2))
     quiet = quantiles(list(waits(broker.bootstrap, "quiet", lambda: time.monotonic() < until)))

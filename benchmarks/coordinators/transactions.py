@@ -1,6 +1,6 @@
 """Transactions per second, and what a commit every 100 ms costs a stream of records, beside Apache Kafka in one run.
 
-    python -m benchmarks.transactions [--seconds 5] [--rounds 3] [--without-kafka]
+    python -m benchmarks.coordinators.transactions [--seconds 5] [--rounds 3] [--without-kafka]
 
 Small transactions: one record each, by several producers of transactions v2 over raw sockets: Produce, then EndTxn. A
 stream: librdkafka sends 1 KB records as fast as it can, in turn without a pause, with a flush every 100 ms, and with a
@@ -18,12 +18,12 @@ from typing import NamedTuple
 
 from confluent_kafka import Producer
 
-from benchmarks.apache_kafka import ApacheKafka, Unavailable
-from benchmarks.child import BrokerChild
-from benchmarks.groups import Client
-from benchmarks.ottla_broker import OttlaBroker
-from benchmarks.small_requests import errors_in
-from benchmarks.topics import create_topic
+from benchmarks.coordinators.commits import Client
+from benchmarks.loads.small_requests import errors_in
+from benchmarks.loads.topics import create_topic
+from benchmarks.peers.apache_kafka import ApacheKafka, Unavailable
+from benchmarks.peers.broker_process import BrokerProcess
+from benchmarks.peers.ottla_broker import OttlaBroker
 from ottla.errors import ErrorCode
 from ottla.records.batch import encode
 from ottla.wire.messages import produce
@@ -71,7 +71,7 @@ class Measured(NamedTuple):
 class SmallTransactions:
     """One producer: a record, a commit, and again. Which of the two its last request was, it remembers."""
 
-    def __init__(self, broker: BrokerChild, transactional_id: str) -> None:
+    def __init__(self, broker: BrokerProcess, transactional_id: str) -> None:
         self._client = Client(broker)
         self._id = transactional_id
         self._client.ask_until_fine(
@@ -125,7 +125,7 @@ class SmallTransactions:
         self._client.close()
 
 
-def small(broker: BrokerChild, seconds: float) -> tuple[float, float]:
+def small(broker: BrokerProcess, seconds: float) -> tuple[float, float]:
     """Transactions per second, and the broker's CPU microseconds for each."""
     producers = [SmallTransactions(broker, f"small-{number}") for number in range(PRODUCERS)]
     try:
@@ -149,7 +149,7 @@ def small(broker: BrokerChild, seconds: float) -> tuple[float, float]:
             each.close()
 
 
-def stream(broker: BrokerChild, seconds: float, pause: Pause) -> Stream:
+def stream(broker: BrokerProcess, seconds: float, pause: Pause) -> Stream:
     transactional = pause is Pause.COMMIT
     settings = {"bootstrap.servers": broker.bootstrap, "linger.ms": 5, "queue.buffering.max.messages": 20_000}
     producer = Producer(settings | ({"transactional.id": "stream"} if transactional else {"enable.idempotence": True}))
@@ -191,7 +191,7 @@ def send_until(producer: Producer, end: float) -> int:
     return sent
 
 
-def measure(brokers: Sequence[BrokerChild], seconds: float, rounds: int) -> list[Measured]:
+def measure(brokers: Sequence[BrokerProcess], seconds: float, rounds: int) -> list[Measured]:
     """Every broker in every round, so that a slow minute of the machine hits all of them."""
     rates: list[list[tuple[float, float]]] = [[] for _ in brokers]
     streams: list[list[dict[Pause, Stream]]] = [[] for _ in brokers]

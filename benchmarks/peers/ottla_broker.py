@@ -6,9 +6,10 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmarks.child import HOST, BrokerChild, free_port
+from benchmarks import PROJECT
+from benchmarks.peers.broker_process import HOST, BrokerProcess, free_port
 
-SOURCE = Path(__file__).resolve().parent.parent / "src"
+SOURCE = PROJECT / "src"
 
 
 def child_environment() -> dict[str, str]:
@@ -18,7 +19,7 @@ def child_environment() -> dict[str, str]:
     return environment
 
 
-class OttlaBroker(BrokerChild):
+class OttlaBroker(BrokerProcess):
     """`ottla up` on a free port of the loopback address, in a directory that goes when the broker stops.
 
     `interpreter` are the words before `-m ottla`, for a run under a profiler.

@@ -14,12 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
-from benchmarks.child import HOST, BrokerChild, free_port
-from benchmarks.tool_server import Done, ToolServer, Unanswered
+from benchmarks import PROJECT
+from benchmarks.peers.broker_process import HOST, BrokerProcess, free_port
+from benchmarks.peers.tool_server import Done, ToolServer, Unanswered
 
 VERSION = "4.3.1"
 JARS_VARIABLE = "OTTLA_KAFKA_JARS"
-CACHE = Path(__file__).resolve().parent.parent / ".cache" / f"apache-kafka-{VERSION}"
+CACHE = PROJECT / ".cache" / f"apache-kafka-{VERSION}"
 Artifact = tuple[str, str, str]
 """Group, name and version, as Maven has them."""
 ARTIFACTS: tuple[Artifact, ...] = (
@@ -169,7 +170,7 @@ def _run_in_server(words: Sequence[str], stdin: str, timeout_seconds: float) -> 
         return None
 
 
-class ApacheKafka(BrokerChild):
+class ApacheKafka(BrokerProcess):
     """One broker that is its own controller (KRaft), on free ports of the loopback address, in a formatted directory.
 
     `directory` is created if it is missing and kept; without one, a temporary directory goes when the broker stops.

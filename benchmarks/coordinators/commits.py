@@ -1,6 +1,6 @@
 """Committed offsets per second, and the time to load many groups after a restart, beside Apache Kafka in one run.
 
-    python -m benchmarks.groups [--groups 10000] [--seconds 5] [--without-kafka]
+    python -m benchmarks.coordinators.commits [--groups 10000] [--seconds 5] [--without-kafka]
 
 Each group has one committed offset. Loaded means that ListGroups names every group: the time is counted from the first
 answer of the restarted broker, and, in a second number, from the start of its process.
@@ -15,10 +15,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from benchmarks.apache_kafka import ApacheKafka, Unavailable
-from benchmarks.child import HOST, BrokerChild
-from benchmarks.ottla_broker import OttlaBroker
-from benchmarks.small_requests import Frame, errors_in, run
+from benchmarks.loads.small_requests import Frame, errors_in, run
+from benchmarks.peers.apache_kafka import ApacheKafka, Unavailable
+from benchmarks.peers.broker_process import HOST, BrokerProcess
+from benchmarks.peers.ottla_broker import OttlaBroker
 from ottla.wire import frames as wire
 from ottla.wire.message import Message
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -48,7 +48,7 @@ class Measured(NamedTuple):
 class Client:
     """One socket; answers in the order of the requests."""
 
-    def __init__(self, broker: BrokerChild) -> None:
+    def __init__(self, broker: BrokerProcess) -> None:
         self._socket = socket.create_connection((HOST, broker.port), timeout=PATIENCE_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reader = self._socket.makefile("rb")
@@ -79,7 +79,7 @@ class Client:
 
 
 @contextmanager
-def connected(broker: BrokerChild) -> Iterator[Client]:
+def connected(broker: BrokerProcess) -> Iterator[Client]:
     client = Client(broker)
     try:
         yield client
@@ -92,7 +92,7 @@ def commit_of(group: str, offset: int) -> OffsetCommitRequest:
     return OffsetCommitRequest(group_id=group, topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])])
 
 
-def prepare(broker: BrokerChild) -> None:
+def prepare(broker: BrokerProcess) -> None:
     with connected(broker) as client:
         client.ask(CreateTopicsRequest(topics=[CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)]), 5)
         for number in range(COMMITTERS):
@@ -101,14 +101,14 @@ def prepare(broker: BrokerChild) -> None:
             client.ask_until_fine(commit_of(group, 1), COMMIT_VERSION)
 
 
-def commits(broker: BrokerChild, seconds: float, connections: int = 8) -> tuple[float, float]:
+def commits(broker: BrokerProcess, seconds: float, connections: int = 8) -> tuple[float, float]:
     """Per second, and the broker's CPU microseconds for each."""
     kinds = [Frame(commit_of(f"committer-{number:02}", 7), COMMIT_VERSION) for number in range(COMMITTERS)]
     answered = run((HOST, broker.port), kinds, connections, seconds, broker.process_id)
     return answered.requests / answered.seconds, answered.broker_cpu_seconds / answered.requests * 1e6
 
 
-def make_groups(broker: BrokerChild, count: int) -> None:
+def make_groups(broker: BrokerProcess, count: int) -> None:
     with connected(broker) as client:
         requests = [commit_of(f"group-{number:06}", number) for number in range(count)]
         for start in range(0, count, IN_FLIGHT):
@@ -120,9 +120,9 @@ def make_groups(broker: BrokerChild, count: int) -> None:
                     raise RuntimeError(f"a commit has error {errors[0]}")
 
 
-def reload(broker: BrokerChild, groups: int) -> tuple[float, float]:
+def reload(broker: BrokerProcess, groups: int) -> tuple[float, float]:
     """Seconds until all groups are there, after the broker's first answer and after its start."""
-    BrokerChild.stop(broker)  # not that of its class, which would remove its directory
+    BrokerProcess.stop(broker)  # not that of its class, which would remove its directory
     began = time.monotonic()
     broker.start()
     answered = time.monotonic()
@@ -137,7 +137,7 @@ def reload(broker: BrokerChild, groups: int) -> tuple[float, float]:
     return time.monotonic() - answered, time.monotonic() - began
 
 
-def measure(broker: BrokerChild, groups: int, seconds: float) -> Measured:
+def measure(broker: BrokerProcess, groups: int, seconds: float) -> Measured:
     with broker:
         prepare(broker)
         commits(broker, seconds / 2)

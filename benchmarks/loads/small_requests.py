@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from benchmarks.child import usage_of
+from benchmarks.peers.broker_process import usage_of
 from ottla.records.batch import encode
 from ottla.wire import frames as wire
 from ottla.wire.message import Message

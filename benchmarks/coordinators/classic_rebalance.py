@@ -1,6 +1,6 @@
 """Time for all members of one large classic group to rebalance, beside Apache Kafka in one run.
 
-    python -m benchmarks.rebalance [--members 1000] [--rounds 5] [--without-kafka]
+    python -m benchmarks.coordinators.classic_rebalance [--members 1000] [--rounds 5] [--without-kafka]
 
 Each member has a connection of its own. A round begins with the leader's JoinGroup and ends when the last member has
 its assignment: everybody joins, the leader is told of everybody and assigns, everybody syncs. One heartbeat after the
@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from benchmarks.apache_kafka import ApacheKafka, Unavailable
-from benchmarks.child import HOST, BrokerChild, usage_of
-from benchmarks.groups import Client, connected
-from benchmarks.ottla_broker import OttlaBroker
-from benchmarks.small_requests import allow_files
+from benchmarks.coordinators.commits import Client, connected
+from benchmarks.loads.small_requests import allow_files
+from benchmarks.peers.apache_kafka import ApacheKafka, Unavailable
+from benchmarks.peers.broker_process import HOST, BrokerProcess, usage_of
+from benchmarks.peers.ottla_broker import OttlaBroker
 from ottla.errors import ErrorCode
 from ottla.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition
 from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
@@ -49,7 +49,7 @@ class Measured(NamedTuple):
     """Of one rebalance, on average."""
 
 
-Measure = Callable[[BrokerChild, int, int], Measured]
+Measure = Callable[[BrokerProcess, int, int], Measured]
 """Of a broker, with so many members, so many rounds."""
 
 
@@ -112,7 +112,7 @@ def assignment(partition: int) -> bytes:
 
 
 @contextmanager
-def members(broker: BrokerChild, count: int) -> Iterator[list[Member]]:
+def members(broker: BrokerProcess, count: int) -> Iterator[list[Member]]:
     allow_files(count + 100)
     clients = [Client(broker) for _ in range(count)]
     try:
@@ -150,14 +150,14 @@ def complete(group: Sequence[Member]) -> None:
         member.read_sync()
 
 
-def measure(broker: BrokerChild, count: int, rounds: int) -> Measured:
+def measure(broker: BrokerProcess, count: int, rounds: int) -> Measured:
     with broker, connected(broker), members(broker, count) as group:
         form(group)
         group.sort(key=lambda member: not member.leads)
         return repeat(broker, lambda: rebalance(group), rounds)
 
 
-def repeat(broker: BrokerChild, rebalance_once: Callable[[], None], rounds: int) -> Measured:
+def repeat(broker: BrokerProcess, rebalance_once: Callable[[], None], rounds: int) -> Measured:
     """What rebalances take of a broker, after one that does not count."""
     rebalance_once()
     seconds = []

@@ -7,11 +7,12 @@ into `.cache`, once, as it does those of Apache Kafka. OTTLA_CONNECTOR_JARS name
 import os
 from pathlib import Path
 
-from benchmarks.apache_kafka import RESOLVE_SECONDS, Artifact, Unavailable, resolve
+from benchmarks import PROJECT
+from benchmarks.peers.apache_kafka import RESOLVE_SECONDS, Artifact, Unavailable, resolve
 
 VERSION = "4.2.0"
 JARS_VARIABLE = "OTTLA_CONNECTOR_JARS"
-CACHE = Path(__file__).resolve().parent.parent / ".cache" / f"spark-kafka-connector-{VERSION}"
+CACHE = PROJECT / ".cache" / f"spark-kafka-connector-{VERSION}"
 ARTIFACTS: tuple[Artifact, ...] = (
     ("org.apache.spark", "spark-sql-kafka-0-10_2.13", VERSION),
     ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),

@@ -1,6 +1,6 @@
 """Time for all members of one large consumer group (KIP-848) to come to another assignment, beside Apache Kafka.
 
-    python -m benchmarks.consumer_rebalance [--members 1000] [--rounds 5] [--without-kafka]
+    python -m benchmarks.coordinators.consumer_rebalance [--members 1000] [--rounds 5] [--without-kafka]
 
 Each member has a connection of its own. A round begins when one member leaves and joins again, and ends when the group
 is stable: everybody's share was computed anew, given back, and got. Real members would hear of it with a heartbeat
@@ -12,10 +12,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from benchmarks.child import BrokerChild
-from benchmarks.groups import Client, connected
-from benchmarks.rebalance import Measured, WrongAnswer, compare, repeat
-from benchmarks.small_requests import allow_files
+from benchmarks.coordinators.classic_rebalance import Measured, WrongAnswer, compare, repeat
+from benchmarks.coordinators.commits import Client, connected
+from benchmarks.loads.small_requests import allow_files
+from benchmarks.peers.broker_process import BrokerProcess
 from ottla.errors import ErrorCode
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.wire.messages.consumer_group_heartbeat import (
@@ -74,7 +74,7 @@ class Member:
 
 
 @contextmanager
-def members(broker: BrokerChild, count: int) -> Iterator[list[Member]]:
+def members(broker: BrokerProcess, count: int) -> Iterator[list[Member]]:
     allow_files(count + 100)
     clients = [Client(broker) for _ in range(count)]
     try:
@@ -108,7 +108,7 @@ def rebalance(group: Sequence[Member], admin: Client) -> None:
     settle(group, admin)
 
 
-def measure(broker: BrokerChild, count: int, rounds: int) -> Measured:
+def measure(broker: BrokerProcess, count: int, rounds: int) -> Measured:
     with broker, connected(broker) as admin, members(broker, count) as group:
         topic = CreatableTopic(name=TOPIC, num_partitions=count * PARTITIONS_PER_MEMBER, replication_factor=1)
         admin.ask_until_fine(CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), 7)

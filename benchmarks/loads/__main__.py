@@ -1,6 +1,6 @@
 """The load generator: one job against one broker, in a process of its own, the same for every broker.
 
-`python -m benchmarks.load '{"job": "produce", ...}'` prints one line of JSON. Records go through librdkafka; small
+`python -m benchmarks.loads '{"job": "produce", ...}'` prints one line of JSON. Records go through librdkafka; small
 requests go through raw sockets. Only what is named in the result is timed: topics, connections and metadata are there
 before the clock starts. Every job counts what arrived and fails when a record is missing.
 """
@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Callable
 
-from benchmarks import bulk, latency, small_requests, topics
+from benchmarks.loads import bulk, latency, small_requests, topics
 
 Result = dict[str, float]
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from benchmarks.bulk import flush, producer_settings
-from benchmarks.topics import Mismatch, create_topic, delete_topic, verify_count
+from benchmarks.loads.bulk import flush, producer_settings
+from benchmarks.loads.topics import Mismatch, create_topic, delete_topic, verify_count
 
 STAMP = struct.Struct(">q")
 SILENCE_SECONDS = 10.0

@@ -1,0 +1,10 @@
+"""The load generators. Each job runs in a process of its own (`python -m benchmarks.loads`), the same for every broker.
+
+__main__.py         the table of jobs, and the process that runs one of them
+jobs.py             starts a job and reads how much CPU the broker spent meanwhile
+bulk.py             produce and consume as fast as the client can
+latency.py          time until a record is acknowledged, and until a consumer has it
+small_requests.py   small requests through raw sockets
+topics.py           topics are created before a job, counted and deleted after it
+kafka_tools.py      Apache Kafka's own load generators
+"""
