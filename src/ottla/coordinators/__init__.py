@@ -1,7 +1,7 @@
 """Groups and transactions: state machines that decide, records that remember, replay that rebuilds.
 
 machine.py          what a state machine is handed and what it hands back
-drafts.py           an outcome in the making
+outcome_builder.py  builds the outcome of a turn that decides in several steps
 formats.py          records of the internal topics as bytes
 internal_topics.py  the topics that hold coordinators' state
 assembly.py         the coordinators of this broker, put together

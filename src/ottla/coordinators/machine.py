@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, Protocol
 from ottla.cluster.changes import ConfigResource
 from ottla.cluster.image import Image
 from ottla.config import BrokerConfig, GroupConfig
-from ottla.errors import KafkaError
 from ottla.observability.metrics import GroupMeter, TransactionMeter
 from ottla.wire.message import Message
 
@@ -96,20 +95,41 @@ class Outcome(NamedTuple):
     errands: Sequence[Any] = ()
     """Work outside of the machine (markers to write in other partitions); its end comes back as another turn."""
     effects: Sequence[Callable[[], None]] = ()
-    """Changes on the spot that only the records make true: done when the log has taken these, before the replay."""
+    """Changes of what is in memory only that the records make true. They are made once the log has taken the records,
+    before these are replayed and before the replies leave."""
+
+    @classmethod
+    def answer(
+        cls,
+        turn: Turn,
+        response: Any,
+        records: Sequence[StoredRecord] = (),
+        producer: Producer | None = None,
+        may_be_refused: bool = False,
+    ) -> "Outcome":
+        """The usual outcome: the caller of this turn gets its answer once the records, if any, are committed."""
+        return cls(records, (Reply(turn.ticket, response),), producer, may_be_refused)
+
+    @classmethod
+    def merge(cls, outcomes: Sequence["Outcome"]) -> "Outcome":
+        """One outcome that does what all of these do, in their order, with one batch of records.
+
+        A batch belongs to one transaction or to none, so outcomes with records must agree on the producer. The merged
+        outcome may be refused only if each of them may be.
+        """
+        producers = {outcome.producer for outcome in outcomes if outcome.records}
+        assert len(producers) <= 1, f"records of several producers in one batch: {producers}"
+        return cls(
+            [record for outcome in outcomes for record in outcome.records],
+            [reply for outcome in outcomes for reply in outcome.replies],
+            producers.pop() if producers else None,
+            bool(outcomes) and all(outcome.may_be_refused for outcome in outcomes),
+            [errand for outcome in outcomes for errand in outcome.errands],
+            [effect for outcome in outcomes for effect in outcome.effects],
+        )
 
 
 NOTHING = Outcome()
-
-
-def answer(turn: Turn, response: Message | KafkaError, *records: StoredRecord) -> Outcome:
-    """The usual outcome: some records, and the answer to the one who asked."""
-    return Outcome(records=records, replies=(Reply(turn.ticket, response),))
-
-
-def refusable_answer(turn: Turn, response: Message, records: Sequence[StoredRecord]) -> Outcome:
-    """The same of a turn that changed nothing on the spot."""
-    return Outcome(records=records, replies=(Reply(turn.ticket, response),), may_be_refused=True)
 
 
 class Machine(Protocol):

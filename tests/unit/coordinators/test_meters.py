@@ -52,6 +52,26 @@ def test_a_consumer_group_has_rebalanced_when_every_member_is_there() -> None:
     assert told(stage.meters.groups.consumer_rebalances) == (2, 3.0)
 
 
+def test_a_rebalance_that_a_lost_member_causes_is_counted() -> None:
+    # The epoch is raised when the session of b times out; the rebalance lasts until a has the partitions of b.
+    stage = consumer_scripts.play("""
+        a joins topics=t        | [Stable]; a: epoch 2, reads t0 t1 t2 t3
+        b joins topics=t        | [Reconciling]; b: epoch 3, reads nothing
+        a beats                 | a: epoch 2, reads t0 t1
+        a beats                 | a: epoch 3
+        b beats                 | [Stable]; b: epoch 3, reads t2 t3
+        30000 ms pass           |
+        a beats                 | a: epoch 3
+        20000 ms pass           | [Assigning]
+        1500 ms pass            |
+        a beats                 | [Stable]; a: epoch 4, reads t0 t1 t2 t3
+    """)
+    assert stage.meters.groups.epochs_raised == 3
+    count, seconds = told(stage.meters.groups.consumer_rebalances)
+    assert count == 3
+    assert seconds == 5.0 + 1.5  # b was missed 45 s after its last heartbeat, 5 s before the 20 s were over
+
+
 def test_offsets_are_counted_when_they_come_and_go() -> None:
     # Those of transactions too. What was refused is not; what is deleted with its group or its topic is.
     desk = Desk(offsets_retention_minutes=1)

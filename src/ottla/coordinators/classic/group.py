@@ -12,9 +12,9 @@ from ottla.coordinators.classic.members import Member, Roster, protocols_of
 from ottla.coordinators.classic.rebalance import Rebalance
 from ottla.coordinators.classic.states import State
 from ottla.coordinators.classic.subscriptions import CONSUMER, Subscriptions
-from ottla.coordinators.drafts import Draft
 from ottla.coordinators.formats import GroupMetadataKey, GroupMetadataValue
-from ottla.coordinators.machine import Caller, Outcome, Reply, StoredRecord, Turn, answer
+from ottla.coordinators.machine import Caller, Outcome, StoredRecord, Turn
+from ottla.coordinators.outcome_builder import OutcomeBuilder
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.describe_groups import DescribedGroup
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -131,34 +131,35 @@ class ClassicGroup:
                 raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the group chose {chosen!r}, not {given!r}")
         if self.state is State.PREPARING_REBALANCE:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, "the group rebalances: join again")
-        draft = Draft(turn)
+        outcome = OutcomeBuilder(turn)
         rebalance.synchronised(member)
         if self.state is State.STABLE:
-            draft.reply(turn.ticket, rebalance.synced(member.assignment))
-            return draft.outcome()
-        rebalance.await_sync(draft, member, turn.ticket)
+            outcome.reply(turn.ticket, rebalance.synced(member.assignment))
+            return outcome.build()
+        outcome.may_be_refused = True  # the generation goes on to wait for an assignment that can be stored
+        rebalance.await_sync(outcome, member, turn.ticket)
         if member is self.members.leader:
-            rebalance.assign(draft, {each.member_id: each.assignment for each in request.assignments})
-        return draft.outcome(may_be_refused=True)  # then the generation waits on for an assignment that can be stored
+            rebalance.assign(outcome, {each.member_id: each.assignment for each in request.assignments})
+        return outcome.build()
 
     def heartbeat(self, request: HeartbeatRequest, turn: Turn) -> Outcome:
         member = self._member(request.member_id, request.group_instance_id)
         self._check_generation(request.generation_id)
         self._rebalance.renew(member, turn)
         if self.state is State.PREPARING_REBALANCE:
-            return answer(turn, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
-        return answer(turn, HeartbeatResponse())
+            return Outcome.answer(turn, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+        return Outcome.answer(turn, HeartbeatResponse())
 
     def leave(self, request: LeaveGroupRequest, turn: Turn) -> Outcome:
-        draft = Draft(turn)
+        outcome = OutcomeBuilder(turn)
         before = len(self.members)
-        responses = [self._leave_one(draft, identity) for identity in request.members]
+        responses = [self._leave_one(outcome, identity) for identity in request.members]
         reasons = told_reasons(identity.reason for identity in request.members)
-        self._share_anew(draft, before, f"members left the group: {reasons}")
-        draft.reply(turn.ticket, LeaveGroupResponse(members=responses))
-        return draft.outcome()
+        self._share_anew(outcome, before, f"members left the group: {reasons}")
+        outcome.reply(turn.ticket, LeaveGroupResponse(members=responses))
+        return outcome.build()
 
-    def _leave_one(self, draft: Draft, identity: MemberIdentity) -> MemberResponse:
+    def _leave_one(self, outcome: OutcomeBuilder, identity: MemberIdentity) -> MemberResponse:
         """By member id; or, as administrators do it, by instance id alone."""
         response = MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
         if identity.member_id in self.members.pending:
@@ -175,7 +176,7 @@ class ClassicGroup:
         except KafkaError as error:
             response.error_code = error.code
             return response
-        self._rebalance.dismiss(draft, member)
+        self._rebalance.dismiss(outcome, member)
         return response
 
     def _member(self, member_id: str, instance_id: str | None) -> Member:
@@ -233,45 +234,41 @@ class ClassicGroup:
         return min(session, deadline)
 
     def wake(self, turn: Turn) -> Outcome:
-        rebalance, draft, before = self._rebalance, Draft(turn), len(self.members)
+        rebalance, outcome, before = self._rebalance, OutcomeBuilder(turn), len(self.members)
         for member_id in rebalance.sessions.expired(turn.monotonic_ms):
-            self._end_session(draft, member_id)
-        self._share_anew(draft, before, "members were not heard of for too long")
+            self._end_session(outcome, member_id)
+        self._share_anew(outcome, before, "members were not heard of for too long")
         if rebalance.deadline is not None and rebalance.deadline <= turn.monotonic_ms:
-            rebalance.expire(draft)
-        return draft.outcome()
+            rebalance.expire(outcome)
+        return outcome.build()
 
-    def _end_session(self, draft: Draft, member_id: str) -> None:
+    def _end_session(self, outcome: OutcomeBuilder, member_id: str) -> None:
         """A member that waits for us need not speak: it has a new session when it is answered."""
         if member_id in self.members.pending:
             del self.members.pending[member_id]
             return
         member = self.members.get(member_id)
         if member is not None and (member.is_new or not member.is_waiting):
-            self._rebalance.dismiss(draft, member)
+            self._rebalance.dismiss(outcome, member)
 
-    def _share_anew(self, draft: Draft, members_before: int, reason: str) -> None:
+    def _share_anew(self, outcome: OutcomeBuilder, members_before: int, reason: str) -> None:
         """Those who stay share what the others had. A rebalance may have waited for just those who are gone."""
         if self.state is State.PREPARING_REBALANCE or len(self.members) < members_before:
-            self._rebalance.advance(draft, lambda: reason)
+            self._rebalance.advance(outcome, lambda: reason)
 
     def rebalance(self, turn: Turn, reason: str) -> Outcome:
         """Let all members join again, for a reason that none of them gave, unless they have been asked to already."""
-        draft = Draft(turn)
+        outcome = OutcomeBuilder(turn)
         if self.state is not State.PREPARING_REBALANCE:
-            self._rebalance.prepare(draft, reason)
-        return draft.outcome()
+            self._rebalance.prepare(outcome, reason)
+        return outcome.build()
 
-    def dissolve(self, code: ErrorCode) -> list[Reply]:
+    def dissolve(self, outcome: OutcomeBuilder, code: ErrorCode) -> None:
         """The group is about to become something else: tell those who wait."""
-        replies = []
         for member in self.members:
-            if (ticket := self.members.stop_joining(member)) is not None:
-                replies.append(Reply(ticket, JoinGroupResponse(error_code=code, member_id=member.id)))
-            if member.syncing is not None:
-                replies.append(Reply(member.syncing, SyncGroupResponse(error_code=code)))
-                member.syncing = None
-        return replies
+            outcome.reply(self.members.stop_joining(member), JoinGroupResponse(error_code=code, member_id=member.id))
+            outcome.reply(member.syncing, SyncGroupResponse(error_code=code))
+            member.syncing = None
 
     # --- the log ---
 
@@ -280,12 +277,12 @@ class ClassicGroup:
 
     def loaded(self, turn: Turn) -> Outcome:
         """After replay: every member has a new session, and must fit into the group as it may be now."""
-        draft = Draft(turn)
+        outcome = OutcomeBuilder(turn)
         for member in self.members:
             self._rebalance.renew(member, turn)
         if len(self.members) > turn.config.group_max_size:
-            self._rebalance.prepare(draft, "the group has more members than it may have now")
-        return draft.outcome()
+            self._rebalance.prepare(outcome, "the group has more members than it may have now")
+        return outcome.build()
 
     def tombstones(self) -> list[StoredRecord]:
         return [StoredRecord(GroupMetadataKey(group_id=self.id), None)]

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from ottla.coordinators.classic.members import Member, Protocols, rebalance_timeout_ms
 from ottla.coordinators.classic.rebalance import Rebalance
 from ottla.coordinators.classic.states import State
-from ottla.coordinators.drafts import Draft
 from ottla.coordinators.machine import Caller, Outcome, Turn
+from ottla.coordinators.outcome_builder import OutcomeBuilder
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.wire.messages.sync_group import SyncGroupResponse
@@ -49,20 +49,20 @@ class Joins:
         self._roster = rebalance.roster
 
     def join(self, arrival: Arrival, turn: Turn) -> Outcome:
-        draft, request = Draft(turn), arrival.request
+        outcome, request = OutcomeBuilder(turn), arrival.request
         if not self._has_room(request, turn):
-            self._turn_away(draft, request)
+            self._turn_away(outcome, request)
         else:
             self._check_protocols(arrival)
             if request.member_id:
-                self._join_known(draft, arrival)
+                self._join_known(outcome, arrival)
             elif request.group_instance_id is not None:
-                self._join_static(draft, arrival)
+                self._join_static(outcome, arrival)
             elif arrival.version >= MEMBER_ID_REQUIRED_FROM:
-                self._give_id(draft, arrival)
+                self._give_id(outcome, arrival)
             else:
-                self._join_new(draft, arrival, arrival.fresh_member_id)
-        return draft.outcome()
+                self._join_new(outcome, arrival, arrival.fresh_member_id)
+        return outcome.build()
 
     def member(self, member_id: str, instance_id: str | None) -> Member:
         """The member that goes by this id and, if it has one, by this instance id."""
@@ -93,14 +93,14 @@ class Joins:
             return (known is not None and known.joining is not None) or self._roster.joining < limit
         return known is not None or len(self._roster) < limit
 
-    def _turn_away(self, draft: Draft, request: JoinGroupRequest) -> None:
-        draft.reply(draft.turn.ticket, JoinGroupResponse(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED))
+    def _turn_away(self, outcome: OutcomeBuilder, request: JoinGroupRequest) -> None:
+        outcome.reply(outcome.turn.ticket, JoinGroupResponse(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED))
         self._roster.pending.pop(request.member_id, None)
         member = self._roster.get(request.member_id)
         if member is not None:
-            self._rebalance.dismiss(draft, member)
+            self._rebalance.dismiss(outcome, member)
         if self._rebalance.state is State.PREPARING_REBALANCE:
-            self._rebalance.advance(draft, lambda: "a member found no room")
+            self._rebalance.advance(outcome, lambda: "a member found no room")
 
     def _check_protocols(self, arrival: Arrival) -> None:
         """A first member decides what the group is for; the others must share a protocol with all who are in it."""
@@ -119,14 +119,14 @@ class Joins:
 
     # --- new members ---
 
-    def _give_id(self, draft: Draft, arrival: Arrival) -> None:
+    def _give_id(self, outcome: OutcomeBuilder, arrival: Arrival) -> None:
         member_id = arrival.fresh_member_id
         self._roster.pending[member_id] = None
-        self._rebalance.sessions.renew(member_id, draft.turn.monotonic_ms + arrival.request.session_timeout_ms)
+        self._rebalance.sessions.renew(member_id, outcome.turn.monotonic_ms + arrival.request.session_timeout_ms)
         required = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
-        draft.reply(draft.turn.ticket, required)
+        outcome.reply(outcome.turn.ticket, required)
 
-    def _join_new(self, draft: Draft, arrival: Arrival, member_id: str) -> None:
+    def _join_new(self, outcome: OutcomeBuilder, arrival: Arrival, member_id: str) -> None:
         request = arrival.request
         if not self._roster:
             self._rebalance.protocol_type = request.protocol_type
@@ -138,54 +138,54 @@ class Joins:
             request.session_timeout_ms,
             arrival.rebalance_timeout_ms,
             arrival.protocols,
-            joining=draft.turn.ticket,
+            joining=outcome.turn.ticket,
             is_new=True,
         )
-        self._rebalance.admit(member, draft.turn)
-        self._rebalance.advance(draft, lambda: f"a member joined: {arrival.reason}")
+        self._rebalance.admit(member, outcome.turn)
+        self._rebalance.advance(outcome, lambda: f"a member joined: {arrival.reason}")
 
-    def _join_static(self, draft: Draft, arrival: Arrival) -> None:
+    def _join_static(self, outcome: OutcomeBuilder, arrival: Arrival) -> None:
         member = self._roster.of_instance(arrival.request.group_instance_id or "")
         if member is None:
-            self._join_new(draft, arrival, arrival.fresh_member_id)
+            self._join_new(outcome, arrival, arrival.fresh_member_id)
             return
         rebalance, leader_before = self._rebalance, self._roster.leader.id if self._roster.leader is not None else ""
-        self._fence(draft, member)
-        self._replace(draft, member, arrival)
+        self._fence(outcome, member)
+        self._replace(outcome, member, arrival)
         if rebalance.state is State.STABLE and self._roster.choose_protocol() == rebalance.protocol:
             # Nothing changes for the others: it goes on with what it had before.
-            draft.store(rebalance.stored(draft.turn, {each.id: each.assignment for each in self._roster}))
+            outcome.store(rebalance.stored(outcome.turn, {each.id: each.assignment for each in self._roster}))
             joined = rebalance.joined(member)
             if arrival.version >= SKIPS_ASSIGNMENT_FROM:
                 joined.skip_assignment = member is self._roster.leader
             else:
                 joined.leader, joined.members = leader_before, []  # not told that it leads, it does not assign
-            draft.reply(draft.turn.ticket, joined)
+            outcome.reply(outcome.turn.ticket, joined)
             return
-        rebalance.await_join(draft, member, draft.turn.ticket)
-        rebalance.advance(draft, lambda: f"a static member came back: {arrival.reason}")
+        rebalance.await_join(outcome, member, outcome.turn.ticket)
+        rebalance.advance(outcome, lambda: f"a static member came back: {arrival.reason}")
 
-    def _fence(self, draft: Draft, member: Member) -> None:
+    def _fence(self, outcome: OutcomeBuilder, member: Member) -> None:
         fenced = ErrorCode.FENCED_INSTANCE_ID
-        draft.reply(self._roster.stop_joining(member), JoinGroupResponse(error_code=fenced, member_id=member.id))
-        draft.reply(member.syncing, SyncGroupResponse(error_code=fenced))
+        outcome.reply(self._roster.stop_joining(member), JoinGroupResponse(error_code=fenced, member_id=member.id))
+        outcome.reply(member.syncing, SyncGroupResponse(error_code=fenced))
         member.syncing = None
 
-    def _replace(self, draft: Draft, member: Member, arrival: Arrival) -> None:
+    def _replace(self, outcome: OutcomeBuilder, member: Member, arrival: Arrival) -> None:
         """It is the same member, under a new id and perhaps at another place."""
         self._rebalance.synchronised(member)
         self._rebalance.sessions.end(member.id)
         self._roster.rename(member, arrival.fresh_member_id)
         member.client_id, member.client_host, member.is_new = *arrival.caller, False
         self._update(member, arrival)
-        self._rebalance.renew(member, draft.turn)
+        self._rebalance.renew(member, outcome.turn)
 
     # --- members that are known ---
 
-    def _join_known(self, draft: Draft, arrival: Arrival) -> None:
+    def _join_known(self, outcome: OutcomeBuilder, arrival: Arrival) -> None:
         request = arrival.request
         if request.member_id in self._roster.pending and request.group_instance_id is None:
-            self._join_new(draft, arrival, request.member_id)
+            self._join_new(outcome, arrival, request.member_id)
             return
         member = self.member(request.member_id, request.group_instance_id)
         unchanged = member.protocols == arrival.protocols
@@ -193,11 +193,11 @@ class Joins:
         if unchanged and (state is State.COMPLETING_REBALANCE or (state is State.STABLE and not leads)):
             # It may have missed the answer to its last JoinGroup. A leader that joins a stable group has seen
             # something that changes the assignment: that is a reason to rebalance.
-            draft.reply(draft.turn.ticket, self._rebalance.joined(member))
+            outcome.reply(outcome.turn.ticket, self._rebalance.joined(member))
             return
         self._update(member, arrival)
-        self._rebalance.await_join(draft, member, draft.turn.ticket)
-        self._rebalance.advance(draft, lambda: f"a member joined again: {arrival.reason}")
+        self._rebalance.await_join(outcome, member, outcome.turn.ticket)
+        self._rebalance.advance(outcome, lambda: f"a member joined again: {arrival.reason}")
 
     def _update(self, member: Member, arrival: Arrival) -> None:
         if member.protocols != arrival.protocols:

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping
 
 from ottla.coordinators.classic.members import Member, Roster
 from ottla.coordinators.classic.states import TRANSITIONS, State
-from ottla.coordinators.drafts import Draft
 from ottla.coordinators.formats import GroupMetadataKey, GroupMetadataValue
 from ottla.coordinators.groups.sessions import Sessions
 from ottla.coordinators.machine import StoredRecord, Ticket, Turn
+from ottla.coordinators.outcome_builder import OutcomeBuilder
 from ottla.errors import ErrorCode
 from ottla.observability.logs import fields
 from ottla.wire.messages.join_group import JoinGroupResponse
@@ -69,81 +69,81 @@ class Rebalance:
 
     # --- the phases ---
 
-    def advance(self, draft: Draft, reason: Callable[[], str]) -> None:
+    def advance(self, outcome: OutcomeBuilder, reason: Callable[[], str]) -> None:
         """Something changed that concerns everybody: begin a rebalance, or finish the one that waited for it."""
         if self.state is not State.PREPARING_REBALANCE:
-            self.prepare(draft, reason())
+            self.prepare(outcome, reason())
         elif self.roster.all_joined and (not self.initial or not self.roster):
-            self._complete_joining(draft)
+            self._complete_joining(outcome)
 
-    def prepare(self, draft: Draft, reason: str) -> None:
+    def prepare(self, outcome: OutcomeBuilder, reason: str) -> None:
         """Let all members join again."""
         if self.state is State.COMPLETING_REBALANCE:
-            self._cancel_syncs(draft)
+            self._cancel_syncs(outcome)
         else:
-            self._began_ms = draft.turn.monotonic_ms
+            self._began_ms = outcome.turn.monotonic_ms
         self.unsynced.clear()
         self.initial = self.state is State.EMPTY
-        self._move(State.PREPARING_REBALANCE, draft.turn)
+        self._move(State.PREPARING_REBALANCE, outcome.turn)
         logger.info(
             "members of the group are asked to join again",
             extra=fields(group=self.group_id, generation=self.generation, reason=reason),
         )
-        now, timeout_ms = draft.turn.monotonic_ms, self.roster.rebalance_timeout_ms
+        now, timeout_ms = outcome.turn.monotonic_ms, self.roster.rebalance_timeout_ms
         if self.initial:
-            delay_ms = draft.turn.config.group_initial_rebalance_delay_ms
+            delay_ms = outcome.turn.config.group_initial_rebalance_delay_ms
             self._newcomers, self._remaining_ms = False, max(timeout_ms - delay_ms, 0)
             self.deadline = now + delay_ms
         elif self.roster.all_joined:
-            self._complete_joining(draft)
+            self._complete_joining(outcome)
         else:
             self.deadline = now + timeout_ms
 
-    def expire(self, draft: Draft) -> None:
+    def expire(self, outcome: OutcomeBuilder) -> None:
         """The deadline has come."""
         if self.state is not State.PREPARING_REBALANCE:
-            self._drop_unsynced(draft)
+            self._drop_unsynced(outcome)
         elif self.initial and self._newcomers and self._remaining_ms:
             # More members came in the meantime, so still more may come.
-            delay_ms = min(draft.turn.config.group_initial_rebalance_delay_ms, self._remaining_ms)
+            delay_ms = min(outcome.turn.config.group_initial_rebalance_delay_ms, self._remaining_ms)
             self._newcomers, self._remaining_ms = False, self._remaining_ms - delay_ms
-            self.deadline = draft.turn.monotonic_ms + delay_ms
+            self.deadline = outcome.turn.monotonic_ms + delay_ms
         else:
-            self._complete_joining(draft)
+            self._complete_joining(outcome)
 
-    def _complete_joining(self, draft: Draft) -> None:
+    def _complete_joining(self, outcome: OutcomeBuilder) -> None:
         for member in [each for each in self.roster if each.joining is None and each.instance_id is None]:
             self._forget(member)
         if self.roster and not self.roster.elect():
             # Only static members are left and none of them joined: their sessions decide.
-            self.deadline = draft.turn.monotonic_ms + self.roster.rebalance_timeout_ms
+            self.deadline = outcome.turn.monotonic_ms + self.roster.rebalance_timeout_ms
             return
         self.generation += 1
         self.deadline = None
         self.unsynced.clear()
         if not self.roster:
             self.protocol = None
-            draft.store(self.stored(draft.turn, {}))
+            outcome.store(self.stored(outcome.turn, {}))
             return
         self.protocol = self.roster.choose_protocol()
-        self._move(State.COMPLETING_REBALANCE, draft.turn)
+        self._move(State.COMPLETING_REBALANCE, outcome.turn)
         for member in self.roster:
-            draft.reply(self.roster.stop_joining(member), self.joined(member))
+            outcome.reply(self.roster.stop_joining(member), self.joined(member))
             member.is_new = False
-            self.renew(member, draft.turn)
+            self.renew(member, outcome.turn)
             self.unsynced[member.id] = None
-        self.deadline = draft.turn.monotonic_ms + self.roster.rebalance_timeout_ms
+        self.deadline = outcome.turn.monotonic_ms + self.roster.rebalance_timeout_ms
 
-    def assign(self, draft: Draft, assignments: Mapping[str, bytes]) -> None:
+    def assign(self, outcome: OutcomeBuilder, assignments: Mapping[str, bytes]) -> None:
         """The leader has spoken: store it, and answer everybody who waits for it."""
-        draft.store(self.stored(draft.turn, assignments))
-        turn = draft.turn
+        outcome.store(self.stored(outcome.turn, assignments))
+        turn = outcome.turn
         turn.meters.groups.classic_rebalances.took((turn.monotonic_ms - self._began_ms) / 1000)
         for member in self.roster:
             if member.syncing is not None:
                 ticket, member.syncing = member.syncing, None
-                draft.reply(ticket, self.synced(assignments.get(member.id, b"")))
-                self.renew(member, draft.turn)
+                outcome.reply(ticket, self.synced(assignments.get(member.id, b"")))
+                self.renew(member, outcome.turn)
 
     def synchronised(self, member: Member) -> None:
         if member.id in self.unsynced:
@@ -151,19 +151,19 @@ class Rebalance:
             if not self.unsynced:
                 self.deadline = None
 
-    def _cancel_syncs(self, draft: Draft) -> None:
+    def _cancel_syncs(self, outcome: OutcomeBuilder) -> None:
         for member in self.roster:
             member.assignment = b""
             if member.syncing is not None:
                 ticket, member.syncing = member.syncing, None
-                draft.reply(ticket, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
-                self.renew(member, draft.turn)
+                outcome.reply(ticket, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+                self.renew(member, outcome.turn)
 
-    def _drop_unsynced(self, draft: Draft) -> None:
+    def _drop_unsynced(self, outcome: OutcomeBuilder) -> None:
         self.deadline = None
         for member in [each for each in self.roster if each.id in self.unsynced]:
             self._forget(member)
-        self.prepare(draft, "members did not ask for their assignment in time")
+        self.prepare(outcome, "members did not ask for their assignment in time")
 
     def _move(self, state: State, turn: Turn) -> None:
         if state not in TRANSITIONS[self.state]:
@@ -180,11 +180,11 @@ class Rebalance:
     def renew(self, member: Member, turn: Turn) -> None:
         self.sessions.renew(member.id, turn.monotonic_ms + member.session_timeout_ms)
 
-    def dismiss(self, draft: Draft, member: Member) -> None:
+    def dismiss(self, outcome: OutcomeBuilder, member: Member) -> None:
         """The member left or is believed dead. Should it live and wait for an answer, it may join as a new one."""
         unknown = ErrorCode.UNKNOWN_MEMBER_ID
-        draft.reply(self.roster.stop_joining(member), JoinGroupResponse(error_code=unknown))
-        draft.reply(member.syncing, SyncGroupResponse(error_code=unknown))
+        outcome.reply(self.roster.stop_joining(member), JoinGroupResponse(error_code=unknown))
+        outcome.reply(member.syncing, SyncGroupResponse(error_code=unknown))
         self._forget(member)
 
     def _forget(self, member: Member) -> None:
@@ -192,15 +192,15 @@ class Rebalance:
         self.sessions.end(member.id)
         self.unsynced.pop(member.id, None)
 
-    def await_join(self, draft: Draft, member: Member, ticket: Ticket) -> None:
+    def await_join(self, outcome: OutcomeBuilder, member: Member, ticket: Ticket) -> None:
         superseded = self.roster.wait_to_join(member, ticket)
         if superseded is not None:
             rejoin = JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.id)
-            draft.reply(superseded, rejoin)
+            outcome.reply(superseded, rejoin)
 
-    def await_sync(self, draft: Draft, member: Member, ticket: Ticket) -> None:
+    def await_sync(self, outcome: OutcomeBuilder, member: Member, ticket: Ticket) -> None:
         if member.syncing is not None:
-            draft.reply(member.syncing, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+            outcome.reply(member.syncing, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         member.syncing = ticket
 
     # --- what is told and stored ---

@@ -29,7 +29,7 @@ from ottla.coordinators.groups.consumer_protocol import (
 )
 from ottla.coordinators.groups.downgrade import Downgrade, downgrade_records, may_downgrade
 from ottla.coordinators.groups.sessions import Sessions
-from ottla.coordinators.machine import Caller, Outcome, Reply, Turn, answer
+from ottla.coordinators.machine import Caller, Outcome, Turn
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.malformed import Malformed
 from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
@@ -67,24 +67,26 @@ class ClassicMembers:
         self._check_join(change.state, request, turn)
         if not request.member_id and request.group_instance_id is None and version >= MEMBER_ID_REQUIRED_FROM:
             response = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=fresh_member_id)
-            return answer(turn, response)
+            return Outcome.answer(turn, response)
         subscription = _subscription(request)
         before, replaces_consumer = self._identify(change, request, fresh_member_id)
         member = _informed(before, request, subscription, caller)
         subscribed = self._progress.subscribe(change, before, member, turn)
         owned = partitions_by_id(subscription.owned_partitions, turn.image)
-        errands = [] if subscribed.search is None else [subscribed.search]
         downgrades = replaces_consumer and may_downgrade(change.state, (), turn)
         if not downgrades:
             self._progress.assign(change, turn)
         member = self._progress.reconcile(change, member.id, owned, subscribed.changed, turn)
+        change.reply(turn.ticket, _joined(member))
         if downgrades:
             # A classic group has no half-way: unless everybody is there already, all join again.
-            errand = Downgrade(change.state.id, rebalance=not change.state.is_settled)
-            change.records.extend(downgrade_records(change.state, (), turn))
-            return change.outcome((Reply(turn.ticket, _joined(member)),), errand)
+            change.request(Downgrade(change.state.id, rebalance=not change.state.is_settled))
+            change.store_conversion(downgrade_records(change.state, (), turn))
+            return change.build()
         change.effects.append(partial(self._joined, member, turn))
-        return change.outcome((Reply(turn.ticket, _joined(member)),), *errands)
+        if subscribed.search is not None:
+            change.request(subscribed.search)
+        return change.build()
 
     def _joined(self, member: Member, turn: Turn) -> None:
         self._joins.end(member.id)
@@ -96,7 +98,7 @@ class ClassicMembers:
         _check_protocol(member, request)
         if state.target_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
             self._await_join(member, turn)
-            return answer(turn, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+            return Outcome.answer(turn, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         assert member.classic is not None
         partitions = {topic: frozenset(numbers) for topic, numbers in member.assigned.items()}
         version = answer_version(member.classic.supported_protocols[0].metadata)
@@ -107,15 +109,15 @@ class ClassicMembers:
         )
         self._syncs.end(member.id)
         self._renew(member, turn)
-        return answer(turn, response)
+        return Outcome.answer(turn, response)
 
     def heartbeat(self, state: GroupState, request: HeartbeatRequest, turn: Turn) -> Outcome:
         member = self._speaking(state, request.member_id, request.group_instance_id, request.generation_id)
         self._renew(member, turn)
         if not _has_to_join(state, member):
-            return answer(turn, HeartbeatResponse())
+            return Outcome.answer(turn, HeartbeatResponse())
         self._await_join(member, turn)
-        return answer(turn, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+        return Outcome.answer(turn, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
 
     def leavers(self, state: GroupState, request: LeaveGroupRequest) -> tuple[list[Member], LeaveGroupResponse]:
         """Who leaves, and what each is told. Members of either protocol can be sent away like this."""

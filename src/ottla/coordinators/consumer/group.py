@@ -32,10 +32,9 @@ from ottla.coordinators.groups.downgrade import Downgrade, downgrade_records, ma
 from ottla.coordinators.groups.group import PartitionCheck
 from ottla.coordinators.groups.sessions import Sessions
 from ottla.coordinators.groups.upgrade import upgrade_records
-from ottla.coordinators.machine import NOTHING, Caller, Outcome, Reply, StoredRecord, Turn
+from ottla.coordinators.machine import NOTHING, Caller, Outcome, StoredRecord, Turn
 from ottla.errors import ErrorCode, KafkaError
 from ottla.observability.logs import fields
-from ottla.wire.message import Message
 from ottla.wire.messages.consumer_group_describe import DescribedGroup
 from ottla.wire.messages.consumer_group_heartbeat import (
     Assignment,
@@ -89,13 +88,13 @@ class ConsumerGroup:
 
     # --- heartbeats ---
 
+    def begin_change(self, turn: Turn) -> Change:
+        return Change(self.state, turn)
+
     def consumer_heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, caller: Caller, turn: Turn, *first: StoredRecord
+        self, change: Change, request: ConsumerGroupHeartbeatRequest, caller: Caller, turn: Turn
     ) -> Outcome:
-        """`first` is what turns something else into this group: it is stored before anything else."""
-        change = Change(self.state)
-        for record in first:
-            change.store(record)
+        """`change` may hold already what turns another kind of group into this one."""
         if request.member_epoch in (LEAVING, LEAVING_FOR_NOW):
             return self._leave(change, request, turn)
         check_room(change.state, request.member_id, request.instance_id, turn.config.group_consumer_max_size)
@@ -117,8 +116,10 @@ class ConsumerGroup:
         )
         if request.member_epoch == 0 or _is_full(request) or moved.assigned != before.assigned:
             response.assignment = _assignment(moved)
-        errands = () if subscribed.search is None else (subscribed.search,)
-        return change.outcome((Reply(turn.ticket, response),), *errands)
+        change.reply(turn.ticket, response)
+        if subscribed.search is not None:
+            change.request(subscribed.search)
+        return change.build()
 
     def _identify(self, change: Change, request: ConsumerGroupHeartbeatRequest, owned: Partitions | None) -> Member:
         """The member as it is until now; one that is new is blank."""
@@ -140,16 +141,13 @@ class ConsumerGroup:
         if request.member_epoch == LEAVING_FOR_NOW:
             change.store(member.away().progress_record(self.id))
             change.effects.append(partial(self._progress.revocations.end, member.id))
-            return change.outcome((Reply(turn.ticket, response),))
-        return self.dismiss(change, [member], turn, response, "left the group")
+        else:
+            self.dismiss(change, [member], turn, "left the group")
+        change.reply(turn.ticket, response)
+        return change.build()
 
-    def dismiss(
-        self, change: Change, members: Sequence[Member], turn: Turn, response: Message | None, reason: str
-    ) -> Outcome:
-        """Members are gone, each for this reason; the others share what they had."""
-        replies = () if response is None else (Reply(turn.ticket, response),)
-        if not members:
-            return change.outcome(replies)
+    def dismiss(self, change: Change, members: Sequence[Member], turn: Turn, reason: str) -> None:
+        """Remove members from the group, each for this reason; the others share what they had."""
         for member in members:
             logger.info(
                 "a member is no longer in the group",
@@ -157,30 +155,30 @@ class ConsumerGroup:
             )
         leaving = {member.id for member in members}
         if may_downgrade(change.state, leaving, turn):
-            change.records.extend(downgrade_records(change.state, leaving, turn))
-            return change.outcome(replies, Downgrade(self.id, rebalance=True))
+            change.store_conversion(downgrade_records(change.state, leaving, turn))
+            change.request(Downgrade(self.id, rebalance=True))
+            return
         for member in members:
             change.store(*member.tombstones(self.id))
         for pattern in sorted({member.topic_pattern for member in members}):
             if pattern in change.state.resolutions and pattern not in change.state.patterns:
                 change.store(change.state.resolution_record(pattern, None))
         self._progress.raise_epoch(change, turn, bump=True)
-        return change.outcome(replies)
 
     def topics_found(self, found: Mapping[str, Resolution], turn: Turn) -> Outcome:
         """The end of an errand: what patterns of this group stand for."""
         self._progress.searches.ended()
-        change = Change(self.state)
+        change = self.begin_change(turn)
         news = store_resolutions(change, found)
         self._progress.raise_epoch(change, turn, bump=news)
-        return change.outcome()
+        return change.build()
 
     # --- members of the classic protocol ---
 
     def join(
         self, request: JoinGroupRequest, caller: Caller, turn: Turn, *, version: int, fresh_member_id: str
     ) -> Outcome:
-        change = Change(self.state)
+        change = self.begin_change(turn)
         return self._classic.join(change, request, caller, turn, version=version, fresh_member_id=fresh_member_id)
 
     def sync(self, request: SyncGroupRequest, turn: Turn) -> Outcome:
@@ -191,22 +189,22 @@ class ConsumerGroup:
 
     def leave(self, request: LeaveGroupRequest, turn: Turn) -> Outcome:
         members, response = self._classic.leavers(self.state, request)
-        return self.dismiss(Change(self.state), members, turn, response, "left the group")
+        change = self.begin_change(turn)
+        if members:
+            self.dismiss(change, members, turn, "left the group")
+        change.reply(turn.ticket, response)
+        return change.build()
 
-    def take_over(
-        self, group: ClassicGroup, request: ConsumerGroupHeartbeatRequest, caller: Caller, turn: Turn
-    ) -> Outcome:
-        """Be what a classic group was, with one more member. Whoever waits for an answer there has to ask again."""
-        outcome = self.consumer_heartbeat(request, caller, turn, *upgrade_records(group, turn))
-        replies = list(outcome.replies)
+    def take_over(self, change: Change, group: ClassicGroup, turn: Turn) -> None:
+        """Become what a classic group was. Whoever waits for an answer of that group is told to ask again."""
 
-        def take() -> None:
+        def begin_sessions() -> None:
             for member in group.members:
-                if member.id != request.member_id:
-                    self._sessions.renew(member.id, turn.monotonic_ms + member.session_timeout_ms)
-            replies.extend(group.dissolve(ErrorCode.REBALANCE_IN_PROGRESS))
+                self._sessions.renew(member.id, turn.monotonic_ms + member.session_timeout_ms)
+            group.dissolve(change, ErrorCode.REBALANCE_IN_PROGRESS)
 
-        return outcome._replace(replies=replies, effects=(*outcome.effects, take))
+        change.store(*upgrade_records(group, turn))
+        change.effects.append(begin_sessions)
 
     # --- offsets ---
 
@@ -269,8 +267,12 @@ class ConsumerGroup:
         members = [self.state.members[id] for id in sorted(late) if id in self.state.members]
         if not members:
             return NOTHING
-        outcome = self.dismiss(Change(self.state), members, turn, None, "; ".join(sorted(set(late.values()))))
-        return outcome._replace(may_be_refused=False)  # else nobody would look at these members again
+        change = self.begin_change(turn)
+        change.may_be_refused = (
+            False  # the deadlines are gone: after a refusal nobody would look at these members again
+        )
+        self.dismiss(change, members, turn, "; ".join(sorted(set(late.values()))))
+        return change.build()
 
     # --- the log ---
 

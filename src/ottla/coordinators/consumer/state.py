@@ -5,7 +5,7 @@ store into a state of its own (`Change`), see where that leads, and be dropped w
 refused.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
@@ -29,7 +29,8 @@ from ottla.coordinators.formats import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-from ottla.coordinators.machine import Outcome, Reply, StoredRecord
+from ottla.coordinators.machine import StoredRecord, Turn
+from ottla.coordinators.outcome_builder import OutcomeBuilder
 from ottla.wire.message import Message
 
 
@@ -159,25 +160,30 @@ class GroupState:
         return records
 
 
-class Change:
-    """What a decision is about to store, the state that it leads to, and what is to be done when it is stored."""
+class Change(OutcomeBuilder):
+    """The outcome of a turn of a consumer group, together with the state that its records lead to.
 
-    __slots__ = ("effects", "records", "state")
+    A consumer group changes nothing but by records and effects, so an outcome that is too large for the log may be
+    refused: the group stays as it was.
+    """
 
-    def __init__(self, state: GroupState) -> None:
+    __slots__ = ("state",)
+
+    def __init__(self, state: GroupState, turn: Turn) -> None:
+        super().__init__(turn)
         self.state = state
-        self.records: list[StoredRecord] = []
-        self.effects: list[Callable[[], None]] = []
+        self.may_be_refused = True
 
     def store(self, *records: StoredRecord) -> None:
+        """Records of another kind of group, which this one replaces, leave the state as it is."""
         for record in records:
             self.records.append(record)
-            if type(record.key) in CONSUMER_KEYS:  # what the group was before may be deleted with the same batch
+            if type(record.key) in CONSUMER_KEYS:
                 self.state = self.state.replay(record)
 
-    def outcome(self, replies: Sequence[Reply] = (), *errands: object) -> Outcome:
-        """Nothing but `effects` changes on the spot: a group that is too large for the log stays what it is."""
-        return Outcome(self.records, replies, may_be_refused=True, errands=errands, effects=self.effects)
+    def store_conversion(self, records: Iterable[StoredRecord]) -> None:
+        """Store records that make another kind of group of this one: its own state ends here and is not needed."""
+        self.records.extend(records)
 
 
 def _replay_epoch(

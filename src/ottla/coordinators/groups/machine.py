@@ -19,7 +19,7 @@ from ottla.coordinators.formats import (
 )
 from ottla.coordinators.groups.downgrade import Downgrade
 from ottla.coordinators.groups.group import Group
-from ottla.coordinators.machine import Caller, Outcome, Producer, Reply, StoredRecord, Turn, answer, refusable_answer
+from ottla.coordinators.machine import Caller, Outcome, Producer, StoredRecord, Turn
 from ottla.coordinators.offsets.offsets import Offsets
 from ottla.coordinators.offsets.requests import OffsetRequests
 from ottla.errors import ErrorCode, KafkaError
@@ -71,7 +71,7 @@ class Groups:
         outcome = group.join(request, caller, turn, version=version, fresh_member_id=fresh_member_id)
         self.groups[request.group_id] = group
         self._touched[request.group_id] = None
-        return _together([Outcome(records=before), outcome]) if before else outcome
+        return Outcome.merge([Outcome(records=before), outcome]) if before else outcome
 
     def sync_group(self, request: SyncGroupRequest, turn: Turn) -> Outcome:
         return self._member_of(request.group_id).sync(request, turn)
@@ -88,7 +88,7 @@ class Groups:
         if not isinstance(group, ClassicGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no classic group '{group_id}'")
         described: DescribedGroup = group.describe()
-        return answer(turn, described)
+        return Outcome.answer(turn, described)
 
     def _member_of(self, group_id: str) -> ClassicGroup | ConsumerGroup:
         group = self.groups.get(group_id)
@@ -103,17 +103,18 @@ class Groups:
         """The first member makes a new group, or turns a classic one into a consumer group."""
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
-            outcome = group.consumer_heartbeat(request, caller, turn)
+            outcome = group.consumer_heartbeat(group.begin_change(turn), request, caller, turn)
         elif request.member_epoch != 0:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group '{request.group_id}'")
         else:
             new = ConsumerGroup(request.group_id)
+            change = new.begin_change(turn)
+            change.effects.append(lambda: self._put(new))
             if isinstance(group, ClassicGroup) and not group.is_empty:
-                outcome = new.take_over(group, request, caller, turn)
-            else:
-                before = [] if group is None else group.tombstones()
-                outcome = new.consumer_heartbeat(request, caller, turn, *before)
-            outcome = outcome._replace(effects=(lambda: self._put(new), *outcome.effects))
+                new.take_over(change, group, turn)
+            elif group is not None:
+                change.store(*group.tombstones())
+            outcome = new.consumer_heartbeat(change, request, caller, turn)
         self._touched[request.group_id] = None
         return outcome
 
@@ -124,7 +125,7 @@ class Groups:
         group = self.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group '{group_id}'")
-        return answer(turn, group.describe(turn))
+        return Outcome.answer(turn, group.describe(turn))
 
     def topics_found(self, group_id: str, found: Mapping[str, Resolution], turn: Turn) -> Outcome:
         """The end of an errand: which topics a group's patterns stand for."""
@@ -140,7 +141,7 @@ class Groups:
         outcome = group.loaded(turn)
         if not downgrade.rebalance:
             return outcome
-        return _together([outcome, group.rebalance(turn, "the group has gone back to the classic protocol")])
+        return Outcome.merge([outcome, group.rebalance(turn, "the group has gone back to the classic protocol")])
 
     # Offsets
 
@@ -190,7 +191,7 @@ class Groups:
             if (not wanted_states or group.state_name.lower() in wanted_states)
             and (not wanted_types or group.kind in wanted_types)
         ]
-        return Outcome(replies=(Reply(turn.ticket, listed),))
+        return Outcome.answer(turn, listed)
 
     def delete_group(self, group_id: str, turn: Turn) -> Outcome:
         group = self.groups.get(group_id)
@@ -200,7 +201,7 @@ class Groups:
         offsets = self.offsets.tombstones(group_id)
         turn.meters.groups.offsets_deleted += len(offsets)
         records = offsets + group.tombstones()
-        return refusable_answer(turn, DeletableGroupResult(group_id=group_id), records)
+        return Outcome.answer(turn, DeletableGroupResult(group_id=group_id), records, may_be_refused=True)
 
     # Time
 
@@ -227,7 +228,7 @@ class Groups:
                 outcomes.append(group.wake(turn))
         if self._expiry_at is not None and self._expiry_at <= turn.monotonic_ms:
             outcomes.append(Outcome(records=self._expired(turn)))
-        return _together(outcomes)
+        return Outcome.merge(outcomes)
 
     def _arm(self, group_id: str) -> None:
         """A group that is heard of puts its alarm off: the old one stays, and when it rings nothing is due."""
@@ -318,7 +319,7 @@ class Groups:
         self._expiry_at = turn.monotonic_ms + turn.config.offsets_retention_check_interval_ms
         inhabited = [group for group in self.groups.values() if not group.is_empty]  # most only keep offsets
         self._touched = dict.fromkeys(group.id for group in inhabited)
-        return _together([group.loaded(turn) for group in inhabited])
+        return Outcome.merge([group.loaded(turn) for group in inhabited])
 
 
 _REPLAYS: dict[type, Callable[[Groups, Any, Any, Producer | None], None]] = {
@@ -334,14 +335,6 @@ def _has_expired(group: Group, value: OffsetCommitValue, turn: Turn) -> bool:
     if value.expire_timestamp >= 0:
         return turn.wall_ms >= value.expire_timestamp
     return turn.wall_ms - begun_ms >= turn.config.offsets_retention_minutes * MINUTE_MS
-
-
-def _together(outcomes: list[Outcome]) -> Outcome:
-    return Outcome(
-        records=[record for outcome in outcomes for record in outcome.records],
-        replies=[reply for outcome in outcomes for reply in outcome.replies],
-        errands=[errand for outcome in outcomes for errand in outcome.errands],
-    )
 
 
 def _unknown_member(group_id: str) -> KafkaError:

@@ -34,7 +34,7 @@ def upgrade_records(group: ClassicGroup, turn: Turn) -> list[StoredRecord]:
     except Malformed as error:
         raise _refused(group, f"what its members say cannot be read: {error}") from None
     logger.info("the group goes over to the consumer protocol", extra=fields(group=group.id, epoch=group.generation))
-    change = Change(GroupState(group.id))
+    change = Change(GroupState(group.id), turn)
     change.store(*(member.metadata_record(group.id) for member in members))
     topics = TopicHashes().of(change.state.subscribed_topics(), turn.image)
     change.store(change.state.epoch_record(group.generation, topics))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ottla.cluster.image import Image
 from ottla.coordinators.formats import OffsetCommitKey, OffsetCommitValue
 from ottla.coordinators.groups.group import Group, PartitionCheck
-from ottla.coordinators.machine import Outcome, Producer, StoredRecord, Turn, answer, refusable_answer
+from ottla.coordinators.machine import Outcome, Producer, StoredRecord, Turn
 from ottla.coordinators.offsets.offsets import Offsets, Place
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.message import ZERO_UUID
@@ -79,7 +79,7 @@ class OffsetRequests:
                 )
             topics.append(OffsetCommitResponseTopic(topic_id=topic.topic_id, name=topic.name, partitions=results))
         turn.meters.groups.offsets_committed += len(records)
-        return refusable_answer(turn, OffsetCommitResponse(topics=topics), records)
+        return Outcome.answer(turn, OffsetCommitResponse(topics=topics), records, may_be_refused=True)
 
     def _check_commit(self, request: OffsetCommitRequest, turn: Turn, version: int) -> PartitionCheck | None:
         generation = request.generation_id_or_member_epoch
@@ -125,8 +125,8 @@ class OffsetRequests:
                 )
             topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=results))
         turn.meters.groups.offsets_committed += len(records)
-        outcome = refusable_answer(turn, TxnOffsetCommitResponse(topics=topics), records)
-        return outcome._replace(producer=Producer(request.producer_id, request.producer_epoch))
+        producer = Producer(request.producer_id, request.producer_epoch)
+        return Outcome.answer(turn, TxnOffsetCommitResponse(topics=topics), records, producer, may_be_refused=True)
 
     # Reading
 
@@ -152,7 +152,7 @@ class OffsetRequests:
                         ),
                     )
                 )
-        return answer(turn, OffsetFetchResponseGroup(group_id=request.group_id, topics=topics))
+        return Outcome.answer(turn, OffsetFetchResponseGroup(group_id=request.group_id, topics=topics))
 
     def _all_topics(
         self, group_id: str, image: Image, version: int, require_stable: bool
@@ -207,7 +207,7 @@ class OffsetRequests:
         topics = [self._delete_topic(group, topic, turn.image, places.append) for topic in request.topics]
         records = self._offsets.tombstones(request.group_id, places)
         turn.meters.groups.offsets_deleted += len(records)
-        return refusable_answer(turn, OffsetDeleteResponse(topics=topics), records)
+        return Outcome.answer(turn, OffsetDeleteResponse(topics=topics), records, may_be_refused=True)
 
     def _delete_topic(
         self, group: Group, topic: OffsetDeleteRequestTopic, image: Image, delete: Callable[[Place], None]

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ottla.coordinators.machine import NOTHING, Outcome, Producer, Reply, StoredRecord, Turn, answer
+from ottla.coordinators.machine import NOTHING, Outcome, Producer, Reply, StoredRecord, Turn
 from ottla.coordinators.transactions.records import TransactionLogKey, TransactionLogValue
 from ottla.coordinators.transactions.rules import (
     FreshIdNeeded,
@@ -147,7 +147,7 @@ class Transactions:
     def _initialised(self, transaction: Transaction, last_epoch: int, turn: Turn) -> Outcome:
         self._bumped_from[transaction.transactional_id] = last_epoch
         response = InitProducerIdResponse(producer_id=transaction.producer_id, producer_epoch=transaction.epoch)
-        return answer(turn, response, transaction.record)
+        return Outcome.answer(turn, response, (transaction.record,))
 
     def _last_epoch(self, known: Transaction) -> int:
         if known.state is State.EMPTY:
@@ -170,12 +170,12 @@ class Transactions:
         added = frozenset(partitions)
         if known.state is State.ONGOING:
             if added <= known.partitions:
-                return done(turn)
+                return Outcome.answer(turn, None)
             changed = known.to(State.ONGOING, turn.wall_ms, partitions=known.partitions | added, version=version)
         else:
             changed = known.to(State.ONGOING, turn.wall_ms, partitions=added, started_ms=turn.wall_ms, version=version)
             self._deadlines[transactional_id] = turn.monotonic_ms + known.timeout_ms
-        return done(turn, changed.record)
+        return Outcome.answer(turn, None, (changed.record,))
 
     def missing_partitions(
         self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition], turn: Turn
@@ -183,7 +183,7 @@ class Transactions:
         """Which of these are not in the producer's transaction: nothing may be appended to them in its name."""
         known = self._owned(transactional_id, producer)
         missing = frozenset(partitions) - (known.partitions if known.state is State.ONGOING else frozenset())
-        return Outcome(replies=(Reply(turn.ticket, missing),))
+        return Outcome.answer(turn, missing)
 
     def _owned(self, transactional_id: str, producer: Producer) -> Transaction:
         known = self._known(transactional_id)
@@ -219,7 +219,7 @@ class Transactions:
             else:
                 turn.meters.transactions.aborted += 1
             return self._prepared(ended, turn, response_to_end(ended, raised))
-        return answer(turn, response_to_end(known, raised))
+        return Outcome.answer(turn, response_to_end(known, raised))
 
     def _abort(self, known: Transaction, turn: Turn, reply: KafkaError | None, fresh_id: int | None) -> Outcome:
         """The coordinator's own end of a transaction: whoever ran it is fenced by a higher epoch."""
@@ -237,8 +237,8 @@ class Transactions:
         """Every marker landed. Nothing to do if another coordinator of this partition has said so already."""
         known = self.by_id.get(transactional_id)
         if known is None or not known.state.is_prepared or known.producer != producer:
-            return done(turn)
-        return done(turn, completed(known, turn).record)
+            return Outcome.answer(turn, None)
+        return Outcome.answer(turn, None, (completed(known, turn).record,))
 
     # Looking
 
@@ -257,11 +257,11 @@ class Transactions:
                 TopicData(topic=topic, partitions=indexes) for topic, indexes in by_topic(known.partitions).items()
             ],
         )
-        return answer(turn, description)
+        return Outcome.answer(turn, description)
 
     def listing(self, filters: Filters, turn: Turn) -> Outcome:
         taken = [known for known in self.by_id.values() if filters.take(known, turn.wall_ms)]
-        return Outcome(replies=(Reply(turn.ticket, taken),))
+        return Outcome.answer(turn, taken)
 
     # What time brings
 
@@ -286,10 +286,7 @@ class Transactions:
             interval = turn.config.transaction_remove_expired_transaction_cleanup_interval_ms
             self._next_expiry_check = now + (0 if len(expired) > RECORDS_MAX else interval)
             outcomes.append(Outcome([transaction.tombstone for transaction in expired[:RECORDS_MAX]]))
-        return Outcome(
-            records=[record for outcome in outcomes for record in outcome.records],
-            errands=[each for outcome in outcomes for each in outcome.errands],
-        )
+        return Outcome.merge(outcomes)
 
     def _overdue(self, known: Transaction, turn: Turn) -> Outcome:
         try:
@@ -352,11 +349,6 @@ def errand(prepared: Transaction) -> WriteMarkers:
         prepared.partitions,
         prepared.version,
     )
-
-
-def done(turn: Turn, *records: StoredRecord) -> Outcome:
-    """Nothing is said but that it is done."""
-    return Outcome(records=records, replies=(Reply(turn.ticket, None),))
 
 
 def response_to_end(ended: Transaction, raised: bool) -> EndTxnResponse:

@@ -10,6 +10,7 @@ from ottla.coordinators.classic.joins import told_reasons
 from ottla.coordinators.classic.states import TRANSITIONS, State
 from ottla.coordinators.formats import GROUP_FORMAT, GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from ottla.coordinators.machine import StoredRecord, Turn
+from ottla.coordinators.outcome_builder import OutcomeBuilder
 from ottla.errors import ErrorCode, KafkaError
 from tests.unit.coordinators.classic.test_rebalance import ONE_MEMBER, TWO_MEMBERS
 from tests.unit.coordinators.classic_scripts import Client, Stage, play
@@ -95,7 +96,9 @@ def test_what_may_be_deleted() -> None:
 def test_who_waits_is_told_when_the_group_becomes_another() -> None:
     # As when it becomes a consumer group in the middle of a rebalance.
     stage = play(TWO_MEMBERS).play("a joins | [PreparingRebalance]")
-    replies = stage.group.dissolve(ErrorCode.REBALANCE_IN_PROGRESS)
+    outcome = OutcomeBuilder(Turn(stage.now, stage.now, EMPTY, stage.config, stage.meters))
+    stage.group.dissolve(outcome, ErrorCode.REBALANCE_IN_PROGRESS)
+    replies = outcome.build().replies
     assert [stage.waiting[reply.ticket].name for reply in replies] == ["a"]
     assert [reply.response.error_code for reply in replies] == [ErrorCode.REBALANCE_IN_PROGRESS]
 
