@@ -83,7 +83,7 @@ def coordinator_of(machine: Machine, partitions: int = 1) -> Coordinator[Noteboo
         replicas,
         node.clock,
         node.random,
-        replicas._offload,
+        node.replication._offload,
         lambda: node.config,
         Meters.fresh(),
     )

@@ -310,7 +310,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def expire(self) -> None:
-        self.do(lambda: self._node.replicas.expire_segments())
+        self.do(lambda: self._node.replication.upkeep.expire_segments())
 
     @rule()
     def compact(self) -> None:
@@ -336,7 +336,7 @@ class Histories(RuleBasedStateMachine):
         async def deleting() -> None:
             self.deleting = max(offset, naive.start)
             assert self.partition.delete_records(offset) >= self.deleting
-            await self._node.replicas.write_log_starts()
+            await self._node.replication.log_starts.write()
             naive.certain_start = self.deleting
 
         self.do(deleting)

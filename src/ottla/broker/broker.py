@@ -35,6 +35,7 @@ from ottla.config.overrides import connections_per_address
 from ottla.coordinators.assembly import Coordinators
 from ottla.observability.endpoint import PageServer
 from ottla.observability.pages import pages_of
+from ottla.replication.assembly import Replication
 from ottla.replication.compaction import Compaction
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.record_checks import RecordChecks
@@ -155,18 +156,16 @@ class Broker:
         config = broker_config(self._config, await metadata.load())
         if self._read_only and not metadata.image.topics_by_name:
             await self._adopt_topics(metadata)
-        replicas = Replicas(
-            config.node_id, config, self._disk, self._directories, self._clock, self._random, self._offload
-        )
-        replicas.on_directory_failure = self._directory_failed
-        found = await self._offload(replicas.find, metadata.image, _show_progress, metadata.deleted_before)
-        replicas.adopt(found, metadata.image)
+        replication = Replication(config, self._disk, self._directories, self._clock, self._random, self._offload)
+        replication.failures.on_failure = self._directory_failed
+        found = await self._offload(replication.find, metadata.image, _show_progress, metadata.deleted_before)
+        replication.reconciliation.adopt(found, metadata.image)
         metadata.on_change(self._follow_settings)
-        metadata.on_change(replicas.apply)
-        coordinators = self._coordinators = self._build_coordinators(config, metadata, replicas)
+        metadata.on_change(replication.reconciliation.apply)
+        coordinators = self._coordinators = self._build_coordinators(config, metadata, replication.replicas)
         metadata.on_change(coordinators.apply)
         table = refuse_writes(load_handlers()) if self._read_only else load_handlers()
-        self._node = self._build_node(config, metadata, replicas, coordinators, table)
+        self._node = self._build_node(config, metadata, replication, coordinators, table)
         await self._register(metadata, identity)
         await self._abdicate()
         coordinators.follow(metadata.image)
@@ -195,7 +194,7 @@ class Broker:
         self,
         config: BrokerConfig,
         metadata: Metadata,
-        replicas: Replicas,
+        replication: Replication,
         coordinators: Coordinators,
         table: Mapping[int, Handler],
     ) -> Node:
@@ -205,9 +204,11 @@ class Broker:
             clock=self._clock,
             random=self._random,
             metadata=metadata,
-            replicas=replicas,
+            replication=replication,
+            replicas=replication.replicas,
             compaction=Compaction(
-                replicas,
+                replication.replicas,
+                replication.checkpoints,
                 self._compactor,
                 self._disk,
                 self._clock,
@@ -321,7 +322,7 @@ class Broker:
         if self._node is None or run_time_settings(before, self._config) == run_time_settings(after, self._config):
             return
         config = self._node.config = broker_config(self._config, after)
-        self._node.replicas.configure(config, after)
+        self._node.replication.configure(config, after)
         if self._server is not None:
             self._server.traffic.settings = _server_settings(config, self._connections_max)
 
@@ -329,38 +330,41 @@ class Broker:
 
     def _jobs(self) -> list[Job]:
         config = self.node.config
-        replicas, metadata = self.node.replicas, self.node.metadata
+        replication, metadata = self.node.replication, self.node.metadata
+        checkpoints, upkeep = replication.checkpoints, replication.upkeep
         return [
             Job(
                 "high watermark checkpoint",
                 config.replica_high_watermark_checkpoint_interval_ms / 1000,
-                replicas.write_high_watermarks,
+                checkpoints.write_high_watermarks,
             ),
             Job(
                 "recovery point checkpoint",
                 config.log_flush_offset_checkpoint_interval_ms / 1000,
-                replicas.write_recovery_points,
+                checkpoints.write_recovery_points,
             ),
             Job(
                 "log start checkpoint",
                 config.log_flush_start_offset_checkpoint_interval_ms / 1000,
-                replicas.checkpoint_log_starts,
+                replication.log_starts.write_periodically,
             ),
-            Job("flush by time", 1.0, replicas.flush_old),
+            Job("flush by time", 1.0, upkeep.flush_by_time),
             Job("catching up with the metadata", 1.0, metadata.refresh),
-            Job("creating replicas that the disk had no room for", 5.0, lambda: replicas.place_missing(metadata.image)),
+            Job(
+                "creating replicas that the disk had no room for",
+                5.0,
+                lambda: replication.reconciliation.create_missing(metadata.image),
+            ),
             Job("leaving partitions that are offline", 0.5, self._abdicate),
             Job(
                 RETENTION,
                 config.log_retention_check_interval_ms / 1000,
-                replicas.expire_segments,
+                upkeep.expire_segments,
                 config.log_initial_task_delay_ms / 1000,
             ),
             Job(COMPACTION, lambda: self.node.compaction.backoff_s, self.node.compaction.run),
-            Job("removal of deleted files", 1.0, replicas.remove_deleted),
-            Job(
-                "expiry of producers", config.producer_id_expiration_check_interval_ms / 1000, replicas.expire_producers
-            ),
+            Job("removal of deleted files", 1.0, upkeep.remove_deleted),
+            Job("expiry of producers", config.producer_id_expiration_check_interval_ms / 1000, upkeep.expire_producers),
         ]
 
     # Stopping
@@ -379,7 +383,7 @@ class Broker:
             self._endpoint.close()
         await self._background.stop()
         self._compactor.end()
-        clean = await self._node.replicas.close() if self._node is not None else []
+        clean = await self._node.replication.close() if self._node is not None else []
         if self.failure.done():  # the metadata may end in half an entry
             clean = [directory for directory in clean if directory is not self._directories[0]]
         if self._metadata_log is not None:
@@ -400,7 +404,7 @@ class Broker:
             self._background.cancel()
         self._compactor.end()
         if self._node is not None:
-            self._node.replicas.abandon()
+            self._node.replication.abandon()
         if self._metadata_log is not None:
             self._metadata_log.close()
         for directory in self._directories:

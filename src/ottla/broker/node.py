@@ -14,6 +14,7 @@ from ottla.coordinators.runtime import Coordinator
 from ottla.coordinators.transactions.machine import Transactions
 from ottla.coordinators.transactions.markers import Markers
 from ottla.observability.metrics import RequestMeters
+from ottla.replication.assembly import Replication
 from ottla.replication.compaction import Compaction
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.record_checks import RecordChecks
@@ -28,7 +29,9 @@ class Node:
     clock: Clock
     random: Random
     metadata: Metadata
+    replication: Replication
     replicas: Replicas
+    """The lookup of `replication`, kept here because most handlers need nothing else of it."""
     compaction: Compaction
     record_checks: RecordChecks
     fetch_sessions: FetchSessions

@@ -29,7 +29,7 @@ async def handle(node: Node, call: Call[DeleteRecordsRequest]) -> DeleteRecordsR
     deleted = [result for topic in topics for result in topic.partitions if result.error_code == ErrorCode.NONE]
     if deleted:
         try:
-            await node.replicas.write_log_starts()
+            await node.replication.log_starts.write()
         except OSError:
             for result in deleted:
                 result.error_code, result.low_watermark = ErrorCode.KAFKA_STORAGE_ERROR, UNKNOWN

@@ -1,1 +1,22 @@
-"""Partitions, their replicas and the high watermark."""
+"""Partitions on this broker: their leadership, high watermark, records coming in and going out.
+
+assembly.py            every part below, put together: what the broker starts, configures and closes
+replicas.py            lookup: the partition of a request, or the error that answers for it
+partition.py           one partition: its log, its state in the cluster, its high watermark
+watermarks.py          an offset that only moves forward, and those who wait for it: the one "wait until"
+validation.py          what a leader demands of the records that a producer sent
+record_checks.py       runs that validation, large batches in a thread
+transactions.py        transaction markers, and whether a producer has a transaction open in a partition
+fetch_sessions.py      incremental fetch sessions (KIP-227)
+discovery.py           start: finds and opens the logs of the data directories, with recovery
+reconciliation.py      creates, deletes and configures partitions as the metadata changes
+deleted_partitions.py  renames the directories of deleted partitions
+removals.py            removes deleted files after their delay
+checkpoints.py         recovery points, high watermarks, log starts and clean ends on disk
+log_starts.py          makes log starts durable, then drops the segments below them
+upkeep.py              retention, flushes by time, expiry of producers
+compaction.py          decides which log is compacted next, and keeps the pace
+directory_failures.py  takes a data directory offline when its disk fails
+offline.py             partitions that cannot be served because of that
+closing.py             shutdown: flushes and closes every log
+"""

@@ -16,6 +16,7 @@ from typing import Any
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.errors import KafkaError
 from ottla.observability.metrics import CompactionMeter
+from ottla.replication.checkpoints import Checkpoints
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.storage import names
@@ -47,6 +48,7 @@ class Compaction:
     def __init__(
         self,
         replicas: Replicas,
+        checkpoints: Checkpoints,
         compactor: Compactor,
         disk: Disk,
         clock: Clock,
@@ -57,6 +59,7 @@ class Compaction:
         compiled: bool,
     ) -> None:
         self._replicas = replicas
+        self._checkpoints = checkpoints
         self._compactor = compactor
         self._disk = disk
         self._clock = clock
@@ -152,10 +155,10 @@ class Compaction:
     async def _compact(self, partition: Partition, dirt: Dirt) -> bool:
         """One log. Whether it makes sense to go on with others."""
         began = asyncio.get_running_loop().time()
-        if self._replicas.recovery_point_on_disk(partition) < dirt.up_to:
+        if self._checkpoints.recovery_point_on_disk(partition) < dirt.up_to:
             # Or recovery could not tell what compaction took from what a power cut did.
-            await self._replicas.write_recovery_points()
-            if self._replicas.recovery_point_on_disk(partition) < dirt.up_to:
+            await self._checkpoints.write_recovery_points()
+            if self._checkpoints.recovery_point_on_disk(partition) < dirt.up_to:
                 return False
         left = list(dirt.segments)
         try:
@@ -182,7 +185,7 @@ class Compaction:
         )
         if summary.keyless:
             logger.warning("%s: %d records without a key were dropped by compaction", partition, summary.keyless)
-        await self._replicas.write_clean_ends()
+        await self._checkpoints.write_clean_ends()
         return True
 
     def _excuse(self, partition: Partition, error: Exception) -> bool:

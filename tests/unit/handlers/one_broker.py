@@ -60,7 +60,7 @@ async def filled(disk: SimulatedDisk) -> Broker:
         batch = bytearray(encode([(None, bytes(300_000), (), 1)]))
         partition.append(memoryview(batch), check(batch), 1, 1)
     partition.log.flush()
-    await broker.node.replicas.write_recovery_points()
+    await broker.node.replication.checkpoints.write_recovery_points()
     return broker
 
 

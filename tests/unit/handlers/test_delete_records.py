@@ -98,7 +98,7 @@ def test_the_newest_beginning_is_the_last_that_is_written() -> None:
     async def run() -> None:
         disk = SimulatedDisk(Random(1))
         broker = await filled(disk)
-        replicas = broker.node.replicas
+        replication = broker.node.replication
         waiting: list[tuple[asyncio.Future[Any], Any, Any]] = []
 
         def slow(function: Any, *arguments: Any) -> asyncio.Future[Any]:
@@ -106,13 +106,13 @@ def test_the_newest_beginning_is_the_last_that_is_written() -> None:
             waiting.append((future, function, arguments))
             return future
 
-        replicas._offload = slow
-        partition = replicas.get("orders", 0)
+        replication.checkpoints._offload = slow
+        partition = replication.replicas.get("orders", 0)
         partition.delete_records(2)
-        first = asyncio.ensure_future(replicas.write_log_starts())
+        first = asyncio.ensure_future(replication.log_starts.write())
         await asyncio.sleep(0)
         partition.delete_records(4)
-        second = asyncio.ensure_future(replicas.write_log_starts())
+        second = asyncio.ensure_future(replication.log_starts.write())
         await asyncio.sleep(0)
         while waiting:
             future, function, arguments = waiting.pop()  # the last one first, if there are two

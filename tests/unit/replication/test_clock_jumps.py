@@ -35,14 +35,14 @@ def test_hard_case_54_a_clock_that_jumps_wipes_nothing(jump_ms: int) -> None:
         )
         await broker.start()
         await create(broker, TOPIC, 1, retention_ms=str(HOUR_MS))
-        replicas = broker.node.replicas
-        partition = replicas.get(TOPIC, 0)
+        upkeep = broker.node.replication.upkeep
+        partition = broker.node.replicas.get(TOPIC, 0)
         batch = bytearray(encode([(None, b"value", (), NOW - 1000)], producer_id=7, producer_epoch=0, base_sequence=0))
         partition.append(memoryview(batch), check(batch), NOW, 1)
         for now in (NOW, NOW + jump_ms, NOW + jump_ms + 1000, NOW + 2000):
             clock.now = now
-            await replicas.expire_segments()
-            await replicas.expire_producers()
+            await upkeep.expire_segments()
+            await upkeep.expire_producers()
             assert (partition.log.log_start_offset, partition.log.end_offset) == (0, 1)
             assert 7 in partition.log.producers.producers
         broker.abort()

@@ -350,7 +350,7 @@ def test_a_broker_that_crashes_while_it_compacts_finds_everything_again(power_cu
         partition = await shop.topic("table")
         write(partition, 20)
         await asyncio.sleep(1)
-        await shop.broker.node.replicas.write_recovery_points()
+        await shop.broker.node.replication.checkpoints.write_recovery_points()
         before = latest(partition)
         shop.disk.crash_at(shop.disk.operations + operation)
         crashed = False

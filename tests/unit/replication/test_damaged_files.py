@@ -80,7 +80,7 @@ async def filled(disk: SimulatedDisk) -> None:
             log.append(marker, check(marker), 1, 1)
     broker.node.replicas.get(TOPIC, 0)._move_high_watermark()
     broker.node.replicas.get(TOPIC, 0).delete_records(1)
-    await broker.node.replicas.write_log_starts()
+    await broker.node.replication.log_starts.write()
     await broker.stop(1)
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from ottla.cluster.topics import delete_topic
 from ottla.errors import KafkaError
-from ottla.replication.replicas import LEAVING_AT_ONCE
+from ottla.replication.deleted_partitions import RENAMED_AT_ONCE
 from tests.unit.replication.three_directories import TOPIC, append, create, settled, started
 from tests.unit.storage.logs import new_disk
 
-MANY = 2 * LEAVING_AT_ONCE + 10
+MANY = 2 * RENAMED_AT_ONCE + 10
 DATA = ("/data",)
 
 
@@ -28,15 +28,15 @@ def test_hard_case_12_a_large_topic_is_deleted_and_created_again_at_once() -> No
             append(replicas.get(TOPIC, index), b"old")
         await broker.node.metadata.change(partial(delete_topic, topic_id=replicas.get(TOPIC, 0).topic_id))
         live = [name for name in disk.list("/data") if name.startswith(TOPIC) and not name.endswith("-delete")]
-        assert len(live) == MANY - LEAVING_AT_ONCE, "the rest waits for the next turn"
+        assert len(live) == MANY - RENAMED_AT_ONCE, "the rest waits for the next turn"
         await create(broker, TOPIC, MANY)
         await settled()
         assert [replicas.get(TOPIC, index).log.end_offset for index in range(MANY)] == [0] * MANY
         old = [name for name in disk.list("/data") if name.endswith("-delete")]
         assert len(old) == MANY
-        await replicas.remove_deleted()
+        await broker.node.replication.upkeep.remove_deleted()
         assert disk.exists(f"/data/{old[0]}"), "not before its time"
-        await replicas._removals.run_due(float("inf"))
+        await broker.node.replication.removals.run_due(float("inf"))
         assert not [name for name in disk.list("/data") if name.endswith("-delete")]
         await broker.stop(1)
         broker = await started(disk, DATA)
@@ -64,14 +64,15 @@ def test_hard_case_12_a_checkpoint_in_a_thread_does_not_outlive_its_topic() -> N
             waiting.append((asyncio.get_running_loop().create_future(), function, arguments))
             return waiting[-1][0]
 
-        quick, replicas._offload = replicas._offload, slow
-        writing = asyncio.ensure_future(replicas.write_log_starts())
+        checkpoints = broker.node.replication.checkpoints
+        quick, checkpoints._offload = checkpoints._offload, slow
+        writing = asyncio.ensure_future(broker.node.replication.log_starts.write())
         await settled()
         await broker.node.metadata.change(partial(delete_topic, topic_id=partition.topic_id))
         await create(broker, TOPIC)
         with pytest.raises(KafkaError):
             replicas.get(TOPIC, 0)
-        replicas._offload = quick
+        checkpoints._offload = quick
         ((future, function, arguments),) = waiting
         future.set_result(function(*arguments))
         await writing
@@ -103,7 +104,7 @@ def test_hard_case_12_a_lost_renaming_is_done_again(seed: int, caplog: pytest.Lo
         broker = await started(disk, DATA)
         left = [name for name in disk.list("/data") if name.startswith(TOPIC)]
         assert len(left) == 1 and left[0].endswith("-delete")
-        await broker.node.replicas._removals.run_due(float("inf"))
+        await broker.node.replication.removals.run_due(float("inf"))
         assert not [name for name in disk.list("/data") if name.startswith(TOPIC)]
         broker.abort()
 

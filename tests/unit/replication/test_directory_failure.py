@@ -219,7 +219,7 @@ def test_hard_case_8_what_a_failed_fsync_left_in_memory_is_written_again() -> No
         assert not disk.exists("/two/.ottla_failed_fsync")
         partition = broker.node.replicas.get(TOPIC, 1)
         assert (partition.log.end_offset, partition.log.recovery_point) == (21, 21)
-        await broker.node.replicas.write_recovery_points()
+        await broker.node.replication.checkpoints.write_recovery_points()
         broker.abort()
         disk.crash(lose_unsynced=True)
         broker = await started(disk)
@@ -264,7 +264,7 @@ def test_hard_case_9_retention_makes_room_on_a_full_disk() -> None:
         partition.log.flush()
         for operation in ("append", "create"):
             disk.fail(operation, errno.ENOSPC, times=None)
-        await broker.node.replicas.expire_segments()
+        await broker.node.replication.upkeep.expire_segments()
         start = partition.log.log_start_offset
         assert 0 < start < 9 and partition.log.segments[0].base_offset == start
         disk.heal()
@@ -306,7 +306,7 @@ def test_a_checkpoint_that_cannot_be_written_takes_its_directory_only() -> None:
         disk = new_disk()
         broker = await filled(disk)
         disk.fail("append", errno.EIO, "/two/replication-offset-checkpoint*")
-        await broker.node.replicas.write_high_watermarks()
+        await broker.node.replication.checkpoints.write_high_watermarks()
         assert [refusal(broker, index) for index in range(3)] == [None, OFFLINE, None]
         assert b"orders 2 1" in disk.read("/three/replication-offset-checkpoint")
         broker.abort()

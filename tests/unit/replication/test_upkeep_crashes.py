@@ -48,19 +48,19 @@ async def work(disk: SimulatedDisk, promises: Promises) -> None:
         fill(partition, generation)
         partition.log.flush()
         promises.flushed = RECORDS
-        await broker.node.replicas.write_recovery_points()
+        await broker.node.replication.checkpoints.write_recovery_points()
         promises.starting = RECORDS
-        await broker.node.replicas.expire_segments()
+        await broker.node.replication.upkeep.expire_segments()
         promises.start = partition.log.log_start_offset
         partition.delete_records(RECORDS - 1)
-        await broker.node.replicas.write_log_starts()
+        await broker.node.replication.log_starts.write()
         promises.start = RECORDS - 1
         while partition.log.has_deleted:
             partition.log.take_deleted().run()
         if generation == 1:
             promises.creating = True
             await broker.node.metadata.change(partial(delete_topic, topic_id=partition.topic_id))
-            await broker.node.replicas._removals.run_due(float("inf"))
+            await broker.node.replication.removals.run_due(float("inf"))
     await broker.stop(1)
 
 

@@ -1,0 +1,101 @@
+"""Checkpoints of the data directories: for every log its recovery point, high watermark, log start and clean end.
+
+A checkpoint saves work at the next start or narrows what is served, so a write that fails is logged and tried again at
+the next interval. Checkpoints identify a partition by its name. A topic that is created again under the name of a
+deleted one must not inherit the old offsets, so whoever creates partitions asks `may_mention` first.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from ottla.replication.directory_failures import DirectoryFailures
+from ottla.replication.partition import Partition
+from ottla.replication.replicas import Replicas
+from ottla.storage.directories import DataDirectory, Offsets, PartitionKey
+from ottla.storage.disk_errors import in_words, is_failure
+from ottla.system.threads import Offload
+
+logger = logging.getLogger(__name__)
+
+
+class Checkpoints:
+    def __init__(self, replicas: Replicas, failures: DirectoryFailures, offload: Offload) -> None:
+        self._replicas = replicas
+        self._failures = failures
+        self._offload = offload
+        self._being_written: list[Offsets] = []
+        self._unwritten: dict[Callable[[Offsets], None], DataDirectory] = {}
+        """Checkpoints whose last write failed, by the function that writes them."""
+        self.on_idle: Callable[[], None] | None = None
+        """Called whenever the last checkpoint that was being written is on disk, or failed."""
+
+    async def write_high_watermarks(self) -> None:
+        for directory, offsets in self._offsets(lambda partition: partition.high_watermark.value).items():
+            await self._write(directory, directory.write_high_watermarks, offsets)
+
+    async def write_recovery_points(self) -> None:
+        for directory, offsets in self._offsets(lambda partition: partition.log.recovery_point).items():
+            await self._write(directory, directory.write_recovery_points, offsets)
+
+    async def write_clean_ends(self) -> None:
+        for directory, offsets in self._offsets(lambda partition: partition.log.first_dirty_offset).items():
+            compacted = {key: offset for key, offset in offsets.items() if offset}
+            await self._write(directory, directory.write_clean_ends, compacted)
+
+    async def write_log_starts(self, directory: DataDirectory, offsets: Offsets) -> OSError | None:
+        """Write the log starts of one directory. `LogStarts` has the order in which that may happen."""
+        return await self._write(directory, directory.write_log_starts, offsets)
+
+    def recovery_point_on_disk(self, partition: Partition) -> int:
+        """The recovery point that a start after a crash would find; -1 if the partition is no longer here."""
+        directory = self._replicas.home(partition)
+        return -1 if directory is None else directory.recovery_points.get((partition.topic, partition.index), 0)
+
+    def may_mention(self, keys: Sequence[PartitionKey]) -> bool:
+        """Whether a checkpoint is being written, and it or an earlier one may hold offsets of these partitions."""
+        if not self._being_written:
+            return False
+        return any(key in offsets for key in keys for offsets in self._being_written) or any(
+            directory.mentions(keys) for directory in self._replicas.directories_in_service()
+        )
+
+    def forget(self, keys: Sequence[PartitionKey]) -> None:
+        """Remove these partitions from the checkpoints of every directory. OSError if a disk refuses."""
+        for directory in self._replicas.directories_in_service():
+            directory.forget(keys)
+
+    def has_unwritten(self, directory: DataDirectory) -> bool:
+        """Whether the last write of one of the directory's checkpoints failed."""
+        return directory in self._unwritten.values()
+
+    def _offsets(self, of: Callable[[Partition], int]) -> dict[DataDirectory, Offsets]:
+        return {
+            directory: {(partition.topic, partition.index): of(partition) for partition in partitions}
+            for directory, partitions in self._replicas.by_directory().items()
+            if directory.failure is None
+        }
+
+    async def _write(
+        self, directory: DataDirectory, write: Callable[[Offsets], None], offsets: Offsets
+    ) -> OSError | None:
+        """Write one checkpoint in a thread. Returns the error if the disk refused it.
+
+        An error that shows that the disk fails takes the directory offline.
+        """
+        if directory.failure is not None:
+            return None
+        self._being_written.append(offsets)
+        try:
+            await self._offload(write, offsets)
+        except OSError as error:
+            logger.warning("%s: a checkpoint is not written: %s", directory.path, in_words(error))
+            if is_failure(error):
+                self._failures.fail(directory, in_words(error))
+            self._unwritten[write] = directory
+            return error
+        finally:
+            self._being_written.remove(offsets)
+            if not self._being_written and self.on_idle is not None:
+                self.on_idle()
+        self._unwritten.pop(write, None)
+        return None

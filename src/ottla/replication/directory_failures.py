@@ -1,0 +1,53 @@
+"""Data directories whose disk fails: their partitions go offline until a restart, all others go on."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.replication.replicas import Replicas
+from ottla.storage.directories import DataDirectory
+from ottla.system.threads import Offload
+
+logger = logging.getLogger(__name__)
+
+
+class DirectoryFailures:
+    def __init__(self, replicas: Replicas, offload: Offload) -> None:
+        self._replicas = replicas
+        self._offload = offload
+        self._loop = asyncio.get_running_loop()
+        self._marks: list[asyncio.Future[None]] = []
+        self._closing = False
+        self.on_failure: Callable[[DataDirectory], None] | None = None
+
+    def report(self, directory: DataDirectory, reason: str) -> None:
+        """A log had an error which shows that its disk fails.
+
+        The log may be in the middle of an operation, so the directory is taken offline in the next turn of the loop.
+        """
+        if not self._closing:
+            self._loop.call_soon(self.fail, directory, reason)
+
+    def fail(self, directory: DataDirectory, reason: str) -> None:
+        """Take the directory offline now. Nobody knows what is on its disk: only a restart puts it into service again.
+
+        A mark in the directory makes the next start distrust what is in it.
+        """
+        if directory.failure is not None or self._closing:
+            return
+        directory.failure = reason
+        partitions = self._replicas.take_offline(directory)
+        logger.error(
+            "%s failed, its %d partitions are offline until a restart: %s", directory.path, len(partitions), reason
+        )
+        for partition in partitions:
+            partition.retire(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason))
+        self._marks.append(self._offload(directory.distrust))
+        if self.on_failure is not None:
+            self.on_failure(directory)
+
+    async def close(self) -> None:
+        """Ignore failures from now on, and wait until the marks of those that happened are written."""
+        self._closing = True
+        await asyncio.gather(*self._marks)
