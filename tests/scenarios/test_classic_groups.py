@@ -173,8 +173,8 @@ def test_a_long_client_id_makes_a_member_id_that_can_be_stored(broker: LocalBrok
         assert client.request(syncing("long", joined), 5).error_code == 0
 
 
-def test_hard_case_43_what_is_refused_is_never_stored(player: GroupPlayer, broker: LocalBroker) -> None:
-    # An old generation, an unknown member, one that left, one that was fenced: the offset is still the last good one.
+def test_a_refused_commit_is_never_stored(player: GroupPlayer, broker: LocalBroker) -> None:
+    # Commits of an old generation, an unknown member, one that left, one that was fenced: the last good offset stays.
     player.play("""
         a joins instance=i1 version=9 ...
         b joins version=3 ...

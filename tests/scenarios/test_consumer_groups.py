@@ -63,7 +63,7 @@ def test_descriptions(client: RawClient, topic: str) -> None:
 
 
 def test_offsets_need_the_members_epoch(client: RawClient, topic: str) -> None:
-    # Hard case 43: what a stranger or a member of the past commits is never stored.
+    # A commit of an unknown member, or with an old member epoch, is never stored.
     epoch = join(client, topic, topic).member_epoch
     for member_id, at, code in (
         ("m", epoch, ErrorCode.NONE),

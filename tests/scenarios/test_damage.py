@@ -76,14 +76,14 @@ def check_usable(broker: LocalBroker, values: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("cut", (1, 2, 30, 61, 62, 100))
-def test_hard_case_1_a_torn_tail_is_cut_off(cut: int, broker: LocalBroker) -> None:
-    # The last batch has lost bytes: all before it is there, its sequence is free to be sent again.
+def test_a_torn_last_batch_is_cut_off(cut: int, broker: LocalBroker) -> None:
+    # The last batch has lost bytes: every batch before it is there, and its producer can send it again.
     damaged(broker, "kill", lambda path: path.write_bytes(path.read_bytes()[:-cut]))
     check_usable(broker, SENT[:-1])
 
 
-def test_hard_case_2_of_two_torn_batches_the_later_goes_too(broker: LocalBroker) -> None:
-    # The last but one did not reach the disk, the last one did: nothing is served across the hole.
+def test_nothing_is_kept_behind_a_torn_batch(broker: LocalBroker) -> None:
+    # The last batch but one did not reach the disk and the last one did: the log ends before both.
     def tear(path: Path) -> None:
         begins = batches_of(path)
         data = bytearray(path.read_bytes())
@@ -94,7 +94,7 @@ def test_hard_case_2_of_two_torn_batches_the_later_goes_too(broker: LocalBroker)
     check_usable(broker, SENT[:-2])
 
 
-def test_hard_case_3_damage_in_flushed_data_costs_nothing_behind_it(broker: LocalBroker) -> None:
+def test_damage_in_flushed_data_costs_only_its_own_batch(broker: LocalBroker) -> None:
     # A flipped bit below the recovery point: that batch is refused, what was acknowledged after it stays.
     def flip(path: Path) -> None:
         data = bytearray(path.read_bytes())
@@ -111,7 +111,7 @@ def test_hard_case_3_damage_in_flushed_data_costs_nothing_behind_it(broker: Loca
 
 
 @pytest.mark.parametrize("length", (1, 60, 61, 10_000))
-def test_hard_case_4_a_tail_of_zeros_is_the_end(length: int, broker: LocalBroker) -> None:
+def test_zeros_after_the_last_batch_are_the_end_of_the_log(length: int, broker: LocalBroker) -> None:
     damaged(broker, "kill", lambda path: path.write_bytes(path.read_bytes() + bytes(length)))
     check_usable(broker, SENT)
 
@@ -119,7 +119,7 @@ def test_hard_case_4_a_tail_of_zeros_is_the_end(length: int, broker: LocalBroker
 @ENDS
 @pytest.mark.parametrize("kind", ("missing", "empty", "short", "garbage"))
 @pytest.mark.parametrize("suffix", (".index", ".timeindex", ".snapshot"))
-def test_hard_case_5_derived_files_are_never_needed(suffix: str, kind: str, end: str, broker: LocalBroker) -> None:
+def test_damaged_indexes_and_snapshots_are_rebuilt(suffix: str, kind: str, end: str, broker: LocalBroker) -> None:
     # Whatever is left of them: the start succeeds, reads by offset and by time are right, the producer is known.
     def damage(path: Path) -> None:
         files = list(path.parent.glob(f"*{suffix}")) or [path.with_suffix(suffix)]
@@ -140,10 +140,10 @@ def test_hard_case_5_derived_files_are_never_needed(suffix: str, kind: str, end:
 
 @ENDS
 @pytest.mark.parametrize("content", (b"", b"0\n", b"0\n1\norders 0 99999999\n", b"0\n5\norders 0 1\n", b"\xff\x00"))
-def test_hard_case_10_checkpoints_that_are_ahead_or_half_written_are_ignored(
+def test_checkpoints_that_are_ahead_of_the_log_or_half_written_are_ignored(
     content: bytes, end: str, broker: LocalBroker
 ) -> None:
-    # All but the start of the log, of which a checkpoint is the only witness.
+    # Except the log start offset, which only its checkpoint knows.
     def damage(path: Path) -> None:
         for name in CHECKPOINTS[:2]:
             (Path(broker.directory) / name).write_bytes(content)
@@ -152,14 +152,14 @@ def test_hard_case_10_checkpoints_that_are_ahead_or_half_written_are_ignored(
     check_usable(broker, SENT)
 
 
-def test_hard_case_14_a_clean_mark_on_a_torn_log_is_seen_through(broker: LocalBroker) -> None:
-    # Somebody else has cut the file after the clean shutdown: no half batch is served.
+def test_a_torn_log_is_repaired_in_spite_of_a_clean_shutdown_marker(broker: LocalBroker) -> None:
+    # The file lost bytes after the clean shutdown: no half batch is served.
     damaged(broker, "stop", lambda path: path.write_bytes(path.read_bytes()[:-10]))
     check_usable(broker, SENT[:-1])
 
 
-def test_everything_derived_gone_at_once(broker: LocalBroker) -> None:
-    # Only the logs themselves are left of the partition: still every record, and the producer's state.
+def test_indexes_snapshots_and_checkpoints_lost_together_are_rebuilt(broker: LocalBroker) -> None:
+    # Only the log files of the partition are left: every record is there, and so is the producer state.
     def damage(path: Path) -> None:
         for file in path.parent.iterdir():
             if file.suffix != ".log" and file.name != "partition.metadata":

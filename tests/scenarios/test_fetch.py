@@ -40,10 +40,8 @@ def woken(client: RawClient) -> PartitionResult:
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_hard_case_40_an_offset_within_a_batch_returns_the_whole_batch(
-    codec: int, client: RawClient, topic: str
-) -> None:
-    # The client skips what it did not ask for; what comes before the batch does not come.
+def test_a_fetch_from_the_middle_of_a_batch_returns_the_whole_batch(codec: int, client: RawClient, topic: str) -> None:
+    # The client skips the records that it did not ask for. Earlier batches do not come.
     append(client, topic, b"0")
     append(client, topic, b"1", b"2", b"3", codec=codec)
     append(client, topic, b"4")
@@ -53,8 +51,8 @@ def test_hard_case_40_an_offset_within_a_batch_returns_the_whole_batch(
     assert values_of(client.fetch(topic, 0, 5)) == []
 
 
-def test_hard_case_62_the_first_batch_comes_whole_whatever_the_limits_are(client: RawClient, topic: str) -> None:
-    # Or a consumer with small limits would never get past a large batch.
+def test_the_first_batch_comes_whole_whatever_the_limits_are(client: RawClient, topic: str) -> None:
+    # Otherwise a consumer with small limits would never get past a large batch.
     append(client, topic, bytes(100_000))
     append(client, topic, b"small")
     for limit in (0, 1, HEADER_SIZE, 50_000):
@@ -62,8 +60,8 @@ def test_hard_case_62_the_first_batch_comes_whole_whatever_the_limits_are(client
         assert [len(value or b"") for value in values_of(fetched)] == [100_000]
 
 
-def test_hard_case_62_only_the_first_partition_may_exceed_the_limit(shared_broker: LocalBroker) -> None:
-    # The whole answer's limit is used up by the first; the others are answered without records, not left out.
+def test_only_the_first_partition_of_a_fetch_may_exceed_the_limit(shared_broker: LocalBroker) -> None:
+    # The first partition uses up the limit of the whole answer; the others are answered without records, not left out.
     shared_broker.create_topic("five", 5)
     with connect(shared_broker) as client:
         for index in range(5):
@@ -77,7 +75,7 @@ def test_hard_case_62_only_the_first_partition_may_exceed_the_limit(shared_broke
         assert [sizes[index] for index in (1, 0, 2, 4)] == [0, 0, 0, 0]
 
 
-def test_hard_case_62_a_thousand_partitions_in_one_fetch(seed: int) -> None:
+def test_a_thousand_partitions_in_one_fetch(seed: int) -> None:
     # All answered, together within the limit plus at most one batch; asked again from where each stands, all
     # records come. (In a broker of its own: its files stay open.)
     random = Random(seed)

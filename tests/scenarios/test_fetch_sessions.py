@@ -195,8 +195,8 @@ def test_a_busy_partition_does_not_starve_the_others(shared_broker: LocalBroker,
     assert served == [0, 1, 2, 3, 0, 1, 2, 3]
 
 
-def test_hard_case_64_a_flood_of_sessions_leaves_those_that_are_in_use(small_cache: LocalBroker) -> None:
-    # Beyond the slots newcomers are served without a session (id 0), and the old ones go on.
+def test_a_flood_of_new_sessions_evicts_none_that_is_in_use(small_cache: LocalBroker) -> None:
+    # Newcomers beyond the last slot are served without a session (id 0), and the old sessions go on.
     with connect(small_cache) as client:
         found_id = topic_id(client, "one")
         old = [Session(client) for _ in range(SLOTS)]
@@ -214,8 +214,8 @@ def test_hard_case_64_a_flood_of_sessions_leaves_those_that_are_in_use(small_cac
             session.fetch()
 
 
-def test_hard_case_64_idle_sessions_give_their_slots_up(small_cache: LocalBroker) -> None:
-    # Two minutes later newcomers have them, and the old clients are told to begin again.
+def test_idle_sessions_are_evicted_for_newcomers(small_cache: LocalBroker) -> None:
+    # After two minutes newcomers get the slots, and the old clients are told to begin again.
     with connect(small_cache) as client:
         found_id = topic_id(client, "one")
         idle = [Session(client) for _ in range(SLOTS)]

@@ -113,9 +113,9 @@ def test_many_producers_share_an_fsync(disk: Disk, broker: LocalBroker) -> None:
         assert disk.calls - before == 2
 
 
-def test_hard_case_8_a_failed_fsync_is_never_an_acknowledgement(disk: Disk, broker: LocalBroker) -> None:
-    # KAFKA_STORAGE_ERROR for all that waited and for all that come, in every partition of that directory: nobody knows
-    # what else its disk has lost. After a restart the log has what is really there.
+def test_a_failed_fsync_acknowledges_nothing(disk: Disk, broker: LocalBroker) -> None:
+    # KAFKA_STORAGE_ERROR for every request that waited and every later one, in all partitions of that data directory,
+    # because nobody knows what else its disk has lost. After a restart the log has what is really on the disk.
     with connect(broker) as client, connect(broker) as consumer:
         append(client, "safe", b"first")
         disk.failure = OSError(errno.EIO, "the disk is broken")
@@ -132,8 +132,8 @@ def test_hard_case_8_a_failed_fsync_is_never_an_acknowledgement(disk: Disk, brok
         assert append(client, "safe", b"next") == len(values)
 
 
-def test_without_it_nobody_waits_for_the_disk(disk: Disk, broker: LocalBroker) -> None:
-    # Kafka's default: the page cache is enough.
+def test_with_the_default_flush_settings_nobody_waits_for_the_disk(disk: Disk, broker: LocalBroker) -> None:
+    # Kafka's default: a record is acknowledged when it is in the page cache.
     with connect(broker) as client:
         disk.close_gate()
         assert append(client, "fast", b"x") == 0

@@ -57,7 +57,7 @@ def check_at_work(broker: OttlaUp, grown_from: int, by: int = 60_000) -> None:
 
 
 @pytest.mark.parametrize("size", (-1, -(2**31), INT_MAX, 200_000_000, 0, 1, 7))
-def test_hard_case_56_impossible_sizes_close_the_connection(size: int, broker: OttlaUp) -> None:
+def test_an_impossible_request_size_closes_the_connection(size: int, broker: OttlaUp) -> None:
     # Negative, above socket.request.max.bytes, or too short for any request.
     peak = peak_kilobytes(broker.process.pid)
     with connect(broker) as stranger:
@@ -66,8 +66,8 @@ def test_hard_case_56_impossible_sizes_close_the_connection(size: int, broker: O
     check_at_work(broker, peak, 10_000)
 
 
-def test_hard_case_56_sizes_that_are_announced_and_never_sent_cost_nothing(broker: OttlaUp) -> None:
-    # A hundred connections that each announce 100 MB, send a little of it, and are silent.
+def test_request_sizes_that_are_announced_and_never_sent_cost_no_memory(broker: OttlaUp) -> None:
+    # A hundred connections each announce 100 MB, send a little of it, and then are silent.
     peak = peak_kilobytes(broker.process.pid)
     strangers = [connect(broker) for _ in range(100)]
     for stranger in strangers:
@@ -90,8 +90,8 @@ HOSTILE_BODIES = {
 
 
 @pytest.mark.parametrize("name", HOSTILE_BODIES)
-def test_hard_case_57_hostile_bodies_of_every_api(name: str, broker: OttlaUp) -> None:
-    # In every version that is spoken: answered or closed, quickly, without memory and without an exception.
+def test_malformed_requests_of_every_api(name: str, broker: OttlaUp) -> None:
+    # In every version of every API: an answer or a closed connection, quickly, without memory and without a traceback.
     peak = peak_kilobytes(broker.process.pid)
     for handler in load_handlers().values():
         for version in handler.versions:
@@ -106,8 +106,8 @@ def test_hard_case_57_hostile_bodies_of_every_api(name: str, broker: OttlaUp) ->
     check_at_work(broker, peak, 20_000)
 
 
-def test_hard_case_57_random_bytes(broker: OttlaUp, seed: int) -> None:
-    # As requests, and as no requests at all.
+def test_random_bytes(broker: OttlaUp, seed: int) -> None:
+    # Random bytes behind a valid request header, and random bytes from the first one on.
     random = Random(seed)
     peak = peak_kilobytes(broker.process.pid)
     apis = [(handler.api.key, version) for handler in load_handlers().values() for version in handler.versions]
@@ -122,8 +122,8 @@ def test_hard_case_57_random_bytes(broker: OttlaUp, seed: int) -> None:
     check_at_work(broker, peak, 20_000)
 
 
-def test_hard_case_59_a_thousand_idle_connections(broker: OttlaUp) -> None:
-    # Opened, silent, and gone without a word.
+def test_a_thousand_idle_connections(broker: OttlaUp) -> None:
+    # They connect, send nothing, and close.
     peak = peak_kilobytes(broker.process.pid)
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     idle = [socket.create_connection((HOST, broker.port), 10) for _ in range(min(1000, soft - 200))]
@@ -172,9 +172,9 @@ def produce_frame(topic: str, value: bytes) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
-def test_hard_case_60_a_consumer_that_never_reads(broker: OttlaUp) -> None:
-    # Two hundred times half a megabyte is asked for and not taken: no more than a bounded part of it is in memory,
-    # and others are served meanwhile.
+def test_a_consumer_that_never_reads_its_answers(broker: OttlaUp) -> None:
+    # It asks 200 times for half a megabyte and reads nothing: a bounded part of that is in memory, and others are
+    # served meanwhile.
     peak = peak_kilobytes(broker.process.pid)
     wanted = FetchRequest(topics=[FetchTopic(TOPIC, partitions=[FetchPartition(0, max_bytes=INT_MAX)])])
     with connect(broker) as stranger:
@@ -185,8 +185,8 @@ def test_hard_case_60_a_consumer_that_never_reads(broker: OttlaUp) -> None:
             assert stranger.read_fetch(12).topics[0].partitions[0].error_code == 0
 
 
-def test_hard_case_61_ten_thousand_pipelined_requests(broker: OttlaUp) -> None:
-    # Sent in one go by a client that reads only afterwards; answered in order.
+def test_ten_thousand_pipelined_requests(broker: OttlaUp) -> None:
+    # Sent at once by a client that reads only afterwards: all are answered, in order.
     peak = peak_kilobytes(broker.process.pid)
     kinds = ((ApiVersionsRequest(), 0), (MetadataRequest(topics=[]), 12))
     with connect(broker) as client:
@@ -197,9 +197,9 @@ def test_hard_case_61_ten_thousand_pipelined_requests(broker: OttlaUp) -> None:
     check_at_work(broker, peak, 40_000)
 
 
-def test_hard_case_63_running_out_of_descriptors(tmp_path: Path) -> None:
-    # More connections than the process may have: those beyond wait or are closed, and when some go the rest are
-    # served; the log goes on.
+def test_running_out_of_descriptors(tmp_path: Path) -> None:
+    # More connections than the process has descriptors for: some wait or are closed, and when others go the rest are
+    # served. Appends to the log go on.
     with ottla_up(tmp_path / "data") as broker:
         with connect(broker) as client:
             assert create(client, TOPIC).error_code == 0

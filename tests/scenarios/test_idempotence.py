@@ -52,10 +52,8 @@ def come_back(broker: LocalBroker, how: str) -> RawClient:
 
 
 @RESTARTS
-def test_hard_case_30_each_of_the_last_five_batches_is_answered_with_its_own_offset(
-    restart: str, broker: LocalBroker
-) -> None:
-    # Retries after a lost answer, the oldest of five in flight too; the sixth is too old to be told from a gap.
+def test_a_retry_of_any_of_the_last_five_batches_is_answered_with_its_offset(restart: str, broker: LocalBroker) -> None:
+    # A retry after a lost answer, also of the oldest of five in flight. The sixth is too old to be recognised.
     with connect(broker) as client:
         producer = new_producer(client)
         first = [send(client, producer, number * 2, 2).base_offset for number in range(7)]
@@ -70,8 +68,8 @@ def test_hard_case_30_each_of_the_last_five_batches_is_answered_with_its_own_off
 
 
 @RESTARTS
-def test_hard_case_31_a_gap_an_overlap_and_a_step_back_are_refused(restart: str, broker: LocalBroker) -> None:
-    # And the right next batch is taken after them.
+def test_sequences_with_a_gap_an_overlap_or_a_step_back_are_refused(restart: str, broker: LocalBroker) -> None:
+    # The right next batch is accepted after them.
     with connect(broker) as client:
         producer = new_producer(client)
         send(client, producer, 0, 3)
@@ -83,7 +81,7 @@ def test_hard_case_31_a_gap_an_overlap_and_a_step_back_are_refused(restart: str,
 
 
 @RESTARTS
-def test_hard_case_31_sequences_wrap_within_a_batch_and_between_batches(restart: str, broker: LocalBroker) -> None:
+def test_sequences_wrap_within_a_batch_and_between_batches(restart: str, broker: LocalBroker) -> None:
     # From 2^31 - 1 to 0; a retry of the batch that wraps is recognised.
     with connect(broker) as client:
         producer = new_producer(client)
@@ -96,7 +94,7 @@ def test_hard_case_31_sequences_wrap_within_a_batch_and_between_batches(restart:
 
 
 @RESTARTS
-def test_hard_case_31_a_new_epoch_begins_at_zero_and_fences_the_old_one(restart: str, broker: LocalBroker) -> None:
+def test_a_new_epoch_begins_at_sequence_zero_and_fences_the_old_one(restart: str, broker: LocalBroker) -> None:
     with connect(broker) as client:
         producer = new_producer(client)
         send(client, producer, 0, 5)
@@ -109,8 +107,8 @@ def test_hard_case_31_a_new_epoch_begins_at_zero_and_fences_the_old_one(restart:
 
 
 @RESTARTS
-def test_producer_ids_are_given_once(restart: str, broker: LocalBroker) -> None:
-    # Never again, whatever happened to the broker that gave them.
+def test_no_producer_id_is_given_twice(restart: str, broker: LocalBroker) -> None:
+    # Whatever happened to the broker in between.
     with connect(broker) as client:
         before = [new_producer(client) for _ in range(5)]
     with come_back(broker, restart) as client:
@@ -118,8 +116,9 @@ def test_producer_ids_are_given_once(restart: str, broker: LocalBroker) -> None:
     assert len(set(before + after)) == 10
 
 
-def test_hard_case_13_a_snapshot_that_is_older_than_the_log_is_brought_up_to_date(broker: LocalBroker) -> None:
-    # A clean stop leaves a snapshot; more batches, then a kill: a duplicate of them is known, the next one taken.
+def test_a_producer_snapshot_that_is_older_than_the_log_is_brought_up_to_date(broker: LocalBroker) -> None:
+    # A clean stop leaves a snapshot; more batches follow, then a kill. A duplicate of them is recognised, the next
+    # batch is accepted.
     with connect(broker) as client:
         producer = new_producer(client)
         send(client, producer, 0, 3)
@@ -134,8 +133,8 @@ def test_hard_case_13_a_snapshot_that_is_older_than_the_log_is_brought_up_to_dat
         assert all_values(client, "orders") == [b"%d" % number for number in range(10)]
 
 
-def test_hard_case_31_a_producer_that_was_silent_for_days_is_forgotten_and_taken_again(broker: LocalBroker) -> None:
-    # Its state has expired: whatever it goes on with is taken; what it sent before is still there.
+def test_an_expired_producer_may_go_on_with_any_sequence(broker: LocalBroker) -> None:
+    # Its state has expired, so its next batch is accepted; what it sent before is still there.
     with connect(broker) as client:
         producer = new_producer(client)
         assert send(client, producer, 0).base_offset == 0

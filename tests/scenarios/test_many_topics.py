@@ -49,9 +49,9 @@ def ask(port: int) -> None:
         assert append(client, "another", b"x") == 0
 
 
-def test_hard_case_65_metadata_of_many_thousand_topics(tmp_path: Path) -> None:
-    # Complete in every form of the answer; a new topic among them is made and used as ever; all is there after a
-    # restart.
+def test_metadata_of_many_thousand_topics(tmp_path: Path) -> None:
+    # Complete in every form of the answer. A new topic among them can be created and used, and everything is there
+    # after a restart.
     async def serve() -> None:
         config = BrokerConfig.of({"listeners": "PLAINTEXT://127.0.0.1:0", "node.id": "1"})
         broker = Broker(config, str(tmp_path))

@@ -99,8 +99,9 @@ REFUSED: dict[str, tuple[Callable[[], bytearray], ErrorCode]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_hard_case_58_a_wrong_batch_is_refused_and_leaves_no_trace(name: str, client: RawClient, topic: str) -> None:
-    # With Kafka's code; the connection stays, and the next batch has the offset that it would have had anyway.
+def test_a_malformed_batch_is_refused_and_leaves_no_trace(name: str, client: RawClient, topic: str) -> None:
+    # The code is Kafka's, the connection stays open, and the next batch gets the offset that the refused one would have
+    # had.
     make, code = REFUSED[name]
     append(client, topic, b"before")
     result = produced(client, topic, make())
@@ -110,9 +111,9 @@ def test_hard_case_58_a_wrong_batch_is_refused_and_leaves_no_trace(name: str, cl
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of another process's memory is told by Linux only")
-def test_hard_case_58_bombs_do_not_burst_in_the_broker(tmp_path: Path) -> None:
-    # 200 MB of zeros in one batch, with every codec. To check the records it has to unfold them, but only as far
-    # as it is ready to: then the batch is refused, nothing is written, and the memory was never there.
+def test_decompression_bombs_do_not_take_memory(tmp_path: Path) -> None:
+    # 200 MB of zeros in one batch, with every codec. The broker decompresses to check the records, but only up to a
+    # limit: then it refuses the batch, writes nothing, and has not needed the memory.
     bombs = []
     for codec in (GZIP, SNAPPY, LZ4, ZSTD):
         bomb = batch_of(b"", codec=codec)[:HEADER_SIZE] + compress(codec, bytes(SIZE_OF_A_BOMB))

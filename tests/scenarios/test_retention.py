@@ -45,8 +45,8 @@ def logs(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.glob("*.log"))
 
 
-def test_records_go_when_they_are_too_old(broker: LocalBroker, caplog: pytest.LogCaptureFixture) -> None:
-    # The active segment, too, which is rolled first; the log goes on at the same offset, also after a restart.
+def test_records_are_deleted_when_they_are_too_old(broker: LocalBroker, caplog: pytest.LogCaptureFixture) -> None:
+    # So is the active segment, which is rolled first. The log goes on at the same offset, also after a restart.
     caplog.set_level("INFO")
     directory = filled(broker, retention_ms=2 * DAY_MS, file_delete_delay_ms=5000)
     broker.advance(days=1)
@@ -66,7 +66,7 @@ def test_records_go_when_they_are_too_old(broker: LocalBroker, caplog: pytest.Lo
         assert client.fetch(TOPIC, 0, 0).error_code == 1
 
 
-def test_records_go_when_they_are_too_many(broker: LocalBroker) -> None:
+def test_records_are_deleted_when_the_log_is_too_large(broker: LocalBroker) -> None:
     directory = filled(broker, retention_bytes=SEGMENT_BYTES)
     broker.advance(minutes=2)
     assert bounds(broker) == (2, 6)
@@ -74,7 +74,7 @@ def test_records_go_when_they_are_too_many(broker: LocalBroker) -> None:
 
 
 @pytest.mark.parametrize("policy", ["compact", ""])
-def test_without_the_policy_nothing_goes_by_age_or_size(policy: str, broker: LocalBroker) -> None:
+def test_without_the_delete_policy_nothing_is_deleted_by_age_or_size(policy: str, broker: LocalBroker) -> None:
     broker.create_topic(TOPIC, cleanup_policy=policy, retention_ms=1, retention_bytes=1)
     with connect(broker) as client:
         for number in range(3):
@@ -87,7 +87,7 @@ def keyed(key: bytes, timestamp: int) -> bytearray:
     return encode([(key, b"value", (), timestamp)])
 
 
-def test_both_policies_delete(broker: LocalBroker) -> None:
+def test_a_topic_with_both_policies_deletes_by_age_and_size(broker: LocalBroker) -> None:
     broker.create_topic(TOPIC, cleanup_policy="compact,delete", retention_ms=DAY_MS)
     with connect(broker) as client:
         client.produce(TOPIC, 0, keyed(b"a", broker.now_ms))
@@ -95,8 +95,8 @@ def test_both_policies_delete(broker: LocalBroker) -> None:
     assert bounds(broker) == (1, 1)
 
 
-def test_settings_that_change_hold_at_the_next_look(broker: LocalBroker) -> None:
-    # The broker's default is seven days; the topic is then told one.
+def test_a_changed_retention_setting_holds_at_the_next_check(broker: LocalBroker) -> None:
+    # The broker's default is seven days; the topic then gets one day.
     filled(broker)
     broker.advance(days=6)
     assert bounds(broker) == (0, 6)
@@ -109,10 +109,9 @@ def test_settings_that_change_hold_at_the_next_look(broker: LocalBroker) -> None
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_hard_case_55_records_are_deleted_up_to_the_high_watermark_and_stay_deleted(
-    end: str, broker: LocalBroker
-) -> None:
-    # Past it is refused and changes nothing; up to it the log is empty, and goes on at the same offset after a restart.
+def test_delete_records_goes_up_to_the_high_watermark_and_survives_a_restart(end: str, broker: LocalBroker) -> None:
+    # An offset past the high watermark is refused and changes nothing. Up to it the log is empty, and goes on at the
+    # same offset after a restart.
     filled(broker)
     with connect(broker) as client:
         assert deleted(client, 7) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
@@ -133,8 +132,8 @@ def deleted(client: RawClient, offset: int) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_hard_case_6_what_deletion_leaves_is_removed_by_the_next_start(end: str, broker: LocalBroker) -> None:
-    # Segments that retention took wait for file.delete.delay.ms when the broker ends: none comes back, none stays.
+def test_files_that_wait_for_their_deletion_are_removed_by_the_next_start(end: str, broker: LocalBroker) -> None:
+    # Segments removed by retention wait for file.delete.delay.ms when the broker ends: none comes back, none stays.
     directory = filled(broker, retention_bytes=SEGMENT_BYTES)
     broker.advance(minutes=2)
     assert list(directory.glob("*.log.deleted"))

@@ -30,10 +30,9 @@ from tests.scenarios.asking import (
     "name",
     ["", ".", "..", "../x", "a/b", "/etc/passwd", "a" * 250, "a b", "a\0b", "größe", "a\nb", "a:b", "💥", "%2e%2e"],
 )
-def test_hard_case_65_a_name_that_cannot_be_one_is_refused(
-    name: str, shared_broker: LocalBroker, client: RawClient
-) -> None:
-    # INVALID_TOPIC_EXCEPTION, from CreateTopics as from Metadata that would create it; nothing appears on the disk.
+def test_an_illegal_topic_name_is_refused(name: str, shared_broker: LocalBroker, client: RawClient) -> None:
+    # INVALID_TOPIC_EXCEPTION from CreateTopics and from Metadata that would create the topic; nothing appears on the
+    # disk.
     directory = Path(shared_broker.directory)
     before = {path.name for path in directory.iterdir()}
     assert create(client, name).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -45,15 +44,15 @@ def test_hard_case_65_a_name_that_cannot_be_one_is_refused(
 
 
 @pytest.mark.parametrize("name", ["a" * 249, "A.b_c-9", "...", "-", "_"])
-def test_hard_case_65_a_strange_but_legal_name_works(name: str, client: RawClient) -> None:
+def test_an_unusual_but_legal_topic_name_works(name: str, client: RawClient) -> None:
     assert create(client, name).error_code == 0
     append(client, name, b"x")
     assert all_values(client, name) == [b"x"]
     assert delete(client, name) == 0
 
 
-def test_hard_case_65_names_that_differ_in_dot_and_underscore_collide(client: RawClient) -> None:
-    # Metrics could not tell them apart, so Kafka does not let them be.
+def test_names_that_differ_only_in_dot_and_underscore_collide(client: RawClient) -> None:
+    # Metrics could not tell them apart, so Kafka refuses the second one.
     assert create(client, "metrics.of_one").error_code == 0
     assert create(client, "metrics_of.one").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert described(client, "metrics_of_one", create=True).error_code != 0
@@ -74,8 +73,8 @@ def test_a_created_topic_is_there_before_the_answer_is(client: RawClient, other:
 
 
 @pytest.mark.parametrize("restart", ("none", "stop", "kill"))
-def test_hard_case_12_a_new_topic_of_an_old_name_has_nothing_of_the_old_one(restart: str) -> None:
-    # Another id, offsets from 0, no old record; whoever asks by the old id is told that it is unknown.
+def test_a_topic_that_is_created_again_has_nothing_of_the_old_one(restart: str) -> None:
+    # Another id, offsets from 0, no old record. A request with the old id is answered UNKNOWN_TOPIC_ID.
     with local_broker() as broker:
         broker.create_topic("again")
         with connect(broker) as client:
@@ -102,7 +101,7 @@ def test_hard_case_12_a_new_topic_of_an_old_name_has_nothing_of_the_old_one(rest
 
 
 @pytest.mark.parametrize("moment", ("stop", "kill"))
-def test_hard_case_12_a_deleted_topic_does_not_come_back(moment: str) -> None:
+def test_a_deleted_topic_does_not_come_back(moment: str) -> None:
     # Killed before its files were removed: they are gone or set aside, and no later topic of the name finds them.
     with local_broker() as broker:
         broker.create_topic("gone")
@@ -165,7 +164,7 @@ def test_validation_only_creates_nothing(client: RawClient) -> None:
     assert described(client, "dry-run").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_topics_are_created_by_being_asked_for_unless_someone_forbids_it(client: RawClient) -> None:
+def test_metadata_creates_a_missing_topic_unless_the_client_forbids_it(client: RawClient) -> None:
     # The client may, in its request (from version 4 on).
     assert described(client, "unasked", create=False).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert described(client, "asked", create=True).error_code == 0

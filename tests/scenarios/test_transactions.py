@@ -1,6 +1,7 @@
 """Transactions over the wire: what is committed is seen, what is aborted is not, and nobody gets in between.
 
-Hard cases 32, 34, 35, 36, 37, 39, 40 and 48; what the coordinator decides by itself is tested in tests/unit.
+Fencing, late requests, hanging transactions, time-outs, pending offsets and readers of committed records. What the
+coordinator decides by itself is tested in tests/unit.
 """
 
 from collections.abc import Iterator
@@ -95,10 +96,10 @@ def test_an_open_transaction_holds_readers_of_committed_records_back(
 
 @VERSIONS
 @pytest.mark.parametrize("committed", [True, False])
-def test_hard_case_39_a_long_poll_wakes_when_the_transaction_ends(
+def test_a_long_poll_wakes_when_the_transaction_ends(
     version: int, committed: bool, client: RawClient, other: RawClient, topic: str, name: str
 ) -> None:
-    # KAFKA-5376: it waits for the last stable offset, not only for the high watermark.
+    # KAFKA-5376: a reader of committed records waits for the last stable offset, not only for the high watermark.
     producer = TransactionalProducer(client, name, version).initialised()
     producer.write(topic, b"one")
     wanted = FetchTopic(topic, bytes(16), [FetchPartition(0, fetch_offset=0, max_bytes=1 << 20)])
@@ -113,8 +114,9 @@ def test_hard_case_39_a_long_poll_wakes_when_the_transaction_ends(
     assert [each.first_offset for each in fetched.aborted_transactions or ()] == ([] if committed else [0])
 
 
-def test_hard_case_39_aborted_transactions_overlap_and_cross_segments(client: RawClient, name: str) -> None:
-    # Three producers at once over several segments; every one's end is told with whatever part of it is fetched.
+def test_aborted_transactions_overlap_and_cross_segments(client: RawClient, name: str) -> None:
+    # Three producers at once over several segments. Every fetch lists the aborted transactions of the records it
+    # returns.
     topic = "overlapping"
     create(client, topic, configs={"segment.bytes": str(1 << 20)})
     producers = [TransactionalProducer(client, f"{name}-{number}").initialised() for number in range(3)]
@@ -132,8 +134,8 @@ def test_hard_case_39_aborted_transactions_overlap_and_cross_segments(client: Ra
     assert [value[:4] for value in committed_values(client, topic)] == expected
 
 
-def test_hard_case_40_an_offset_within_a_transactions_batch(client: RawClient, topic: str, name: str) -> None:
-    # The whole batch comes, with the aborted transaction that it belongs to: the client leaves out what it must.
+def test_a_fetch_from_the_middle_of_an_aborted_batch(client: RawClient, topic: str, name: str) -> None:
+    # The whole batch comes, with the aborted transaction that it belongs to, so that the client can skip it.
     producer = TransactionalProducer(client, name).initialised()
     producer.write(topic, b"a", b"b", b"c")
     producer.abort()
@@ -146,7 +148,9 @@ def test_hard_case_40_an_offset_within_a_transactions_batch(client: RawClient, t
 # Who may not
 
 
-def test_hard_case_32_a_second_owner_fences_the_first_everywhere(client: RawClient, topic: str, name: str) -> None:
+def test_a_second_producer_of_a_transactional_id_fences_the_first_in_every_api(
+    client: RawClient, topic: str, name: str
+) -> None:
     first = TransactionalProducer(client, name, 1).initialised()
     first.write(topic, b"lost")
     second = TransactionalProducer(client, name, 1)
@@ -174,9 +178,7 @@ def test_a_version_2_producer_is_fenced_in_produce_alone(client: RawClient, topi
     assert all_values(client, topic) == []
 
 
-def test_hard_case_34_what_is_late_is_not_taken_into_the_next_transaction(
-    client: RawClient, topic: str, name: str
-) -> None:
+def test_late_requests_do_not_enter_the_next_transaction(client: RawClient, topic: str, name: str) -> None:
     producer = TransactionalProducer(client, name).initialised()
     late = TransactionalProducer(client, name)
     late.become(producer.producer)
@@ -196,10 +198,10 @@ def test_hard_case_34_what_is_late_is_not_taken_into_the_next_transaction(
 @pytest.mark.parametrize(
     ("produce", "code"), [(10, ErrorCode.INVALID_TXN_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE)]
 )
-def test_hard_case_35_a_batch_after_the_marker_begins_no_hanging_transaction(
+def test_a_late_batch_begins_no_hanging_transaction(
     produce: int, code: ErrorCode, client: RawClient, topic: str, name: str
 ) -> None:
-    # KIP-890 part 1: the partition asks the coordinator, and is told that it is in no transaction.
+    # KIP-890 part 1: the partition asks the coordinator, which answers that the partition is in no transaction.
     producer = TransactionalProducer(client, name, 1).initialised()
     assert producer.send(topic, b"never added", version=produce) is code
     producer.write(topic, b"one")
@@ -217,7 +219,7 @@ def test_a_stranger_cannot_write_under_a_transactional_id(client: RawClient, top
     assert stranger.send(topic, b"x") is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
-def test_partitions_that_are_not_there_keep_the_others_out(client: RawClient, topic: str, name: str) -> None:
+def test_an_unknown_partition_keeps_the_others_out_of_the_transaction(client: RawClient, topic: str, name: str) -> None:
     producer = TransactionalProducer(client, name, 1).initialised()
     assert producer.add(topic, 0, 7) == [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert producer.add("__transaction_state", 0) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
@@ -226,8 +228,8 @@ def test_partitions_that_are_not_there_keep_the_others_out(client: RawClient, to
     assert unknown.add(topic, 0) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
 
 
-def test_identities_that_are_none(client: RawClient) -> None:
-    # No id; an id without its epoch. The longest id that a string can hold is one.
+def test_init_producer_id_refuses_invalid_ids(client: RawClient) -> None:
+    # An empty transactional id, and a producer id without its epoch. The longest string there is, is a valid id.
     assert TransactionalProducer(client, "").init() is ErrorCode.INVALID_REQUEST
     half = TransactionalProducer(client, "half")
     half.become(Producer(5, -1))
@@ -273,10 +275,10 @@ def test_brokers_add_and_verify_many_transactions_at_once(client: RawClient, top
 
 
 @VERSIONS
-def test_hard_case_48_offsets_of_a_transaction_are_pending_until_it_ends(
+def test_offsets_of_a_transaction_are_pending_until_it_ends(
     version: int, client: RawClient, topic: str, name: str
 ) -> None:
-    # Readers see the old offset; those who want only stable ones are told to wait.
+    # OffsetFetch returns the old offset; with require_stable it answers UNSTABLE_OFFSET_COMMIT.
     group = f"group-of-{name}"
     producer = TransactionalProducer(client, name, version).initialised()
     for committed, offset, counts in ((True, 10, 10), (False, 20, 10), (True, 30, 30)):
@@ -332,8 +334,8 @@ def test_transactions_are_described_and_listed(client: RawClient, topic: str, na
     producer.abort()
 
 
-def test_hard_case_35_a_hanging_transaction_is_found_and_ended() -> None:
-    # With verification off a late batch can still begin one. Its coordinator knows nothing of it; an admin ends it.
+def test_a_hanging_transaction_is_found_and_ended() -> None:
+    # With verification off a late batch can still begin one. Its coordinator does not know it; an admin ends it.
     with ottla.testing.broker(transaction_partition_verification_enable=False) as broker, connect(broker) as client:
         broker.create_topic("t")
         producer = TransactionalProducer(client, "x", 1).initialised()
@@ -390,9 +392,7 @@ def broker() -> Iterator[LocalBroker]:
 
 
 @VERSIONS
-def test_hard_case_36_a_transaction_that_takes_too_long_is_aborted(
-    broker: LocalBroker, version: int, name: str
-) -> None:
+def test_a_transaction_that_takes_too_long_is_aborted(broker: LocalBroker, version: int, name: str) -> None:
     topic = f"late-{version}"
     broker.create_topic(topic, retention_ms=-1)  # its records are dated long ago
     with connect(broker) as client:

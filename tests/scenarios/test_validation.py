@@ -38,8 +38,8 @@ def packed_noise(number: int, size: int, codec: int = GZIP) -> bytearray:
 
 
 @pytest.mark.parametrize("codec", (NONE, ZSTD))
-def test_hard_case_42_keyless_records_are_named_one_by_one(codec: int, client: RawClient) -> None:
-    # From version 8 on the answer can tell which; the good ones of the batch are not stored either.
+def test_a_compacted_topic_names_every_record_without_a_key(codec: int, client: RawClient) -> None:
+    # From version 8 on the answer lists them. The other records of the batch are not stored either.
     topic = topic_with(client, f"compacted-{codec}", cleanup_policy="compact")
     records: list[Fields] = [(b"k", b"0", (), 5), (None, b"1", (), 5), (b"", b"2", (), 5), (None, b"3", (), 5)]
     for version in (8, 9, 12):
@@ -161,9 +161,9 @@ def test_the_verdict_is_the_same_before_during_and_after_machine_code_is_loaded(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of another process's memory is told by Linux only")
-def test_hard_case_58_what_just_may_unfold_does_not_add_up(tmp_path: Path, seed: int) -> None:
-    # Forty batches of 18 MB of zeros, of which no record can be read, from eight clients at once: two are unfolded at
-    # a time, and nothing stays of those that were refused.
+def test_large_decompressions_do_not_add_up_in_memory(tmp_path: Path, seed: int) -> None:
+    # Forty batches of 18 MB of zeros, in which no record can be read, from eight clients at once: two are decompressed
+    # at a time, and nothing stays of those that were refused.
     header = BatchHeader(0, 0, -1, 2, 0, 0, 0, 1_000, 1_000, -1, -1, -1, 1)
     bombs = [repack(header, codec, compress(codec, bytes(18_000_000)), 1_000) for codec in (GZIP, SNAPPY, LZ4, ZSTD)]
 

@@ -81,7 +81,7 @@ def test_what_is_advertised_is_what_is_spoken(client: RawClient) -> None:
 
 
 @pytest.mark.parametrize("version", (5, 6, 99, 32767, -1))
-def test_hard_case_57_a_future_api_versions_is_answered_in_version_0(version: int, client: RawClient) -> None:
+def test_a_future_api_versions_request_is_answered_in_version_0(version: int, client: RawClient) -> None:
     # UNSUPPORTED_VERSION with our ranges, so that the client can ask again on the same connection.
     client.send_frame(struct.pack(">hhih", API_VERSIONS, version, 7, -1) + b"\x00 whatever the future holds")
     correlation_id, answer = frames.decode_response(ApiVersionsResponse, 0, client.read_frame())
@@ -95,10 +95,10 @@ def test_hard_case_57_a_future_api_versions_is_answered_in_version_0(version: in
     ("api_key", "version"),
     [(METADATA, 14), (METADATA, -1), (PRODUCE, 2), (PRODUCE, 14), (FETCH, 3), (FETCH, 19), (4, 0), (999, 0), (-1, 0)],
 )
-def test_hard_case_57_an_unknown_api_or_version_closes_the_connection(
+def test_an_unknown_api_or_version_closes_the_connection(
     api_key: int, version: int, shared_broker: LocalBroker, client: RawClient
 ) -> None:
-    # As Kafka does it: there is no form in which an answer could be given. Others are not disturbed.
+    # As in Kafka: there is no form in which it could be answered. Other connections are not disturbed.
     with connect(shared_broker) as other:
         other.send_frame(struct.pack(">hhih", api_key, version, 1, -1) + bytes(20))
         assert other.closed_by_peer()
