@@ -126,7 +126,7 @@ class Churn:
 @pytest.mark.timeout(0 if LONG else 120)
 @pytest.mark.parametrize("assignor", ("range", "cooperative-sticky", CONSUMER, BOTH))
 def test_a_churning_group_reads_everything(assignor: str, tmp_path: Path, seed: int) -> None:
-    # Hard case 45. Whatever happens to members and broker: every record is read, each assignment goes on where the
+    # Whatever happens to members and broker: every record is read, each assignment goes on where the
     # last commit before it was, without a gap.
     random = Random(seed)
     with local_broker(process=True, **SETTINGS) as broker:

@@ -115,7 +115,7 @@ def test_a_static_member_restarts(library: str, broker: LocalBroker, group: Test
 
 
 def test_a_static_member_is_fenced_by_its_double(broker: LocalBroker, group: TestedGroup) -> None:
-    # Hard case 44. Until its next heartbeat the earlier one may still read, but what it commits is never stored.
+    # Until its next heartbeat the earlier member may still read, but what it commits is never stored.
     first = group.start("confluent", instance="one")
     group.await_shares(6)
     double = group.start("confluent", instance="one")

@@ -39,7 +39,7 @@ def die_and_return(broker: OttlaUp, random: Random) -> None:
 
 @pytest.mark.timeout(0 if KILLS > 10 else 60)
 @pytest.mark.parametrize("flush", ("page cache", "every record"))
-def test_hard_case_66_kill_9_keeps_every_acknowledged_record(flush: str, tmp_path: Path, seed: int) -> None:
+def test_kill_9_keeps_every_acknowledged_record(flush: str, tmp_path: Path, seed: int) -> None:
     # Idempotent: each record exactly once, in order, at the offset that was acknowledged. Plain, one request in
     # flight: each at least once, the first copies in order. A consumer that reads through it all sees every offset
     # once. Also with acknowledgements that wait for fsync, over many small segments.

@@ -10,7 +10,7 @@ from tests.clients.sender import Sender, numbers
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
 
-def test_hard_case_66_a_stop_under_load_loses_nothing_and_needs_no_recovery(tmp_path: Path) -> None:
+def test_a_stop_under_load_loses_nothing_and_needs_no_recovery(tmp_path: Path) -> None:
     # Ends with status 0 within its deadline; what was acknowledged is there once; the mark of a clean shutdown is
     # left and believed (no index is written again).
     with ottla_up(tmp_path / "data") as broker:
@@ -35,7 +35,7 @@ def test_hard_case_66_a_stop_under_load_loses_nothing_and_needs_no_recovery(tmp_
         assert broker.log.read_text().count("WARNING") == 0, broker.log.read_text()
 
 
-def test_hard_case_66_a_frozen_broker_goes_on_with_its_clients(tmp_path: Path) -> None:
+def test_a_frozen_broker_goes_on_with_its_clients(tmp_path: Path) -> None:
     # SIGSTOP for longer than the client waits for an answer, then SIGCONT: it retries what it has given up on,
     # and the broker, which finds both copies in its sockets, keeps one.
     with ottla_up(tmp_path / "data") as broker:

@@ -49,7 +49,7 @@ def test_a_dropped_connection_costs_no_record(client: str) -> None:
 
 @ALL
 def test_an_answer_that_is_lost_doubles_no_record(client: str) -> None:
-    # Hard case 30: the batch was written, its acknowledgement never arrived: the copy is known by its sequence.
+    # The batch was written and its acknowledgement was lost: the broker recognises the retry by its sequence number.
     with local_broker() as broker:
         broker.create_topic("orders")
         broker.drop("Produce", times=2, answer_only=True)

@@ -14,7 +14,7 @@ SAMPLE = {PRODUCING.name: 40, UPKEEP.name: 30}
 
 @pytest.mark.parametrize("work", WORKS, ids=lambda work: work.name)
 def test_a_crash_in_any_operation_keeps_what_was_acknowledged(work: Work, seed: int) -> None:
-    # Both ways to die, and for some a second crash during recovery. Hard cases 6, 12 and 53: also in compaction, in
+    # Both ways to die, and for some a second crash during recovery. Also in compaction, in
     # retention, and between the deletion of a topic and the creation of one with its name.
     operations = count_operations(work)
     assert operations > 200

@@ -173,7 +173,7 @@ class Coordinator:
 
 
 def test_a_transaction_that_ends_while_it_is_verified_is_verified_again() -> None:
-    """Else the batch would begin a transaction that nobody ends: hard case 35."""
+    """Else the batch would begin a transaction that nobody ends."""
 
     async def script(machine: Machine, node: Node) -> None:
         partition = node.replicas.get("t", 0)

@@ -1,4 +1,4 @@
-"""Hard case 38: a coordinator that dies in any disk operation leaves every transaction whole.
+"""A coordinator that dies in any disk operation leaves every transaction whole.
 
 The suite tries a sample that its seed chooses; `make crash-points` tries every operation.
 """

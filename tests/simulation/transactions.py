@@ -1,4 +1,4 @@
-"""Transactions on a broker that dies in any one of its disk operations: hard case 38.
+"""Transactions on a broker that dies in any one of its disk operations.
 
 The work: a producer writes one transaction after the other into two topics and commits a group's offset with each; some
 it aborts. Whenever the broker is gone it comes back, and the producer asks again until it knows how its transaction

@@ -25,7 +25,7 @@ class WrongClock:
 
 
 @pytest.mark.parametrize("jump_ms", [TEN_YEARS_MS, -HOUR_MS], ids=["ten years forward", "an hour back"])
-def test_hard_case_54_a_clock_that_jumps_wipes_nothing(jump_ms: int) -> None:
+def test_a_clock_that_jumps_wipes_nothing(jump_ms: int) -> None:
     # Records of a second ago, of a topic that keeps an hour, and the producer that wrote them; before the jump, after
     # it, and when somebody has put the clock right.
     async def run() -> None:

@@ -214,7 +214,7 @@ def test_a_damaged_identity_ends_the_start_in_one_line(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TEXT_MUTATIONS)
-def test_hard_case_14_a_damaged_mark_is_no_mark(name: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_mark_is_no_mark(name: str, caplog: pytest.LogCaptureFixture) -> None:
     # Everything is checked then, and all is there.
     disk, _ = damaged("/data/.kafka_cleanshutdown", TEXT_MUTATIONS[name], clean=True)
     assert asyncio.run(look_at(disk, ".kafka_cleanshutdown")) == RECORDS - 1

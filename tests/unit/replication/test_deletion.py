@@ -16,7 +16,7 @@ MANY = 2 * RENAMED_AT_ONCE + 10
 DATA = ("/data",)
 
 
-def test_hard_case_12_a_large_topic_is_deleted_and_created_again_at_once() -> None:
+def test_a_large_topic_is_deleted_and_created_again_at_once() -> None:
     # Not all directories have been renamed when the new partitions come: each of them is empty all the same, and what
     # was there before is removed when file.delete.delay.ms is over.
     async def run() -> None:
@@ -46,7 +46,7 @@ def test_hard_case_12_a_large_topic_is_deleted_and_created_again_at_once() -> No
     asyncio.run(run())
 
 
-def test_hard_case_12_a_checkpoint_in_a_thread_does_not_outlive_its_topic() -> None:
+def test_a_checkpoint_in_a_thread_does_not_outlive_its_topic() -> None:
     # It was begun before the topic was deleted, and is written when a new one of its name is there: that one waits for
     # it, and inherits nothing, not even if the process dies right then.
     async def run() -> None:
@@ -88,7 +88,7 @@ def test_hard_case_12_a_checkpoint_in_a_thread_does_not_outlive_its_topic() -> N
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_hard_case_12_a_lost_renaming_is_done_again(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_lost_renaming_is_done_again(seed: int, caplog: pytest.LogCaptureFixture) -> None:
     # The deletion is in the metadata log, the new name of the directory was not synced when the power went: the next
     # start knows that the topic was deleted, and does not keep it as something that belongs to nobody.
     async def run() -> None:

@@ -72,7 +72,7 @@ def test_a_write_that_fails_takes_its_directory_offline(caplog: pytest.LogCaptur
 
 
 @pytest.mark.parametrize("operation", ["append", "fsync", "read_at"])
-def test_hard_case_8_any_failing_operation_takes_the_directory_offline(operation: str) -> None:
+def test_any_failing_operation_takes_the_directory_offline(operation: str) -> None:
     # An fsync above all: it is not tried again, and nothing is acknowledged after it.
     async def run() -> None:
         disk = new_disk()
@@ -200,7 +200,7 @@ def test_a_failing_metadata_log_ends_the_broker() -> None:
     asyncio.run(run())
 
 
-def test_hard_case_8_what_a_failed_fsync_left_in_memory_is_written_again() -> None:
+def test_what_a_failed_fsync_left_in_memory_is_written_again() -> None:
     # The process ends, the machine does not: the next one reads sound records that are in the page cache only. They are
     # written again before anything is built on them, so a power cut later takes none of what was flushed since.
     async def run() -> None:
@@ -230,7 +230,7 @@ def test_hard_case_8_what_a_failed_fsync_left_in_memory_is_written_again() -> No
     asyncio.run(run())
 
 
-def test_hard_case_9_a_full_disk_is_no_failure() -> None:
+def test_a_full_disk_is_no_failure() -> None:
     # Refused, read all the same, taken when there is room; a new partition goes where there is some.
     async def run() -> None:
         disk = new_disk()
@@ -251,7 +251,7 @@ def test_hard_case_9_a_full_disk_is_no_failure() -> None:
     asyncio.run(run())
 
 
-def test_hard_case_9_retention_makes_room_on_a_full_disk() -> None:
+def test_retention_makes_room_on_a_full_disk() -> None:
     # Not even the checkpoint has room: old segments go all the same, one certainly after the other, and no restart
     # brings one of them back.
     async def run() -> None:
@@ -278,7 +278,7 @@ def test_hard_case_9_retention_makes_room_on_a_full_disk() -> None:
     asyncio.run(run())
 
 
-def test_hard_case_9_a_flush_without_room_is_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flush_without_room_is_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
     # The data is synced, the file of leader epochs has no room: who waits is refused, the partition stays, and the
     # flush is done when there is room, without anybody asking again.
     monkeypatch.setattr("ottla.replication.partition.FLUSH_RETRY_S", 0.001)

@@ -99,7 +99,7 @@ def test_what_a_thread_refuses_comes_back_as_a_value() -> None:
 
 
 @pytest.mark.parametrize("codec", range(1, 5))
-def test_hard_case_58_a_bomb_is_too_large(codec: int) -> None:
+def test_a_bomb_is_too_large(codec: int) -> None:
     # Snappy cannot shrink as much as the others; its bomb is large on the wire, too.
     async def scenario() -> None:
         threads = Threads()

@@ -120,7 +120,7 @@ def crashed_at(operation: int, *, power_cut: bool) -> None:
 
 
 @pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power cut"])
-def test_hard_cases_6_12_55_a_crash_anywhere_undoes_no_promise(power_cut: bool) -> None:
+def test_a_crash_anywhere_undoes_no_promise(power_cut: bool) -> None:
     # Old records never resurface, neither in the same topic nor in a new one of its name; none that was flushed and
     # not deleted is missing; where the log begins survives.
     disk, promises = SimulatedDisk(Random(0)), Promises()

@@ -87,16 +87,14 @@ def test_a_sound_batch_is_stored_as_it_came(codec: int, survey: Surveyor) -> Non
         pytest.param(record(0)[:-1] + b"\1", 1, id="minus one headers"),
     ],
 )
-def test_hard_case_42_records_that_are_not_what_the_header_says(
-    body: bytes, count: int, codec: int, survey: Surveyor
-) -> None:
+def test_records_that_are_not_what_the_header_says(body: bytes, count: int, codec: int, survey: Surveyor) -> None:
     # In every codec alike, and as a whole: no record of the batch is to blame.
     error = refused(batch_of(body, count, codec), survey=survey)
     assert error.code == ErrorCode.INVALID_RECORD and not isinstance(error, RefusedRecords)
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_hard_case_42_a_compacted_topic_names_every_record_without_a_key(codec: int, survey: Surveyor) -> None:
+def test_a_compacted_topic_names_every_record_without_a_key(codec: int, survey: Surveyor) -> None:
     # A delete-only topic takes them; an empty key is a key.
     records: list[Fields] = [(b"", b"0", (), NOW), (None, b"1", (), NOW), (b"k", None, (), NOW), (None, None, (), NOW)]
     checked(batch.encode(records, codec=codec), settings(), survey)
@@ -216,7 +214,7 @@ def test_a_compressed_batch_that_was_cut_is_refused(codec: int) -> None:
 
 
 @pytest.mark.parametrize("codec", range(1, 5))
-def test_hard_case_58_a_batch_unfolds_to_so_much_and_no_more(codec: int) -> None:
+def test_a_batch_unfolds_to_so_much_and_no_more(codec: int) -> None:
     # The limit is the caller's; one byte less than the records need is too little.
     data = batch.encode([(None, bytes(300_000), (), NOW)], codec=codec)
     size = len(batch.encode([(None, bytes(300_000), (), NOW)])) - HEADER_SIZE

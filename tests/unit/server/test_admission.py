@@ -99,7 +99,7 @@ def test_a_host_is_known_by_its_name(loop: str) -> None:
     ("soft", "hard", "allowed"),
     [(1024, 1024, 352), (256, 1024, 352), (10, 10, 1), (resource.RLIM_INFINITY, resource.RLIM_INFINITY, (1 << 31) - 1)],
 )
-def test_hard_case_63_connections_are_fewer_than_descriptors(
+def test_connections_are_fewer_than_descriptors(
     soft: int, hard: int, allowed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As many as the process may have open, with two for each, after the limit was raised and the logs have had theirs.

@@ -83,7 +83,7 @@ def test_without_limits_everything_stays() -> None:
     assert expired(log, log.end_offset, NOW + 10_000 * DAY) is None
 
 
-def test_hard_case_51_nothing_above_the_high_watermark_goes() -> None:
+def test_nothing_above_the_high_watermark_goes() -> None:
     # All is old, but only what is before offset 6 is committed; in mid-segment the segment stays whole.
     log = filled(new_log(new_disk(), settings(retention_ms=1, retention_bytes=0)))
     for up_to, start in ((6, 6), (8, 6), (2, None)):
@@ -91,7 +91,7 @@ def test_hard_case_51_nothing_above_the_high_watermark_goes() -> None:
         assert (found.log_start_offset if found is not None else None) == start
 
 
-def test_hard_case_51_an_open_transaction_is_kept() -> None:
+def test_an_open_transaction_is_kept() -> None:
     # Its first record is at offset 4; when it has ended, everything may go.
     log = new_log(new_disk(), settings(retention_ms=1))
     for number in range(BATCHES):
@@ -121,7 +121,7 @@ def test_the_active_segment_goes_after_a_roll() -> None:
 
 
 @pytest.mark.parametrize("timestamp", [NOW + 3650 * DAY, -1])
-def test_hard_case_15_a_wrong_timestamp_does_not_keep_a_log_for_ever(timestamp: int) -> None:
+def test_a_wrong_timestamp_does_not_keep_a_log_for_ever(timestamp: int) -> None:
     # Ten years ahead, where an hour is allowed, or none at all: the age counts from when the segment was begun.
     log = new_log(new_disk(), settings(retention_ms=DAY, timestamps_ahead_ms=HOUR))
     append(log, batch_of(bytes(42), timestamp=timestamp))
@@ -131,7 +131,7 @@ def test_hard_case_15_a_wrong_timestamp_does_not_keep_a_log_for_ever(timestamp: 
     assert found is not None and found.log_start_offset == filled_after[-1].last_offset + 1
 
 
-def test_hard_case_15_a_time_that_the_topic_allows_is_believed() -> None:
+def test_a_time_that_the_topic_allows_is_believed() -> None:
     # Where producers may be as far ahead as they like, their records are kept that long, as in Kafka.
     log = new_log(new_disk(), settings(retention_ms=DAY))
     append(log, batch_of(bytes(42), timestamp=NOW + 3650 * DAY))

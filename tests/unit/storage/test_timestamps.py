@@ -67,7 +67,7 @@ def test_the_largest_time_may_have_been_deleted() -> None:
     assert log.max_timestamp() == (4, 300, 0)
 
 
-def test_hard_case_54_a_clock_that_jumped_leaves_the_lookups_exact() -> None:
+def test_a_clock_that_jumped_leaves_the_lookups_exact() -> None:
     # Append times go back an hour and forward ten years; each is found, and so is what was written in between.
     log = new_log(new_disk(), SETTINGS)
     moments = [NOW, NOW - 3_600_000, NOW + 315_360_000_000, NOW + 1]

@@ -31,7 +31,7 @@ def test_it_is_the_wall_clock_as_long_as_nobody_sets_that() -> None:
         assert clock.now_ms() == machine.wall_ms
 
 
-def test_hard_case_54_ten_years_forward_wipe_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_ten_years_forward_wipe_nothing(caplog: pytest.LogCaptureFixture) -> None:
     # In the hour after the jump at most two hours pass for retention, and it says so, once. When the clock is right
     # again nothing has happened.
     machine = Machine()
@@ -49,7 +49,7 @@ def test_hard_case_54_ten_years_forward_wipe_nothing(caplog: pytest.LogCaptureFi
     assert clock.now_ms() == before + HOUR_MS
 
 
-def test_hard_case_54_a_clock_that_goes_back_is_followed() -> None:
+def test_a_clock_that_goes_back_is_followed() -> None:
     # Less is old then: harmless.
     machine = Machine()
     clock = SteadyClock(machine, lambda: machine.passed_s)

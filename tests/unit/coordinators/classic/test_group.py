@@ -128,7 +128,7 @@ def test_members_of_old_records() -> None:
 
 
 @pytest.mark.parametrize("offset_ms", [-1, 0, 1])
-def test_hard_case_45_at_the_edge_of_a_session(offset_ms: int) -> None:
+def test_at_the_edge_of_a_session(offset_ms: int) -> None:
     # A heartbeat just before the end keeps a member, one after it does not; a leave and a join in the same moment
     # as somebody's end make one rebalance, in which exactly those are who are alive.
     stage = play(TWO_MEMBERS)
@@ -157,7 +157,7 @@ DEATHS = {
 
 
 @pytest.mark.parametrize("moment", DEATHS)
-def test_hard_case_49_a_member_dies_in_each_state(moment: str) -> None:
+def test_a_member_dies_in_each_state(moment: str) -> None:
     # Whenever b or c falls silent: a, which does what it is told, ends up alone in a stable group.
     stage = play(TWO_MEMBERS)
     if DEATHS[moment]:
@@ -187,7 +187,7 @@ def behave(stage: Stage, client: Client) -> None:
         stage.syncs(client, **{name: f"p{number}" for number, name in enumerate(known)})
 
 
-def test_hard_case_50_a_storm_of_a_thousand_members() -> None:
+def test_a_storm_of_a_thousand_members() -> None:
     # They come, leave, die and restart in hundreds, before any rebalance is done. When they are good again, all of them
     # are in one stable generation, and each has its own part.
     random = Random(50)
