@@ -20,16 +20,17 @@ import time
 from collections.abc import Callable
 from random import Random
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as AssignedPartition
 
 from benchmarks.peers.ottla_broker import OttlaBroker
-from ottla.client.client import LATEST, Cluster
-from ottla.client.client import TopicPartition as Place
+from ottla.client.client import LATEST, Client
 from ottla.client.fetching import fetch
 from ottla.pipeline.decoding import COLUMNS, decode
 from ottla.records.batch import decode as decode_plainly
 from ottla.records.batch import headers
 from ottla.records.compression import NAMES
+from ottla.topic_partition import TopicPartition
 
 SIZES = (100, 1000)
 BYTES_EACH = 100_000_000
@@ -46,10 +47,10 @@ class Sample:
         self.records = total_bytes // size
         self._address = address
         self._fill(codec, size)
-        self._cluster = Cluster({"bootstrap.servers": address})
-        self._place = Place(self.topic, 0)
-        self._end = self._cluster.offsets({self._place: LATEST})[self._place].offset
-        self._raw = list(fetch(self._cluster, self.topic, 0, 0, self._end))
+        self._client = Client({"bootstrap.servers": address})
+        self._partition = TopicPartition(self.topic, 0)
+        self._end = self._client.list_offsets({self._partition: LATEST})[self._partition].offset
+        self._raw = list(fetch(self._client, self.topic, 0, 0, self._end))
 
     def _fill(self, codec: str, size: int) -> None:
         random = Random(1)
@@ -77,12 +78,12 @@ class Sample:
         return sum(each.num_rows for each in decode(self._raw, self.topic, 0, 0, self._end, COLUMNS))
 
     def read(self) -> int:
-        raw = fetch(self._cluster, self.topic, 0, 0, self._end)
+        raw = fetch(self._client, self.topic, 0, 0, self._end)
         return sum(each.num_rows for each in decode(raw, self.topic, 0, 0, self._end, COLUMNS))
 
     def client(self) -> int:
         consumer = Consumer({"bootstrap.servers": self._address, "group.id": "benchmark", "enable.auto.commit": False})
-        consumer.assign([TopicPartition(self.topic, 0, 0)])
+        consumer.assign([AssignedPartition(self.topic, 0, 0)])
         count = 0
         while count < self.records:
             messages = consumer.consume(10_000, 10.0)
@@ -103,7 +104,7 @@ class Sample:
         return count
 
     def close(self) -> None:
-        self._cluster.close()
+        self._client.close()
 
 
 def best_rates(sample: Sample, rounds: int, seconds: Callable[[], float]) -> list[float]:

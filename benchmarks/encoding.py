@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.validation import text
-from ottla.client.client import Cluster
+from ottla.client.client import Client
 from ottla.client.sending import Sender
 from ottla.pipeline.encoding import Encoder
 from ottla.records.compression import NAMES
@@ -48,11 +48,11 @@ def encoding_rate(rows: pa.RecordBatch, partitions: int, codec: int, seconds: fl
     return count / spent
 
 
-def sending_rates(cluster: Cluster, rows: pa.RecordBatch, codec: int, lots: int) -> tuple[float, float]:
+def sending_rates(client: Client, rows: pa.RecordBatch, codec: int, lots: int) -> tuple[float, float]:
     """Rows a second, until the last one is acknowledged, and rows in a second of the processor."""
-    (partitions,) = cluster.topics([TOPIC]).values()
+    (partitions,) = client.count_partitions([TOPIC]).values()
     encoder = Encoder(lambda topic: partitions, Random(1), topic=TOPIC, codec=codec)
-    sender = Sender(cluster)
+    sender = Sender(client)
     began, worked = time.perf_counter(), time.process_time()
     for _ in range(lots):
         sender.send_all(encoder.add(rows))
@@ -77,15 +77,15 @@ def main() -> None:
     print(f"\n{'to a broker':<38}{'M rows/s':>10}{'MB/s':>8}{'M rows/core s':>16}")
     with broker(process=True) as local:
         local.create_topic(TOPIC, 2)
-        cluster = Cluster({"bootstrap.servers": local.bootstrap})
+        client = Client({"bootstrap.servers": local.bootstrap})
         for size in (100, 1000):
             for codec in (0, 3, 4):
                 rows = lot(size, False)
-                sending_rates(cluster, rows, codec, 5)
-                rate, of_core = sending_rates(cluster, rows, codec, options.lots)
+                sending_rates(client, rows, codec, 5)
+                rate, of_core = sending_rates(client, rows, codec, options.lots)
                 name = f"{size} B, no keys, partitions: 2, {NAMES[codec]}"
                 print(f"{name:<38}{rate / 1e6:>10.2f}{rate * size / 1e6:>8.0f}{of_core / 1e6:>16.2f}", flush=True)
-        cluster.close()
+        client.close()
 
 
 if __name__ == "__main__":

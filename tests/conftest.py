@@ -55,12 +55,12 @@ def seed() -> int:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def shared_clusters() -> Iterator[None]:
+def shared_clients() -> Iterator[None]:
     """What one file has unpickled is closed before the next: its brokers are gone, the process is not."""
     yield
-    pipeline = sys.modules.get("ottla.client.client")
-    if pipeline is not None:
-        pipeline.close_shared()
+    client = sys.modules.get("ottla.client.client")
+    if client is not None:
+        client.close_shared_clients()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -9,18 +9,12 @@ from contextlib import closing
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ottla.client.client import (
-    EARLIEST,
-    LATEST,
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
-    Cluster,
-    TopicPartition,
-)
+from ottla.client.client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, Client
 from ottla.client.fetching import fetch
 from ottla.client.settings import ClientSettings
 from ottla.errors import ErrorCode, KafkaError
 from ottla.pipeline.decoding import COLUMNS, arrow_schema, decode
+from ottla.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     import pandas
@@ -72,14 +66,14 @@ class Reading:
 
     def ranges(self) -> dict[TopicPartition, tuple[int, int]]:
         """The first offset and the one after the last, of every partition, as of now."""
-        with closing(Cluster(self._settings)) as cluster:
-            return self._ranges(cluster)
+        with closing(Client(self._settings)) as client:
+            return self._ranges(client)
 
     def batches(self) -> "Iterator[pyarrow.RecordBatch]":
         """Arrow batches, a partition after the other, of some ten thousand rows each."""
-        with closing(Cluster(self._settings)) as cluster:
-            for (topic, partition), (start, end) in self._ranges(cluster).items():
-                raw = fetch(cluster, topic, partition, start, end, isolation=self._isolation)
+        with closing(Client(self._settings)) as client:
+            for (topic, partition), (start, end) in self._ranges(client).items():
+                raw = fetch(client, topic, partition, start, end, isolation=self._isolation)
                 yield from decode(raw, topic, partition, start, end, self.schema.names)
 
     def to_arrow(self) -> "pyarrow.Table":
@@ -90,13 +84,13 @@ class Reading:
     def to_pandas(self) -> "pandas.DataFrame":
         return self.to_arrow().to_pandas()
 
-    def _ranges(self, cluster: Cluster) -> dict[TopicPartition, tuple[int, int]]:
-        counts = cluster.topics(self._topics)
+    def _ranges(self, client: Client) -> dict[TopicPartition, tuple[int, int]]:
+        counts = client.count_partitions(self._topics)
         partitions = [TopicPartition(name, index) for name, count in counts.items() for index in range(count)]
-        found = cluster.offsets(dict.fromkeys(partitions, LATEST), self._isolation)
+        found = client.list_offsets(dict.fromkeys(partitions, LATEST), self._isolation)
         latest = {where: found[where].offset for where in partitions}
-        starts = self._resolved(cluster, self._start, "earliest", latest)
-        ends = self._resolved(cluster, self._end, "latest", latest)
+        starts = self._resolved(client, self._start, "earliest", latest)
+        ends = self._resolved(client, self._end, "latest", latest)
         for where, start in starts.items():
             if start > latest[where]:
                 message = f"{where}: offset {start} was asked for, but the log ends at {latest[where]}"
@@ -104,7 +98,7 @@ class Reading:
         return {where: (starts[where], max(min(ends[where], latest[where]), starts[where])) for where in partitions}
 
     def _resolved(
-        self, cluster: Cluster, place: Place, missing: str, latest: Mapping[TopicPartition, int]
+        self, client: Client, place: Place, missing: str, latest: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
         """Offsets for all partitions, those to be looked up in one question; `missing` is for those not named."""
         found: dict[TopicPartition, int] = {}
@@ -121,6 +115,6 @@ class Reading:
                 found[where] = one
             else:
                 raise ValueError(f"{one!r} is no place in a topic: give earliest, latest, an offset or a datetime")
-        for where, answer in cluster.offsets(wanted, self._isolation).items():
+        for where, answer in client.list_offsets(wanted, self._isolation).items():
             found[where] = answer.offset if answer.offset >= 0 else latest[where]
         return found

@@ -7,7 +7,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ottla.client.client import EARLIEST, LATEST, READ_UNCOMMITTED, Cluster, TopicPartition
+from ottla.client.client import EARLIEST, LATEST, READ_UNCOMMITTED, Client
+from ottla.topic_partition import TopicPartition
 
 Offsets = dict[TopicPartition, int]
 
@@ -55,7 +56,7 @@ def _few(names: list[str]) -> str:
 
 def resolved(
     boundary: Boundary,
-    cluster: Cluster,
+    client: Client,
     partitions: Iterable[TopicPartition],
     *,
     isolation: int = READ_UNCOMMITTED,
@@ -64,7 +65,7 @@ def resolved(
     """The offsets that a boundary means now. `latest_if_none`: for a timestamp that no record has reached."""
     said = boundary.covering(partitions)
     asked = said if boundary.by_time else {where: spec for where, spec in said.items() if spec in WORDS.values()}
-    found = {where: answer.offset for where, answer in cluster.offsets(asked, isolation).items()} if asked else {}
+    found = {where: answer.offset for where, answer in client.list_offsets(asked, isolation).items()} if asked else {}
     none = {where: LATEST for where, offset in found.items() if offset < 0}
     if none and not latest_if_none:
         where = min(none)
@@ -73,7 +74,7 @@ def resolved(
             "(startingOffsetsByTimestampStrategy=latest would start at its end)"
         )
     if none:
-        found.update((where, answer.offset) for where, answer in cluster.offsets(none, isolation).items())
+        found.update((where, answer.offset) for where, answer in client.list_offsets(none, isolation).items())
     return {where: found.get(where, spec) for where, spec in said.items()}
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ottla.client.client import Cluster
+from ottla.client.client import Client
 from ottla.pipeline.decoding import TYPES
 from ottla.pipeline.formats import REASON
 from pyspark_ottla.options import KAFKA_PREFIX, write_options
@@ -30,14 +30,14 @@ class DeadLetters:
 
     def __init__(self, kafka: "Mapping[str, str]", topic: str) -> None:
         self._options = write_options({KAFKA_PREFIX + name: value for name, value in kafka.items()} | {"topic": topic})
-        self._cluster = Cluster(kafka)
+        self._client = Client(kafka)
 
     def send(self, bad: pa.RecordBatch) -> None:
         """Acknowledged when this returns. KafkaError or Unreachable if they are not."""
-        write_rows(self._cluster, self._options, iter([letters(bad)]))
+        write_rows(self._client, self._options, iter([letters(bad)]))
 
     def close(self) -> None:
-        self._cluster.close()
+        self._client.close()
 
 
 def letters(bad: pa.RecordBatch) -> pa.RecordBatch:

@@ -7,9 +7,10 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.client.client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
+from ottla.client.client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from ottla.client.settings import ClientSettings
 from ottla.records.compression import NAMES as CODECS
+from ottla.topic_partition import TopicPartition
 from pyspark_ottla.boundaries import WORDS, Boundary, OptionError, parsed_assignment, parsed_numbers
 
 KAFKA_PREFIX = "kafka."

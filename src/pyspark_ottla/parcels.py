@@ -8,7 +8,7 @@ the rest. What cannot be packed travels as well: whoever was to write it tells t
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ottla.client.client import Cluster
+from ottla.client.client import Client
 from ottla.errors import KafkaError
 from pyspark_ottla.garbage import keep_what_is_loaded
 from pyspark_ottla.options import WriteOptions
@@ -24,9 +24,9 @@ SCHEMA = "partition int, records int, time long, batch binary, trouble string"
 """Of one topic, which everyone knows."""
 
 
-def packed(cluster: Cluster, options: WriteOptions, rows: "Iterator[RecordBatch]") -> "Iterator[RecordBatch]":
+def packed(client: Client, options: WriteOptions, rows: "Iterator[RecordBatch]") -> "Iterator[RecordBatch]":
     """Parcels, as soon as they are full."""
-    encoder = record_encoder(cluster, options)
+    encoder = record_encoder(client, options)
     keep_what_is_loaded()
     try:
         for each in rows:
@@ -38,12 +38,12 @@ def packed(cluster: Cluster, options: WriteOptions, rows: "Iterator[RecordBatch]
 
 
 def write_parcels(
-    cluster: Cluster, options: WriteOptions, parcels: "Iterator[RecordBatch]", producer: "ProducerIdentity"
+    client: Client, options: WriteOptions, parcels: "Iterator[RecordBatch]", producer: "ProducerIdentity"
 ) -> int:
     """How many records there were. BatchRefused if one of them could not be packed; KafkaError or Unreachable if one
     was not acknowledged."""
     count = 0
-    with sender(cluster, options, producer) as sending:
+    with sender(client, options, producer) as sending:
         for lot in parcels:
             for encoded in _unpacked(lot, options):
                 count += encoded.count

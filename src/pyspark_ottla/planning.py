@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
-from ottla.client.client import TopicPartition
+from ottla.topic_partition import TopicPartition
 from pyspark_ottla.boundaries import Offsets
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from ottla.client.client import EARLIEST, LATEST, Cluster, shared
+from ottla.client.client import EARLIEST, LATEST, Client, get_shared_client
 from pyspark_ottla.boundaries import Boundary, Offsets, resolved
 from pyspark_ottla.garbage import keep_what_is_loaded
 from pyspark_ottla.losses import report_loss
@@ -42,12 +42,12 @@ def _read_columns(options: ReadOptions, columns: tuple[str, ...], range_: Offset
     from ottla.pipeline.decoding import Decoder  # machine code, which only workers need
 
     where, start, end = range_
-    cluster = shared(options.kafka)  # workers are used again, and so are their connections
+    client = get_shared_client(options.kafka)  # workers are used again, and so are their connections
     decoder = Decoder(*where, start, end, columns)
     keep_what_is_loaded()
     while start < end:
         try:
-            for raw in fetch(cluster, *where, start, end, isolation=options.isolation):
+            for raw in fetch(client, *where, start, end, isolation=options.isolation):
                 yield from decoder.feed(raw)
             break
         except DataLoss as loss:
@@ -66,21 +66,21 @@ class OttlaReader(DataSourceReader):
 
     def partitions(self) -> list[TaskRange]:
         options = self._options
-        cluster = Cluster(options.kafka)
+        client = Client(options.kafka)
         try:
-            check_dead_letters(self._shape.dead_letter_topic, cluster)
-            partitions = selected_partitions(options.selection, cluster)
-            start = starting_offsets(options, cluster, partitions)
-            end = resolved(options.ending, cluster, partitions, isolation=options.isolation)
-            ranges = ranges_between(self._checked(cluster, start), end)
+            check_dead_letters(self._shape.dead_letter_topic, client)
+            partitions = selected_partitions(options.selection, client)
+            start = starting_offsets(options, client, partitions)
+            end = resolved(options.ending, client, partitions, isolation=options.isolation)
+            ranges = ranges_between(self._checked(client, start), end)
             return [TaskRange(each) for each in divided(ranges, options.min_partitions, options.max_records)]
         finally:
-            cluster.close()
+            client.close()
 
-    def _checked(self, cluster: Cluster, start: Offsets) -> Offsets:
+    def _checked(self, client: Client, start: Offsets) -> Offsets:
         """Offsets that were named and are gone are found before a task stumbles over them."""
-        earliest = resolved(Boundary("earliest", EARLIEST), cluster, start)
-        latest = resolved(Boundary("latest", LATEST), cluster, start)
+        earliest = resolved(Boundary("earliest", EARLIEST), client, start)
+        latest = resolved(Boundary("latest", LATEST), client, start)
         found = dict(start)
         for where, offset in start.items():
             if not earliest[where] <= offset <= latest[where]:

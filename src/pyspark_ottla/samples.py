@@ -2,7 +2,7 @@
 
 from contextlib import closing
 
-from ottla.client.client import EARLIEST, LATEST, Cluster
+from ottla.client.client import EARLIEST, LATEST, Client
 from pyspark_ottla.options import ISOLATIONS, Selection
 from pyspark_ottla.selecting import selected_partitions
 
@@ -16,15 +16,15 @@ def newest(kafka: dict[str, str], selection: Selection, column: str) -> list[byt
 
     isolation = ISOLATIONS.get(kafka.get("isolation.level", "").lower(), 0)
     found: list[bytes] = []
-    with closing(Cluster(kafka)) as cluster:
-        partitions = selected_partitions(selection, cluster)
-        first = cluster.offsets(dict.fromkeys(partitions, EARLIEST), isolation)
-        end = cluster.offsets(dict.fromkeys(partitions, LATEST), isolation)
+    with closing(Client(kafka)) as client:
+        partitions = selected_partitions(selection, client)
+        first = client.list_offsets(dict.fromkeys(partitions, EARLIEST), isolation)
+        end = client.list_offsets(dict.fromkeys(partitions, LATEST), isolation)
         share = -(-SAMPLE_ROWS // max(len(partitions), 1))
         for where in partitions:
             stop = end[where].offset
             start = max(first[where].offset, stop - share)
-            raw = fetch(cluster, *where, start, stop, isolation=isolation)
+            raw = fetch(client, *where, start, stop, isolation=isolation)
             for batch in decode(raw, *where, start, stop, [column]):
                 found += [value for value in batch.column(0).to_pylist() if value is not None]
     return found

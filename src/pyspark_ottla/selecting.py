@@ -1,24 +1,25 @@
 """Which partitions are read, and from where: what the options say, as the cluster has it now."""
 
-from ottla.client.client import EARLIEST, Cluster, TopicPartition
+from ottla.client.client import EARLIEST, Client
 from ottla.client.groups import fetch_offsets
 from ottla.errors import ErrorCode, KafkaError
+from ottla.topic_partition import TopicPartition
 from pyspark_ottla.boundaries import Offsets, OptionError, resolved
 from pyspark_ottla.options import ReadOptions, Selection
 
 
-def selected_partitions(selection: Selection, cluster: Cluster) -> list[TopicPartition]:
+def selected_partitions(selection: Selection, client: Client) -> list[TopicPartition]:
     """In order. A topic or partition that is named and does not exist is an error; a pattern may fit nothing."""
     if selection.pattern:
         try:
-            counts = cluster.topics(pattern=selection.pattern)
+            counts = client.count_partitions(pattern=selection.pattern)
         except ValueError as error:
             raise OptionError(f"subscribePattern: {error}") from None
         counts.pop(selection.without, None)
         return _all(counts)
     if selection.topics:
-        return _all(cluster.topics(selection.topics))
-    counts = cluster.topics({where.topic for where in selection.assigned})
+        return _all(client.count_partitions(selection.topics))
+    counts = client.count_partitions({where.topic for where in selection.assigned})
     for where in selection.assigned:
         if where.partition >= counts[where.topic]:
             message = f"assign: {where.topic!r} has only {counts[where.topic]} partitions, and no {where.partition}"
@@ -30,25 +31,25 @@ def _all(counts: dict[str, int]) -> list[TopicPartition]:
     return [TopicPartition(topic, partition) for topic in sorted(counts) for partition in range(counts[topic])]
 
 
-def starting_offsets(options: ReadOptions, cluster: Cluster, partitions: list[TopicPartition]) -> Offsets:
+def starting_offsets(options: ReadOptions, client: Client, partitions: list[TopicPartition]) -> Offsets:
     """Where a read begins. A group begins where it stands, and at the earliest record where it never was."""
     boundary = options.starting
     if not boundary.of_group:
         return resolved(
-            boundary, cluster, partitions, isolation=options.isolation, latest_if_none=options.latest_if_none
+            boundary, client, partitions, isolation=options.isolation, latest_if_none=options.latest_if_none
         )
-    committed = fetch_offsets(cluster, options.group, partitions)
+    committed = fetch_offsets(client, options.group, partitions)
     found = {where: committed[where].offset for where in partitions if where in committed}
     missing = {where: EARLIEST for where in partitions if where not in found}
     if missing:
-        found.update((where, answer.offset) for where, answer in cluster.offsets(missing).items())
+        found.update((where, answer.offset) for where, answer in client.list_offsets(missing).items())
     return found
 
 
-def check_dead_letters(topic: str | None, cluster: Cluster) -> None:
+def check_dead_letters(topic: str | None, client: Client) -> None:
     """A topic for what cannot be decoded must be there before the first such record is found."""
     if topic is not None:
         try:
-            cluster.topics([topic])
+            client.count_partitions([topic])
         except KafkaError as error:
             raise KafkaError(error.code, f"deadLetterTopic: {error.message}") from None

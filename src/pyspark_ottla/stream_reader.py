@@ -17,11 +17,12 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from ottla.client.client import EARLIEST, LATEST, Cluster, TopicPartition
+from ottla.client.backoff import Backoff
+from ottla.client.client import EARLIEST, LATEST, Client
 from ottla.client.connection import Unreachable
-from ottla.client.groups import Committed, commit_offsets
-from ottla.client.patience import Patience
+from ottla.client.groups import CommittedOffset, commit_offsets
 from ottla.errors import KafkaError
+from ottla.topic_partition import TopicPartition
 from pyspark_ottla.boundaries import Offsets, offsets_json, offsets_of
 from pyspark_ottla.losses import report_loss
 from pyspark_ottla.options import ReadOptions
@@ -42,19 +43,19 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, shape: Shape) -> None:
         self._options = options
         self._shape = shape
-        self._cluster = Cluster(options.kafka)
+        self._client = Client(options.kafka)
         self._latest: Offsets = {}
         self._target: Offsets | None = None
         """With AvailableNow: where the query ends."""
-        self._delay: Patience | None = None
+        self._delay: Backoff | None = None
         """How long a batch may still wait for minOffsetsPerTrigger."""
 
     # Offsets
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
-        check_dead_letters(self._shape.dead_letter_topic, self._cluster)
-        partitions = selected_partitions(self._options.selection, self._cluster)
-        return offsets_json(starting_offsets(self._options, self._cluster, partitions))
+        check_dead_letters(self._shape.dead_letter_topic, self._client)
+        partitions = selected_partitions(self._options.selection, self._client)
+        return offsets_json(starting_offsets(self._options, self._client, partitions))
 
     def latestOffset(self, start: "Checkpoint", limit: ReadLimit) -> dict[str, dict[str, int]]:
         self._latest = self._now()
@@ -82,13 +83,13 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offsets_json(self._latest) if self._latest else None
 
     def _now(self) -> Offsets:
-        partitions = selected_partitions(self._options.selection, self._cluster)
+        partitions = selected_partitions(self._options.selection, self._client)
         return self._ask(partitions, LATEST)
 
     def _ask(self, partitions: list[TopicPartition], spec: int) -> Offsets:
         if not partitions:
             return {}
-        found = self._cluster.offsets(dict.fromkeys(partitions, spec), self._options.isolation)
+        found = self._client.list_offsets(dict.fromkeys(partitions, spec), self._options.isolation)
         return {where: answer.offset for where, answer in found.items()}
 
     def _begin(self, start: Offsets, known: Mapping[TopicPartition, int]) -> Offsets:
@@ -121,7 +122,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         available = sum(end[where] - begin[where] for where in begin)
         if self._delay is not None and self._delay.left_s > 0 and available < least:
             return True
-        self._delay = self._cluster.patience(self._options.max_delay_s)
+        self._delay = self._client.start_backoff(self._options.max_delay_s)
         return False
 
     # Tasks
@@ -151,10 +152,10 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not self._options.group:
             return
         try:
-            committed = {where: Committed(offset) for where, offset in offsets_of(end).items()}
-            commit_offsets(self._cluster, self._options.group, committed)
+            committed = {where: CommittedOffset(offset) for where, offset in offsets_of(end).items()}
+            commit_offsets(self._client, self._options.group, committed)
         except (KafkaError, Unreachable) as error:
             logger.warning("the offsets of group %s were not committed: %s", self._options.group, error)
 
     def stop(self) -> None:
-        self._cluster.close()
+        self._client.close()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from ottla.client.client import Cluster, shared
+from ottla.client.client import Client, get_shared_client
 from ottla.client.connection import Unreachable
 from ottla.client.exactly_once.task_ledger import OpenTask, TaskLedger
 from ottla.errors import KafkaError
@@ -47,32 +47,32 @@ class OttlaStreamWriter(DataSourceStreamArrowWriter):
     # In a task
 
     def write(self, iterator: "Iterator[RecordBatch]") -> WriterCommitMessage:
-        cluster = shared(self._options.kafka)
+        client = get_shared_client(self._options.kafka)
         if not self._options.exactly_once:
-            write_rows(cluster, self._options, iterator)
+            write_rows(client, self._options, iterator)
             return WriterCommitMessage()
         context = TaskContext.get()
         query_id = context.getLocalProperty(QUERY_ID) if context is not None else None
         batch_id = context.getLocalProperty(BATCH_ID) if context is not None else None
         if context is None or query_id is None or batch_id is None:
             raise RuntimeError("Spark does not tell which query and batch this is: only guarantee=at-least-once works")
-        task = self._write_once(cluster, query_id, int(batch_id), context.partitionId(), iterator)
+        task = self._write_once(client, query_id, int(batch_id), context.partitionId(), iterator)
         return TaskWritten(query_id, context.getLocalProperty(RUN_ID) or "", task)
 
     def _write_once(
-        self, cluster: Cluster, query_id: str, batch_id: int, task: int, iterator: "Iterator[RecordBatch]"
+        self, client: Client, query_id: str, batch_id: int, task: int, iterator: "Iterator[RecordBatch]"
     ) -> OpenTask | None:
         rows = from_first_row(iterator)
         if rows is None:
             return None
-        ledger = self._ledger(cluster, query_id)
+        ledger = self._ledger(client, query_id)
         producer = None
         try:
             producer = ledger.begin(batch_id, task)
             if producer is None:
                 drain(rows)
                 return None
-            write_rows(cluster, self._options, rows, producer)
+            write_rows(client, self._options, rows, producer)
             return ledger.seal(batch_id, task, producer)
         except Exception as error:
             if producer is not None:
@@ -97,8 +97,8 @@ class OttlaStreamWriter(DataSourceStreamArrowWriter):
         written = [message for message in messages if isinstance(message, TaskWritten)]
         if not written:
             return
-        cluster = shared(self._options.kafka)
-        ledger = self._ledger(cluster, written[0].query_id)
+        client = get_shared_client(self._options.kafka)
+        ledger = self._ledger(client, written[0].query_id)
         tasks = [message.task for message in written if message.task is not None]
         try:
             (ledger.commit if commit else ledger.abort)(batch_id, tasks)
@@ -106,14 +106,14 @@ class OttlaStreamWriter(DataSourceStreamArrowWriter):
                 ledger.end_leftovers()
                 _runs_cleaned.append(written[0].run_id)
         except (KafkaError, Unreachable) as error:
-            cluster.close()
+            client.close()
             raise self._refusal(batch_id, error) from None
 
-    def _ledger(self, cluster: Cluster, query_id: str) -> TaskLedger:
+    def _ledger(self, client: Client, query_id: str) -> TaskLedger:
         options = self._options
         assert options.ledger_topic is not None
         return TaskLedger(
-            cluster,
+            client,
             query_id,
             options.ledger_topic,
             timeout_ms=options.timeout_ms,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from ottla.client.client import shared
+from ottla.client.client import get_shared_client
 from pyspark_ottla.options import WriteOptions
 from pyspark_ottla.writing import write_rows
 
@@ -18,5 +18,5 @@ class OttlaWriter(DataSourceArrowWriter):
         self._options = options
 
     def write(self, iterator: "Iterator[RecordBatch]") -> WriterCommitMessage:
-        write_rows(shared(self._options.kafka), self._options, iterator)
+        write_rows(get_shared_client(self._options.kafka), self._options, iterator)
         return WriterCommitMessage()

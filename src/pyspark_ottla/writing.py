@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ottla.client.client import Cluster
+from ottla.client.client import Client
 from ottla.errors import ErrorCode, KafkaError
 from pyspark_ottla.garbage import keep_what_is_loaded
 from pyspark_ottla.options import WriteOptions
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def write_rows(
-    cluster: Cluster, options: WriteOptions, rows: "Iterator[RecordBatch]", producer: "ProducerIdentity | None" = None
+    client: Client, options: WriteOptions, rows: "Iterator[RecordBatch]", producer: "ProducerIdentity | None" = None
 ) -> int:
     """How many there were. KafkaError or Unreachable if one of them was not acknowledged."""
-    encoder = record_encoder(cluster, options)
+    encoder = record_encoder(client, options)
     keep_what_is_loaded()
     count = 0
-    with sender(cluster, options, producer) as sending:
+    with sender(client, options, producer) as sending:
         for each in rows:
             count += each.num_rows
             sending.send_all(encoder.add(each))
@@ -33,16 +33,16 @@ def write_rows(
 
 
 @contextmanager
-def sender(cluster: Cluster, options: WriteOptions, producer: "ProducerIdentity | None") -> "Iterator[Sender]":
+def sender(client: Client, options: WriteOptions, producer: "ProducerIdentity | None") -> "Iterator[Sender]":
     """What it was given has been acknowledged when it is left without an error."""
     from ottla.client.sending import Sender
 
-    sending = Sender(cluster, producer, acks=options.records.acks, delivery_s=options.records.delivery_s)
+    sending = Sender(client, producer, acks=options.records.acks, delivery_s=options.records.delivery_s)
     try:
         yield sending
         sending.flush()
     except BaseException:
-        cluster.close()  # answers that nobody waits for any more may still be on their way
+        client.close()  # answers that nobody waits for any more may still be on their way
         raise
 
 
@@ -77,13 +77,13 @@ def explanation(error: Exception, timeout_ms: int) -> str:
     return text
 
 
-def record_encoder(cluster: Cluster, options: WriteOptions) -> "Encoder":
+def record_encoder(client: Client, options: WriteOptions) -> "Encoder":
     from ottla.pipeline.encoding import Encoder  # machine code, which only workers need
 
     shape = options.records
     return Encoder(
-        lambda topic: cluster.topics([topic])[topic],
-        cluster.random,
+        lambda topic: client.count_partitions([topic])[topic],
+        client.random,
         topic=options.topic,
         codec=shape.codec,
         level=shape.level,

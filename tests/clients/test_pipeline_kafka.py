@@ -7,16 +7,17 @@ import pytest
 
 from benchmarks.peers.apache_kafka import ApacheKafka
 from ottla.client import transactions
-from ottla.client.client import LATEST, READ_COMMITTED, READ_UNCOMMITTED, TopicPartition, error_codes
+from ottla.client.client import LATEST, READ_COMMITTED, READ_UNCOMMITTED, find_error_codes
 from ottla.client.exactly_once.batch_ledger import BatchLedger
-from ottla.client.exactly_once.claims import ClaimBook, is_first
-from ottla.client.exactly_once.listing import find_sinks
+from ottla.client.exactly_once.claims import ClaimBook, take_claim
+from ottla.client.exactly_once.sinks import find_sinks
 from ottla.client.exactly_once.task_ledger import TaskLedger
 from ottla.client.groups import fetch_offsets
 from ottla.client.sending import Sender
-from ottla.client.transactions import ANNOUNCED, IMPLICIT, transaction_protocol
+from ottla.client.transactions import ANNOUNCED, IMPLICIT, find_transaction_protocol
+from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from tests.unit.client.crashes import MortalCluster, dies
+from tests.unit.client.crashes import MortalClient, dies
 from tests.unit.client.exactly_once import test_batch_ledger, test_task_ledger
 from tests.unit.client.reading_back import values
 from tests.unit.client.test_sending import TOPIC, encoded, numbers
@@ -36,39 +37,39 @@ def settings(apache_kafka: ApacheKafka) -> dict[str, str]:
 
 
 def create(settings: dict[str, str], topic: str, partitions: int) -> None:
-    cluster = MortalCluster(settings)
+    client = MortalClient(settings)
     wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
-    answer = cluster.ask_any(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000))
-    assert not list(error_codes(answer))
-    cluster.close()
+    answer = client.ask_any(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000))
+    assert not list(find_error_codes(answer))
+    client.close()
 
 
 @pytest.mark.parametrize("codec", range(5))
 def test_batches_in_every_codec_arrive_once_and_in_order(settings: dict[str, str], codec: int) -> None:
     if codec == 0:
         create(settings, TOPIC, 5)
-    cluster = MortalCluster(settings)
-    sender = Sender(cluster, request_bytes_max=400)
+    client = MortalClient(settings)
+    sender = Sender(client, request_bytes_max=400)
     for batch in encoded(300, codec=codec):
         batch.partition = codec
         sender.send(batch)
     sender.flush()
-    assert values(cluster, TOPIC)[codec] == numbers(300)[0]
+    assert values(client, TOPIC)[codec] == numbers(300)[0]
     assert sender.next_offsets == {TopicPartition(TOPIC, codec): 300}
-    cluster.close()
+    client.close()
 
 
 @pytest.fixture(params=[ANNOUNCED, IMPLICIT], ids=["v1", "v2"])
 def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     if request.param == ANNOUNCED:
-        monkeypatch.setattr(transactions, "transaction_protocol", lambda cluster: ANNOUNCED)
+        monkeypatch.setattr(transactions, "find_transaction_protocol", lambda client: ANNOUNCED)
     return int(request.param)
 
 
 def test_the_protocol_is_the_clusters(settings: dict[str, str]) -> None:
-    cluster = MortalCluster(settings)
-    assert transaction_protocol(cluster) == IMPLICIT
-    cluster.close()
+    client = MortalClient(settings)
+    assert find_transaction_protocol(client) == IMPLICIT
+    client.close()
 
 
 @pytest.mark.parametrize("sends_before", [False, True], ids=["before", "after"])
@@ -79,17 +80,17 @@ def test_a_driver_that_dies_at_any_request_leaves_every_batch_exactly_once(
     while died:
         topic = f"batches-{protocol}-{sends_before}-{dies_at}"
         create(settings, topic, test_batch_ledger.PARTITIONS)
-        cluster = MortalCluster(settings)
-        test_batch_ledger.run(cluster, topic, 0)
+        client = MortalClient(settings)
+        test_batch_ledger.run(client, topic, 0)
         work = partial(test_batch_ledger.run, topic=topic, batch_id=1)
-        died = dies(work, MortalCluster(settings, dies_at, sends_before=sends_before))
+        died = dies(work, MortalClient(settings, dies_at, sends_before=sends_before))
         for batch_id in (1, 1, 2):
-            test_batch_ledger.run(cluster, topic, batch_id)
-        assert BatchLedger(cluster, "query", topic).last_batch() == 2
-        assert fetch_offsets(cluster, "readers", [SOURCE], require_stable=True)[SOURCE].offset == 30
-        wait_for_markers(cluster, topic)
-        assert values(cluster, topic) == test_batch_ledger.model(3), dies_at
-        cluster.close()
+            test_batch_ledger.run(client, topic, batch_id)
+        assert BatchLedger(client, "query", topic).last_batch() == 2
+        assert fetch_offsets(client, "readers", [SOURCE], require_stable=True)[SOURCE].offset == 30
+        wait_for_markers(client, topic)
+        assert values(client, topic) == test_batch_ledger.model(3), dies_at
+        client.close()
         dies_at += STRIDE
 
 
@@ -101,42 +102,42 @@ def test_a_query_of_tasks_that_dies_at_any_request_leaves_every_batch_exactly_on
     while died:
         topic = f"tasks-{protocol}-{sends_before}-{dies_at}"
         create(settings, topic, test_task_ledger.PARTITIONS)
-        cluster = MortalCluster(settings)
-        test_task_ledger.run(cluster, topic, 0, 2)
+        client = MortalClient(settings)
+        test_task_ledger.run(client, topic, 0, 2)
         work = partial(test_task_ledger.run, topic=topic, batch_id=1, count=3)
-        died = dies(work, MortalCluster(settings, dies_at, sends_before=sends_before))
+        died = dies(work, MortalClient(settings, dies_at, sends_before=sends_before))
         for batch_id, count in ((1, 2), (1, 2), (2, 8)):
-            test_task_ledger.run(cluster, topic, batch_id, count)
-        wait_for_markers(cluster, topic)
-        assert test_task_ledger.rows_of(cluster, topic) == test_task_ledger.model(3), dies_at
-        cluster.close()
+            test_task_ledger.run(client, topic, batch_id, count)
+        wait_for_markers(client, topic)
+        assert test_task_ledger.rows_of(client, topic) == test_task_ledger.model(3), dies_at
+        client.close()
         dies_at += STRIDE
 
 
-def wait_for_markers(cluster: MortalCluster, topic: str) -> None:
+def wait_for_markers(client: MortalClient, topic: str) -> None:
     """Until readers see the end of the last transaction: its markers are written after it was acknowledged."""
-    patience = cluster.patience(MARKERS_S)
-    (count,) = cluster.topics([topic]).values()
+    backoff = client.start_backoff(MARKERS_S)
+    (count,) = client.count_partitions([topic]).values()
     wanted = {TopicPartition(topic, partition): LATEST for partition in range(count)}
-    while cluster.offsets(wanted, READ_COMMITTED) != cluster.offsets(wanted, READ_UNCOMMITTED):
-        assert patience.pause(), "a transaction stays open"
+    while client.list_offsets(wanted, READ_COMMITTED) != client.list_offsets(wanted, READ_UNCOMMITTED):
+        assert backoff.pause(), "a transaction stays open"
 
 
 def test_attempts_are_counted_and_leftovers_found(settings: dict[str, str]) -> None:
     """Kafka too raises an epoch by one for each new producer, and lists what is open."""
     create(settings, "leftovers", test_task_ledger.PARTITIONS)
-    cluster = MortalCluster(settings)
-    book = ClaimBook(cluster, "query-leftovers")
+    client = MortalClient(settings)
+    book = ClaimBook(client, "query-leftovers")
     for _ in range(3):
         (claim,) = book.open(1)
-        assert [is_first(cluster, claim), is_first(cluster, claim)] == [True, False]
+        assert [take_claim(client, claim), take_claim(client, claim)] == [True, False]
         book.forget()
-    test_task_ledger.written(cluster, "leftovers", 0, 3)
-    open_tasks = test_task_ledger.written(cluster, "leftovers", 0, 1)
-    ledger = TaskLedger(cluster, "query", "leftovers")
+    test_task_ledger.written(client, "leftovers", 0, 3)
+    open_tasks = test_task_ledger.written(client, "leftovers", 0, 1)
+    ledger = TaskLedger(client, "query", "leftovers")
     ledger.commit(0, open_tasks)
     assert ledger.end_leftovers() == ["query-leftovers-1", "query-leftovers-2"]
     assert ledger.end_leftovers() == []
-    assert test_task_ledger.rows_of(cluster, "leftovers") == test_task_ledger.model(1)
-    assert [sink.topic for sink in find_sinks(cluster)] == [], "only queries have ids that are UUIDs"
-    cluster.close()
+    assert test_task_ledger.rows_of(client, "leftovers") == test_task_ledger.model(1)
+    assert [sink.topic for sink in find_sinks(client)] == [], "only queries have ids that are UUIDs"
+    client.close()

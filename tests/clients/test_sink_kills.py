@@ -13,14 +13,14 @@ from threading import Event, Thread
 import pytest
 
 import ottla.testing
-from ottla.client.client import Cluster
+from ottla.client.client import Client
 from ottla.client.connection import Unreachable
 from ottla.client.exactly_once.task_ledger import BatchToRepeat, TaskLedger
 from ottla.client.groups import fetch_offsets
-from ottla.client.transaction_states import transaction_names
+from ottla.client.transaction_states import list_transactional_ids
 from ottla.errors import KafkaError
 from ottla.testing import LocalBroker
-from tests.unit.client.crashes import MortalCluster, dies
+from tests.unit.client.crashes import MortalClient, dies
 from tests.unit.client.exactly_once import test_batch_ledger, test_task_ledger
 from tests.unit.client.reading_back import await_markers, values
 
@@ -52,10 +52,10 @@ def killed_often(broker: LocalBroker, random: Random) -> Iterator[None]:
         killer.join()
 
 
-def insist(work: Callable[[Cluster], None], settings: dict[str, str], random: Random, requests: int) -> None:
+def insist(work: Callable[[Client], None], settings: dict[str, str], random: Random, requests: int) -> None:
     """Until a driver lives through it; each new one may die at any request, its answer heard or not."""
     for _ in range(ATTEMPTS_MAX):
-        mortal = MortalCluster(settings, random.randrange(requests), sends_before=random.random() < 0.5)
+        mortal = MortalClient(settings, random.randrange(requests), sends_before=random.random() < 0.5)
         try:
             if not dies(work, mortal):
                 return
@@ -64,10 +64,10 @@ def insist(work: Callable[[Cluster], None], settings: dict[str, str], random: Ra
     raise AssertionError("no driver got through")
 
 
-def run_tasks(cluster: Cluster, topic: str, batch_id: int, random: Random) -> None:
+def run_tasks(client: Client, topic: str, batch_id: int, random: Random) -> None:
     """Planned anew each time; what another plan has left open is ended, as a new run does it."""
-    test_task_ledger.run(cluster, topic, batch_id, random.randrange(1, 5))
-    TaskLedger(cluster, "query", topic).end_leftovers()
+    test_task_ledger.run(client, topic, batch_id, random.randrange(1, 5))
+    TaskLedger(client, "query", topic).end_leftovers()
 
 
 @pytest.mark.parametrize("way", ["batch", "task"])
@@ -79,7 +79,7 @@ def test_drivers_and_brokers_that_die_lose_and_repeat_nothing(way: str, seed: in
         broker.create_topic("output", test_task_ledger.PARTITIONS)
         broker.create_topic(test_batch_ledger.SOURCE.topic)
         settings = {"bootstrap.servers": broker.bootstrap}
-        reading = Cluster({**settings, "retry.backoff.ms": "20"})
+        reading = Client({**settings, "retry.backoff.ms": "20"})
         with killed_often(broker, Random(seed + 1)):
             for batch in range(BATCHES):
                 if way == "batch":
@@ -98,5 +98,5 @@ def test_drivers_and_brokers_that_die_lose_and_repeat_nothing(way: str, seed: in
             assert values(reading, "output") == test_batch_ledger.model(BATCHES)
         else:
             assert test_task_ledger.rows_of(reading, "output") == test_task_ledger.model(BATCHES)
-        assert transaction_names(reading, "", only_open=True) == []
+        assert list_transactional_ids(reading, "", only_open=True) == []
         reading.close()

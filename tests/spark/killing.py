@@ -16,10 +16,11 @@ from random import Random
 import psutil
 
 import ottla
-from ottla.client.client import LATEST, READ_COMMITTED, READ_UNCOMMITTED, Cluster, TopicPartition
+from ottla.client.client import LATEST, READ_COMMITTED, READ_UNCOMMITTED, Client
 from ottla.client.groups import fetch_offsets
-from ottla.client.transaction_states import transaction_names
+from ottla.client.transaction_states import list_transactional_ids
 from ottla.testing import LocalBroker
+from ottla.topic_partition import TopicPartition
 from tests.spark.driver import BATCH
 from tests.spark.topics import send
 from tests.unit.client.reading_back import await_markers
@@ -46,11 +47,11 @@ class Job:
         self._driver: subprocess.Popen[bytes] | None = None
         self._ends = 0
         self._last_done: tuple[list[int], int] = [], 0
-        self._cluster = Cluster({"bootstrap.servers": broker.bootstrap})
+        self._client = Client({"bootstrap.servers": broker.bootstrap})
 
     def close(self) -> None:
         self.kill_driver()
-        self._cluster.close()
+        self._client.close()
 
     # What happens to it
 
@@ -109,7 +110,7 @@ class Job:
         A transaction that is committed shows in one partition after the other: so what is about to end ends first.
         """
         ahead = self._committed()
-        await_markers(self._cluster)
+        await_markers(self._client)
         output = self._output()
         done = self._total(output)
         assert ahead <= done, f"the group has committed {ahead} records, and the output has only {done}"
@@ -117,13 +118,13 @@ class Job:
 
     def check_all(self) -> None:
         """At the end: everything is there, once, and no transaction is open."""
-        await_markers(self._cluster)
+        await_markers(self._client)
         output = self._output()
         self._check_order(output)
         assert self._total(output) == self.sent
         if self.kind != "plain":
             assert self._committed() == self.sent
-        assert transaction_names(self._cluster, "", only_open=True) == []
+        assert list_transactional_ids(self._client, "", only_open=True) == []
         assert self._ends_of_sink(READ_COMMITTED) == self._ends_of_sink(READ_UNCOMMITTED)
 
     def _check_order(self, output: dict[str, list[int]]) -> None:
@@ -166,14 +167,14 @@ class Job:
 
     def _committed(self) -> int:
         places = [TopicPartition(self._source, each) for each in range(SOURCES)]
-        return sum(each.offset for each in fetch_offsets(self._cluster, self._group, places).values())
+        return sum(each.offset for each in fetch_offsets(self._client, self._group, places).values())
 
     def _written(self) -> int:
         return sum(self._ends_of_sink(READ_UNCOMMITTED))
 
     def _ends_of_sink(self, isolation: int) -> list[int]:
         places = [TopicPartition(self._sink, each) for each in range(SINKS)]
-        found = self._cluster.offsets(dict.fromkeys(places, LATEST), isolation)
+        found = self._client.list_offsets(dict.fromkeys(places, LATEST), isolation)
         return [found[place].offset for place in places]
 
     def _wait(self, condition: Callable[[], bool]) -> None:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from ottla.client.client import Cluster, TopicPartition
-from ottla.client.groups import Committed, commit_offsets
+from ottla.client.client import Client
+from ottla.client.groups import CommittedOffset, commit_offsets
 from ottla.testing import LocalBroker
+from ottla.topic_partition import TopicPartition
 from tests.spark.topics import reader, send, values
 
 if TYPE_CHECKING:
@@ -86,9 +87,9 @@ def test_from_where_a_group_stands(spark: "SparkSession", broker: LocalBroker) -
     """A partition where the group never was is read from its beginning."""
     broker.create_topic("grouped", partitions=2)
     send(broker, "grouped", [{"value": f"{number}", "partition": number % 2} for number in range(6)])
-    cluster = Cluster({"bootstrap.servers": broker.bootstrap})
-    commit_offsets(cluster, "standing", {TopicPartition("grouped", 1): Committed(2)})
-    cluster.close()
+    client = Client({"bootstrap.servers": broker.bootstrap})
+    commit_offsets(client, "standing", {TopicPartition("grouped", 1): CommittedOffset(2)})
+    client.close()
     options = {"kafka.group.id": "standing", "startingOffsets": "group"}
     assert values(reader(spark, broker, "grouped", **options).load()) == ["0", "2", "4", "5"]
 

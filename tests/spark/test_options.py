@@ -2,7 +2,8 @@
 
 import pytest
 
-from ottla.client.client import EARLIEST, LATEST, READ_COMMITTED, TopicPartition
+from ottla.client.client import EARLIEST, LATEST, READ_COMMITTED
+from ottla.topic_partition import TopicPartition
 from pyspark_ottla.boundaries import Boundary, OptionError, offsets_json, offsets_of
 from pyspark_ottla.column_options import column_options
 from pyspark_ottla.options import ReadOptions, read_options, write_options

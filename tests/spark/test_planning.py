@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.client import TopicPartition
+from ottla.topic_partition import TopicPartition
 from pyspark_ottla.planning import OffsetRange, divided, limited, ranges_between
 
 numbers = st.integers(0, 1000)

@@ -9,7 +9,7 @@ import pytest
 
 import ottla.spark
 from ottla.cli import main
-from ottla.client.client import Cluster
+from ottla.client.client import Client
 from ottla.spark.progress import GroupOffsets, topic_offsets
 from ottla.testing import LocalBroker
 from tests.spark.topics import PATIENCE_S, committed, send, stream
@@ -27,8 +27,8 @@ def test_the_end_of_a_batch_is_committed(broker: LocalBroker) -> None:
     """Of the query that is meant, of topics alone, and of those that were chosen."""
     broker.create_topic("seen", partitions=2)
     broker.create_topic("other")
-    cluster = Cluster({"bootstrap.servers": broker.bootstrap})
-    listener = GroupOffsets(cluster, "watchers", "mine", frozenset({"seen"}))
+    client = Client({"bootstrap.servers": broker.bootstrap})
+    listener = GroupOffsets(client, "watchers", "mine", frozenset({"seen"}))
     listener.onQueryProgress(progress("another", '{"seen": {"0": 9, "1": 9}}'))
     listener.onQueryProgress(progress("mine", '{"seen": {"0": 3, "1": 5}}', '{"other": {"0": 1}}', "17", '{"path": 3}'))
     assert committed(broker, "watchers", "seen", 2) == [3, 5]
@@ -37,8 +37,8 @@ def test_the_end_of_a_batch_is_committed(broker: LocalBroker) -> None:
 
 
 def test_a_group_that_cannot_be_told_does_not_stop_a_query(broker: LocalBroker) -> None:
-    cluster = Cluster({"bootstrap.servers": "127.0.0.1:1", "default.api.timeout.ms": "50"})
-    GroupOffsets(cluster, "watchers", "mine", None).onQueryProgress(progress("mine", '{"seen": {"0": 3}}'))
+    client = Client({"bootstrap.servers": "127.0.0.1:1", "default.api.timeout.ms": "50"})
+    GroupOffsets(client, "watchers", "mine", None).onQueryProgress(progress("mine", '{"seen": {"0": 3}}'))
 
 
 def test_offsets_of_other_sources_are_passed_over() -> None:

@@ -12,7 +12,7 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from ottla.client.client import Cluster
+from ottla.client.client import Client
 from ottla.client.exactly_once.batch_ledger import BatchLedger, LedgerLost
 from ottla.client.exactly_once.task_ledger import TransactionsLost
 from ottla.spark import sinks
@@ -50,9 +50,9 @@ def rows(*found: bytes, partition: int = 0) -> Iterator[pa.RecordBatch]:
 
 
 def seen(broker: LocalBroker) -> list[bytes | None]:
-    cluster = Cluster({"bootstrap.servers": broker.bootstrap})
-    found = values(cluster, TOPIC).get(0, [])
-    cluster.close()
+    client = Client({"bootstrap.servers": broker.bootstrap})
+    found = values(client, TOPIC).get(0, [])
+    client.close()
     return found
 
 
@@ -65,13 +65,13 @@ def write(broker: LocalBroker, *found: bytes, partition: int = 0, **given: str) 
 def trouble(broker: LocalBroker, found: Iterator[pa.RecordBatch], **given: str) -> str | None:
     """What the driver of `write_stream` is told by a task of a batch; the batch is not committed."""
     settings = options(broker, **given)
-    cluster = Cluster(settings.kafka)
-    ledger = BatchLedger(cluster, "query", TOPIC)
+    client = Client(settings.kafka)
+    ledger = BatchLedger(client, "query", TOPIC)
     producer = ledger.begin(0)
     assert producer is not None
     (told,) = sinks._written_by(settings, producer, ledger.claims.open(1))(found)
     ledger.abort()
-    cluster.close()
+    client.close()
     text: str | None = told.to_pylist()[0]["trouble"]
     return text
 
@@ -173,8 +173,8 @@ def test_an_attempt_that_is_not_the_first_writes_nothing(ottla_broker: LocalBrok
     of the first attempt shows again, if it was the rows'."""
     ottla_broker.create_topic(TOPIC)
     settings = options(ottla_broker)
-    cluster = Cluster(settings.kafka)
-    ledger = BatchLedger(cluster, "query", TOPIC)
+    client = Client(settings.kafka)
+    ledger = BatchLedger(client, "query", TOPIC)
     producer = ledger.begin(0)
     assert producer is not None
     attempt = sinks._written_by(settings, producer, ledger.claims.open(1))
@@ -194,7 +194,7 @@ def test_an_attempt_that_is_not_the_first_writes_nothing(ottla_broker: LocalBrok
         [*attempt(broken())]
     ledger.commit(0)
     assert seen(ottla_broker) == [b"row"]
-    cluster.close()
+    client.close()
 
 
 def test_what_crashed_tasks_left_open_ends_with_the_first_batch_of_a_new_run(

@@ -344,7 +344,7 @@ BANS: tuple[Ban, ...] = (
         ),
         allowed={
             "ottla.system.clock": "the wall clock",
-            "ottla.client.patience": "how long a client waits, and that it waits",
+            "ottla.client.backoff": "how long a client waits, and that it waits",
             "ottla.cli": COMMAND_LINE,
         },
         wrong=(

@@ -7,10 +7,11 @@ from subprocess import check_output
 import pytest
 
 import ottla
-from ottla.client.client import Cluster, TopicPartition, error_codes
+from ottla.client.client import Client, find_error_codes
 from ottla.errors import KafkaError
 from ottla.records.batch import encode
 from ottla.testing import LocalBroker
+from ottla.topic_partition import TopicPartition
 from ottla.wire.produce import PartitionData, ProduceRequest, TopicData
 
 
@@ -18,13 +19,15 @@ from ottla.wire.produce import PartitionData, ProduceRequest, TopicData
 def filled(ottla_broker: LocalBroker) -> str:
     """A topic of two partitions with 20 records each, one a second from 1970 on; where its broker is."""
     ottla_broker.create_topic("events", 2)
-    cluster = Cluster({"bootstrap.servers": ottla_broker.bootstrap})
+    client = Client({"bootstrap.servers": ottla_broker.bootstrap})
     for partition in range(2):
         batch = encode([(b"%d" % n, b"value", (), n * 1000) for n in range(20)])
         data = [PartitionData(partition, memoryview(batch))]
-        topics = [TopicData("events", cluster.topic_id("events"), data)]
-        assert not list(error_codes(cluster.ask_leader("events", partition, ProduceRequest(None, -1, 5000, topics))))
-    cluster.close()
+        topics = [TopicData("events", client.find_topic_id("events"), data)]
+        assert not list(
+            find_error_codes(client.ask_leader("events", partition, ProduceRequest(None, -1, 5000, topics)))
+        )
+    client.close()
     return ottla_broker.bootstrap
 
 

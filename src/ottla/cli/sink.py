@@ -13,8 +13,8 @@ from ottla.cli.output import JSON, add_format_argument, counted, hyphenated, sho
 from ottla.cli.refusal import Refusal
 
 if TYPE_CHECKING:
-    from ottla.client.client import Cluster as PipelineCluster
-    from ottla.client.exactly_once.listing import Sink
+    from ottla.client.client import Client
+    from ottla.client.exactly_once.sinks import Sink
     from ottla.client.transaction_states import TransactionState
 
 PATIENCE_MS = "10000"
@@ -32,14 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from ottla.client.client import Cluster as PipelineCluster
+    from ottla.client.client import Client
     from ottla.client.connection import Unreachable
     from ottla.errors import KafkaError
 
     address = Cluster(options).address  # says in its own words if nobody is there
     settings = {"default.api.timeout.ms": PATIENCE_MS, "bootstrap.servers": address}
     try:
-        cluster = PipelineCluster({**settings, **pairs(options.client_settings, "-X")})
+        cluster = Client({**settings, **pairs(options.client_settings, "-X")})
     except ValueError as error:
         raise Refusal(f"-X {error}") from None
     actions = {"list": _list, "describe": _describe, "abort": _abort}
@@ -52,8 +52,8 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _list(cluster: "PipelineCluster", options: argparse.Namespace) -> None:
-    from ottla.client.exactly_once.listing import find_sinks
+def _list(cluster: "Client", options: argparse.Namespace) -> None:
+    from ottla.client.exactly_once.sinks import find_sinks
 
     columns = ("query", "topic", "transactions", "last_batch", "open")
     rows = [
@@ -66,7 +66,7 @@ def _list(cluster: "PipelineCluster", options: argparse.Namespace) -> None:
         show_table(columns, rows)
 
 
-def _describe(cluster: "PipelineCluster", options: argparse.Namespace) -> None:
+def _describe(cluster: "Client", options: argparse.Namespace) -> None:
     sinks = _found(cluster, options.names)
     now = time.time_ns() // 1_000_000
     if options.format == JSON:
@@ -82,17 +82,17 @@ def _describe(cluster: "PipelineCluster", options: argparse.Namespace) -> None:
             show_table(COLUMNS, [_row(sink, each, now) for each in sink.transactions])
 
 
-def _abort(cluster: "PipelineCluster", options: argparse.Namespace) -> None:
-    from ottla.client.transaction_states import end_abandoned
+def _abort(cluster: "Client", options: argparse.Namespace) -> None:
+    from ottla.client.transaction_states import abort_transactions
 
     for sink in _found(cluster, options.names):
         names = [each.transactional_id for each in sink.open_transactions]
-        end_abandoned(cluster, names)
+        abort_transactions(cluster, names)
         print(f"{sink.query_id}: topic {sink.topic!r}, {counted(len(names), 'transaction')} aborted")
 
 
-def _found(cluster: "PipelineCluster", names: list[str]) -> "list[Sink]":
-    from ottla.client.exactly_once.listing import find_sinks
+def _found(cluster: "Client", names: list[str]) -> "list[Sink]":
+    from ottla.client.exactly_once.sinks import find_sinks
 
     found: dict[str, Sink] = {}
     for name in dict.fromkeys(names):

@@ -10,9 +10,9 @@ connection.py          one connection to one broker, which waits for its answers
 fetching.py            record batches of a partition, from one offset to another
 sending.py             record batches to the leaders of their partitions, in order, without duplicates
 transactions.py        the steps of a producer in a transaction
-transaction_states.py  transactions as their coordinators see them
+transaction_states.py  transactions as their coordinators see them: list, describe, abort
 groups.py              committed offsets of a group, without membership
-patience.py            deadlines and pauses between attempts; the clock of a client
+backoff.py             deadlines and pauses between attempts; the clock of a client
 settings.py            client settings by Kafka's names
 buffers.py             memory for answers, used again
 exactly_once/          ledgers with which a batch of rows is written exactly once

@@ -1,7 +1,8 @@
-"""Memory that is used again: fresh pages cost more than what is done with them.
+"""Memory for answers and columns that is used again, because fresh pages cost more than the work that is done in them.
 
-A room looks like any array. When the last one who sees it lets it go, an Arrow batch for example, its memory comes back
-here, and the next who asks for about as much gets it, as it was left.
+`allocate_array` hands out ordinary arrays. When the last reference to an array is gone, for example with the Arrow
+batch that was built on it, its memory returns to the pool here, and the next request for about as many bytes gets it.
+The content is not cleared.
 """
 
 import weakref
@@ -12,21 +13,23 @@ import numpy as np
 Array = np.ndarray[Any, np.dtype[Any]]
 
 IDLE_BYTES_MAX = 128 * 1024 * 1024
+"""Above it, memory that is returned goes back to the system instead of the pool."""
+
 _STEP = 64
 
 _idle: dict[int, list[Array]] = {}
-"""By size."""
+"""Memory that nobody uses, by its size in bytes."""
 _idle_bytes = 0
 
 
-def room(kind: type, count: int) -> Array:
+def allocate_array(kind: type, count: int) -> Array:
     """An array of `count` items, not cleared."""
     global _idle_bytes
     used = count * np.dtype(kind).itemsize
-    size = _rounded(used)
-    shelf = _idle.get(size)
-    if shelf:
-        base = shelf.pop()
+    size = _round_up(used)
+    same_size = _idle.get(size)
+    if same_size:
+        base = same_size.pop()
         _idle_bytes -= size
     else:
         base = np.empty(size, np.uint8)
@@ -36,13 +39,13 @@ def room(kind: type, count: int) -> Array:
     return seen
 
 
-def bytes_room(size: int) -> memoryview:
-    """Bytes to be written, not cleared."""
-    return room(np.uint8, size).data
+def allocate_bytes(size: int) -> memoryview:
+    """Writable bytes, not cleared."""
+    return allocate_array(np.uint8, size).data
 
 
-def _rounded(size: int) -> int:
-    """So that nearly equal sizes share a shelf: an eighth more at most."""
+def _round_up(size: int) -> int:
+    """So that nearly equal sizes share memory; wastes an eighth at most."""
     step = max(_STEP, 1 << max(size.bit_length() - 4, 0))
     return (size + step - 1) // step * step
 

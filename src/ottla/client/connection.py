@@ -276,11 +276,11 @@ class Connection:
             offered = ", ".join(answer.mechanisms) or "none"
             raise NotAuthenticated(f"{self._name}: {security.mechanism} is not offered, but {offered}")
         if security.mechanism == "PLAIN":
-            self._say(b"\0" + security.username.encode() + b"\0" + security.password.encode())
+            self._exchange_token(b"\0" + security.username.encode() + b"\0" + security.password.encode())
         else:
             self._scram(security, b64encode(random.randbytes(18)).decode())
 
-    def _say(self, token: bytes) -> bytes:
+    def _exchange_token(self, token: bytes) -> bytes:
         answer: SaslAuthenticateResponse = self._exchange(SaslAuthenticateRequest(auth_bytes=token), 1)
         if answer.error_code:
             reason = answer.error_message or ErrorCode(answer.error_code).name
@@ -292,7 +292,7 @@ class Connection:
         algorithm = _HASHES[security.mechanism]
         name = security.username.replace("=", "=3D").replace(",", "=2C")
         first = f"n={name},r={nonce}"
-        answer = self._say(f"n,,{first}".encode()).decode()
+        answer = self._exchange_token(f"n,,{first}".encode()).decode()
         told = dict(part.split("=", 1) for part in answer.split(",") if "=" in part)
         if not told.get("r", "").startswith(nonce) or not told.get("i", "").isdecimal():
             raise NotAuthenticated(f"{self._name}: the broker's part of SCRAM cannot be read")
@@ -305,7 +305,7 @@ class Connection:
         client_key = keyed_digest(salted, b"Client Key", algorithm)
         signature = keyed_digest(new_hash(algorithm, client_key).digest(), signed, algorithm)
         proof = bytes(key ^ sign for key, sign in zip(client_key, signature, strict=True))
-        answer = self._say(f"{final},p={b64encode(proof).decode()}".encode()).decode()
+        answer = self._exchange_token(f"{final},p={b64encode(proof).decode()}".encode()).decode()
         expected = keyed_digest(keyed_digest(salted, b"Server Key", algorithm), signed, algorithm)
         if not compare_digest(answer.partition("v=")[2].encode(), b64encode(expected)):
             raise NotAuthenticated(f"{self._name}: the broker does not know the password either")

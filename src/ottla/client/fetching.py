@@ -11,19 +11,18 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from ottla.client.backoff import Backoff
 from ottla.client.client import (
     EARLIEST,
     LATEST,
     READ_COMMITTED,
     READ_UNCOMMITTED,
     RETRIABLE,
-    Cluster,
-    TopicPartition,
+    Client,
     UnknownTopic,
     error_code,
 )
 from ottla.client.connection import Awaited, Connection, Unreachable
-from ottla.client.patience import Patience
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import (
     ABORT,
@@ -36,6 +35,7 @@ from ottla.records.batch import (
     control_type,
     read_header,
 )
+from ottla.topic_partition import TopicPartition
 from ottla.wire.fetch import (
     AbortedTransaction,
     FetchPartition,
@@ -72,7 +72,7 @@ class DataLoss(KafkaError):
 
 
 def fetch(
-    cluster: Cluster,
+    client: Client,
     topic: str,
     partition: int,
     start: int,
@@ -85,7 +85,7 @@ def fetch(
 
     The first and the last batch may hold records outside of that range as well: whoever decodes leaves them out.
     """
-    reader = _Reader(cluster, TopicPartition(topic, partition), start, end, isolation, max_bytes)
+    reader = _Reader(client, TopicPartition(topic, partition), start, end, isolation, max_bytes)
     try:
         while (answer := reader.next_answer()) is not None:
             yield from reader.wanted(answer)
@@ -95,7 +95,7 @@ def fetch(
         reader.close()
 
 
-class _Asked(NamedTuple):
+class _SentFetch(NamedTuple):
     connection: Connection
     node: int
     awaited: Awaited
@@ -103,16 +103,16 @@ class _Asked(NamedTuple):
 
 class _Reader:
     def __init__(
-        self, cluster: Cluster, where: TopicPartition, start: int, end: int, isolation: int, max_bytes: int
+        self, client: Client, where: TopicPartition, start: int, end: int, isolation: int, max_bytes: int
     ) -> None:
-        self._cluster = cluster
+        self._client = client
         self._where = where
         self._position = start
         self._end = end
         self._isolation = isolation
         self._max_bytes = max_bytes
-        self._asked: _Asked | None = None
-        self._patience: Patience | None = None
+        self._asked: _SentFetch | None = None
+        self._backoff: Backoff | None = None
         self._empty = 0
 
     def close(self) -> None:
@@ -126,7 +126,7 @@ class _Reader:
             try:
                 result = self._receive()
             except Unreachable as error:
-                self._cluster.forget(self._where.topic)
+                self._client.forget_topic(self._where.topic)
                 self._wait(error)
                 continue
             except KafkaError as error:
@@ -139,7 +139,7 @@ class _Reader:
                 continue
             if not self._accept(result):
                 continue
-            self._patience = None
+            self._backoff = None
             self._empty = 0
             return result
         return None
@@ -152,12 +152,12 @@ class _Reader:
         if code:
             if code not in RETRIABLE and code != ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise KafkaError(code, f"{self._where} at offset {self._position}")
-            self._cluster.forget(self._where.topic)
+            self._client.forget_topic(self._where.topic)
             self._wait(KafkaError(code, str(self._where)))
             return False
         following = _after(result.records)
         if following <= self._position:
-            self._look_at_nothing(result)
+            self._handle_empty_answer(result)
             return False
         self._position = following
         if following < self._end:
@@ -167,7 +167,7 @@ class _Reader:
                 self._asked = None  # the next turn finds out, and waits
         return True
 
-    def _look_at_nothing(self, result: PartitionResult) -> None:
+    def _handle_empty_answer(self, result: PartitionResult) -> None:
         if result.records:  # the beginning of a batch that an old broker has cut off
             self._max_bytes *= 2
             return
@@ -182,29 +182,29 @@ class _Reader:
 
     def _check_range(self) -> None:
         """DataLoss unless the offset is there after all, as it may be in the moment after a leader has changed."""
-        first = self._cluster.offsets({self._where: EARLIEST})[self._where].offset
-        end = self._cluster.offsets({self._where: LATEST})[self._where].offset
+        first = self._client.list_offsets({self._where: EARLIEST})[self._where].offset
+        end = self._client.list_offsets({self._where: LATEST})[self._where].offset
         if not first <= self._position <= end:
             raise DataLoss(self._where, self._position, first, end)
 
     def _wait(self, error: Exception) -> None:
-        if self._patience is None:
-            self._patience = self._cluster.patience()
-        if not self._patience.pause():
+        if self._backoff is None:
+            self._backoff = self._client.start_backoff()
+        if not self._backoff.pause():
             raise error
 
     # Requests
 
     def _ask(self) -> None:
-        cluster, where = self._cluster, self._where
-        leader = cluster.leader(*where)
+        client, where = self._client, self._where
+        leader = client.find_leader(*where)
         partition = FetchPartition(
             where.partition,
             current_leader_epoch=leader.epoch,
             fetch_offset=self._position,
             max_bytes=self._max_bytes,
         )
-        topic = FetchTopic(where.topic, cluster.topic_id(where.topic), [partition])
+        topic = FetchTopic(where.topic, client.find_topic_id(where.topic), [partition])
         request = FetchRequest(
             max_wait_ms=MAX_WAIT_MS,
             min_bytes=1,
@@ -212,11 +212,11 @@ class _Reader:
             isolation_level=self._isolation,
             topics=[topic],
         )
-        connection = cluster.connection(leader.node)
+        connection = client.connect(leader.node)
         try:
-            self._asked = _Asked(connection, leader.node, connection.send(request))
+            self._asked = _SentFetch(connection, leader.node, connection.send(request))
         except Unreachable:
-            cluster.drop(leader.node)
+            client.disconnect(leader.node)
             raise
 
     def _receive(self) -> PartitionResult | None:
@@ -228,10 +228,10 @@ class _Reader:
         try:
             response: FetchResponse = asked.connection.receive(asked.awaited)
         except Unreachable:
-            self._cluster.drop(asked.node)
+            self._client.disconnect(asked.node)
             raise
         if response.throttle_time_ms:
-            self._cluster.patience().rest(response.throttle_time_ms / 1000)
+            self._client.start_backoff().throttle(response.throttle_time_ms / 1000)
         if response.error_code:
             raise KafkaError(error_code(response.error_code), str(self._where))
         if not response.topics or not response.topics[0].partitions:
@@ -245,7 +245,7 @@ class _Reader:
         records = result.records
         assert isinstance(records, memoryview)
         aborted = _Aborted(result.aborted_transactions or ()) if self._isolation == READ_COMMITTED else None
-        check_crcs = self._cluster.client.check_crcs
+        check_crcs = self._client.settings.check_crcs
         begin = position = 0
         size = len(records)
         while size - position >= HEADER_SIZE:

@@ -7,8 +7,9 @@ id stands for.
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from ottla.client.client import Cluster, TopicPartition, error_codes
+from ottla.client.client import Client, find_error_codes
 from ottla.errors import ErrorCode, KafkaError
+from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -27,19 +28,19 @@ NAMES_UNTIL = 9
 """OffsetCommit and OffsetFetch name topics by id from version 10 on."""
 
 
-class Committed(NamedTuple):
+class CommittedOffset(NamedTuple):
     offset: int
     metadata: str = ""
 
 
 def fetch_offsets(
-    cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None = None, *, require_stable: bool = False
-) -> dict[TopicPartition, Committed]:
+    client: Client, group: str, partitions: Iterable[TopicPartition] | None = None, *, require_stable: bool = False
+) -> dict[TopicPartition, CommittedOffset]:
     """What the group has committed, of these partitions or of all; a partition without an offset is left out.
 
     With `require_stable` the answer waits for transactions that are about to change it.
     """
-    wanted = None if partitions is None else by_topic(dict.fromkeys(partitions))
+    wanted = None if partitions is None else group_by_topic(dict.fromkeys(partitions))
     topics = old_topics = None
     if wanted is not None:
         topics = [OffsetFetchRequestTopics(name=name, partition_indexes=[*found]) for name, found in wanted.items()]
@@ -50,18 +51,18 @@ def fetch_offsets(
         topics=old_topics,
         require_stable=require_stable,
     )
-    answer = cluster.ask_coordinator("group", group, request, NAMES_UNTIL)
-    refuse(answer, f"offsets of group {group!r}")
+    answer = client.ask_coordinator("group", group, request, NAMES_UNTIL)
+    raise_for_errors(answer, f"offsets of group {group!r}")
     found = answer.groups[0] if answer.groups else answer
     return {
-        TopicPartition(topic.name, each.partition_index): Committed(each.committed_offset, each.metadata or "")
+        TopicPartition(topic.name, each.partition_index): CommittedOffset(each.committed_offset, each.metadata or "")
         for topic in found.topics
         for each in topic.partitions
         if each.committed_offset >= 0
     }
 
 
-def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+def commit_offsets(client: Client, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
     """Commit them for a group that has no members. KafkaError if one could not be; others may be committed then."""
     topics = [
         OffsetCommitRequestTopic(
@@ -73,10 +74,10 @@ def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition
                 for partition, each in found.items()
             ],
         )
-        for name, found in by_topic(offsets).items()
+        for name, found in group_by_topic(offsets).items()
     ]
-    answer = cluster.ask_coordinator("group", group, OffsetCommitRequest(group_id=group, topics=topics), NAMES_UNTIL)
-    refuse(answer, f"offsets of group {group!r}")
+    answer = client.ask_coordinator("group", group, OffsetCommitRequest(group_id=group, topics=topics), NAMES_UNTIL)
+    raise_for_errors(answer, f"offsets of group {group!r}")
 
 
 _HINTS = {
@@ -88,14 +89,14 @@ _HINTS = {
 }
 
 
-def refuse(answer: Any, what: str) -> None:
+def raise_for_errors(answer: Any, what: str) -> None:
     """KafkaError for the first error that an answer holds, with what helps against it."""
-    for code in error_codes(answer):
+    for code in find_error_codes(answer):
         hint = _HINTS.get(code)
         raise KafkaError(code, f"{what}: {hint}" if hint else what)
 
 
-def by_topic(offsets: Mapping[TopicPartition, T]) -> dict[str, dict[int, T]]:
+def group_by_topic(offsets: Mapping[TopicPartition, T]) -> dict[str, dict[int, T]]:
     found: dict[str, dict[int, T]] = {}
     for (topic, partition), each in offsets.items():
         found.setdefault(topic, {})[partition] = each

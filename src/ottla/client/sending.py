@@ -1,15 +1,15 @@
-"""Record batches to the leaders of their partitions, in order, each exactly once as long as the sender lives.
+"""Sends record batches to the leaders of their partitions, in order and without duplicates while the sender lives.
 
-Every partition is a lane. Batches get their sequence numbers when they enter it, and keep them however often they are
-sent. Several may be under way in a lane: a broker takes them in the order of their numbers, or not at all. If one fails
-in a way that trying again can mend, the lane waits until all that is under way in it has been answered, and then sends
-again what is missing, first things first. What was written although its answer was lost is known to the broker by its
-number, so it is not written twice.
+The batches of one partition form a lane. A batch gets its sequence numbers when it enters the lane and keeps them
+however often it is sent. Several batches of a lane may be in flight: a broker accepts them in the order of their
+numbers, or not at all. After a retriable error the lane waits until everything in flight has been answered, then sends
+again what is missing, oldest first. A batch that was written although its answer was lost is recognised by the broker
+by its sequence numbers and not written again.
 
-Without a producer id (acks other than all) there are no numbers: then a lane has one batch under way, which keeps the
-order, and a batch whose answer was lost may be there twice.
+Without a producer id (acks other than all) there are no sequence numbers. A lane then has one batch in flight, which
+keeps the order, and a batch whose answer was lost may be written twice.
 
-A `Sender` belongs to one thread; answers are looked at when there is no room for more, and in `flush`.
+A `Sender` belongs to one thread. It reads answers in `flush`, and in `send` when too many bytes are buffered.
 """
 
 from collections import deque
@@ -17,18 +17,19 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ottla.client.client import RETRIABLE, Cluster, TopicPartition, error_code
+from ottla.client.backoff import Backoff
+from ottla.client.client import RETRIABLE, Client, error_code
 from ottla.client.connection import Awaited, Connection, NotAuthenticated, Unreachable
-from ottla.client.patience import Patience
 from ottla.client.transactions import ProducerIdentity, add_partitions, init_producer
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records import batch
+from ottla.topic_partition import TopicPartition
 from ottla.wire.produce import PartitionData, PartitionResult, ProduceRequest, ProduceResponse, TopicData
 
 ACKS_NONE, ACKS_ALL = 0, -1
 
 IN_FLIGHT_MAX = 5
-"""Batches of a partition, and requests of a broker, that are under way at once: a broker remembers five numbers."""
+"""Batches in flight per partition, and requests per broker: a broker remembers the last five batches of a producer."""
 
 REQUEST_BYTES_MAX = 1024 * 1024
 BUFFERED_BYTES_MAX = 32 * 1024 * 1024
@@ -39,7 +40,7 @@ _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 @dataclass(slots=True)
 class EncodedBatch:
-    """Records of one partition, encoded. `data` has room for the batch header before the records."""
+    """Encoded records of one partition. `data` begins with space for the batch header, which `send` writes."""
 
     topic: str
     partition: int
@@ -50,51 +51,51 @@ class EncodedBatch:
 
 
 @dataclass(slots=True, eq=False)
-class _Parcel:
-    """A sealed batch on its way."""
+class _SealedBatch:
+    """A batch with its header and sequence numbers, ready to be sent."""
 
     data: memoryview | bytearray
     count: int
-    place: int
-    """How many records came before it in its lane; its sequence number is made of it."""
+    records_before: int
+    """How many records entered the lane before it; its base sequence follows from this."""
 
 
 @dataclass(slots=True, eq=False)
 class _Lane:
     where: TopicPartition
     records: int = 0
-    """That have entered it."""
-    waiting: deque[_Parcel] = field(default_factory=deque)
-    under_way: list[_Parcel] = field(default_factory=list)
-    failed: list[_Parcel] = field(default_factory=list)
-    """Answered, but to be sent again when nothing is under way any more."""
+    """How many have entered the lane."""
+    waiting: deque[_SealedBatch] = field(default_factory=deque)
+    in_flight: list[_SealedBatch] = field(default_factory=list)
+    failed: list[_SealedBatch] = field(default_factory=list)
+    """Batches to send again when nothing is in flight any more."""
     opened: bool = False
-    """A broker that does not know the producer takes any number as the first: until one batch is acknowledged, no other
-    may overtake it."""
-    patience: Patience | None = None
-    """How long the lane has been in trouble."""
+    """Whether a batch was acknowledged. A broker that does not know the producer accepts any first sequence number, so
+    until then only one batch may be in flight."""
+    backoff: Backoff | None = None
+    """Runs since the first failure; None after a success."""
     next_offset: int = -1
 
-    def holds_back(self, under_way_max: int) -> bool:
-        """Whether nothing may be sent now."""
-        return not self.waiting or bool(self.failed) or len(self.under_way) >= (under_way_max if self.opened else 1)
+    def holds_back(self, in_flight_max: int) -> bool:
+        """Whether no batch of the lane may be sent now."""
+        return not self.waiting or bool(self.failed) or len(self.in_flight) >= (in_flight_max if self.opened else 1)
 
-    def is_next(self, parcel: _Parcel) -> bool:
-        return not self.failed and self.waiting[0] is parcel
+    def is_next(self, sealed: _SealedBatch) -> bool:
+        return not self.failed and self.waiting[0] is sealed
 
 
-class _Flight(NamedTuple):
-    """A request that has been sent."""
+class _SentRequest(NamedTuple):
+    """A produce request that is waiting for its answer."""
 
     connection: Connection
     awaited: Awaited
-    parcels: list[tuple[_Lane, _Parcel]]
+    batches: list[tuple[_Lane, _SealedBatch]]
 
 
 class Sender:
     def __init__(
         self,
-        cluster: Cluster,
+        client: Client,
         producer: ProducerIdentity | None = None,
         *,
         acks: int = ACKS_ALL,
@@ -102,70 +103,72 @@ class Sender:
         buffered_bytes_max: int = BUFFERED_BYTES_MAX,
         delivery_s: float = DELIVERY_S,
     ) -> None:
-        """Without a `producer` the sender gets an id of its own, unless `acks` says that not all replicas are asked."""
-        self._cluster = cluster
+        """Without a `producer`, the sender asks for a producer id of its own if `acks` is ACKS_ALL."""
+        self._client = client
         self._producer = producer
         self._acks = acks
-        self._numbered = acks == ACKS_ALL
+        self._has_sequences = acks == ACKS_ALL
         self._request_bytes_max = request_bytes_max
         self._buffered_bytes_max = buffered_bytes_max
         self._delivery_s = delivery_s
         self._lanes: dict[TopicPartition, _Lane] = {}
-        self._flights: dict[int, deque[_Flight]] = {}
+        self._sent_requests: dict[int, deque[_SentRequest]] = {}
         """By broker."""
         self._waiting_bytes = 0
-        self._flying_bytes = 0
-        self._pause: Patience | None = None
-        self._rest_is_due = False
+        self._in_flight_bytes = 0
+        self._backoff: Backoff | None = None
+        self._pause_is_due = False
         self._failure: KafkaError | Unreachable | None = None
-        if producer is not None and not self._numbered:
+        if producer is not None and not self._has_sequences:
             raise ValueError("a producer id needs acks=all")
 
     @property
     def next_offsets(self) -> dict[TopicPartition, int]:
-        """Where the log ended after the last batch that was acknowledged, for partitions that told it."""
+        """The offset after the last acknowledged batch, for each partition whose leader told its offset."""
         return {where: lane.next_offset for where, lane in self._lanes.items() if lane.next_offset >= 0}
 
     @property
     def buffered_bytes(self) -> int:
-        """Taken over, and not acknowledged yet."""
-        return self._waiting_bytes + self._flying_bytes
+        """Bytes that were given to `send` and are not acknowledged yet."""
+        return self._waiting_bytes + self._in_flight_bytes
 
     def send(self, encoded: EncodedBatch) -> None:
-        """Take a batch over, and wait if too much is on its way. KafkaError or Unreachable for any batch before it that
-        cannot be delivered: the sender is of no use then."""
+        """Take a batch, and wait if too many bytes are buffered.
+
+        Raises KafkaError or Unreachable if an earlier batch cannot be delivered; the sender is unusable from then on.
+        """
         self._refuse_after_failure()
         lane = self._lane(TopicPartition(encoded.topic, encoded.partition))
-        lane.waiting.append(self._sealed(lane, encoded))
+        lane.waiting.append(self._seal(lane, encoded))
         self._waiting_bytes += len(encoded.data)
         if self._waiting_bytes >= self._request_bytes_max:
-            self._keep(self._depart)
+            self._run_step(self._send_ready)
         while self.buffered_bytes > self._buffered_bytes_max:
-            self._keep(self._advance)
+            self._run_step(self._advance)
 
     def send_all(self, batches: Iterable[EncodedBatch]) -> None:
         for encoded in batches:
             self.send(encoded)
 
     def flush(self) -> None:
-        """Wait until everything has been acknowledged. Errors as `send` has them."""
+        """Wait until everything has been acknowledged. Raises what `send` raises."""
         self._refuse_after_failure()
         while self.buffered_bytes:
-            self._keep(self._advance)
+            self._run_step(self._advance)
 
     # Lanes
 
     def _lane(self, where: TopicPartition) -> _Lane:
         lane = self._lanes.get(where)
         if lane is None:
-            if self._producer is None and self._numbered:
-                self._producer = init_producer(self._cluster)
+            if self._producer is None and self._has_sequences:
+                self._producer = init_producer(self._client)
             if self._producer is not None:
-                add_partitions(self._cluster, self._producer, [where])
+                add_partitions(self._client, self._producer, [where])
             lane = self._lanes[where] = _Lane(where)
         return lane
 
-    def _sealed(self, lane: _Lane, encoded: EncodedBatch) -> _Parcel:
+    def _seal(self, lane: _Lane, encoded: EncodedBatch) -> _SealedBatch:
         producer = self._producer or ProducerIdentity(-1, -1)
         batch.seal_client_batch(
             encoded.data,
@@ -177,158 +180,158 @@ class Sender:
             base_sequence=self._sequence(lane.records),
             transactional=producer.is_transactional,
         )
-        parcel = _Parcel(encoded.data, encoded.count, lane.records)
+        sealed = _SealedBatch(encoded.data, encoded.count, lane.records)
         lane.records += encoded.count
-        return parcel
+        return sealed
 
-    def _sequence(self, place: int) -> int:
-        return batch.sequence_after(0, place) if self._numbered else -1
+    def _sequence(self, records_before: int) -> int:
+        return batch.sequence_after(0, records_before) if self._has_sequences else -1
 
-    # On the way
+    # Requests
 
     def _advance(self) -> None:
-        """One step towards having nothing left: send what can be sent, wait for an answer, or pause."""
-        self._depart()
-        for node, queue in self._flights.items():
+        """Send what can be sent, then wait for one answer of each broker."""
+        self._send_ready()
+        for node, queue in self._sent_requests.items():
             if queue:
-                self._land(node, queue)
+                self._receive_answer(node, queue)
 
-    def _depart(self) -> None:
-        """Send as many requests as there is room for."""
-        self._rest()
-        while cargo := self._cargo():
-            for node, parcels in cargo.items():
-                queue = self._flights.setdefault(node, deque())
+    def _send_ready(self) -> None:
+        """Send as many requests as the limits on batches and requests in flight allow."""
+        self._pause_if_due()
+        while chosen := self._choose_batches():
+            for node, batches in chosen.items():
+                queue = self._sent_requests.setdefault(node, deque())
                 if len(queue) >= IN_FLIGHT_MAX:
-                    self._land(node, queue)
-                self._fly(node, queue, [(lane, each) for lane, each in parcels if lane.is_next(each)])
+                    self._receive_answer(node, queue)
+                self._send_request(node, queue, [(lane, each) for lane, each in batches if lane.is_next(each)])
 
-    def _cargo(self) -> dict[int, list[tuple[_Lane, _Parcel]]]:
-        """What goes into the next request of each broker: at most one batch of a lane, and no more than it may hold."""
-        found: dict[int, list[tuple[_Lane, _Parcel]]] = {}
+    def _choose_batches(self) -> dict[int, list[tuple[_Lane, _SealedBatch]]]:
+        """The next request of each broker: at most one batch of each lane, and at most `request_bytes_max`."""
+        found: dict[int, list[tuple[_Lane, _SealedBatch]]] = {}
         sizes: dict[int, int] = {}
-        under_way_max = IN_FLIGHT_MAX if self._numbered else 1
+        in_flight_max = IN_FLIGHT_MAX if self._has_sequences else 1
         for lane in self._lanes.values():
-            if lane.holds_back(under_way_max):
+            if lane.holds_back(in_flight_max):
                 continue
             try:
-                node = self._cluster.leader(*lane.where).node
+                node = self._client.find_leader(*lane.where).node
             except KafkaError as error:
                 if error.code not in RETRIABLE:
                     raise
-                self._trouble(lane, error)
+                self._note_failure(lane, error)
                 continue
-            parcel = lane.waiting[0]
-            size = sizes.get(node, 0) + len(parcel.data)
+            sealed = lane.waiting[0]
+            size = sizes.get(node, 0) + len(sealed.data)
             if size <= self._request_bytes_max or node not in found:
                 sizes[node] = size
-                found.setdefault(node, []).append((lane, parcel))
+                found.setdefault(node, []).append((lane, sealed))
         return found
 
-    def _fly(self, node: int, queue: deque[_Flight], parcels: list[tuple[_Lane, _Parcel]]) -> None:
-        if not parcels:
+    def _send_request(self, node: int, queue: deque[_SentRequest], batches: list[tuple[_Lane, _SealedBatch]]) -> None:
+        if not batches:
             return
         topics: dict[str, TopicData] = {}
-        for lane, parcel in parcels:
+        for lane, sealed in batches:
             topic = topics.setdefault(lane.where.topic, TopicData(lane.where.topic))
-            topic.partitions.append(PartitionData(lane.where.partition, memoryview(parcel.data)))
+            topic.partitions.append(PartitionData(lane.where.partition, memoryview(sealed.data)))
             lane.waiting.popleft()
-            lane.under_way.append(parcel)
-            self._waiting_bytes -= len(parcel.data)
-            self._flying_bytes += len(parcel.data)
+            lane.in_flight.append(sealed)
+            self._waiting_bytes -= len(sealed.data)
+            self._in_flight_bytes += len(sealed.data)
         producer = self._producer or ProducerIdentity(-1, -1)
-        timeout_ms = int(self._cluster.client.request_timeout_s * 1000)
+        timeout_ms = int(self._client.settings.request_timeout_s * 1000)
         request = ProduceRequest(producer.transactional_id, self._acks, timeout_ms, [*topics.values()])
         try:
-            connection = self._cluster.connection(node)
+            connection = self._client.connect(node)
             awaited = connection.send(request, producer.produce_version_max)
         except Unreachable as error:
-            self._lose(node, parcels, error)
+            self._handle_lost_connection(node, batches, error)
             return
         if self._acks == ACKS_NONE:
-            for lane, parcel in parcels:
-                self._arrived(lane, parcel)
+            for lane, sealed in batches:
+                self._mark_acknowledged(lane, sealed)
         else:
-            queue.append(_Flight(connection, awaited, parcels))
+            queue.append(_SentRequest(connection, awaited, batches))
 
-    def _land(self, node: int, queue: deque[_Flight]) -> None:
-        """Wait for the oldest answer of a broker."""
-        flight = queue.popleft()
+    def _receive_answer(self, node: int, queue: deque[_SentRequest]) -> None:
+        """Wait for the oldest outstanding answer of a broker."""
+        sent = queue.popleft()
         try:
-            answer: ProduceResponse = flight.connection.receive(flight.awaited)
+            answer: ProduceResponse = sent.connection.receive(sent.awaited)
         except Unreachable as error:
-            lost = [*flight.parcels, *(each for other in queue for each in other.parcels)]
+            lost = [*sent.batches, *(each for other in queue for each in other.batches)]
             queue.clear()  # the connection is dropped: nothing of this broker will be answered any more
-            self._lose(node, lost, error)
+            self._handle_lost_connection(node, lost, error)
             return
         results = {
             TopicPartition(topic.name, result.index): result for topic in answer.topics for result in topic.partitions
         }
-        for lane, parcel in flight.parcels:
-            self._settle(lane, parcel, results.get(lane.where))
+        for lane, sealed in sent.batches:
+            self._handle_result(lane, sealed, results.get(lane.where))
         if answer.throttle_time_ms:
             seconds = answer.throttle_time_ms / 1000
-            self._cluster.patience(seconds).rest(seconds)
+            self._client.start_backoff(seconds).throttle(seconds)
 
     # Answers
 
-    def _settle(self, lane: _Lane, parcel: _Parcel, result: PartitionResult | None) -> None:
+    def _handle_result(self, lane: _Lane, sealed: _SealedBatch, result: PartitionResult | None) -> None:
         if result is None:
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{lane.where}: the broker's answer says nothing of it")
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{lane.where}: the broker's answer does not mention it")
         code = error_code(result.error_code)
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             if result.base_offset >= 0:
-                lane.next_offset = result.base_offset + parcel.count
-            self._arrived(lane, parcel)
+                lane.next_offset = result.base_offset + sealed.count
+            self._mark_acknowledged(lane, sealed)
             return
         error = KafkaError(code, f"{lane.where}: {result.error_message or 'the batch was refused'}")
-        behind_a_failure = bool(lane.failed) or lane.under_way[0] is not parcel
-        if code in _TOO_LARGE and parcel.count > 1:
-            self._failed(lane, *self._split(parcel))
+        behind_a_failure = bool(lane.failed) or lane.in_flight[0] is not sealed
+        if code in _TOO_LARGE and sealed.count > 1:
+            self._mark_failed(lane, *self._split(sealed))
             return
         if code in RETRIABLE or (behind_a_failure and code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
-            self._cluster.forget(lane.where.topic)
-            self._trouble(lane, error)
-            self._failed(lane, parcel)
+            self._client.forget_topic(lane.where.topic)
+            self._note_failure(lane, error)
+            self._mark_failed(lane, sealed)
         else:
             raise error
 
-    def _arrived(self, lane: _Lane, parcel: _Parcel) -> None:
-        lane.under_way.remove(parcel)
-        self._flying_bytes -= len(parcel.data)
+    def _mark_acknowledged(self, lane: _Lane, sealed: _SealedBatch) -> None:
+        lane.in_flight.remove(sealed)
+        self._in_flight_bytes -= len(sealed.data)
         lane.opened = True
-        lane.patience = self._pause = None
-        self._collect(lane)
+        lane.backoff = self._backoff = None
+        self._requeue_failed(lane)
 
-    def _failed(self, lane: _Lane, parcel: _Parcel, *behind: _Parcel) -> None:
-        lane.under_way.remove(parcel)
-        lane.failed += (parcel, *behind)
-        self._collect(lane)
+    def _mark_failed(self, lane: _Lane, sealed: _SealedBatch, *behind: _SealedBatch) -> None:
+        lane.in_flight.remove(sealed)
+        lane.failed += (sealed, *behind)
+        self._requeue_failed(lane)
 
-    def _collect(self, lane: _Lane) -> None:
-        """Once nothing is under way any more, what has failed goes back to where it came from, in its order."""
-        if lane.failed and not lane.under_way:
-            lane.failed.sort(key=lambda parcel: parcel.place, reverse=True)
+    def _requeue_failed(self, lane: _Lane) -> None:
+        """Put failed batches back at the head of the lane, in order, once nothing is in flight."""
+        if lane.failed and not lane.in_flight:
+            lane.failed.sort(key=lambda sealed: sealed.records_before, reverse=True)
             lane.waiting.extendleft(lane.failed)
-            size = sum(len(parcel.data) for parcel in lane.failed)
-            self._flying_bytes -= size
+            size = sum(len(sealed.data) for sealed in lane.failed)
+            self._in_flight_bytes -= size
             self._waiting_bytes += size
             lane.failed.clear()
 
-    def _lose(self, node: int, parcels: list[tuple[_Lane, _Parcel]], error: Unreachable) -> None:
-        """The connection broke: whatever was sent over it may have been written or not."""
+    def _handle_lost_connection(self, node: int, batches: list[tuple[_Lane, _SealedBatch]], error: Unreachable) -> None:
+        """Send everything again that was sent over a broken connection: nobody knows what of it was written."""
         if isinstance(error, NotAuthenticated):
             raise error
-        self._cluster.drop(node)
-        for lane, parcel in parcels:
-            self._cluster.forget(lane.where.topic)
-            self._trouble(lane, error)
-            self._failed(lane, parcel)
+        self._client.disconnect(node)
+        for lane, sealed in batches:
+            self._client.forget_topic(lane.where.topic)
+            self._note_failure(lane, error)
+            self._mark_failed(lane, sealed)
 
-    def _split(self, parcel: _Parcel) -> tuple[_Parcel, _Parcel]:
-        """The batch, now half as large, and the other half."""
-        records = batch.decode(parcel.data)
-        header = batch.read_header(parcel.data)
+    def _split(self, sealed: _SealedBatch) -> tuple[_SealedBatch, _SealedBatch]:
+        """Halve a batch that is too large. The first half replaces it; the second is new."""
+        records = batch.decode(sealed.data)
+        header = batch.read_header(sealed.data)
         middle = len(records) // 2
         halves = [
             batch.encode(
@@ -336,35 +339,38 @@ class Sender:
                 codec=header.codec,
                 producer_id=header.producer_id,
                 producer_epoch=header.producer_epoch,
-                base_sequence=self._sequence(place),
+                base_sequence=self._sequence(records_before),
                 transactional=header.is_transactional,
             )
-            for place, part in ((parcel.place, records[:middle]), (parcel.place + middle, records[middle:]))
+            for records_before, part in (
+                (sealed.records_before, records[:middle]),
+                (sealed.records_before + middle, records[middle:]),
+            )
         ]
-        self._flying_bytes += sum(map(len, halves)) - len(parcel.data)
-        parcel.data, parcel.count = halves[0], middle
-        return parcel, _Parcel(halves[1], len(records) - middle, parcel.place + middle)
+        self._in_flight_bytes += sum(map(len, halves)) - len(sealed.data)
+        sealed.data, sealed.count = halves[0], middle
+        return sealed, _SealedBatch(halves[1], len(records) - middle, sealed.records_before + middle)
 
-    # Trouble
+    # Failures
 
-    def _trouble(self, lane: _Lane, error: KafkaError | Unreachable) -> None:
-        """Go on trying, unless the lane has tried for too long."""
-        if lane.patience is None:
-            lane.patience = self._cluster.patience(self._delivery_s)
-        elif lane.patience.left_s <= 0:
+    def _note_failure(self, lane: _Lane, error: KafkaError | Unreachable) -> None:
+        """Schedule a retry; raises `error` if the lane has been failing for longer than the delivery timeout."""
+        if lane.backoff is None:
+            lane.backoff = self._client.start_backoff(self._delivery_s)
+        elif lane.backoff.left_s <= 0:
             raise error
-        if self._pause is None:
-            self._pause = self._cluster.patience(self._delivery_s)
-        self._rest_is_due = True
+        if self._backoff is None:
+            self._backoff = self._client.start_backoff(self._delivery_s)
+        self._pause_is_due = True
 
-    def _rest(self) -> None:
-        """Before something is tried again."""
-        if self._rest_is_due and self._pause is not None:
-            self._pause.pause()
-        self._rest_is_due = False
+    def _pause_if_due(self) -> None:
+        """Pause before a retry, if something failed since the last request."""
+        if self._pause_is_due and self._backoff is not None:
+            self._backoff.pause()
+        self._pause_is_due = False
 
-    def _keep(self, step: Callable[[], None]) -> None:
-        """Take a step; an error in it is the sender's last word."""
+    def _run_step(self, step: Callable[[], None]) -> None:
+        """Run a step. If it raises, the sender raises the same error from then on."""
         try:
             step()
         except (KafkaError, Unreachable) as error:

@@ -7,11 +7,12 @@ Whoever knows its name can end it at once: a new producer of that name fences th
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ottla.client.client import RETRIABLE, Cluster, TopicPartition, error_code
+from ottla.client.client import RETRIABLE, Client, error_code
 from ottla.client.connection import Unreachable
-from ottla.client.groups import refuse
+from ottla.client.groups import raise_for_errors
 from ottla.client.transactions import raise_epoch
 from ottla.errors import ErrorCode, KafkaError
+from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.wire.messages.list_transactions import ListTransactionsRequest
 
@@ -33,39 +34,39 @@ class TransactionState(NamedTuple):
         return self.state == OPEN
 
 
-def transaction_names(cluster: Cluster, prefix: str, *, only_open: bool = False) -> list[str]:
+def list_transactional_ids(client: Client, prefix: str, *, only_open: bool = False) -> list[str]:
     """Every transactional id that begins so, as far as the principal may see them."""
-    answers = cluster.ask_each(ListTransactionsRequest(state_filters=[OPEN] if only_open else []))
+    answers = client.ask_each(ListTransactionsRequest(state_filters=[OPEN] if only_open else []))
     found = []
     for answer in answers:
-        refuse(answer, "the list of transactions")
+        raise_for_errors(answer, "the list of transactions")
         found += [each.transactional_id for each in answer.transaction_states]
     return sorted(name for name in found if name.startswith(prefix))
 
 
-def transaction_states(cluster: Cluster, names: Iterable[str]) -> dict[str, TransactionState]:
+def transaction_states(client: Client, names: Iterable[str]) -> dict[str, TransactionState]:
     """What the coordinators say of them; an id that they do not know is left out."""
     wanted = list(dict.fromkeys(names))
-    return cluster.persist(lambda: _described(cluster, wanted))
+    return client.retry(lambda: _described(client, wanted))
 
 
-def _described(cluster: Cluster, names: list[str]) -> dict[str, TransactionState]:
+def _described(client: Client, names: list[str]) -> dict[str, TransactionState]:
     by_coordinator: dict[int, list[str]] = {}
     for name in names:
-        by_coordinator.setdefault(cluster.coordinator("transaction", name), []).append(name)
+        by_coordinator.setdefault(client.find_coordinator("transaction", name), []).append(name)
     found: dict[str, TransactionState] = {}
     for node, asked in by_coordinator.items():
         try:
-            answer = cluster.connection(node).ask(DescribeTransactionsRequest(transactional_ids=asked))
+            answer = client.connect(node).ask(DescribeTransactionsRequest(transactional_ids=asked))
         except Unreachable:
-            cluster.drop(node)
+            client.disconnect(node)
             for name in asked:
-                cluster.forget_coordinator("transaction", name)
+                client.forget_coordinator("transaction", name)
             raise
         for each in answer.transaction_states:
             code = error_code(each.error_code)
             if code in RETRIABLE:
-                cluster.forget_coordinator("transaction", each.transactional_id)
+                client.forget_coordinator("transaction", each.transactional_id)
             if code not in (ErrorCode.NONE, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
                 raise KafkaError(code, f"transactional id {each.transactional_id!r}")
             if not code:
@@ -82,7 +83,7 @@ def _described(cluster: Cluster, names: list[str]) -> dict[str, TransactionState
     return found
 
 
-def end_abandoned(cluster: Cluster, names: Iterable[str]) -> None:
+def abort_transactions(client: Client, names: Iterable[str]) -> None:
     """Abort what is open under these names. Whoever still writes with one of them is fenced."""
     for name in names:
-        raise_epoch(cluster, name)
+        raise_epoch(client, name)

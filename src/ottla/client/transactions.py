@@ -15,8 +15,9 @@ All moves may be repeated: an answer that was lost is asked for again.
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ottla.client.client import Cluster, TopicPartition
-from ottla.client.groups import Committed, by_topic, refuse
+from ottla.client.client import Client
+from ottla.client.groups import CommittedOffset, group_by_topic, raise_for_errors
+from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.wire.messages.api_versions import ApiVersionsRequest
@@ -61,62 +62,62 @@ class ProducerIdentity(NamedTuple):
         return _PRODUCE_UNTIL[self.protocol]
 
 
-def transaction_protocol(cluster: Cluster) -> int:
+def find_transaction_protocol(client: Client) -> int:
     """IMPLICIT if all brokers have agreed on it, else ANNOUNCED."""
-    answer = cluster.ask_any(ApiVersionsRequest(client_software_name="ottla", client_software_version="1"))
+    answer = client.ask_any(ApiVersionsRequest(client_software_name="ottla", client_software_version="1"))
     levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
     return IMPLICIT if levels.get("transaction.version", 0) >= 2 else ANNOUNCED
 
 
 def init_producer(
-    cluster: Cluster, transactional_id: str | None = None, timeout_ms: int = TIMEOUT_MS
+    client: Client, transactional_id: str | None = None, timeout_ms: int = TIMEOUT_MS
 ) -> ProducerIdentity:
     """A new identity. With a transactional id: everyone who had it before is fenced, their open transaction aborted."""
     if transactional_id is None:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=timeout_ms)
-        return cluster.persist(lambda: _plain_producer(cluster, request))
-    protocol = transaction_protocol(cluster)
-    producer_id, epoch = raise_epoch(cluster, transactional_id, timeout_ms)
+        return client.retry(lambda: _init_idempotent_producer(client, request))
+    protocol = find_transaction_protocol(client)
+    producer_id, epoch = raise_epoch(client, transactional_id, timeout_ms)
     return ProducerIdentity(producer_id, epoch, transactional_id, protocol)
 
 
-def raise_epoch(cluster: Cluster, transactional_id: str, timeout_ms: int = FENCE_MS) -> tuple[int, int]:
+def raise_epoch(client: Client, transactional_id: str, timeout_ms: int = FENCE_MS) -> tuple[int, int]:
     """Fence whoever has the transactional id; its producer id, and its epoch, which is now one higher. If an epoch
     cannot be higher, the producer id is a new one."""
     request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
-    answer = cluster.ask_coordinator("transaction", transactional_id, request, _INIT_UNTIL)
-    refuse(answer, f"transactional id {transactional_id!r}")
+    answer = client.ask_coordinator("transaction", transactional_id, request, _INIT_UNTIL)
+    raise_for_errors(answer, f"transactional id {transactional_id!r}")
     return answer.producer_id, answer.producer_epoch
 
 
-def _plain_producer(cluster: Cluster, request: InitProducerIdRequest) -> ProducerIdentity:
-    answer = cluster.ask_any(request)
-    refuse(answer, "a producer id")
+def _init_idempotent_producer(client: Client, request: InitProducerIdRequest) -> ProducerIdentity:
+    answer = client.ask_any(request)
+    raise_for_errors(answer, "a producer id")
     return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
 
-def add_partitions(cluster: Cluster, producer: ProducerIdentity, partitions: Iterable[TopicPartition]) -> None:
+def add_partitions(client: Client, producer: ProducerIdentity, partitions: Iterable[TopicPartition]) -> None:
     """Before the first batch of a transaction goes to a partition. Nothing to do where brokers see to it."""
     if producer.protocol != ANNOUNCED or producer.transactional_id is None:
         return
-    topics = by_topic(dict.fromkeys(partitions))
+    topics = group_by_topic(dict.fromkeys(partitions))
     request = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=producer.transactional_id,
         v3_and_below_producer_id=producer.producer_id,
         v3_and_below_producer_epoch=producer.epoch,
         v3_and_below_topics=[AddPartitionsToTxnTopic(name=name, partitions=[*found]) for name, found in topics.items()],
     )
-    answer = cluster.ask_coordinator("transaction", producer.transactional_id, request, _ANNOUNCE_UNTIL)
-    refuse(answer, f"transaction {producer.transactional_id!r}")
+    answer = client.ask_coordinator("transaction", producer.transactional_id, request, _ANNOUNCE_UNTIL)
+    raise_for_errors(answer, f"transaction {producer.transactional_id!r}")
 
 
-def commit_offsets_with(
-    cluster: Cluster, producer: ProducerIdentity, group: str, offsets: Mapping[TopicPartition, Committed]
+def commit_offsets_in_transaction(
+    client: Client, producer: ProducerIdentity, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
 ) -> None:
     """Offsets that are committed with the transaction, or not at all."""
     assert producer.transactional_id is not None
     if producer.protocol == ANNOUNCED:
-        _add_offsets(cluster, producer, group)
+        _add_offsets(client, producer, group)
     topics = [
         TxnOffsetCommitRequestTopic(
             name=name,
@@ -127,7 +128,7 @@ def commit_offsets_with(
                 for partition, each in found.items()
             ],
         )
-        for name, found in by_topic(offsets).items()
+        for name, found in group_by_topic(offsets).items()
     ]
     request = TxnOffsetCommitRequest(
         transactional_id=producer.transactional_id,
@@ -136,22 +137,22 @@ def commit_offsets_with(
         producer_epoch=producer.epoch,
         topics=topics,
     )
-    answer = cluster.ask_coordinator("group", group, request, _OFFSETS_UNTIL[producer.protocol])
-    refuse(answer, f"offsets of group {group!r} in transaction {producer.transactional_id!r}")
+    answer = client.ask_coordinator("group", group, request, _OFFSETS_UNTIL[producer.protocol])
+    raise_for_errors(answer, f"offsets of group {group!r} in transaction {producer.transactional_id!r}")
 
 
-def _add_offsets(cluster: Cluster, producer: ProducerIdentity, group: str) -> None:
+def _add_offsets(client: Client, producer: ProducerIdentity, group: str) -> None:
     request = AddOffsetsToTxnRequest(
         transactional_id=producer.transactional_id or "",
         producer_id=producer.producer_id,
         producer_epoch=producer.epoch,
         group_id=group,
     )
-    answer = cluster.ask_coordinator("transaction", producer.transactional_id or "", request, _ANNOUNCE_UNTIL)
-    refuse(answer, f"group {group!r} in transaction {producer.transactional_id!r}")
+    answer = client.ask_coordinator("transaction", producer.transactional_id or "", request, _ANNOUNCE_UNTIL)
+    raise_for_errors(answer, f"group {group!r} in transaction {producer.transactional_id!r}")
 
 
-def end_transaction(cluster: Cluster, producer: ProducerIdentity, *, commit: bool) -> ProducerIdentity:
+def end_transaction(client: Client, producer: ProducerIdentity, *, commit: bool) -> ProducerIdentity:
     """The identity for the next transaction. KafkaError does not prove that nothing was committed: whoever must know
     reads the offsets that were committed with it."""
     assert producer.transactional_id is not None
@@ -161,8 +162,8 @@ def end_transaction(cluster: Cluster, producer: ProducerIdentity, *, commit: boo
         producer_epoch=producer.epoch,
         committed=commit,
     )
-    answer = cluster.ask_coordinator("transaction", producer.transactional_id, request, _END_UNTIL[producer.protocol])
-    refuse(answer, f"the end of transaction {producer.transactional_id!r}")
+    answer = client.ask_coordinator("transaction", producer.transactional_id, request, _END_UNTIL[producer.protocol])
+    raise_for_errors(answer, f"the end of transaction {producer.transactional_id!r}")
     if answer.producer_id < 0:
         return producer
     return producer._replace(producer_id=answer.producer_id, epoch=answer.producer_epoch)

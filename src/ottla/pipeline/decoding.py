@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from ottla.client.buffers import Array, room
+from ottla.client.buffers import Array, allocate_array
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import CODEC_MASK, CONTROL, DECODED_BYTES_MAX
 from ottla.records.compression import CorruptBatch, decompress
@@ -209,8 +209,8 @@ class _Columns:
         keys, values, headers = wanted
         self._rows_max, self._bytes_max, self._taken = rows, size, 0
         self._tallies = np.zeros(6, np.int64)
-        self._offsets, self._times = room(np.int64, rows), room(np.int64, rows)
-        self._time_types = room(np.int32, rows)
+        self._offsets, self._times = allocate_array(np.int64, rows), allocate_array(np.int64, rows)
+        self._time_types = allocate_array(np.int32, rows)
         self._key = _Bytes(rows, size) if keys else _Bytes(0, 0)
         self._value = _Bytes(rows, size) if values else _Bytes(0, 0)
         self._header_ends = _ends(rows if headers else 0)
@@ -288,13 +288,13 @@ class _Bytes:
 
     def __init__(self, rows: int, size: int) -> None:
         self.ends = _ends(rows)
-        self.content = room(np.uint8, size)
-        self.nulls = room(np.uint8, rows)
+        self.content = allocate_array(np.uint8, size)
+        self.nulls = allocate_array(np.uint8, rows)
 
     def grow(self, rows: int) -> None:
         rows = max(rows, 2 * len(self.nulls), 1024)
         ends, nulls = self.ends, self.nulls
-        self.ends, self.nulls = _ends(rows), room(np.uint8, rows)
+        self.ends, self.nulls = _ends(rows), allocate_array(np.uint8, rows)
         self.ends[: len(ends)] = ends
         self.nulls[: len(nulls)] = nulls
 
@@ -319,6 +319,6 @@ def _readable(names: pa.Array) -> pa.Array:
 
 
 def _ends(rows: int) -> Array:
-    ends = room(np.int32, rows + 1)
+    ends = allocate_array(np.int32, rows + 1)
     ends[0] = 0
     return ends

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ottla.client.patience import now_ms as wall_clock_ms
+from ottla.client.backoff import now_ms as wall_clock_ms
 from ottla.client.sending import EncodedBatch
 from ottla.errors import ErrorCode, KafkaError
 from ottla.pipeline import packing

@@ -18,10 +18,11 @@ from pyspark.sql.streaming.listener import (
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ottla.client.client import Cluster, TopicPartition
+from ottla.client.client import Client
 from ottla.client.connection import Unreachable
-from ottla.client.groups import Committed, commit_offsets
+from ottla.client.groups import CommittedOffset, commit_offsets
 from ottla.errors import KafkaError
+from ottla.topic_partition import TopicPartition
 
 logger = logging.getLogger("ottla.spark")
 
@@ -29,8 +30,8 @@ logger = logging.getLogger("ottla.spark")
 class GroupOffsets(StreamingQueryListener):
     """Commits where one query stands, after each of its batches."""
 
-    def __init__(self, cluster: Cluster, group: str, query_id: str, topics: frozenset[str] | None) -> None:
-        self._cluster = cluster
+    def __init__(self, client: Client, group: str, query_id: str, topics: frozenset[str] | None) -> None:
+        self._client = client
         self._group = group
         self._query_id = query_id
         self._topics = topics
@@ -41,15 +42,15 @@ class GroupOffsets(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         if str(event.progress.id) != self._query_id:
             return
-        offsets: dict[TopicPartition, Committed] = {}
+        offsets: dict[TopicPartition, CommittedOffset] = {}
         for source in event.progress.sources:
             for where, offset in topic_offsets(source.endOffset).items():
                 if self._topics is None or where.topic in self._topics:
-                    offsets[where] = Committed(offset)
+                    offsets[where] = CommittedOffset(offset)
         if not offsets:
             return
         try:
-            commit_offsets(self._cluster, self._group, offsets)
+            commit_offsets(self._client, self._group, offsets)
         except (KafkaError, Unreachable) as error:  # the checkpoint is what counts: a query goes on without
             logger.warning("the offsets of group %s were not committed: %s", self._group, error)
 
@@ -58,7 +59,7 @@ class GroupOffsets(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         if str(event.id) == self._query_id:
-            self._cluster.close()
+            self._client.close()
 
 
 def commit_group_offsets(
@@ -70,7 +71,7 @@ def commit_group_offsets(
     """
     spark = SparkSession.active()
     chosen = None if topics is None else frozenset(topics)
-    listener = GroupOffsets(Cluster(kafka), group, str(query.id), chosen)
+    listener = GroupOffsets(Client(kafka), group, str(query.id), chosen)
     spark.streams.addListener(listener)
     return listener
 

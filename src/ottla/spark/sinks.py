@@ -19,13 +19,14 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ottla.client.client import Cluster, TopicPartition, shared
+from ottla.client.client import Client, get_shared_client
 from ottla.client.connection import Unreachable
 from ottla.client.exactly_once.batch_ledger import BatchLedger
-from ottla.client.exactly_once.claims import Claim, is_first
+from ottla.client.exactly_once.claims import Claim, take_claim
 from ottla.client.transactions import ProducerIdentity
 from ottla.errors import KafkaError
 from ottla.spark.progress import topic_offsets
+from ottla.topic_partition import TopicPartition
 from pyspark_ottla import parcels
 from pyspark_ottla.options import ACKS, WriteOptions, write_options
 from pyspark_ottla.rows import check_written
@@ -42,7 +43,7 @@ ROUNDS_MAX = 4
 """How often a batch is run when Spark repeats a task of it."""
 
 REPEATED = "a task was repeated within a transaction"
-_OURS = re.compile(r"^(?:ottla\.errors\.KafkaError|ottla\.wire\.blocking\.\w+): (.+)$", re.MULTILINE)
+_OURS = re.compile(r"^(?:ottla\.errors\.KafkaError|ottla\.client\.connection\.\w+): (.+)$", re.MULTILINE)
 """The last line of a traceback that Spark brings from a task."""
 
 TOLD = "task int, rows long, trouble string"
@@ -91,14 +92,14 @@ class _Sink:
         self._topic = topic
         self._checkpoint = checkpoint
         self._group = group
-        self._cluster = Cluster(options.kafka)
+        self._client = Client(options.kafka)
         self._ledger: BatchLedger | None = None
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         try:
             self._land(frame, batch_id, self._ledger_of(frame.sparkSession))
         finally:
-            self._cluster.close()  # nobody tells a sink that its query has ended
+            self._client.close()  # nobody tells a sink that its query has ended
 
     def _land(self, frame: DataFrame, batch_id: int, ledger: BatchLedger) -> None:
         for _ in range(ROUNDS_MAX):
@@ -142,12 +143,12 @@ class _Sink:
                 raise RuntimeError("Spark does not tell which query this is")
             options = self._options
             self._ledger = BatchLedger(
-                self._cluster, query_id, self._topic, timeout_ms=options.timeout_ms, resume=options.without_ledger
+                self._client, query_id, self._topic, timeout_ms=options.timeout_ms, resume=options.without_ledger
             )
         return self._ledger
 
     def _write(self, frame: DataFrame, producer: ProducerIdentity, ledger: BatchLedger) -> None:
-        count, options = self._cluster.topics([self._topic])[self._topic], self._options
+        count, options = self._client.count_partitions([self._topic])[self._topic], self._options
         claims = ledger.claims.open(count)
         if count == 1:
             ready, write = frame.coalesce(1), _written_by(options, producer, claims)
@@ -188,7 +189,7 @@ Rows = Callable[["Iterator[RecordBatch]"], "Iterator[RecordBatch]"]
 
 
 def _packed_by(options: WriteOptions) -> Rows:
-    return lambda rows: parcels.packed(shared(options.kafka), options, rows)
+    return lambda rows: parcels.packed(get_shared_client(options.kafka), options, rows)
 
 
 def _written_by(
@@ -202,12 +203,12 @@ def _written_by(
         if present is None:
             yield _told(task, 0)
             return
-        cluster = shared(options.kafka)
-        if context.attemptNumber() > 0 or not is_first(cluster, claims[task]):
+        client = get_shared_client(options.kafka)
+        if context.attemptNumber() > 0 or not take_claim(client, claims[task]):
             drain(present)  # what made the first attempt fail may show itself again, in its own words
             raise RuntimeError(REPEATED)
         try:
-            count = send(cluster, options, present, producer)
+            count = send(client, options, present, producer)
         except (KafkaError, Unreachable, BatchRefused) as error:
             drain(present)
             yield _told(task, 0, explanation(error, options.timeout_ms))

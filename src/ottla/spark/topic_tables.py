@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
-from ottla.client.client import Cluster, UnknownTopic
+from ottla.client.client import Client, UnknownTopic
 from ottla.pipeline.formats import NULL
 from ottla.spark.sessions import session
 from pyspark_ottla.options import KAFKA_PREFIX
@@ -107,11 +107,11 @@ def _load(spark: SparkSession, topic: str, given: Mapping[str, str], streaming: 
 
 def _topics(given: Mapping[str, str]) -> list[str]:
     kafka = {name: value for name, value in given.items() if name.startswith(KAFKA_PREFIX)}
-    cluster = Cluster({name.removeprefix(KAFKA_PREFIX): value for name, value in kafka.items()})
+    client = Client({name.removeprefix(KAFKA_PREFIX): value for name, value in kafka.items()})
     try:
-        return sorted(cluster.topics(pattern=".*"))
+        return sorted(client.count_partitions(pattern=".*"))
     finally:
-        cluster.close()
+        client.close()
 
 
 def _topic_of(parts: list[str], known: list[str]) -> tuple[str, str]:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from ottla.cli import main
-from ottla.client.client import Cluster
+from ottla.client.client import Client
 from ottla.client.exactly_once.batch_ledger import BatchLedger
 from ottla.client.exactly_once.task_ledger import TaskLedger
 from ottla.client.sending import Sender
@@ -19,37 +19,37 @@ FIRST = "00000000-1111-2222-3333-444444444444"
 SECOND = "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee"
 
 
-def write(cluster: Cluster, topic: str, producer: ProducerIdentity | None) -> None:
+def write(client: Client, topic: str, producer: ProducerIdentity | None) -> None:
     assert producer is not None
-    sender = Sender(cluster, producer)
-    encoder = Encoder(lambda _: 1, cluster.random, topic=topic)
+    sender = Sender(client, producer)
+    encoder = Encoder(lambda _: 1, client.random, topic=topic)
     sender.send_all(encoder.add(pa.record_batch({"value": pa.array([b"row"])})))
     sender.send_all(encoder.flush())
     sender.flush()
 
 
 @pytest.fixture
-def cluster(ottla_broker: LocalBroker) -> Cluster:
+def client(ottla_broker: LocalBroker) -> Client:
     """Two queries: one has landed a batch and left the next open, the other has two tasks, one of which died."""
-    cluster = Cluster({"bootstrap.servers": ottla_broker.bootstrap})
+    client = Client({"bootstrap.servers": ottla_broker.bootstrap})
     for topic in ("totals", "copies", "copies-1"):
         ottla_broker.create_topic(topic)
-    batches = BatchLedger(cluster, FIRST, "totals")
+    batches = BatchLedger(client, FIRST, "totals")
     for batch in (0, 1):
-        write(cluster, "totals", batches.begin(batch))
+        write(client, "totals", batches.begin(batch))
         batches.claims.open(2)
         if batch == 0:
             batches.commit(batch)
-    tasks = TaskLedger(cluster, SECOND, "copies")
+    tasks = TaskLedger(client, SECOND, "copies")
     opened = []
     for task in (0, 1):
         producer = tasks.begin(0, task)
-        write(cluster, "copies", producer)
+        write(client, "copies", producer)
         assert producer is not None
         opened.append(tasks.seal(0, task, producer))
     tasks.commit(0, opened)
-    write(cluster, "copies", tasks.begin(1, 1))
-    return cluster
+    write(client, "copies", tasks.begin(1, 1))
+    return client
 
 
 def told(capsys: pytest.CaptureFixture[str], broker: LocalBroker, *arguments: str) -> str:
@@ -58,7 +58,7 @@ def told(capsys: pytest.CaptureFixture[str], broker: LocalBroker, *arguments: st
 
 
 def test_ledgers_batches_and_open_transactions(
-    ottla_broker: LocalBroker, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    ottla_broker: LocalBroker, client: Client, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A task of one topic is not taken for another topic that has its name; claims are nobody's business."""
     assert [line.split() for line in told(capsys, ottla_broker, "list").splitlines()] == [
@@ -76,21 +76,21 @@ def test_ledgers_batches_and_open_transactions(
     assert (found["ledger"], found["last_batch"], found["open"]) == (f"{FIRST}-totals", 0, 1)
     (transaction,) = found["transactions"]
     assert (transaction["state"], transaction["timeout_s"], transaction["partitions"]) == ("ongoing", 300, ["totals-0"])
-    cluster.close()
+    client.close()
 
 
 def test_what_is_open_can_be_ended(
-    ottla_broker: LocalBroker, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    ottla_broker: LocalBroker, client: Client, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Readers wait no longer; the query that comes back after all goes on."""
     assert told(capsys, ottla_broker, "abort", FIRST) == f"{FIRST}: topic 'totals', 1 transaction aborted\n"
     assert told(capsys, ottla_broker, "abort", SECOND) == f"{SECOND}: topic 'copies', 1 transaction aborted\n"
     assert json.loads(told(capsys, ottla_broker, "list", "--format", "json"))[1]["open"] == 0
-    ledger = BatchLedger(cluster, FIRST, "totals")
-    write(cluster, "totals", ledger.begin(1))
+    ledger = BatchLedger(client, FIRST, "totals")
+    write(client, "totals", ledger.begin(1))
     ledger.commit(1)
-    assert values(cluster, "totals") == {0: [b"row", b"row"]}
-    cluster.close()
+    assert values(client, "totals") == {0: [b"row", b"row"]}
+    client.close()
 
 
 def test_a_query_that_nobody_knows(ottla_broker: LocalBroker, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from ottla.client.client import Cluster
+from ottla.client.client import Client
 from ottla.client.connection import Awaited, Connection
 
 
@@ -11,7 +11,7 @@ class Crash(BaseException):
     """No handler of errors catches it, as none catches a kill."""
 
 
-class MortalCluster(Cluster):
+class MortalClient(Client):
     """Dies at its request number `dies_at`, counted over all brokers; -1: never."""
 
     def __init__(self, settings: dict[str, str], dies_at: int = -1, *, sends_before: bool = False) -> None:
@@ -20,8 +20,8 @@ class MortalCluster(Cluster):
         self._dies_at = dies_at
         self._sends_before = sends_before
 
-    def connection(self, node: int) -> Connection:
-        connection = super().connection(node)
+    def connect(self, node: int) -> Connection:
+        connection = super().connect(node)
         return Mortal(connection, self)  # type: ignore[return-value]
 
     def count(self) -> bool:
@@ -37,16 +37,16 @@ class MortalCluster(Cluster):
 class Mortal:
     """A connection of it."""
 
-    def __init__(self, connection: Connection, cluster: MortalCluster) -> None:
+    def __init__(self, connection: Connection, client: MortalClient) -> None:
         self._connection = connection
-        self._cluster = cluster
+        self._client = client
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._connection, name)
 
     def send(self, request: Any, version_max: int | None = None) -> Awaited:
-        dies = self._cluster.count()
-        if dies and not self._cluster.sends_before:
+        dies = self._client.count()
+        if dies and not self._client.sends_before:
             raise Crash
         awaited = self._connection.send(request, version_max)
         if dies:
@@ -58,12 +58,12 @@ class Mortal:
         return self._connection.receive(self.send(request, version_max))
 
 
-def dies(work: Callable[[Cluster], object], cluster: MortalCluster) -> bool:
+def dies(work: Callable[[Client], object], client: MortalClient) -> bool:
     """Whether it died at its work; its connections are closed with it."""
     try:
-        work(cluster)
+        work(client)
         return False
     except Crash:
         return True
     finally:
-        cluster.close()
+        client.close()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ottla.client import buffers
-from ottla.client.buffers import bytes_room, room
+from ottla.client.buffers import allocate_array, allocate_bytes
 
 
 @pytest.fixture(autouse=True)
@@ -14,21 +14,21 @@ def no_shelves(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_memory_comes_back_when_the_last_view_goes() -> None:
-    first = bytes_room(100_000)
+    first = allocate_bytes(100_000)
     at = np.frombuffer(first, np.uint8).ctypes.data
     part = first[10:20]
     del first
-    other = room(np.uint8, 100_000)
+    other = allocate_array(np.uint8, 100_000)
     assert other.ctypes.data != at
     del part
-    again = room(np.int64, 12_300)  # about as much, as something else
+    again = allocate_array(np.int64, 12_300)  # about as much, as something else
     assert again.ctypes.data == at
     assert len(again) == 12_300
 
 
 def test_no_more_is_kept_than_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(buffers, "IDLE_BYTES_MAX", 1_000_000)
-    held = [room(np.uint8, 300_000) for _ in range(10)]
+    held = [allocate_array(np.uint8, 300_000) for _ in range(10)]
     del held
     assert 600_000 < buffers._idle_bytes <= 1_000_000
-    assert len(room(np.int32, 0)) == 0
+    assert len(allocate_array(np.int32, 0)) == 0

@@ -21,7 +21,7 @@ class Scripted(Connection):
         self.said: list[bytes] = []
         self._answers = answers
 
-    def _say(self, token: bytes) -> bytes:
+    def _exchange_token(self, token: bytes) -> bytes:
         self.said.append(token)
         return self._answers.pop(0)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.client.client import READ_COMMITTED, Cluster, error_codes
+from ottla.client.client import READ_COMMITTED, Client, find_error_codes
 from ottla.client.connection import Awaited, Connection
 from ottla.client.fetching import EMPTY_ANSWERS_MAX, DataLoss, fetch
 from ottla.errors import ErrorCode, KafkaError
@@ -31,68 +31,68 @@ SMALL = 400
 
 
 @pytest.fixture
-def cluster(ottla_broker: LocalBroker) -> Iterator[Cluster]:
+def client(ottla_broker: LocalBroker) -> Iterator[Client]:
     ottla_broker.create_topic("events")
     settings = {"retry.backoff.ms": "10", "default.api.timeout.ms": "5000"}
-    found = Cluster({"bootstrap.servers": ottla_broker.bootstrap, **settings})
+    found = Client({"bootstrap.servers": ottla_broker.bootstrap, **settings})
     yield found
     found.close()
 
 
-def append(cluster: Cluster, batch: bytearray, transaction: str | None = None) -> None:
-    topics = [TopicData("events", cluster.topic_id("events"), [PartitionData(0, memoryview(batch))])]
-    answer = cluster.ask_leader("events", 0, ProduceRequest(transaction, -1, 5000, topics))
-    assert not list(error_codes(answer))
+def append(client: Client, batch: bytearray, transaction: str | None = None) -> None:
+    topics = [TopicData("events", client.find_topic_id("events"), [PartitionData(0, memoryview(batch))])]
+    answer = client.ask_leader("events", 0, ProduceRequest(transaction, -1, 5000, topics))
+    assert not list(find_error_codes(answer))
 
 
-def fill(cluster: Cluster, count: int) -> None:
+def fill(client: Client, count: int) -> None:
     """Batches of five records each."""
     for first in range(0, count, 5):
-        append(cluster, encode([(None, b"%d" % n, (), n) for n in range(first, first + 5)]))
+        append(client, encode([(None, b"%d" % n, (), n) for n in range(first, first + 5)]))
 
 
 def offsets(batches: Iterator[memoryview]) -> list[int]:
     return [record.offset for view in batches for position, _ in headers(view) for record in decode(view, position)]
 
 
-def test_a_range_comes_in_whole_batches_and_in_order(cluster: Cluster) -> None:
+def test_a_range_comes_in_whole_batches_and_in_order(client: Client) -> None:
     # The batches that the range begins and ends in come whole; many small answers say the same as one.
-    fill(cluster, 100)
-    assert offsets(fetch(cluster, "events", 0, 0, 100)) == list(range(100))
-    assert offsets(fetch(cluster, "events", 0, 12, 34)) == list(range(10, 35))
-    assert offsets(fetch(cluster, "events", 0, 12, 34, max_bytes=SMALL)) == list(range(10, 35))
-    assert offsets(fetch(cluster, "events", 0, 40, 40)) == []
+    fill(client, 100)
+    assert offsets(fetch(client, "events", 0, 0, 100)) == list(range(100))
+    assert offsets(fetch(client, "events", 0, 12, 34)) == list(range(10, 35))
+    assert offsets(fetch(client, "events", 0, 12, 34, max_bytes=SMALL)) == list(range(10, 35))
+    assert offsets(fetch(client, "events", 0, 40, 40)) == []
 
 
-def test_a_reader_that_is_left_does_not_disturb_the_next(cluster: Cluster) -> None:
+def test_a_reader_that_is_left_does_not_disturb_the_next(client: Client) -> None:
     # The answer that was asked for in advance belongs to nobody; two readers may share a connection.
-    fill(cluster, 100)
-    left = fetch(cluster, "events", 0, 0, 100, max_bytes=SMALL)
+    fill(client, 100)
+    left = fetch(client, "events", 0, 0, 100, max_bytes=SMALL)
     next(left)
-    other = fetch(cluster, "events", 0, 50, 100, max_bytes=SMALL)
+    other = fetch(client, "events", 0, 50, 100, max_bytes=SMALL)
     first = offsets(iter([next(other)]))
     left.close()
     assert first + offsets(other) == list(range(50, 100))
 
 
-def test_trouble_on_the_way_is_waited_out(ottla_broker: LocalBroker, cluster: Cluster) -> None:
-    fill(cluster, 60)
+def test_trouble_on_the_way_is_waited_out(ottla_broker: LocalBroker, client: Client) -> None:
+    fill(client, 60)
     ottla_broker.fail("Fetch", "NOT_LEADER_OR_FOLLOWER", times=2)
-    assert offsets(fetch(cluster, "events", 0, 0, 60, max_bytes=SMALL)) == list(range(60))
+    assert offsets(fetch(client, "events", 0, 0, 60, max_bytes=SMALL)) == list(range(60))
     ottla_broker.drop("Fetch", times=2)
-    assert offsets(fetch(cluster, "events", 0, 0, 60, max_bytes=SMALL)) == list(range(60))
-    batches = fetch(cluster, "events", 0, 0, 60, max_bytes=SMALL)
+    assert offsets(fetch(client, "events", 0, 0, 60, max_bytes=SMALL)) == list(range(60))
+    batches = fetch(client, "events", 0, 0, 60, max_bytes=SMALL)
     seen = offsets(iter([next(batches)]))
     ottla_broker.kill()
     ottla_broker.restart()
     assert seen + offsets(batches) == list(range(60))
 
 
-def test_only_committed_records_are_seen_if_that_is_asked(cluster: Cluster) -> None:
+def test_only_committed_records_are_seen_if_that_is_asked(client: Client) -> None:
     # Three transactions of one producer, the second aborted; markers are never seen.
     request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000)
-    producer = cluster.ask_coordinator("transaction", "t", request)
-    node = cluster.coordinator("transaction", "t")
+    producer = client.ask_coordinator("transaction", "t", request)
+    node = client.find_coordinator("transaction", "t")
     for number, committed in enumerate((True, False, True)):
         partition = AddPartitionsToTxnTopic(name="events", partitions=[0])
         add = AddPartitionsToTxnRequest(
@@ -101,7 +101,7 @@ def test_only_committed_records_are_seen_if_that_is_asked(cluster: Cluster) -> N
             v3_and_below_producer_epoch=producer.producer_epoch,
             v3_and_below_topics=[partition],
         )
-        cluster.persist(partial(add_partitions, cluster, node, add))
+        client.retry(partial(add_partitions, client, node, add))
         batch = encode(
             [(None, b"%d" % number, (), 1)] * 2,
             producer_id=producer.producer_id,
@@ -109,38 +109,38 @@ def test_only_committed_records_are_seen_if_that_is_asked(cluster: Cluster) -> N
             base_sequence=2 * number,
             transactional=True,
         )
-        append(cluster, batch, "t")
+        append(client, batch, "t")
         end = EndTxnRequest(
             transactional_id="t",
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,
             committed=committed,
         )
-        assert not cluster.connection(node).ask(end, version_max=3).error_code
-    append(cluster, encode([(None, b"plain", (), 1)]))
-    assert offsets(fetch(cluster, "events", 0, 0, 10)) == [0, 1, 3, 4, 6, 7, 9]
-    committed_only = fetch(cluster, "events", 0, 0, 10, isolation=READ_COMMITTED)
+        assert not client.connect(node).ask(end, version_max=3).error_code
+    append(client, encode([(None, b"plain", (), 1)]))
+    assert offsets(fetch(client, "events", 0, 0, 10)) == [0, 1, 3, 4, 6, 7, 9]
+    committed_only = fetch(client, "events", 0, 0, 10, isolation=READ_COMMITTED)
     assert offsets(committed_only) == [0, 1, 6, 7, 9]
-    one_by_one = fetch(cluster, "events", 0, 0, 10, isolation=READ_COMMITTED, max_bytes=1)
+    one_by_one = fetch(client, "events", 0, 0, 10, isolation=READ_COMMITTED, max_bytes=1)
     assert offsets(one_by_one) == [0, 1, 6, 7, 9]
 
 
-def add_partitions(cluster: Cluster, node: int, request: AddPartitionsToTxnRequest) -> None:
+def add_partitions(client: Client, node: int, request: AddPartitionsToTxnRequest) -> None:
     """CONCURRENT_TRANSACTIONS while the markers of the one before are written: tried again."""
-    for code in error_codes(cluster.connection(node).ask(request, version_max=3)):
+    for code in find_error_codes(client.connect(node).ask(request, version_max=3)):
         raise KafkaError(code)
 
 
-def test_offsets_that_are_gone_are_told_with_numbers(cluster: Cluster) -> None:
-    fill(cluster, 50)
+def test_offsets_that_are_gone_are_told_with_numbers(client: Client) -> None:
+    fill(client, 50)
     partition = DeleteRecordsPartition(partition_index=0, offset=30)
     topics = [DeleteRecordsTopic(name="events", partitions=[partition])]
-    cluster.ask_leader("events", 0, DeleteRecordsRequest(topics=topics, timeout_ms=5000))
+    client.ask_leader("events", 0, DeleteRecordsRequest(topics=topics, timeout_ms=5000))
     with pytest.raises(DataLoss, match=r"events-0: offset 10 was asked for, but only 30 to 50") as raised:
-        offsets(fetch(cluster, "events", 0, 10, 50))
+        offsets(fetch(client, "events", 0, 10, 50))
     assert (raised.value.wanted, raised.value.first, raised.value.end) == (10, 30, 50)
     with pytest.raises(DataLoss, match="only 30 to 50"):
-        offsets(fetch(cluster, "events", 0, 60, 70))
+        offsets(fetch(client, "events", 0, 60, 70))
 
 
 def change_answers(monkeypatch: pytest.MonkeyPatch, change: Callable[[FetchResponse], None]) -> None:
@@ -156,9 +156,9 @@ def change_answers(monkeypatch: pytest.MonkeyPatch, change: Callable[[FetchRespo
     monkeypatch.setattr(Connection, "receive", changed)
 
 
-def test_a_broker_that_throttles_is_asked_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_throttles_is_asked_again(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     # Kafka's answer over quota has a time to wait and no partitions.
-    fill(cluster, 20)
+    fill(client, 20)
     seen = []
 
     def throttle(answer: FetchResponse) -> None:
@@ -167,13 +167,13 @@ def test_a_broker_that_throttles_is_asked_again(cluster: Cluster, monkeypatch: p
             answer.topics, answer.throttle_time_ms = [], 20
 
     change_answers(monkeypatch, throttle)
-    assert offsets(fetch(cluster, "events", 0, 0, 20)) == list(range(20))
+    assert offsets(fetch(client, "events", 0, 0, 20)) == list(range(20))
     assert len(seen) == 2
 
 
-def test_a_range_of_which_compaction_has_left_nothing_ends(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_range_of_which_compaction_has_left_nothing_ends(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     # The broker says so several times: one answer without records is no proof.
-    fill(cluster, 20)
+    fill(client, 20)
     seen = []
 
     def empty(answer: FetchResponse) -> None:
@@ -182,15 +182,13 @@ def test_a_range_of_which_compaction_has_left_nothing_ends(cluster: Cluster, mon
             answer.topics[0].partitions[0].records = memoryview(b"")
 
     change_answers(monkeypatch, empty)
-    assert offsets(fetch(cluster, "events", 0, 0, 20, max_bytes=1)) == [0, 1, 2, 3, 4]
+    assert offsets(fetch(client, "events", 0, 0, 20, max_bytes=1)) == [0, 1, 2, 3, 4]
     assert len(seen) == 1 + EMPTY_ANSWERS_MAX
 
 
-def test_a_batch_that_was_damaged_on_the_way_is_not_passed_on(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_that_was_damaged_on_the_way_is_not_passed_on(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     # Unless the user has switched the check off, as Kafka's consumers can.
-    fill(cluster, 20)
+    fill(client, 20)
 
     def damage(answer: FetchResponse) -> None:
         records = answer.topics[0].partitions[0].records
@@ -199,24 +197,24 @@ def test_a_batch_that_was_damaged_on_the_way_is_not_passed_on(
 
     change_answers(monkeypatch, damage)
     with pytest.raises(KafkaError, match="events-0: the batch with base offset 15 fails its checksum") as raised:
-        offsets(fetch(cluster, "events", 0, 0, 20))
+        offsets(fetch(client, "events", 0, 0, 20))
     assert raised.value.code == ErrorCode.CORRUPT_MESSAGE
-    careless = Cluster({**cluster.settings, "check.crcs": "false"})
+    careless = Client({**client.raw_settings, "check.crcs": "false"})
     assert sum(map(len, fetch(careless, "events", 0, 0, 20))) > 0
     careless.close()
 
 
-def test_a_range_beyond_the_log_ends_with_what_is_missing(ottla_broker: LocalBroker, cluster: Cluster) -> None:
-    fill(cluster, 10)
-    hurried = Cluster({**cluster.settings, "default.api.timeout.ms": "50"})
+def test_a_range_beyond_the_log_ends_with_what_is_missing(ottla_broker: LocalBroker, client: Client) -> None:
+    fill(client, 10)
+    hurried = Client({**client.raw_settings, "default.api.timeout.ms": "50"})
     with pytest.raises(KafkaError, match="the log ends at 10, and records up to 20 were asked for"):
         offsets(fetch(hurried, "events", 0, 0, 20))
     hurried.close()
 
 
-def test_errors_that_do_not_pass_are_told_with_their_place(ottla_broker: LocalBroker, cluster: Cluster) -> None:
-    fill(cluster, 10)
+def test_errors_that_do_not_pass_are_told_with_their_place(ottla_broker: LocalBroker, client: Client) -> None:
+    fill(client, 10)
     ottla_broker.fail("Fetch", "TOPIC_AUTHORIZATION_FAILED", times=None)
     with pytest.raises(KafkaError) as raised:
-        offsets(fetch(cluster, "events", 0, 0, 10))
+        offsets(fetch(client, "events", 0, 0, 10))
     assert raised.value.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -6,7 +6,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from ottla.client.client import Cluster, TopicPartition
+from ottla.client.client import Client
 from ottla.client.connection import Unreachable
 from ottla.client.sending import ACKS_NONE, EncodedBatch, Sender
 from ottla.client.transactions import ProducerIdentity
@@ -14,6 +14,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.pipeline.encoding import Encoder
 from ottla.records.batch import HEADER_SIZE
 from ottla.testing import LocalBroker
+from ottla.topic_partition import TopicPartition
 from tests.unit.client.reading_back import values
 
 TOPIC = "events"
@@ -21,10 +22,8 @@ QUICK = {"retry.backoff.ms": "5", "retry.backoff.max.ms": "20"}
 
 
 @pytest.fixture
-def cluster(ottla_broker: LocalBroker) -> Iterator[Cluster]:
-    found = Cluster(
-        {"bootstrap.servers": ottla_broker.bootstrap, "retry.backoff.ms": "5", "retry.backoff.max.ms": "20"}
-    )
+def client(ottla_broker: LocalBroker) -> Iterator[Client]:
+    found = Client({"bootstrap.servers": ottla_broker.bootstrap, "retry.backoff.ms": "5", "retry.backoff.max.ms": "20"})
     yield found
     found.close()
 
@@ -49,23 +48,23 @@ def numbers(count: int, partitions: int = 1, per_batch: int = 5) -> dict[int, li
     return found
 
 
-def test_many_batches_arrive_in_order(ottla_broker: LocalBroker, cluster: Cluster) -> None:
+def test_many_batches_arrive_in_order(ottla_broker: LocalBroker, client: Client) -> None:
     ottla_broker.create_topic(TOPIC, 3)
-    sender = Sender(cluster, request_bytes_max=400)
+    sender = Sender(client, request_bytes_max=400)
     sender.send_all(encoded(1000, 3))
     sender.flush()
-    assert values(cluster, TOPIC) == numbers(1000, 3)
+    assert values(client, TOPIC) == numbers(1000, 3)
     assert sender.next_offsets == {TopicPartition(TOPIC, each): len(numbers(1000, 3)[each]) for each in range(3)}
 
 
 @pytest.mark.parametrize("answer_only", [False, True])
 @pytest.mark.parametrize("trouble", ["NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS", "drop"])
 def test_trouble_on_the_way_neither_loses_nor_doubles_nor_reorders(
-    ottla_broker: LocalBroker, cluster: Cluster, trouble: str, answer_only: bool
+    ottla_broker: LocalBroker, client: Client, trouble: str, answer_only: bool
 ) -> None:
     """Requests fail before and after they were handled, while others behind them are under way."""
     ottla_broker.create_topic(TOPIC, 2)
-    sender = Sender(cluster, request_bytes_max=200)
+    sender = Sender(client, request_bytes_max=200)
     batches = encoded(600, 2)
     for first in range(0, len(batches), 20):
         sender.send_all(batches[first : first + 10])
@@ -75,51 +74,49 @@ def test_trouble_on_the_way_neither_loses_nor_doubles_nor_reorders(
             ottla_broker.fail("Produce", trouble, 2, answer_only=answer_only)
         sender.send_all(batches[first + 10 : first + 20])
     sender.flush()
-    assert values(cluster, TOPIC) == numbers(600, 2)
+    assert values(client, TOPIC) == numbers(600, 2)
 
 
 def test_what_was_sent_behind_a_batch_that_failed_is_sent_again_behind_it(
-    ottla_broker: LocalBroker, cluster: Cluster
+    ottla_broker: LocalBroker, client: Client
 ) -> None:
     """Four requests are under way when the first fails: the broker finds the others out of order, which is no loss."""
     ottla_broker.create_topic(TOPIC)
-    sender = Sender(cluster, request_bytes_max=1)
+    sender = Sender(client, request_bytes_max=1)
     batches = encoded(25)
     sender.send(batches[0])
     sender.flush()
     ottla_broker.fail("Produce", "NOT_LEADER_OR_FOLLOWER")
     sender.send_all(batches[1:])
     sender.flush()
-    assert values(cluster, TOPIC) == numbers(25)
+    assert values(client, TOPIC) == numbers(25)
 
 
-def test_a_broker_that_restarts_is_waited_for(ottla_broker: LocalBroker, cluster: Cluster) -> None:
+def test_a_broker_that_restarts_is_waited_for(ottla_broker: LocalBroker, client: Client) -> None:
     ottla_broker.create_topic(TOPIC)
-    sender = Sender(cluster, request_bytes_max=100)
+    sender = Sender(client, request_bytes_max=100)
     batches = encoded(100)
     sender.send_all(batches[:10])
     ottla_broker.kill()
     ottla_broker.restart()
     sender.send_all(batches[10:])
     sender.flush()
-    assert values(cluster, TOPIC) == numbers(100)
+    assert values(client, TOPIC) == numbers(100)
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_a_batch_that_the_topic_finds_too_large_is_split(
-    ottla_broker: LocalBroker, cluster: Cluster, codec: int
-) -> None:
+def test_a_batch_that_the_topic_finds_too_large_is_split(ottla_broker: LocalBroker, client: Client, codec: int) -> None:
     ottla_broker.create_topic(TOPIC, max_message_bytes=HEADER_SIZE + 100)
-    sender = Sender(cluster)
+    sender = Sender(client)
     sender.send_all(encoded(90, per_batch=30, codec=codec))
     sender.flush()
-    assert values(cluster, TOPIC) == numbers(90)
+    assert values(client, TOPIC) == numbers(90)
 
 
-def test_an_error_that_stays_is_the_senders_last_word(ottla_broker: LocalBroker, cluster: Cluster) -> None:
+def test_an_error_that_stays_is_the_senders_last_word(ottla_broker: LocalBroker, client: Client) -> None:
     """One record alone is too large for the topic: the error names the partition, and again for every later call."""
     ottla_broker.create_topic(TOPIC, max_message_bytes=HEADER_SIZE + 1)
-    sender = Sender(cluster)
+    sender = Sender(client)
     sender.send_all(encoded(2))
     for _ in range(2):
         with pytest.raises(KafkaError, match="events-0") as refused:
@@ -129,9 +126,9 @@ def test_an_error_that_stays_is_the_senders_last_word(ottla_broker: LocalBroker,
         sender.send_all(encoded(1))
 
 
-def test_trouble_that_does_not_end_is_told(ottla_broker: LocalBroker, cluster: Cluster) -> None:
+def test_trouble_that_does_not_end_is_told(ottla_broker: LocalBroker, client: Client) -> None:
     ottla_broker.create_topic(TOPIC)
-    sender = Sender(cluster, delivery_s=0.2)
+    sender = Sender(client, delivery_s=0.2)
     ottla_broker.fail("Produce", "NOT_ENOUGH_REPLICAS", None)
     sender.send_all(encoded(1))
     with pytest.raises(KafkaError) as refused:
@@ -141,10 +138,10 @@ def test_trouble_that_does_not_end_is_told(ottla_broker: LocalBroker, cluster: C
 
 def test_a_broker_that_is_gone_is_told(ottla_broker: LocalBroker) -> None:
     ottla_broker.create_topic(TOPIC)
-    cluster = Cluster(
+    client = Client(
         {"bootstrap.servers": ottla_broker.bootstrap, "default.api.timeout.ms": "200", "retry.backoff.ms": "5"}
     )
-    sender = Sender(cluster, delivery_s=0.2)
+    sender = Sender(client, delivery_s=0.2)
     sender.send_all(encoded(5))
     sender.flush()
     ottla_broker.stop()
@@ -154,27 +151,27 @@ def test_a_broker_that_is_gone_is_told(ottla_broker: LocalBroker) -> None:
 
 
 @pytest.mark.parametrize("acks", [ACKS_NONE, 1])
-def test_fewer_acknowledgements_need_no_producer_id(ottla_broker: LocalBroker, cluster: Cluster, acks: int) -> None:
+def test_fewer_acknowledgements_need_no_producer_id(ottla_broker: LocalBroker, client: Client, acks: int) -> None:
     ottla_broker.create_topic(TOPIC, 2)
     ottla_broker.fail("InitProducerId", "UNKNOWN_SERVER_ERROR", None)
-    sender = Sender(cluster, acks=acks, request_bytes_max=300)
+    sender = Sender(client, acks=acks, request_bytes_max=300)
     sender.send_all(encoded(100, 2))
     sender.flush()
-    last = Sender(cluster, acks=1)  # on the same connection: when it is answered, so is all before it
+    last = Sender(client, acks=1)  # on the same connection: when it is answered, so is all before it
     last.send_all(encoded(5))
     last.flush()
-    assert values(cluster, TOPIC)[1] == numbers(100, 2)[1]
+    assert values(client, TOPIC)[1] == numbers(100, 2)[1]
     with pytest.raises(ValueError, match="acks=all"):
-        Sender(cluster, ProducerIdentity(1, 1), acks=acks)
+        Sender(client, ProducerIdentity(1, 1), acks=acks)
 
 
-def test_memory_is_bounded(ottla_broker: LocalBroker, cluster: Cluster) -> None:
+def test_memory_is_bounded(ottla_broker: LocalBroker, client: Client) -> None:
     """However much is sent, no more than the limit is held: the sender waits for answers meanwhile."""
     ottla_broker.create_topic(TOPIC)
-    sender = Sender(cluster, request_bytes_max=200, buffered_bytes_max=1000)
+    sender = Sender(client, request_bytes_max=200, buffered_bytes_max=1000)
     for batch in encoded(500):
         sender.send(batch)
         assert sender.buffered_bytes <= 1000
     sender.flush()
     assert sender.buffered_bytes == 0
-    assert values(cluster, TOPIC) == numbers(500)
+    assert values(client, TOPIC) == numbers(500)

@@ -42,9 +42,9 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
 
 
 def carried(rows: pa.RecordBatch) -> int:
-    options, cluster = write_options(OPTIONS), None
-    lots = list(parcels.packed(cluster, options, iter([rows, rows])))  # type: ignore[arg-type]
-    return parcels.write_parcels(cluster, options, iter(lots), None)  # type: ignore[arg-type]
+    options, client = write_options(OPTIONS), None
+    lots = list(parcels.packed(client, options, iter([rows, rows])))  # type: ignore[arg-type]
+    return parcels.write_parcels(client, options, iter(lots), None)  # type: ignore[arg-type]
 
 
 def test_every_record_arrives_in_its_partition(sent: Sent) -> None:

@@ -3,5 +3,5 @@
 batch_ledger.py  one transaction for a whole batch, shared by all of its tasks
 task_ledger.py   one transaction for each task, and a decision that makes them one
 claims.py        which attempt at a task may write
-listing.py       what the ledgers of a cluster say, for the command line
+sinks.py         which sinks a cluster knows and how far they are, for the command line
 """

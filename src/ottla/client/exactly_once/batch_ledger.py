@@ -15,12 +15,13 @@ What is left in doubt by a lost answer is settled by reading the ledger, never b
 
 from collections.abc import Mapping
 
-from ottla.client.client import Cluster, TopicPartition
+from ottla.client.client import Client
 from ottla.client.connection import Unreachable
 from ottla.client.exactly_once.claims import ClaimBook
-from ottla.client.groups import Committed, fetch_offsets
-from ottla.client.transactions import ProducerIdentity, commit_offsets_with, end_transaction, init_producer
+from ottla.client.groups import CommittedOffset, fetch_offsets
+from ottla.client.transactions import ProducerIdentity, commit_offsets_in_transaction, end_transaction, init_producer
 from ottla.errors import KafkaError
+from ottla.topic_partition import TopicPartition
 
 TIMEOUT_MS = 300_000
 """A batch must be done within this time, or the broker aborts it; readers wait as long for what a crash left open."""
@@ -35,7 +36,7 @@ def ledger_name(query_id: str, topic: str) -> str:
     return f"{query_id}-{topic}"
 
 
-def has_landed(ledger: Committed | None, batch_id: int, name: str, *, resume: bool = False) -> bool:
+def has_landed(ledger: CommittedOffset | None, batch_id: int, name: str, *, resume: bool = False) -> bool:
     """Whether a ledger says so. LedgerLost if it is missing although batches came before, unless `resume`."""
     if ledger is not None:
         return ledger.offset > batch_id
@@ -50,10 +51,10 @@ def has_landed(ledger: Committed | None, batch_id: int, name: str, *, resume: bo
 
 class BatchLedger:
     def __init__(
-        self, cluster: Cluster, query_id: str, topic: str, *, timeout_ms: int = TIMEOUT_MS, resume: bool = False
+        self, client: Client, query_id: str, topic: str, *, timeout_ms: int = TIMEOUT_MS, resume: bool = False
     ) -> None:
         """`resume` says that a batch whose ledger is gone has not landed."""
-        self._cluster = cluster
+        self._client = client
         self.name = ledger_name(query_id, topic)
         self._where = TopicPartition(topic, 0)
         self._timeout_ms = timeout_ms
@@ -61,7 +62,7 @@ class BatchLedger:
         self._producer: ProducerIdentity | None = None
         self._last_batch: int | None = None
         """That was committed here."""
-        self.claims = ClaimBook(cluster, self.name)
+        self.claims = ClaimBook(client, self.name)
         """Who may write, of those who have the batch's identity."""
         self._successor: ProducerIdentity | None = None
         """Who writes after the last batch, if the broker has said so: nobody else has written since."""
@@ -73,7 +74,7 @@ class BatchLedger:
         if follows and successor is not None:
             self._producer = successor
             return successor
-        self._producer = init_producer(self._cluster, self.name, self._timeout_ms)
+        self._producer = init_producer(self._client, self.name, self._timeout_ms)
         if has_landed(self._read(), batch_id, self.name, resume=self._resume or follows):
             self._producer = None
         return self._producer
@@ -83,14 +84,14 @@ class BatchLedger:
         landed, or that nobody can tell now: `begin` will know."""
         assert self._producer is not None, "begin comes first"
         producer, self._producer = self._producer, None
-        landed = {self._where: Committed(batch_id + 1, f"batch {batch_id}")}
-        commit_offsets_with(self._cluster, producer, self.name, landed)
+        landed = {self._where: CommittedOffset(batch_id + 1, f"batch {batch_id}")}
+        commit_offsets_in_transaction(self._client, producer, self.name, landed)
         for group, offsets in (sources or {}).items():
             if offsets:
-                committed = {where: Committed(offset) for where, offset in offsets.items()}
-                commit_offsets_with(self._cluster, producer, group, committed)
+                committed = {where: CommittedOffset(offset) for where, offset in offsets.items()}
+                commit_offsets_in_transaction(self._client, producer, group, committed)
         try:
-            successor = end_transaction(self._cluster, producer, commit=True)
+            successor = end_transaction(self._client, producer, commit=True)
             self._successor = None if successor == producer else successor
         except (KafkaError, Unreachable):
             if not self._landed_after_all(batch_id):
@@ -102,15 +103,15 @@ class BatchLedger:
         producer, self._producer = self._producer, None
         self.claims.forget()
         if producer is not None:
-            end_quietly(self._cluster, producer)
+            end_quietly(self._client, producer)
 
     def last_batch(self) -> int | None:
         """The newest batch that has landed, by the ledger."""
         found = self._read()
         return None if found is None else found.offset - 1
 
-    def _read(self) -> Committed | None:
-        return fetch_offsets(self._cluster, self.name, [self._where], require_stable=True).get(self._where)
+    def _read(self) -> CommittedOffset | None:
+        return fetch_offsets(self._client, self.name, [self._where], require_stable=True).get(self._where)
 
     def _landed_after_all(self, batch_id: int) -> bool:
         try:
@@ -120,9 +121,9 @@ class BatchLedger:
         return found is not None and found.offset > batch_id
 
 
-def end_quietly(cluster: Cluster, producer: ProducerIdentity) -> None:
+def end_quietly(client: Client, producer: ProducerIdentity) -> None:
     """Abort, where it does not matter if that is possible: it was never begun, ended already, or nobody answers."""
     try:
-        end_transaction(cluster, producer, commit=False)
+        end_transaction(client, producer, commit=False)
     except (KafkaError, Unreachable):
         return

@@ -12,7 +12,7 @@ the one that the driver knows may write. No transaction is ever begun with these
 
 from typing import NamedTuple
 
-from ottla.client.client import Cluster
+from ottla.client.client import Client
 from ottla.client.transactions import raise_epoch
 
 
@@ -30,8 +30,8 @@ class Claim(NamedTuple):
 class ClaimBook:
     """The driver's: the counters of all tasks of one query and topic."""
 
-    def __init__(self, cluster: Cluster, ledger: str) -> None:
-        self._cluster = cluster
+    def __init__(self, client: Client, ledger: str) -> None:
+        self._client = client
         self._ledger = ledger
         self._claims: dict[int, Claim] = {}
 
@@ -49,16 +49,16 @@ class ClaimBook:
         self._claims.clear()
 
     def _drawn(self, task: int) -> Claim:
-        claim = _draw(self._cluster, f"{self._ledger}-claim-{task}")
+        claim = _draw(self._client, f"{self._ledger}-claim-{task}")
         self._claims[task] = claim
         return claim
 
 
-def is_first(cluster: Cluster, claim: Claim) -> bool:
+def take_claim(client: Client, claim: Claim) -> bool:
     """Whether this attempt may write. To be asked once: a second answer is no. Trouble on the way can make the only
     attempt look like a second one, never the other way round."""
-    return _draw(cluster, claim.name) == claim.taken()
+    return _draw(client, claim.name) == claim.taken()
 
 
-def _draw(cluster: Cluster, name: str) -> Claim:
-    return Claim(name, *raise_epoch(cluster, name))
+def _draw(client: Client, name: str) -> Claim:
+    return Claim(name, *raise_epoch(client, name))

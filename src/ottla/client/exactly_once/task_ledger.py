@@ -24,12 +24,13 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ottla.client.client import Cluster, TopicPartition
+from ottla.client.client import Client
 from ottla.client.exactly_once.batch_ledger import TIMEOUT_MS, LedgerLost, end_quietly, has_landed, ledger_name
-from ottla.client.groups import Committed, commit_offsets, fetch_offsets
-from ottla.client.transaction_states import end_abandoned, transaction_names, transaction_states
-from ottla.client.transactions import ProducerIdentity, commit_offsets_with, end_transaction, init_producer
+from ottla.client.groups import CommittedOffset, commit_offsets, fetch_offsets
+from ottla.client.transaction_states import abort_transactions, list_transactional_ids, transaction_states
+from ottla.client.transactions import ProducerIdentity, commit_offsets_in_transaction, end_transaction, init_producer
 from ottla.errors import ErrorCode, KafkaError
+from ottla.topic_partition import TopicPartition
 
 METADATA_MAX = 3500
 """Characters, all of them of one byte; a broker takes 4096 bytes unless it is told otherwise."""
@@ -72,7 +73,7 @@ class TaskLedger:
 
     def __init__(
         self,
-        cluster: Cluster,
+        client: Client,
         query_id: str,
         topic: str,
         *,
@@ -80,7 +81,7 @@ class TaskLedger:
         deterministic: bool = False,
         resume: bool = False,
     ) -> None:
-        self._cluster = cluster
+        self._client = client
         self.name = ledger_name(query_id, topic)
         self._where = TopicPartition(topic, 0)
         self._timeout_ms = timeout_ms
@@ -96,17 +97,17 @@ class TaskLedger:
         name = self._task_name(task)
         if self._deterministic and has_landed(self._ledger(task), batch_id, name, resume=True):
             return None
-        return init_producer(self._cluster, name, self._timeout_ms)
+        return init_producer(self._client, name, self._timeout_ms)
 
     def seal(self, batch_id: int, task: int, producer: ProducerIdentity) -> OpenTask:
         """After the last row has been acknowledged: what the driver is told."""
-        landed = {self._where: Committed(batch_id + 1, f"batch {batch_id}")}
-        commit_offsets_with(self._cluster, producer, self._task_name(task), landed)
+        landed = {self._where: CommittedOffset(batch_id + 1, f"batch {batch_id}")}
+        commit_offsets_in_transaction(self._client, producer, self._task_name(task), landed)
         return OpenTask(task, producer.producer_id, producer.epoch, producer.protocol)
 
     def abandon(self, producer: ProducerIdentity) -> None:
         """Of a task that failed."""
-        end_quietly(self._cluster, producer)
+        end_quietly(self._client, producer)
 
     # In the driver
 
@@ -137,25 +138,25 @@ class TaskLedger:
         """Undo what was not decided."""
         if not self._is_decided(batch_id):
             for task in tasks:
-                end_quietly(self._cluster, self._identity(task))
+                end_quietly(self._client, self._identity(task))
 
     def end_leftovers(self) -> list[str]:
         """After a crash, and when no task is at work: abort what its tasks have left open, and name it."""
         numbered = re.compile(re.escape(self.name) + r"-\d+")
         try:
-            found = transaction_names(self._cluster, f"{self.name}-", only_open=True)
+            found = list_transactional_ids(self._client, f"{self.name}-", only_open=True)
         except KafkaError as error:
             if error.code != ErrorCode.UNSUPPORTED_VERSION:  # a broker before 3.0: there they time out
                 raise
             return []
         leftovers = [name for name in found if numbered.fullmatch(name)]
-        end_abandoned(self._cluster, leftovers)
+        abort_transactions(self._client, leftovers)
         return leftovers
 
     def _refuse_lost(self, batch_id: int, tasks: Sequence[OpenTask]) -> None:
         """TransactionsLost unless all are open, as their tasks have left them."""
         try:
-            states = transaction_states(self._cluster, [self._task_name(each.task) for each in tasks])
+            states = transaction_states(self._client, [self._task_name(each.task) for each in tasks])
         except KafkaError as error:
             if error.code != ErrorCode.UNSUPPORTED_VERSION:
                 raise
@@ -206,7 +207,7 @@ class TaskLedger:
     def _end(self, batch_id: int, task: OpenTask) -> bool:
         """Whether the task has landed. What is no clear answer is raised: the decision stands, and is tried again."""
         try:
-            end_transaction(self._cluster, self._identity(task), commit=True)
+            end_transaction(self._client, self._identity(task), commit=True)
             return True
         except KafkaError as error:
             if error.code not in _TOO_LATE:
@@ -224,14 +225,14 @@ class TaskLedger:
     def _part_name(self, number: int) -> str:
         return f"{self.name}-decision-{number}"
 
-    def _ledger(self, task: int) -> Committed | None:
+    def _ledger(self, task: int) -> CommittedOffset | None:
         return self._read(self._task_name(task))
 
-    def _read(self, group: str) -> Committed | None:
-        return fetch_offsets(self._cluster, group, [self._where], require_stable=True).get(self._where)
+    def _read(self, group: str) -> CommittedOffset | None:
+        return fetch_offsets(self._client, group, [self._where], require_stable=True).get(self._where)
 
     def _write(self, group: str, offset: int, metadata: str) -> None:
-        commit_offsets(self._cluster, group, {self._where: Committed(offset, metadata)})
+        commit_offsets(self._client, group, {self._where: CommittedOffset(offset, metadata)})
 
 
 def _parts(words: Sequence[str]) -> list[str]:

@@ -7,15 +7,16 @@ import pyarrow as pa
 import pytest
 
 from ottla.client import transactions
-from ottla.client.client import Cluster, TopicPartition
+from ottla.client.client import Client
 from ottla.client.exactly_once.batch_ledger import BatchLedger, LedgerLost
-from ottla.client.groups import Committed, commit_offsets, fetch_offsets
+from ottla.client.groups import CommittedOffset, commit_offsets, fetch_offsets
 from ottla.client.sending import Sender
-from ottla.client.transactions import ANNOUNCED, IMPLICIT, ProducerIdentity, transaction_protocol
+from ottla.client.transactions import ANNOUNCED, IMPLICIT, ProducerIdentity, find_transaction_protocol
 from ottla.errors import ErrorCode, KafkaError
 from ottla.pipeline.encoding import Encoder
 from ottla.testing import LocalBroker
-from tests.unit.client.crashes import MortalCluster, dies
+from ottla.topic_partition import TopicPartition
+from tests.unit.client.crashes import MortalClient, dies
 from tests.unit.client.reading_back import values
 
 PARTITIONS = 2
@@ -34,11 +35,11 @@ def settings(ottla_broker: LocalBroker) -> Settings:
 @pytest.fixture(params=[ANNOUNCED, IMPLICIT], ids=["v1", "v2"])
 def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     if request.param == ANNOUNCED:
-        monkeypatch.setattr(transactions, "transaction_protocol", lambda cluster: ANNOUNCED)
+        monkeypatch.setattr(transactions, "find_transaction_protocol", lambda client: ANNOUNCED)
     return int(request.param)
 
 
-def write(cluster: Cluster, topic: str, batch_id: int, producer: ProducerIdentity) -> None:
+def write(client: Client, topic: str, batch_id: int, producer: ProducerIdentity) -> None:
     """What the tasks do: each partition is written by one of them."""
     for partition in range(PARTITIONS):
         rows = pa.record_batch(
@@ -48,18 +49,18 @@ def write(cluster: Cluster, topic: str, batch_id: int, producer: ProducerIdentit
             }
         )
         encoder = Encoder(lambda _: PARTITIONS, Random(1), topic=topic)
-        sender = Sender(cluster, producer)
+        sender = Sender(client, producer)
         sender.send_all(encoder.add(rows))
         sender.send_all(encoder.flush())
         sender.flush()
 
 
-def run(cluster: Cluster, topic: str, batch_id: int) -> None:
+def run(client: Client, topic: str, batch_id: int) -> None:
     """A batch from beginning to end, as a new driver does it."""
-    ledger = BatchLedger(cluster, "query", topic)
+    ledger = BatchLedger(client, "query", topic)
     producer = ledger.begin(batch_id)
     if producer is not None:
-        write(cluster, topic, batch_id, producer)
+        write(client, topic, batch_id, producer)
         ledger.commit(batch_id, {"readers": {SOURCE: (batch_id + 1) * 10}})
 
 
@@ -77,24 +78,24 @@ def test_a_driver_that_dies_at_any_request_leaves_every_batch_exactly_once(
     while died:
         topic = f"output-{dies_at}"
         ottla_broker.create_topic(topic, PARTITIONS)
-        cluster = MortalCluster(settings)
-        run(cluster, topic, 0)
-        died = dies(partial(run, topic=topic, batch_id=1), MortalCluster(settings, dies_at, sends_before=sends_before))
-        run(cluster, topic, 1)
-        run(cluster, topic, 1)
-        run(cluster, topic, 2)
-        assert BatchLedger(cluster, "query", topic).last_batch() == 2
-        assert values(cluster, topic) == model(3), dies_at
-        assert fetch_offsets(cluster, "readers", [SOURCE], require_stable=True)[SOURCE].offset == 30
-        cluster.close()
+        client = MortalClient(settings)
+        run(client, topic, 0)
+        died = dies(partial(run, topic=topic, batch_id=1), MortalClient(settings, dies_at, sends_before=sends_before))
+        run(client, topic, 1)
+        run(client, topic, 1)
+        run(client, topic, 2)
+        assert BatchLedger(client, "query", topic).last_batch() == 2
+        assert values(client, topic) == model(3), dies_at
+        assert fetch_offsets(client, "readers", [SOURCE], require_stable=True)[SOURCE].offset == 30
+        client.close()
         dies_at += 1
     assert dies_at > 8
 
 
 def test_the_protocol_is_the_clusters(settings: Settings) -> None:
-    cluster = Cluster(settings)
-    assert transaction_protocol(cluster) == IMPLICIT
-    cluster.close()
+    client = Client(settings)
+    assert find_transaction_protocol(client) == IMPLICIT
+    client.close()
 
 
 def test_a_batch_that_is_aborted_or_never_ended_is_not_seen(
@@ -102,75 +103,77 @@ def test_a_batch_that_is_aborted_or_never_ended_is_not_seen(
 ) -> None:
     """Neither its rows nor the source's offsets; the next driver writes it."""
     ottla_broker.create_topic("output", PARTITIONS)
-    cluster = MortalCluster(settings)
-    ledger = BatchLedger(cluster, "query", "output")
+    client = MortalClient(settings)
+    ledger = BatchLedger(client, "query", "output")
     for ends in (True, False):
         producer = ledger.begin(0)
         assert producer is not None
-        write(cluster, "output", 0, producer)
+        write(client, "output", 0, producer)
         if ends:
             ledger.abort()
             ledger.abort()
     zombie = producer
     assert zombie is not None
-    run(cluster, "output", 0)
-    assert values(cluster, "output") == model(1)
+    run(client, "output", 0)
+    assert values(client, "output") == model(1)
     with pytest.raises(KafkaError) as refused:
-        write(cluster, "output", 0, zombie)
+        write(client, "output", 0, zombie)
     assert refused.value.code in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
-    assert values(cluster, "output") == model(1)
-    cluster.close()
+    assert values(client, "output") == model(1)
+    client.close()
 
 
 def test_one_driver_goes_from_batch_to_batch(ottla_broker: LocalBroker, settings: Settings, protocol: int) -> None:
     """With transactions v2 it needs no new epoch from the coordinator, nor a look at its own ledger."""
     ottla_broker.create_topic("output", PARTITIONS)
-    cluster = MortalCluster(settings)
-    ledger = BatchLedger(cluster, "query", "output")
+    client = MortalClient(settings)
+    ledger = BatchLedger(client, "query", "output")
     asked = []
     for batch_id in range(4):
-        before = cluster.requests
+        before = client.requests
         producer = ledger.begin(batch_id)
-        asked.append(cluster.requests - before)
+        asked.append(client.requests - before)
         assert producer is not None
-        write(cluster, "output", batch_id, producer)
+        write(client, "output", batch_id, producer)
         ledger.commit(batch_id)
-    assert values(cluster, "output") == model(4)
+    assert values(client, "output") == model(4)
     assert (asked[-1] == 0) == (protocol == IMPLICIT)
-    cluster.close()
+    client.close()
 
 
 def test_an_end_whose_answer_is_an_error_is_settled_by_the_ledger(
     ottla_broker: LocalBroker, settings: Settings, protocol: int
 ) -> None:
     ottla_broker.create_topic("output", PARTITIONS)
-    cluster = MortalCluster(settings)
+    client = MortalClient(settings)
     ottla_broker.fail("EndTxn", "UNKNOWN_SERVER_ERROR", answer_only=True)
-    run(cluster, "output", 0)
+    run(client, "output", 0)
     ottla_broker.fail("EndTxn", "UNKNOWN_SERVER_ERROR")
-    quick = MortalCluster({**settings, "default.api.timeout.ms": "200"})
+    quick = MortalClient({**settings, "default.api.timeout.ms": "200"})
     with pytest.raises(KafkaError, match="UNKNOWN_SERVER_ERROR"):
         run(quick, "output", 1)
-    run(cluster, "output", 1)
-    assert values(cluster, "output") == model(2)
+    run(client, "output", 1)
+    assert values(client, "output") == model(2)
     quick.close()
-    cluster.close()
+    client.close()
 
 
 def test_a_ledger_that_is_gone_stops_the_query_unless_told(ottla_broker: LocalBroker, settings: Settings) -> None:
     ottla_broker.create_topic("output", PARTITIONS)
-    cluster = MortalCluster(settings)
+    client = MortalClient(settings)
     with pytest.raises(LedgerLost, match=r"'query-output' is gone.*Batch 7"):
-        BatchLedger(cluster, "query", "output").begin(7)
-    assert BatchLedger(cluster, "query", "output", resume=True).begin(7) is not None
-    cluster.close()
+        BatchLedger(client, "query", "output").begin(7)
+    assert BatchLedger(client, "query", "output", resume=True).begin(7) is not None
+    client.close()
 
 
 def test_a_groups_offsets_and_their_metadata(ottla_broker: LocalBroker, settings: Settings) -> None:
     ottla_broker.create_topic("other", 3)
-    cluster = MortalCluster(settings)
-    offsets = {SOURCE: Committed(5, "word"), TopicPartition("other", 2): Committed(7)}
-    commit_offsets(cluster, "readers", offsets)
-    assert fetch_offsets(cluster, "readers") == offsets
-    assert fetch_offsets(cluster, "readers", [SOURCE, TopicPartition("other", 0)]) == {SOURCE: Committed(5, "word")}
-    cluster.close()
+    client = MortalClient(settings)
+    offsets = {SOURCE: CommittedOffset(5, "word"), TopicPartition("other", 2): CommittedOffset(7)}
+    commit_offsets(client, "readers", offsets)
+    assert fetch_offsets(client, "readers") == offsets
+    assert fetch_offsets(client, "readers", [SOURCE, TopicPartition("other", 0)]) == {
+        SOURCE: CommittedOffset(5, "word")
+    }
+    client.close()

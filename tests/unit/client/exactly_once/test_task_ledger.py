@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from ottla.client import transactions
-from ottla.client.client import Cluster
+from ottla.client.client import Client
 from ottla.client.exactly_once import task_ledger as tasks_module
 from ottla.client.exactly_once.batch_ledger import LedgerLost
 from ottla.client.exactly_once.task_ledger import BatchToRepeat, OpenTask, PartlyLanded, TaskLedger, TransactionsLost
@@ -15,7 +15,7 @@ from ottla.client.sending import Sender
 from ottla.client.transactions import ANNOUNCED, IMPLICIT, end_transaction
 from ottla.pipeline.encoding import Encoder
 from ottla.testing import LocalBroker
-from tests.unit.client.crashes import MortalCluster, dies
+from tests.unit.client.crashes import MortalClient, dies
 from tests.unit.client.reading_back import values
 
 PARTITIONS = 2
@@ -32,37 +32,37 @@ def settings(ottla_broker: LocalBroker) -> Settings:
 @pytest.fixture(params=[ANNOUNCED, IMPLICIT], ids=["v1", "v2"])
 def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     if request.param == ANNOUNCED:
-        monkeypatch.setattr(transactions, "transaction_protocol", lambda cluster: ANNOUNCED)
+        monkeypatch.setattr(transactions, "find_transaction_protocol", lambda client: ANNOUNCED)
     return int(request.param)
 
 
-def run_task(cluster: Cluster, ledger: TaskLedger, topic: str, batch_id: int, task: int, count: int) -> OpenTask | None:
+def run_task(client: Client, ledger: TaskLedger, topic: str, batch_id: int, task: int, count: int) -> OpenTask | None:
     """Write every `count`-th row; a task without rows opens nothing."""
     values = [b"%d-%d" % (batch_id, number) for number in range(task, ROWS, count)]
     producer = ledger.begin(batch_id, task) if values else None
     if producer is None:
         return None
     encoder = Encoder(lambda _: PARTITIONS, Random(task), topic=topic, batch_bytes=100)
-    sender = Sender(cluster, producer)
+    sender = Sender(client, producer)
     sender.send_all(encoder.add(pa.record_batch({"value": pa.array(values)})))
     sender.send_all(encoder.flush())
     sender.flush()
     return ledger.seal(batch_id, task, producer)
 
 
-def written(cluster: Cluster, topic: str, batch_id: int, count: int) -> list[OpenTask]:
+def written(client: Client, topic: str, batch_id: int, count: int) -> list[OpenTask]:
     """What a driver hears of tasks that have all been run."""
-    ledger = TaskLedger(cluster, "query", topic)
-    found = [run_task(cluster, ledger, topic, batch_id, task, count) for task in range(count)]
+    ledger = TaskLedger(client, "query", topic)
+    found = [run_task(client, ledger, topic, batch_id, task, count) for task in range(count)]
     return [task for task in found if task is not None]
 
 
-def run(cluster: Cluster, topic: str, batch_id: int, count: int) -> None:
-    TaskLedger(cluster, "query", topic).commit(batch_id, written(cluster, topic, batch_id, count))
+def run(client: Client, topic: str, batch_id: int, count: int) -> None:
+    TaskLedger(client, "query", topic).commit(batch_id, written(client, topic, batch_id, count))
 
 
-def rows_of(cluster: Cluster, topic: str) -> list[bytes]:
-    return sorted(value or b"" for found in values(cluster, topic).values() for value in found)
+def rows_of(client: Client, topic: str) -> list[bytes]:
+    return sorted(value or b"" for found in values(client, topic).values() for value in found)
 
 
 def model(batches: int) -> list[bytes]:
@@ -80,17 +80,17 @@ def test_a_query_that_dies_at_any_request_leaves_every_batch_exactly_once(
     while died:
         topic = f"output-{dies_at}"
         ottla_broker.create_topic(topic, PARTITIONS)
-        cluster = MortalCluster(settings)
-        run(cluster, topic, 0, 2)
+        client = MortalClient(settings)
+        run(client, topic, 0, 2)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(tasks_module, "METADATA_MAX", 20)
-            mortal = MortalCluster(settings, dies_at, sends_before=sends_before)
+            mortal = MortalClient(settings, dies_at, sends_before=sends_before)
             died = dies(partial(run, topic=topic, batch_id=1, count=3), mortal)
-            run(cluster, topic, 1, 2)
-        run(cluster, topic, 1, 2)
-        run(cluster, topic, 2, 8)
-        assert rows_of(cluster, topic) == model(3), dies_at
-        cluster.close()
+            run(client, topic, 1, 2)
+        run(client, topic, 1, 2)
+        run(client, topic, 2, 8)
+        assert rows_of(client, topic) == model(3), dies_at
+        client.close()
         dies_at += 1
     assert dies_at > 20
 
@@ -99,30 +99,30 @@ def test_what_was_not_decided_can_be_aborted_and_what_was_cannot(
     ottla_broker: LocalBroker, settings: Settings, protocol: int
 ) -> None:
     ottla_broker.create_topic("output", PARTITIONS)
-    cluster = MortalCluster(settings)
-    ledger = TaskLedger(cluster, "query", "output")
-    ledger.abort(0, written(cluster, "output", 0, 3))
-    assert rows_of(cluster, "output") == []
-    open_tasks = written(cluster, "output", 0, 3)
+    client = MortalClient(settings)
+    ledger = TaskLedger(client, "query", "output")
+    ledger.abort(0, written(client, "output", 0, 3))
+    assert rows_of(client, "output") == []
+    open_tasks = written(client, "output", 0, 3)
     ottla_broker.fail("EndTxn", "UNKNOWN_SERVER_ERROR")
     with pytest.raises(Exception, match="UNKNOWN_SERVER_ERROR"):
         ledger.commit(0, open_tasks)
     ledger.abort(0, open_tasks)
-    assert written(cluster, "output", 0, 3) == [], "a decided batch is written once"
+    assert written(client, "output", 0, 3) == [], "a decided batch is written once"
     ledger.commit(0, [])
-    assert rows_of(cluster, "output") == model(1)
-    cluster.close()
+    assert rows_of(client, "output") == model(1)
+    client.close()
 
 
-def time_out(cluster: Cluster, tasks: list[OpenTask], topic: str) -> None:
+def time_out(client: Client, tasks: list[OpenTask], topic: str) -> None:
     """What the coordinator does with a transaction that has been open for too long: nobody can commit it any more."""
     for task in tasks:
-        transactions.init_producer(cluster, f"query-{topic}-{task.task}")
+        transactions.init_producer(client, f"query-{topic}-{task.task}")
 
 
-def decided_without_end(cluster: Cluster, topic: str) -> list[OpenTask]:
-    tasks = written(cluster, topic, 0, 3)
-    TaskLedger(cluster, "query", topic)._decide(0, tasks)
+def decided_without_end(client: Client, topic: str) -> list[OpenTask]:
+    tasks = written(client, topic, 0, 3)
+    TaskLedger(client, "query", topic)._decide(0, tasks)
     return tasks
 
 
@@ -130,13 +130,13 @@ def test_a_decision_whose_tasks_have_all_timed_out_is_taken_back(
     ottla_broker: LocalBroker, settings: Settings, protocol: int
 ) -> None:
     ottla_broker.create_topic("output", PARTITIONS)
-    cluster = MortalCluster(settings)
-    time_out(cluster, decided_without_end(cluster, "output"), "output")
+    client = MortalClient(settings)
+    time_out(client, decided_without_end(client, "output"), "output")
     with pytest.raises(BatchToRepeat, match="3 tasks of batch 0"):
-        run(cluster, "output", 0, 3)
-    run(cluster, "output", 0, 3)
-    assert rows_of(cluster, "output") == model(1)
-    cluster.close()
+        run(client, "output", 0, 3)
+    run(client, "output", 0, 3)
+    assert rows_of(client, "output") == model(1)
+    client.close()
 
 
 def test_a_batch_that_has_partly_timed_out_stops_the_query(
@@ -144,20 +144,20 @@ def test_a_batch_that_has_partly_timed_out_stops_the_query(
 ) -> None:
     """Unless it is declared deterministic: then the missing tasks are written again, and only they."""
     ottla_broker.create_topic("output", PARTITIONS)
-    cluster = MortalCluster(settings)
-    tasks = decided_without_end(cluster, "output")
-    time_out(cluster, tasks[1:2], "output")
+    client = MortalClient(settings)
+    tasks = decided_without_end(client, "output")
+    time_out(client, tasks[1:2], "output")
     for _ in range(2):
         with pytest.raises(PartlyLanded, match="of 3 tasks the transactions of 1 timed out"):
-            run(cluster, "output", 0, 3)
-    ledger = TaskLedger(cluster, "query", "output", deterministic=True)
+            run(client, "output", 0, 3)
+    ledger = TaskLedger(client, "query", "output", deterministic=True)
     with pytest.raises(BatchToRepeat):
         ledger.commit(0, [])
-    again = [run_task(cluster, ledger, "output", 0, task, 3) for task in range(3)]
+    again = [run_task(client, ledger, "output", 0, task, 3) for task in range(3)]
     assert [each is None for each in again] == [True, False, True]
     ledger.commit(0, [each for each in again if each is not None])
-    assert rows_of(cluster, "output") == model(1)
-    cluster.close()
+    assert rows_of(client, "output") == model(1)
+    client.close()
 
 
 def test_an_old_query_that_wakes_up_changes_nothing(
@@ -165,24 +165,24 @@ def test_an_old_query_that_wakes_up_changes_nothing(
 ) -> None:
     """Its tasks were begun again by another one: its decision comes too late, and finds that the batch has landed."""
     ottla_broker.create_topic("output", PARTITIONS)
-    cluster = MortalCluster(settings)
-    old = written(cluster, "output", 0, 3)
-    run(cluster, "output", 0, 3)
-    TaskLedger(cluster, "query", "output")._decide(0, old)
-    TaskLedger(cluster, "query", "output").commit(0, old)
-    assert rows_of(cluster, "output") == model(1)
+    client = MortalClient(settings)
+    old = written(client, "output", 0, 3)
+    run(client, "output", 0, 3)
+    TaskLedger(client, "query", "output")._decide(0, old)
+    TaskLedger(client, "query", "output").commit(0, old)
+    assert rows_of(client, "output") == model(1)
     with pytest.raises(Exception, match=r"EPOCH|FENCED|STATE"):
-        end_transaction(cluster, TaskLedger(cluster, "query", "output")._identity(old[0]), commit=False)
-    cluster.close()
+        end_transaction(client, TaskLedger(client, "query", "output")._identity(old[0]), commit=False)
+    client.close()
 
 
 def test_a_ledger_that_is_gone_stops_the_query_unless_told(ottla_broker: LocalBroker, settings: Settings) -> None:
     ottla_broker.create_topic("output", PARTITIONS)
-    cluster = MortalCluster(settings)
+    client = MortalClient(settings)
     with pytest.raises(LedgerLost, match="Batch 7"):
-        TaskLedger(cluster, "query", "output").begin(7, 0)
-    assert TaskLedger(cluster, "query", "output", resume=True).begin(7, 0) is not None
-    cluster.close()
+        TaskLedger(client, "query", "output").begin(7, 0)
+    assert TaskLedger(client, "query", "output", resume=True).begin(7, 0) is not None
+    client.close()
 
 
 def test_what_a_crash_left_open_is_ended_though_its_task_never_comes_again(
@@ -192,18 +192,18 @@ def test_what_a_crash_left_open_is_ended_though_its_task_never_comes_again(
     Transactions of other queries, and of a topic whose name is longer, are let alone."""
     ottla_broker.create_topic("output", PARTITIONS)
     ottla_broker.create_topic("output-more", PARTITIONS)
-    cluster = MortalCluster(settings)
-    written(cluster, "output", 0, 4)
-    others = written(cluster, "output-more", 0, 1)
-    run(cluster, "output", 0, 1)
-    ledger = TaskLedger(cluster, "query", "output")
-    assert rows_of(cluster, "output") != model(1)
+    client = MortalClient(settings)
+    written(client, "output", 0, 4)
+    others = written(client, "output-more", 0, 1)
+    run(client, "output", 0, 1)
+    ledger = TaskLedger(client, "query", "output")
+    assert rows_of(client, "output") != model(1)
     assert ledger.end_leftovers() == ["query-output-1", "query-output-2", "query-output-3"]
-    assert rows_of(cluster, "output") == model(1)
+    assert rows_of(client, "output") == model(1)
     assert ledger.end_leftovers() == []
-    TaskLedger(cluster, "query", "output-more").commit(0, others)
-    assert rows_of(cluster, "output-more") == model(1)
-    cluster.close()
+    TaskLedger(client, "query", "output-more").commit(0, others)
+    assert rows_of(client, "output-more") == model(1)
+    client.close()
 
 
 def test_a_batch_is_not_decided_when_a_transaction_of_it_has_been_ended(
@@ -211,14 +211,14 @@ def test_a_batch_is_not_decided_when_a_transaction_of_it_has_been_ended(
 ) -> None:
     """Spark ran a task twice: the second attempt aborted what the first one reports. Nothing lands, all is repeated."""
     ottla_broker.create_topic("output", PARTITIONS)
-    cluster = MortalCluster(settings)
-    tasks = written(cluster, "output", 0, 3)
-    time_out(cluster, tasks[1:2], "output")
-    ledger = TaskLedger(cluster, "query", "output")
+    client = MortalClient(settings)
+    tasks = written(client, "output", 0, 3)
+    time_out(client, tasks[1:2], "output")
+    ledger = TaskLedger(client, "query", "output")
     with pytest.raises(TransactionsLost, match="the transactions of tasks 1 were ended by somebody else"):
         ledger.commit(0, tasks)
     ledger.abort(0, tasks)
-    assert rows_of(cluster, "output") == []
-    run(cluster, "output", 0, 2)
-    assert rows_of(cluster, "output") == model(1)
-    cluster.close()
+    assert rows_of(client, "output") == []
+    run(client, "output", 0, 2)
+    assert rows_of(client, "output") == model(1)
+    client.close()

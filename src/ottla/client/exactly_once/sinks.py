@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ottla.client.client import Cluster
-from ottla.client.groups import Committed, fetch_offsets, refuse
-from ottla.client.transaction_states import TransactionState, transaction_names, transaction_states
+from ottla.client.client import Client
+from ottla.client.groups import CommittedOffset, fetch_offsets, raise_for_errors
+from ottla.client.transaction_states import TransactionState, list_transactional_ids, transaction_states
 from ottla.wire.messages.list_groups import ListGroupsRequest
 
 _NAME = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-(.+)")
@@ -43,32 +43,32 @@ class Sink(NamedTuple):
         return None if found is None else int(found[1])
 
 
-def find_sinks(cluster: Cluster, prefix: str = "") -> list[Sink]:
+def find_sinks(client: Client, prefix: str = "") -> list[Sink]:
     """Those whose query's id, or name, begins so."""
-    ledgers = _ledgers(cluster, prefix)
-    names = [name for name in transaction_names(cluster, prefix) if _NAME.fullmatch(name)]
+    ledgers = _ledgers(client, prefix)
+    names = [name for name in list_transactional_ids(client, prefix) if _NAME.fullmatch(name)]
     owners: dict[tuple[str, str], list[str]] = {sink: [] for sink in ledgers if _is_head(sink, ledgers)}
-    topics = cluster.topics(pattern=".*") if names else {}
+    topics = client.count_partitions(pattern=".*") if names else {}
     for name in names:
         owner = _owner(name, owners, topics)
         if owner is not None:
             owners.setdefault(owner, []).append(name)
-    return [_sink(cluster, *owner, ledgers, owners[owner]) for owner in sorted(owners)]
+    return [_sink(client, *owner, ledgers, owners[owner]) for owner in sorted(owners)]
 
 
-Ledgers = dict[tuple[str, str], tuple[str, Committed]]
+Ledgers = dict[tuple[str, str], tuple[str, CommittedOffset]]
 """By query's id and the rest of the group's name: the topic that it has an offset for, and that."""
 
 
-def _ledgers(cluster: Cluster, prefix: str) -> Ledgers:
+def _ledgers(client: Client, prefix: str) -> Ledgers:
     found: Ledgers = {}
-    for answer in cluster.ask_each(ListGroupsRequest()):
-        refuse(answer, "the list of groups")
+    for answer in client.ask_each(ListGroupsRequest()):
+        raise_for_errors(answer, "the list of groups")
         for group in answer.groups:
             name = _NAME.fullmatch(group.group_id)
             if name is None or not group.group_id.startswith(prefix):
                 continue
-            for where, committed in fetch_offsets(cluster, group.group_id).items():
+            for where, committed in fetch_offsets(client, group.group_id).items():
                 if where.partition == 0 and _begins_with(name[2], where.topic):
                     found[name[1], name[2]] = where.topic, committed
     return found
@@ -92,10 +92,10 @@ def _owner(name: str, known: Iterable[tuple[str, str]], topics: Iterable[str]) -
     return (query_id, max(fitting, key=len)) if fitting else None
 
 
-def _sink(cluster: Cluster, query_id: str, topic: str, ledgers: Ledgers, names: list[str]) -> Sink:
+def _sink(client: Client, query_id: str, topic: str, ledgers: Ledgers, names: list[str]) -> Sink:
     start = f"{query_id}-{topic}"
     writers = [name for name in names if not _CLAIM.fullmatch(name.removeprefix(start))]
-    states = transaction_states(cluster, writers)
+    states = transaction_states(client, writers)
     head = ledgers.get((query_id, topic))
     task_batches = {}
     for (query, rest), (of_topic, committed) in ledgers.items():

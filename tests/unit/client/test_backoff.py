@@ -2,7 +2,7 @@
 
 from random import Random
 
-from ottla.client.patience import Patience
+from ottla.client.backoff import Backoff
 
 
 class Time:
@@ -15,13 +15,13 @@ class Time:
         self.now += seconds
 
 
-def patience(time: Time, limit_s: float) -> Patience:
-    return Patience(limit_s, Random(1), seconds=lambda: time.now, sleep=time.sleep)
+def backoff(time: Time, limit_s: float) -> Backoff:
+    return Backoff(limit_s, Random(1), seconds=lambda: time.now, sleep=time.sleep)
 
 
 def test_pauses_grow_and_end_with_the_deadline() -> None:
     time = Time()
-    trying = patience(time, 5.0)
+    trying = backoff(time, 5.0)
     while trying.pause():
         pass
     assert time.now == 5.0
@@ -32,8 +32,8 @@ def test_pauses_grow_and_end_with_the_deadline() -> None:
 
 def test_what_the_broker_asks_for_is_waited_within_the_limit() -> None:
     time = Time()
-    trying = patience(time, 3.0)
-    trying.rest(2.0)
-    trying.rest(0.0)
-    trying.rest(2.0)
+    trying = backoff(time, 3.0)
+    trying.throttle(2.0)
+    trying.throttle(0.0)
+    trying.throttle(2.0)
     assert time.pauses == [2.0, 1.0]

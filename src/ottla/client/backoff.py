@@ -1,4 +1,4 @@
-"""How long a client tries: until a deadline, with pauses that double. The pipeline's only clock."""
+"""How long a client retries: until a deadline, with pauses that double. The only module here that reads a clock."""
 
 import time
 from collections.abc import Callable
@@ -9,12 +9,12 @@ PAUSE_MAX_S = 1.0
 
 
 def now_ms() -> int:
-    """The wall clock, for the times of records."""
+    """The wall clock in milliseconds, for the timestamps of records."""
     return time.time_ns() // 1_000_000
 
 
-class Patience:
-    """For one thing that a client wants; the first pause is the shortest."""
+class Backoff:
+    """The pauses between the attempts at one operation, and when to give up."""
 
     def __init__(
         self,
@@ -39,7 +39,10 @@ class Patience:
         return max(self._deadline_s - self._seconds(), 0.0)
 
     def pause(self) -> bool:
-        """Wait a while, a little differently each time so that many clients do not come at once. False: it is over."""
+        """Sleep before the next attempt; False, without sleeping, once the deadline has passed.
+
+        Pauses have jitter, so that many clients do not retry at the same moment.
+        """
         left = self.left_s
         if left <= 0:
             return False
@@ -47,7 +50,7 @@ class Patience:
         self._pause_s = min(self._pause_s * 2, self._pause_max_s)
         return True
 
-    def rest(self, seconds: float) -> None:
-        """Wait because the broker asked for it (throttle_time_ms), within the limit."""
+    def throttle(self, seconds: float) -> None:
+        """Sleep because the broker asked for it (throttle_time_ms), but not beyond the deadline."""
         if seconds > 0:
             self._sleep(min(seconds, self.left_s))
