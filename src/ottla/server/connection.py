@@ -1,9 +1,12 @@
 """One connection: frames in, answers out, in order.
 
-Bytes come in through `get_buffer` and `buffer_updated`; `_advance` handles the frames in them as far as the limits
-allow and sends the answers that are ready. Whatever makes more possible (an answer, room in the socket, bytes) calls it
-again. Reading stops only when bytes have arrived that cannot be handled yet, so that a client that goes away during a
-long request is noticed.
+Nearly every request takes the fast path: one whole frame arrives on a connection that has nothing else to do, and its
+small answer leaves at once (`buffer_updated`, `_answer_at_once`, `_put`, `send`: one section of this file).
+
+Everything else goes through `_advance`: it handles the frames that have arrived as far as the limits allow and sends
+the answers that are ready. Whatever makes more possible (an answer, room in the socket, bytes) calls it again. Reading
+stops only when bytes have arrived that cannot be handled yet, so that a client that goes away during a long request is
+noticed.
 """
 
 import asyncio
@@ -27,7 +30,6 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_active_at",
         "_advancing",
-        "_alone",
         "_answers",
         "_dispatch",
         "_ended_by_peer",
@@ -43,6 +45,7 @@ class Connection(asyncio.BufferedProtocol):
         "_position",
         "_scheduled",
         "_sender",
+        "_small_answer",
         "_task",
         "_traffic",
         "_transport",
@@ -68,7 +71,7 @@ class Connection(asyncio.BufferedProtocol):
         self._position = 0
         self._unfinished: UnfinishedFrame | None = None
         self._answers: deque[list[Part] | asyncio.Future[Answer]] = deque()  # those that wait, and all behind them
-        self._alone = b""  # a small answer that leaves in this turn of the loop, before all others
+        self._small_answer = b""  # a small answer that leaves in this turn of the loop, before all others
         self._task: asyncio.Future[Any] | None = None  # what holds the connection: a request, or too many newcomers
         self._unsent_memory = 0
         self._active_at = 0.0
@@ -156,13 +159,87 @@ class Connection(asyncio.BufferedProtocol):
         self.client.closing = True
         self._end()
         self._answers.clear()
-        self._alone = b""
+        self._small_answer = b""
         self._sender.close()
         self._count_memory()
         if self._linger is not None:
             self._linger.cancel()
 
-    # Bytes in
+    # The fast path, from bytes to bytes
+
+    def buffer_updated(self, count: int) -> None:
+        """`count` bytes have arrived where `get_buffer` said."""
+        traffic = self._traffic
+        traffic.bytes_in += count
+        self._active_at = self._loop.time()
+        if (
+            not (self._task or self._small_answer or self._answers or self._outbox.parts)  # no answer is on its way
+            and not (self._unfinished or self._header or self._input or self._ending)  # no other frame is here
+            and count >= SIZE.size
+            and SIZE.unpack_from(area := traffic.area)[0] == count - SIZE.size  # exactly one frame has arrived
+        ):
+            self._answer_at_once(bytearray(area[SIZE.size : count]))
+        else:
+            self._receive(count)
+
+    def _answer_at_once(self, frame: Frame) -> None:
+        """Handle the only frame of a connection at rest, as `_advance` would: in 2 us instead of 10."""
+        answer = self._dispatch_frame(frame)
+        if isinstance(answer, list):
+            self._put(answer)
+        elif answer is not None:
+            self._await(answer, len(frame))
+        if self._small_answer or self._outbox.parts:
+            self._traffic.send(self)  # calls `send`, now or at the end of this turn of the loop
+        if self._ending:
+            self._arrange()
+
+    def _dispatch_frame(self, frame: Frame) -> Result:
+        self._traffic.requests += 1
+        try:
+            return self._dispatch(self.client, frame)
+        except Exception as error:
+            self._report(error)
+            self._end()
+            return None
+
+    def _put(self, answer: list[Part]) -> None:
+        """Make the answer the next that is sent. A small one that has none before it goes past the outbox."""
+        if self._small_answer:
+            self._outbox.put_back(self._small_answer)
+            self._small_answer = b""
+        elif (
+            len(answer) == 1
+            and not self._outbox.parts
+            and isinstance(part := answer[0], (bytes, bytearray))
+            and len(part) <= JOINED_BYTES
+        ):
+            self._small_answer = SIZE.pack(len(part)) + part
+            return
+        try:
+            self._outbox.put(answer)
+        except Exception as error:  # a file that is gone: half an answer is queued, nothing can follow it
+            self._report(error)
+            self.abort()
+        self._count_memory()
+
+    def send(self) -> None:
+        """Send what is ready. `Traffic.send` calls this when it is this connection's turn."""
+        answer = self._small_answer
+        if not answer:
+            self._sender.flush()
+            return
+        self._small_answer = b""
+        sent = self._sender.send_small(answer)
+        self._traffic.bytes_out += sent
+        if sent < len(answer):
+            self._outbox.put_back(memoryview(answer)[sent:])
+            self._count_memory()
+            self._sender.flush()
+        elif self._ending or self._ended_by_peer:
+            self._advance()
+
+    # All other bytes in
 
     def get_buffer(self, sizehint: int) -> memoryview:
         unfinished = self._unfinished
@@ -175,12 +252,11 @@ class Connection(asyncio.BufferedProtocol):
             return area[len(header) :]
         return self._traffic.area
 
-    def buffer_updated(self, count: int) -> None:
-        traffic = self._traffic
-        traffic.bytes_in += count
-        self._active_at = self._loop.time()
+    def _receive(self, count: int) -> None:
+        """Add the bytes to the frame that is arriving, or cut frames out of them."""
         if self._ending:
             return
+        traffic = self._traffic
         if self._unfinished is not None:
             growth = self._unfinished.received(count)
             if growth:
@@ -188,31 +264,14 @@ class Connection(asyncio.BufferedProtocol):
             elif self._unfinished.complete:
                 self._advance()
             return
-        area = traffic.area
-        if not (self._header or self._input or self._alone or self._answers or self._outbox.parts or self._task) and (
-            count >= SIZE.size and SIZE.unpack_from(area)[0] == count - SIZE.size
-        ):
-            self._handle_alone(bytearray(area[SIZE.size : count]))
-            return
-        arrived = area[: len(self._header) + count]
+        arrived = traffic.area[: len(self._header) + count]
         self._header = b""
-        if self._input:  # a transport that was told to pause and had more to give
+        if self._input:  # the transport was told to pause and had more to give
             arrived = memoryview(bytes(self._input[self._position :]) + arrived)
         self._input, self._position = arrived, 0
         self._advance()
-        if self._input:
+        if self._input:  # the area is the next connection's: keep a copy
             self._input, self._position = memoryview(bytes(self._input[self._position :])), 0
-
-    def _handle_alone(self, frame: Frame) -> None:
-        """One frame, all of it and nothing else, on a connection at rest: nearly every request of nearly every client.
-
-        What `_advance` does for all the other cases comes down to this: 2 us of a small request instead of 10.
-        """
-        self._take(self._answer_to(frame), len(frame))
-        if self._alone or self._outbox.parts:
-            self._traffic.send(self)
-        if self._ending:
-            self._arrange()
 
     def eof_received(self) -> bool:
         self._ended_by_peer = True
@@ -232,27 +291,11 @@ class Connection(asyncio.BufferedProtocol):
         self._advancing = True
         try:
             self._handle_frames()
-            if self._alone or self._outbox.parts:
+            if self._small_answer or self._outbox.parts:
                 self._traffic.send(self)
         finally:
             self._advancing = False
         self._arrange()
-
-    def send(self) -> None:
-        """Send what is ready, in the turn that this connection was given for it."""
-        alone = self._alone
-        if not alone:
-            self._sender.flush()
-            return
-        self._alone = b""
-        sent = self._sender.send_alone(alone)
-        self._traffic.bytes_out += sent
-        if sent < len(alone):
-            self._outbox.put_back(memoryview(alone)[sent:])
-            self._count_memory()
-            self._sender.flush()
-        elif self._ending or self._ended_by_peer:
-            self._advance()
 
     def _advance_later(self) -> None:
         self._scheduled = False
@@ -293,7 +336,7 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _quiet(self) -> bool:
-        return not (self._alone or self._answers or self._outbox.parts or self._input)
+        return not (self._small_answer or self._answers or self._outbox.parts or self._input)
 
     def _handle_frames(self) -> None:
         unfinished = self._unfinished
@@ -336,29 +379,18 @@ class Connection(asyncio.BufferedProtocol):
         if unfinished is not None:
             self._traffic.arriving(-unfinished.memory)
 
-    # Answers
+    # Answers in order
 
     def _handle(self, frame: Frame) -> None:
-        self._take(self._answer_to(frame), len(frame))
-
-    def _answer_to(self, frame: Frame) -> Result:
-        self._traffic.requests += 1
-        try:
-            return self._dispatch(self.client, frame)
-        except Exception as error:
-            self._report(error)
-            self._end()
-            return None
-
-    def _take(self, answer: Result, size: int) -> None:
-        """The answer to a frame of `size`, or the promise of it, has its place behind those that came before."""
+        """Handle a frame; its answer is sent after those to the frames before it."""
+        answer = self._dispatch_frame(frame)
         if isinstance(answer, list):
             if self._answers:
                 self._answers.append(answer)
             else:
                 self._put(answer)
         elif answer is not None:
-            self._await(answer, size)
+            self._await(answer, len(frame))
 
     def _await(
         self, answer: "Coroutine[Any, Any, Answer | asyncio.Future[Answer]] | asyncio.Future[Answer]", size: int
@@ -415,26 +447,6 @@ class Connection(asyncio.BufferedProtocol):
             answers.popleft()
             if answer is not None:
                 self._put(answer)
-
-    def _put(self, answer: list[Part]) -> None:
-        """The answer is the next to be sent. A small one with none before it does not even see the outbox."""
-        if self._alone:
-            self._outbox.put_back(self._alone)
-            self._alone = b""
-        elif (
-            len(answer) == 1
-            and not self._outbox.parts
-            and isinstance(part := answer[0], (bytes, bytearray))
-            and len(part) <= JOINED_BYTES
-        ):
-            self._alone = SIZE.pack(len(part)) + part
-            return
-        try:
-            self._outbox.put(answer)
-        except Exception as error:  # a file that is gone: half an answer is queued, nothing can follow it
-            self._report(error)
-            self.abort()
-        self._count_memory()
 
     def _report(self, error: BaseException) -> None:
         if isinstance(error, CloseConnection):

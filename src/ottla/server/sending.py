@@ -74,7 +74,7 @@ class Sender(ABC):
             self._turn()
 
     @abstractmethod
-    def send_alone(self, data: Bytes) -> int:
+    def send_small(self, data: Bytes) -> int:
         """Send an answer past the empty outbox; how much of it has left."""
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ class Sender(ABC):
 class TransportSender(Sender):
     __slots__ = ()
 
-    def send_alone(self, data: Bytes) -> int:
+    def send_small(self, data: Bytes) -> int:
         if self.blocked or self._closed or self._transport.is_closing():
             return 0
         self._transport.write(data)
@@ -171,7 +171,7 @@ class SocketSender(Sender):
         self._descriptor: int = transport.get_extra_info("socket").fileno()
         self._socket: socket.socket | None = None  # the duplicate, made when it is first needed
 
-    def send_alone(self, data: Bytes) -> int:
+    def send_small(self, data: Bytes) -> int:
         if self._closed or self._transport.is_closing():
             return 0
         try:
