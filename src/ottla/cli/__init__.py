@@ -16,7 +16,7 @@ from signal import SIGINT
 from typing import Any, NoReturn
 
 from ottla import __version__
-from ottla.cli.refusal import BAD_REQUEST, OBSTACLE, Refusal
+from ottla.cli.command_error import FAILURE, USAGE_ERROR, CommandError
 
 STARTED_S = time.perf_counter()
 INTERRUPTED = 128 + SIGINT
@@ -49,8 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status: int = import_module(f"ottla.cli.{options.command}").run(options)
         sys.stdout.flush()
         return status
-    except Refusal as refusal:
-        return _refuse(str(refusal), refusal.status)
+    except CommandError as error:
+        return _refuse(str(error), error.status)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:  # commands name the files they know of, so this is about what they print
         _discard_output()
-        return _refuse(f"{error.filename or 'standard output'}: {error.strerror or error}", OBSTACLE)
+        return _refuse(f"{error.filename or 'standard output'}: {error.strerror or error}", FAILURE)
 
 
 def _refuse(reason: str, status: int) -> int:
@@ -94,7 +94,7 @@ class CommandParser(argparse.ArgumentParser):
             self._mixing = False
 
     def error(self, message: str) -> NoReturn:
-        self.exit(BAD_REQUEST, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        self.exit(USAGE_ERROR, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 def command_parser(wanted: Collection[str]) -> CommandParser:

@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.cli.client import OPERATION_S, Cluster, add_client_arguments, explanation, refusal
+from ottla.cli.client import OPERATION_S, CommandClient, add_client_arguments, explain, to_command_error
+from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.offset_ranges import OffsetRange
 from ottla.cli.output import JSON, add_format_argument, show_json, show_table
 from ottla.cli.produce import ALL, CODECS
-from ottla.cli.reading import SETTINGS as READING_SETTINGS
-from ottla.cli.reading import place_of
-from ottla.cli.refusal import BAD_REQUEST, Refusal
+from ottla.cli.topic_reader import SETTINGS as READING_SETTINGS
+from ottla.cli.topic_reader import place_of
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
@@ -61,19 +61,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     if options.seconds <= 0 or options.record_bytes < 0 or (options.rate is not None and options.rate <= 0):
-        raise Refusal("bench: --seconds and --rate above 0, --record-bytes of 0 or more", BAD_REQUEST)
+        raise CommandError("bench: --seconds and --rate above 0, --record-bytes of 0 or more", USAGE_ERROR)
     if options.only == CONSUME and options.topic is None:
-        raise Refusal("bench: --only consume needs --topic", BAD_REQUEST)
-    cluster = Cluster(options)
+        raise CommandError("bench: --only consume needs --topic", USAGE_ERROR)
+    client = CommandClient(options)
     measurements = []
-    with _topic(cluster, options) as topic:
+    with _topic(client, options) as topic:
         if options.only != CONSUME:
-            measurements.append(ProduceLoad(cluster, topic, options).run(options.seconds, options.rate))
+            measurements.append(ProduceLoad(client, topic, options).run(options.seconds, options.rate))
         if options.only != PRODUCE:
-            measurements.append(_consume(cluster, topic))
+            measurements.append(_consume(client, topic))
         if options.topic is None and len({measurement.records for measurement in measurements}) > 1:
             produced, consumed = (measurement.records for measurement in measurements)
-            raise Refusal(f"bench: {produced} records were produced and {consumed} came back")
+            raise CommandError(f"bench: {produced} records were produced and {consumed} came back")
     if options.format == JSON:
         show_json([measurement._asdict() for measurement in measurements])
     else:
@@ -82,20 +82,20 @@ def run(options: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _topic(cluster: Cluster, options: argparse.Namespace) -> Iterator[str]:
+def _topic(client: CommandClient, options: argparse.Namespace) -> Iterator[str]:
     from confluent_kafka.cimpl import NewTopic
 
     if options.topic is not None:
-        cluster.topic(options.topic)
+        client.describe_topic(options.topic)
         yield options.topic
         return
     name = f"ottla-bench-{os.getpid()}-{time.time_ns() // 1_000_000}"
-    asked = cluster.asked(cluster.admin.create_topics, [NewTopic(name, num_partitions=options.partitions)])
-    cluster.answer(asked[name], f"topic {name!r}")
+    asked = client.ask(client.admin.create_topics, [NewTopic(name, num_partitions=options.partitions)])
+    client.wait_for(asked[name], f"topic {name!r}")
     try:
         yield name
     finally:
-        cluster.answer(cluster.asked(cluster.admin.delete_topics, [name])[name], f"topic {name!r}")
+        client.wait_for(client.ask(client.admin.delete_topics, [name])[name], f"topic {name!r}")
 
 
 class LiveRate:
@@ -134,7 +134,7 @@ def _milliseconds(ordered: list[float], share: float) -> float | None:
 
 
 class ProduceLoad:
-    def __init__(self, cluster: Cluster, topic: str, options: argparse.Namespace) -> None:
+    def __init__(self, client: CommandClient, topic: str, options: argparse.Namespace) -> None:
         self._topic = topic
         self._size: int = options.record_bytes
         self._values = [noise(number, self._size) for number in range(NOISE_VALUES)]
@@ -142,7 +142,7 @@ class ProduceLoad:
         self._sent = 0
         self._reason = ""
         self._latencies_s: list[float] = []
-        self._producer: Producer = cluster.producer(
+        self._producer: Producer = client.create_producer(
             {
                 "linger.ms": 5,
                 "batch.size": 1 << 20,
@@ -180,13 +180,13 @@ class ProduceLoad:
             except BufferError:
                 return False
             except KafkaException as error:
-                raise refusal(error, f"topic {self._topic!r}") from None
+                raise to_command_error(error, f"topic {self._topic!r}") from None
             self._sent = number + 1
         return True
 
     def _delivered(self, error: "KafkaError | None", message: "Message") -> None:
         if error is not None:
-            self._reason = explanation(error)
+            self._reason = explain(error)
             return
         latency_s = message.latency()
         if latency_s is not None:
@@ -194,19 +194,19 @@ class ProduceLoad:
 
     def _check(self, live: LiveRate) -> None:
         if self._reason:
-            raise Refusal(f"topic {self._topic!r}: a record was not delivered: {self._reason}")
+            raise CommandError(f"topic {self._topic!r}: a record was not delivered: {self._reason}")
         acknowledged = self._sent - len(self._producer)
         live.show(acknowledged, acknowledged * self._size)
 
 
-def _consume(cluster: Cluster, topic: str) -> Measurement:
+def _consume(client: CommandClient, topic: str) -> Measurement:
     from confluent_kafka import KafkaError, TopicPartition
 
-    ranges = _whole(cluster, topic)
+    ranges = _whole(client, topic)
     left = {partition for partition, bounds in ranges.items() if bounds.start < bounds.end}
     live = LiveRate(CONSUME)
     heard_s = live.started_s
-    consumer = cluster.consumer({**READING_SETTINGS, "check.crcs": False})
+    consumer = client.create_consumer({**READING_SETTINGS, "check.crcs": False})
     consumer.assign([TopicPartition(topic, partition, ranges[partition].start) for partition in sorted(left)])
     records = size = 0
     try:
@@ -222,23 +222,23 @@ def _consume(cluster: Cluster, topic: str) -> Measurement:
                 elif error.code() == KafkaError._PARTITION_EOF:
                     left.discard(place_of(message)[0])
                 else:
-                    raise Refusal(f"topic {topic!r}: {explanation(error)}")
+                    raise CommandError(f"topic {topic!r}: {explain(error)}")
             if messages:
                 heard_s = time.perf_counter()
             elif time.perf_counter() - heard_s > OPERATION_S:
-                raise Refusal(f"topic {topic!r}: no record has come for {OPERATION_S:.0f} s")
+                raise CommandError(f"topic {topic!r}: no record has come for {OPERATION_S:.0f} s")
             live.show(records, size)
     finally:
         consumer.close()
     return live.measurement(records, size, [])
 
 
-def _whole(cluster: Cluster, topic: str) -> dict[int, OffsetRange]:
+def _whole(client: CommandClient, topic: str) -> dict[int, OffsetRange]:
     from confluent_kafka.admin import OffsetSpec
 
-    partitions = [partition.id for partition in cluster.topic(topic).partitions]
-    beginnings = cluster.offsets(topic, partitions, OffsetSpec.earliest())
-    ends = cluster.offsets(topic, partitions, OffsetSpec.latest())
+    partitions = [partition.id for partition in client.describe_topic(topic).partitions]
+    beginnings = client.list_offsets(topic, partitions, OffsetSpec.earliest())
+    ends = client.list_offsets(topic, partitions, OffsetSpec.latest())
     return {partition: OffsetRange(beginnings[partition], ends[partition]) for partition in partitions}
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ottla.cli.refusal import BAD_REQUEST, Refusal
+from ottla.cli.command_error import USAGE_ERROR, CommandError
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -53,7 +53,7 @@ def add_client_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def actions_of(parser: argparse.ArgumentParser) -> Callable[[str, str], argparse.ArgumentParser]:
+def create_action_adder(parser: argparse.ArgumentParser) -> Callable[[str, str], argparse.ArgumentParser]:
     """What adds an action to a command, by its name and purpose; each of them talks to a cluster."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
@@ -71,40 +71,40 @@ def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise Refusal(f"{option}: {text!r} is not key=value", BAD_REQUEST)
+            raise CommandError(f"{option}: {text!r} is not key=value", USAGE_ERROR)
         found[key.strip()] = value
     return found
 
 
-def explanation(error: "KafkaError") -> str:
+def explain(error: "KafkaError") -> str:
     """What a client library's error says, in one line, without the library's own particulars."""
     text = _STATE.sub("", _ADDRESS.sub("", " ".join(error.str().split())))
     return text.removeprefix("Broker: ").removeprefix("Local: ").removesuffix(".")
 
 
-def refusal(error: "KafkaException", what: str) -> Refusal:
-    return Refusal(f"{what}: {explanation(error.args[0])}")
+def to_command_error(error: "KafkaException", what: str) -> CommandError:
+    return CommandError(f"{what}: {explain(error.args[0])}")
 
 
-class Troubles:
+class ConnectionErrors:
     """The errors that a client reported by itself: the way to the brokers, not the answer to a question."""
 
     def __init__(self) -> None:
         self.latest = ""
-        self.hopeless_s = math.inf
+        self.give_up_at_s = math.inf
         """When to give up: a while after it was first said that no broker can be reached."""
 
     def __call__(self, error: "KafkaError") -> None:
         from confluent_kafka import KafkaError
 
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
-            self.hopeless_s = min(self.hopeless_s, time.monotonic() + REFUSED_S)
+            self.give_up_at_s = min(self.give_up_at_s, time.monotonic() + REFUSED_S)
         else:
-            self.latest = explanation(error).rpartition(" failed: ")[2]
+            self.latest = explain(error).rpartition(" failed: ")[2]
 
     def forget(self) -> None:
         """A broker has answered."""
-        self.latest, self.hopeless_s = "", math.inf
+        self.latest, self.give_up_at_s = "", math.inf
 
 
 class Answer(Protocol[T_co]):
@@ -113,7 +113,7 @@ class Answer(Protocol[T_co]):
     def result(self, timeout: float | None = None) -> T_co: ...
 
 
-class Cluster:
+class CommandClient:
     """A cluster that has answered once. Made from a command's options; every method waits for its answer."""
 
     def __init__(self, options: argparse.Namespace) -> None:
@@ -122,85 +122,85 @@ class Cluster:
         self._given = {"bootstrap.servers": options.bootstrap} | pairs(options.client_settings, "-X")
         self.address = self._given["bootstrap.servers"]
         if not self.address.strip(", "):
-            raise Refusal("--bootstrap: no broker is named", BAD_REQUEST)
-        self.troubles = Troubles()
+            raise CommandError("--bootstrap: no broker is named", USAGE_ERROR)
+        self.connection_errors = ConnectionErrors()
         self.admin = self._made(AdminClient, {})
         self.brokers = self._reach()
 
-    def producer(self, settings: Mapping[str, object]) -> "Producer":
+    def create_producer(self, settings: Mapping[str, object]) -> "Producer":
         """A producer with these settings; what was given with -X is stronger."""
         from confluent_kafka import Producer
 
         return self._made(Producer, settings)
 
-    def consumer(self, settings: Mapping[str, object]) -> "Consumer":
+    def create_consumer(self, settings: Mapping[str, object]) -> "Consumer":
         """A consumer that is in no group, though the library insists on a name for one."""
         from confluent_kafka import Consumer
 
         return self._made(Consumer, {"group.id": "ottla", "enable.auto.commit": False, **settings})
 
-    def asked(self, question: Callable[..., dict[K, Any]], *arguments: object, **options: object) -> dict[K, Any]:
+    def ask(self, question: Callable[..., dict[K, Any]], *arguments: object, **options: object) -> dict[K, Any]:
         """The futures of a question to many; a question that the library itself finds wrong is refused."""
         from confluent_kafka import KafkaException
 
         try:
             return question(*arguments, request_timeout=OPERATION_S, **options)
         except KafkaException as error:
-            raise Refusal(explanation(error.args[0]), BAD_REQUEST) from None
+            raise CommandError(explain(error.args[0]), USAGE_ERROR) from None
         except (ValueError, TypeError) as error:
-            raise Refusal(str(error), BAD_REQUEST) from None
+            raise CommandError(str(error), USAGE_ERROR) from None
 
-    def answer(self, future: Answer[T], what: str) -> T:
+    def wait_for(self, future: Answer[T], what: str) -> T:
         """The answer to a question; `what` stands before the reason if it is an error."""
         from confluent_kafka import KafkaException
 
         try:
             return future.result(OPERATION_S)
         except KafkaException as error:
-            raise refusal(error, what) from None
+            raise to_command_error(error, what) from None
         except TimeoutError:
-            raise Refusal(f"{what}: no answer within {OPERATION_S:.0f} s") from None
+            raise CommandError(f"{what}: no answer within {OPERATION_S:.0f} s") from None
 
-    def metadata(self) -> "ClusterMetadata":
+    def fetch_metadata(self) -> "ClusterMetadata":
         """All topics and brokers."""
         from confluent_kafka import KafkaException
 
         try:
             return self.admin.list_topics(timeout=OPERATION_S)
         except KafkaException as error:
-            raise refusal(error, "the list of topics") from None
+            raise to_command_error(error, "the list of topics") from None
 
-    def describe(self, topics: list[str]) -> "dict[str, TopicDescription | None]":
+    def describe_topics(self, topics: list[str]) -> "dict[str, TopicDescription | None]":
         """What the cluster knows of these topics; None for one that does not exist. None of them is created by this."""
         from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
-        asked = self.asked(self.admin.describe_topics, TopicCollection(topics))
+        asked = self.ask(self.admin.describe_topics, TopicCollection(topics))
         found: dict[str, TopicDescription | None] = {}
         for topic, future in asked.items():
             try:
                 found[topic] = future.result(OPERATION_S)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise refusal(error, f"topic {topic!r}") from None
+                    raise to_command_error(error, f"topic {topic!r}") from None
                 found[topic] = None
         return found
 
-    def topic(self, name: str) -> "TopicDescription":
-        description = self.describe([name])[name]
+    def describe_topic(self, name: str) -> "TopicDescription":
+        description = self.describe_topics([name])[name]
         if description is None:
-            raise Refusal(f"there is no topic {name!r} at {self.address}")
+            raise CommandError(f"there is no topic {name!r} at {self.address}")
         return description
 
-    def offsets(self, topic: str, partitions: Iterable[int], spec: "OffsetSpec") -> dict[int, int]:
+    def list_offsets(self, topic: str, partitions: Iterable[int], spec: "OffsetSpec") -> dict[int, int]:
         """By partition; -1 where no record is as new as the time that the spec names. Only what is committed counts."""
         from confluent_kafka import IsolationLevel, TopicPartition
 
         wanted = {TopicPartition(topic, partition): spec for partition in partitions}
         if not wanted:
             return {}
-        asked = self.asked(self.admin.list_offsets, wanted, isolation_level=IsolationLevel.READ_COMMITTED)
+        asked = self.ask(self.admin.list_offsets, wanted, isolation_level=IsolationLevel.READ_COMMITTED)
         return {
-            place.partition: self.answer(future, f"offsets of partition {place.partition}").offset
+            place.partition: self.wait_for(future, f"offsets of partition {place.partition}").offset
             for place, future in asked.items()
         }
 
@@ -210,13 +210,13 @@ class Cluster:
 
         from ottla.client.connection import Connection, Security, Unreachable
 
-        broker = self.metadata().brokers.get(broker_id)
+        broker = self.fetch_metadata().brokers.get(broker_id)
         if broker is None:
-            raise Refusal(f"broker {broker_id} is not in the cluster at {self.address}")
+            raise CommandError(f"broker {broker_id} is not in the cluster at {self.address}")
         try:
             return Connection(str(broker.host), broker.port, Security.of(self._given), SystemRandom(), OPERATION_S)
         except (Unreachable, ValueError) as error:
-            raise Refusal(str(error)) from None
+            raise CommandError(str(error)) from None
 
     def coordinator(self, kind: str, name: str) -> "Connection":
         """A connection to the broker that looks after a `group` or a `transaction`."""
@@ -231,20 +231,20 @@ class Cluster:
             if not found.error_code:
                 return self.connection(found.node_id)
             if time.monotonic() > deadline_s or found.error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE:
-                raise Refusal(f"{kind} {name!r}: {ErrorCode(found.error_code).name}")
+                raise CommandError(f"{kind} {name!r}: {ErrorCode(found.error_code).name}")
             time.sleep(GLANCE_S)
 
-    def unreachable(self, reason: str) -> Refusal:
-        return Refusal(f"no Kafka broker answers at {self.address}: {reason}")
+    def unreachable(self, reason: str) -> CommandError:
+        return CommandError(f"no Kafka broker answers at {self.address}: {reason}")
 
     def _made(self, kind: "type[T]", settings: Mapping[str, object]) -> T:
         from confluent_kafka import KafkaException
 
-        quiet = {"log_level": 0, "error_cb": self.troubles}
+        quiet = {"log_level": 0, "error_cb": self.connection_errors}
         try:
             return kind({**quiet, **settings, **self._given})  # type: ignore[call-arg]
         except KafkaException as error:
-            raise Refusal(f"-X: {explanation(error.args[0])}", BAD_REQUEST) from None
+            raise CommandError(f"-X: {explain(error.args[0])}", USAGE_ERROR) from None
 
     def _reach(self) -> list[int]:
         """Wait for the first answer: the ids of the brokers."""
@@ -257,8 +257,8 @@ class Cluster:
                 return [node.id for node in asked.result(GLANCE_S).nodes]
             except TimeoutError:
                 self.admin.poll(0)
-                if time.monotonic() >= min(deadline_s, self.troubles.hopeless_s):
-                    reason = self.troubles.latest or f"no answer within {CONNECT_S:.0f} s"
+                if time.monotonic() >= min(deadline_s, self.connection_errors.give_up_at_s):
+                    reason = self.connection_errors.latest or f"no answer within {CONNECT_S:.0f} s"
                     raise self.unreachable(reason) from None
             except KafkaException as error:
-                raise self.unreachable(self.troubles.latest or explanation(error.args[0])) from None
+                raise self.unreachable(self.connection_errors.latest or explain(error.args[0])) from None

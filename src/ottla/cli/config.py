@@ -2,9 +2,9 @@
 
 import argparse
 
-from ottla.cli.client import Cluster, add_client_arguments
+from ottla.cli.client import CommandClient, add_client_arguments
+from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.output import JSON, add_format_argument, show_json, show_table
-from ottla.cli.refusal import BAD_REQUEST, Refusal
 from ottla.cli.resource_settings import KINDS, Setting, apply_changes, changes_of, settings_of
 
 SECRET = "(secret)"
@@ -40,7 +40,7 @@ def _add_resource_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     if options.kind == "broker" and not (options.name.isascii() and options.name.isdecimal()):
-        raise Refusal(f"config: {options.name!r} is not a broker's id", BAD_REQUEST)
+        raise CommandError(f"config: {options.name!r} is not a broker's id", USAGE_ERROR)
     if options.action == "get":
         _get(options)
     else:
@@ -49,11 +49,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _get(options: argparse.Namespace) -> None:
-    settings = settings_of(_cluster(options), options.kind, options.name)
+    settings = settings_of(_client(options), options.kind, options.name)
     known = {setting.name for setting in settings}
     unknown = [key for key in options.keys if key not in known]
     if unknown:
-        raise Refusal(f"{options.kind} {options.name!r} has no setting {', '.join(map(repr, unknown))}")
+        raise CommandError(f"{options.kind} {options.name!r} has no setting {', '.join(map(repr, unknown))}")
     wanted = [
         setting
         for setting in settings
@@ -72,16 +72,16 @@ def _shown(setting: Setting) -> str | None:
 def _set(options: argparse.Namespace) -> None:
     changes = changes_of(options.assignments, options.unset)
     if not changes:
-        raise Refusal("config set: nothing to change; name KEY=VALUE or --unset KEY", BAD_REQUEST)
-    apply_changes(_cluster(options), options.kind, options.name, changes, dry_run=options.dry_run)
+        raise CommandError("config set: nothing to change; name KEY=VALUE or --unset KEY", USAGE_ERROR)
+    apply_changes(_client(options), options.kind, options.name, changes, dry_run=options.dry_run)
 
 
-def _cluster(options: argparse.Namespace) -> Cluster:
+def _client(options: argparse.Namespace) -> CommandClient:
     """One that has what was asked for: the library would wait for a broker that does not exist."""
-    cluster = Cluster(options)
+    client = CommandClient(options)
     if options.kind == "topic":
-        cluster.topic(options.name)
-    if options.kind == "broker" and int(options.name) not in cluster.brokers:
-        brokers = ", ".join(map(str, sorted(cluster.brokers)))
-        raise Refusal(f"there is no broker {options.name} at {cluster.address}, only {brokers}")
-    return cluster
+        client.describe_topic(options.name)
+    if options.kind == "broker" and int(options.name) not in client.brokers:
+        brokers = ", ".join(map(str, sorted(client.brokers)))
+        raise CommandError(f"there is no broker {options.name} at {client.address}, only {brokers}")
+    return client

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ottla.cli.client import Cluster, add_client_arguments
+from ottla.cli.client import CommandClient, add_client_arguments
+from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.escapes import typed_bytes, unescaped
 from ottla.cli.offset_ranges import ranges_of
-from ottla.cli.reading import Reading
 from ottla.cli.record_output import Writer, writer_of
-from ottla.cli.refusal import BAD_REQUEST, Refusal
+from ottla.cli.topic_reader import TopicReader
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     for name in ("count", "last", "offset"):
         if (getattr(options, name) or 0) < 0:
-            raise Refusal(f"consume: --{name} cannot be negative", BAD_REQUEST)
+            raise CommandError(f"consume: --{name} cannot be negative", USAGE_ERROR)
     writer = writer_of(
         options.format,
         key_separator=unescaped(options.key_separator),
@@ -76,50 +76,54 @@ def run(options: argparse.Namespace) -> int:
         null=typed_bytes(options.null),
     )
     wanted = _filter(options.key_matches, options.value_matches)
-    cluster = Cluster(options)
-    partitions = _partitions(cluster, options)
+    client = CommandClient(options)
+    partitions = _partitions(client, options)
     messages: list[Message] = []
     if options.last is None:
-        reading = _reading(cluster, partitions, options)
+        reader = _open_reader(client, partitions, options)
     else:
-        reading, messages = _newest(cluster, partitions, options)
+        reader, messages = _read_newest(client, partitions, options)
     try:
-        _print_records(reading, messages, options, wanted, writer)
+        _print_records(reader, messages, options, wanted, writer)
     except KeyboardInterrupt:
         if not options.follow:  # there it is the way to end
             raise
     finally:
-        reading.close()
+        reader.close()
     return 0
 
 
-def _reading(cluster: Cluster, partitions: list[int], options: argparse.Namespace, last: int | None = None) -> Reading:
-    ranges = ranges_of(cluster, options.topic, partitions, options, int(time.time() * 1000), last)
-    return Reading(cluster, options.topic, ranges, follow=options.follow)
+def _open_reader(
+    client: CommandClient, partitions: list[int], options: argparse.Namespace, last: int | None = None
+) -> TopicReader:
+    ranges = ranges_of(client, options.topic, partitions, options, int(time.time() * 1000), last)
+    return TopicReader(client, options.topic, ranges, follow=options.follow)
 
 
-def _newest(cluster: Cluster, partitions: list[int], options: argparse.Namespace) -> "tuple[Reading, list[Message]]":
-    """The newest records, and the reading that goes on after them.
+def _read_newest(
+    client: CommandClient, partitions: list[int], options: argparse.Namespace
+) -> "tuple[TopicReader, list[Message]]":
+    """The newest records, and the reader that goes on after them.
 
-    Not every offset is a record: some were compacted away, some mark the end of a transaction. So it may take several
-    attempts, each from further back, until there are enough or all there are.
+    Not every offset is a record: some were compacted away, some mark the end of a transaction. So this may take several
+    attempts, each from further back, until there are enough records or no more exist.
     """
     window = options.last
     while True:
-        reading = _reading(cluster, partitions, options, window)
+        reader = _open_reader(client, partitions, options, window)
         try:
-            messages = reading.newest(options.last)
+            messages = reader.newest(options.last)
         except BaseException:
-            reading.close()
+            reader.close()
             raise
-        if len(messages) >= options.last or reading.offsets < window:
-            return reading, messages
-        reading.close()
+        if len(messages) >= options.last or reader.offsets < window:
+            return reader, messages
+        reader.close()
         window *= WIDENING
 
 
 def _print_records(
-    reading: Reading, messages: "list[Message]", options: argparse.Namespace, wanted: Filter, writer: Writer
+    reader: TopicReader, messages: "list[Message]", options: argparse.Namespace, wanted: Filter, writer: Writer
 ) -> None:
     """These, and then what is left to read."""
     left: int | None = options.count
@@ -128,9 +132,9 @@ def _print_records(
         if shown:
             _write(map(writer, shown))
             left = None if left is None else left - len(shown)
-        if not options.follow and reading.caught_up:
+        if not options.follow and reader.caught_up:
             return
-        messages = reading.read()
+        messages = reader.read()
 
 
 def _write(pieces: Iterable[bytes]) -> None:
@@ -138,13 +142,13 @@ def _write(pieces: Iterable[bytes]) -> None:
     sys.stdout.buffer.flush()
 
 
-def _partitions(cluster: Cluster, options: argparse.Namespace) -> list[int]:
-    known = sorted(partition.id for partition in cluster.topic(options.topic).partitions)
+def _partitions(client: CommandClient, options: argparse.Namespace) -> list[int]:
+    known = sorted(partition.id for partition in client.describe_topic(options.topic).partitions)
     if options.partitions is None:
         return known
     for partition in options.partitions:
         if partition not in known:
-            raise Refusal(f"topic {options.topic!r} has no partition {partition}, only {known[0]} to {known[-1]}")
+            raise CommandError(f"topic {options.topic!r} has no partition {partition}, only {known[0]} to {known[-1]}")
     return sorted(set(options.partitions))
 
 
@@ -159,5 +163,5 @@ def _pattern(text: str | None, option: str) -> Callable[[str | bytes | None], bo
     try:
         search = re.compile(typed_bytes(text)).search
     except re.error as error:
-        raise Refusal(f"{option}: {error}", BAD_REQUEST) from None
+        raise CommandError(f"{option}: {error}", USAGE_ERROR) from None
     return lambda data: isinstance(data, bytes) and search(data) is not None

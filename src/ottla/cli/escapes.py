@@ -2,7 +2,7 @@ r"""Backslashes in what a person types: \n \t \r \0 \\ and \x41 stand for bytes 
 
 import re
 
-from ottla.cli.refusal import BAD_REQUEST, Refusal
+from ottla.cli.command_error import USAGE_ERROR, CommandError
 
 _ESCAPE = re.compile(rb"\\(x[0-9a-fA-F]{2}|.|$)", re.DOTALL)
 _NAMED = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"0": b"\0", b"\\": b"\\"}
@@ -14,14 +14,14 @@ def typed_bytes(text: str) -> bytes:
 
 
 def unescaped(text: str) -> bytes:
-    """The bytes that `text` stands for. A Refusal names a backslash that means nothing."""
+    """The bytes that `text` stands for. A CommandError names a backslash that means nothing."""
 
     def replacement(match: re.Match[bytes]) -> bytes:
         code: bytes = match[1]
         if len(code) == 3:
             return bytes([int(code[1:], 16)])
         if code not in _NAMED:
-            raise Refusal(rf"{text!r}: after a backslash comes one of n t r 0 \ or xHH", BAD_REQUEST)
+            raise CommandError(rf"{text!r}: after a backslash comes one of n t r 0 \ or xHH", USAGE_ERROR)
         return _NAMED[code]
 
     return _ESCAPE.sub(replacement, typed_bytes(text))

@@ -4,11 +4,11 @@ import argparse
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ottla.cli.client import Cluster, actions_of, explanation
-from ottla.cli.group_description import MemberRow, OffsetRow, described, show_described
+from ottla.cli.client import CommandClient, create_action_adder, explain
+from ottla.cli.command_error import USAGE_ERROR, CommandError
+from ottla.cli.group_description import MemberRow, OffsetRow, describe_groups, show_groups
 from ottla.cli.group_reset import ResetRow, add_reset_arguments, reset_plan, store
 from ottla.cli.output import JSON, add_format_argument, show_json, show_table
-from ottla.cli.refusal import BAD_REQUEST, Refusal
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ListConsumerGroupsResult
@@ -18,7 +18,7 @@ TYPES = ("classic", "consumer")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    action = actions_of(parser)
+    action = create_action_adder(parser)
     listing = action("list", "list groups")
     listing.add_argument("--state", action="append", choices=STATES, default=[], help="only these; may be repeated")
     listing.add_argument("--type", action="append", choices=TYPES, default=[], help="only these; may be repeated")
@@ -53,16 +53,16 @@ def run(options: argparse.Namespace) -> int:
 def _list(options: argparse.Namespace) -> None:
     from confluent_kafka import ConsumerGroupState, ConsumerGroupType, KafkaException
 
-    cluster = Cluster(options)
+    client = CommandClient(options)
     states = {ConsumerGroupState[name.upper().replace("-REBALANCE", "_REBALANCING")] for name in options.state}
     types = {ConsumerGroupType[name.upper()] for name in options.type}
     try:
-        asked = cluster.admin.list_consumer_groups(states=states, types=types)
+        asked = client.admin.list_consumer_groups(states=states, types=types)
     except (KafkaException, ValueError, TypeError) as error:
-        raise Refusal(f"group list: {error}", BAD_REQUEST) from None
-    found: ListConsumerGroupsResult = cluster.answer(asked, "the list of groups")
+        raise CommandError(f"group list: {error}", USAGE_ERROR) from None
+    found: ListConsumerGroupsResult = client.wait_for(asked, "the list of groups")
     for failure in found.errors or ():
-        raise Refusal(f"the list of groups: {failure}")
+        raise CommandError(f"the list of groups: {failure}")
     rows = sorted((group.group_id, _word(group.type.name), _word(group.state.name)) for group in found.valid or ())
     columns = ("group", "type", "state")
     if options.format == JSON:
@@ -76,18 +76,18 @@ def _word(name: str) -> str:
 
 
 def _describe(options: argparse.Namespace) -> None:
-    groups = described(Cluster(options), options.names)
+    groups = describe_groups(CommandClient(options), options.names)
     if options.format == JSON:
         show_json([group.document() for group in groups])
     else:
-        show_described(groups, MemberRow if options.members else OffsetRow)
+        show_groups(groups, MemberRow if options.members else OffsetRow)
 
 
 def _reset(options: argparse.Namespace) -> None:
-    cluster = Cluster(options)
-    rows = reset_plan(cluster, options)
+    client = CommandClient(options)
+    rows = reset_plan(client, options)
     if not options.dry_run:
-        store(cluster, options.name, rows)
+        store(client, options.name, rows)
     if options.format == JSON:
         show_json([row._asdict() for row in rows])
     else:
@@ -95,26 +95,26 @@ def _reset(options: argparse.Namespace) -> None:
 
 
 def _delete(options: argparse.Namespace) -> None:
-    cluster = Cluster(options)
+    client = CommandClient(options)
     if options.topic:
         for name in options.names:
-            _delete_offsets(cluster, name, options.topic)
+            _delete_offsets(client, name, options.topic)
         return
     from confluent_kafka import KafkaError, KafkaException
 
     failures = []
-    for name, future in cluster.asked(cluster.admin.delete_consumer_groups, options.names).items():
+    for name, future in client.ask(client.admin.delete_consumer_groups, options.names).items():
         try:
             future.result()
             print(f"group {name!r} deleted")
         except KafkaException as error:
             if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND or not options.if_exists:
-                failures.append(f"group {name!r}: {explanation(error.args[0])}")
+                failures.append(f"group {name!r}: {explain(error.args[0])}")
     if failures:
-        raise Refusal("; ".join(failures))
+        raise CommandError("; ".join(failures))
 
 
-def _delete_offsets(cluster: Cluster, name: str, topics: Iterable[str]) -> None:
+def _delete_offsets(client: CommandClient, name: str, topics: Iterable[str]) -> None:
     from ottla.errors import ErrorCode
     from ottla.wire.messages.offset_delete import (
         OffsetDeleteRequest,
@@ -125,14 +125,14 @@ def _delete_offsets(cluster: Cluster, name: str, topics: Iterable[str]) -> None:
 
     asked = []
     for topic in topics:
-        numbers = [partition.id for partition in cluster.topic(topic).partitions]
+        numbers = [partition.id for partition in client.describe_topic(topic).partitions]
         partitions = [OffsetDeleteRequestPartition(partition_index=number) for number in numbers]
         asked.append(OffsetDeleteRequestTopic(name=topic, partitions=partitions))
-    with cluster.coordinator("group", name) as connection:
+    with client.coordinator("group", name) as connection:
         response: OffsetDeleteResponse = connection.ask(OffsetDeleteRequest(group_id=name, topics=asked))
     codes = [response.error_code]
     codes += [partition.error_code for topic in response.topics for partition in topic.partitions]
     wrong = next((code for code in codes if code), 0)
     if wrong:
-        raise Refusal(f"group {name!r}: {ErrorCode(wrong).name}")
+        raise CommandError(f"group {name!r}: {ErrorCode(wrong).name}")
     print(f"group {name!r}: offsets of {', '.join(map(repr, topics))} deleted")

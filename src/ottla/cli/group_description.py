@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.cli.client import Cluster
+from ottla.cli.client import CommandClient
+from ottla.cli.command_error import CommandError
 from ottla.cli.output import counted, show_table
-from ottla.cli.refusal import Refusal
 
 if TYPE_CHECKING:
     from confluent_kafka import TopicPartition
@@ -62,25 +62,25 @@ class GroupDetails(NamedTuple):
         }
 
 
-def described(cluster: Cluster, names: Iterable[str]) -> list[GroupDetails]:
-    """In the order they were asked for. A Refusal names one that does not exist."""
+def describe_groups(client: CommandClient, names: Iterable[str]) -> list[GroupDetails]:
+    """In the order they were asked for. A CommandError names one that does not exist."""
     wanted = list(dict.fromkeys(names))
-    asked = cluster.asked(cluster.admin.describe_consumer_groups, wanted)
-    return [_details(cluster, cluster.answer(asked[name], f"group {name!r}")) for name in wanted]
+    asked = client.ask(client.admin.describe_consumer_groups, wanted)
+    return [_details(client, client.wait_for(asked[name], f"group {name!r}")) for name in wanted]
 
 
-def _details(cluster: Cluster, group: "ConsumerGroupDescription") -> GroupDetails:
-    committed = committed_offsets(cluster, group.group_id)
+def _details(client: CommandClient, group: "ConsumerGroupDescription") -> GroupDetails:
+    committed = committed_offsets(client, group.group_id)
     if not committed and not group.members and group.state.name in ("DEAD", "UNKNOWN"):
         # Kafka describes a group that nobody has heard of as dead.
-        raise Refusal(f"there is no group {group.group_id!r} at {cluster.address}")
+        raise CommandError(f"there is no group {group.group_id!r} at {client.address}")
     readers: dict[Place, MemberDescription] = {
         (place.topic, place.partition): member
         for member in group.members
         for place in member.assignment.topic_partitions
     }
     places = sorted({*committed, *readers})
-    ends = end_offsets(cluster, places)
+    ends = end_offsets(client, places)
     return GroupDetails(
         group.group_id,
         group.state.name.lower().replace("_rebalancing", "-rebalance"),
@@ -115,12 +115,12 @@ def _offset(
     return OffsetRow(topic, partition, offset, end, lag, reader.member_id, reader.client_id, reader.host, metadata)
 
 
-def committed_offsets(cluster: Cluster, group: str) -> "dict[Place, TopicPartition]":
+def committed_offsets(client: CommandClient, group: str) -> "dict[Place, TopicPartition]":
     """Everything that a group has committed."""
     from confluent_kafka import ConsumerGroupTopicPartitions
 
-    asked = cluster.asked(cluster.admin.list_consumer_group_offsets, [ConsumerGroupTopicPartitions(group)])
-    answer = cluster.answer(asked[group], f"group {group!r}")
+    asked = client.ask(client.admin.list_consumer_group_offsets, [ConsumerGroupTopicPartitions(group)])
+    answer = client.wait_for(asked[group], f"group {group!r}")
     return {
         (place.topic, place.partition): place
         for place in answer.topic_partitions or ()
@@ -128,7 +128,7 @@ def committed_offsets(cluster: Cluster, group: str) -> "dict[Place, TopicPartiti
     }
 
 
-def end_offsets(cluster: Cluster, places: Iterable[Place]) -> dict[Place, int]:
+def end_offsets(client: CommandClient, places: Iterable[Place]) -> dict[Place, int]:
     """Of partitions that are there and have a leader."""
     from confluent_kafka.admin import OffsetSpec
 
@@ -136,16 +136,16 @@ def end_offsets(cluster: Cluster, places: Iterable[Place]) -> dict[Place, int]:
     for topic, partition in places:
         by_topic.setdefault(topic, []).append(partition)
     found = {}
-    for topic, description in cluster.describe(list(by_topic)).items() if by_topic else ():
+    for topic, description in client.describe_topics(list(by_topic)).items() if by_topic else ():
         if description is not None:
             led = {partition.id for partition in description.partitions if partition.leader is not None}
             there = [partition for partition in by_topic[topic] if partition in led]
-            for partition, offset in cluster.offsets(topic, there, OffsetSpec.latest()).items():
+            for partition, offset in client.list_offsets(topic, there, OffsetSpec.latest()).items():
                 found[topic, partition] = offset
     return found
 
 
-def show_described(groups: list[GroupDetails], row: type[OffsetRow] | type[MemberRow]) -> None:
+def show_groups(groups: list[GroupDetails], row: type[OffsetRow] | type[MemberRow]) -> None:
     for number, group in enumerate(groups):
         if number:
             print()

@@ -8,10 +8,10 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ottla.cli.client import Cluster
+from ottla.cli.client import CommandClient
+from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.group_description import Place, committed_offsets
 from ottla.cli.offset_ranges import nearest, time_ms
-from ottla.cli.refusal import BAD_REQUEST, Refusal
 
 
 class ResetRow(NamedTuple):
@@ -44,76 +44,78 @@ def add_reset_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only say what would be set")
 
 
-def reset_plan(cluster: Cluster, options: argparse.Namespace) -> list[ResetRow]:
-    committed = {place: found.offset for place, found in committed_offsets(cluster, options.name).items()}
+def reset_plan(client: CommandClient, options: argparse.Namespace) -> list[ResetRow]:
+    committed = {place: found.offset for place, found in committed_offsets(client, options.name).items()}
     if options.from_file is not None:
         wanted = _from_file(options.from_file)
-        return [_bounded(cluster, place, committed.get(place), offset) for place, offset in sorted(wanted.items())]
-    places = _places(cluster, options, committed)
+        return [_bounded(client, place, committed.get(place), offset) for place, offset in sorted(wanted.items())]
+    places = _places(client, options, committed)
     by_topic: dict[str, list[int]] = {}
     for topic, partition in places:
         by_topic.setdefault(topic, []).append(partition)
     rows = []
     for topic, partitions in by_topic.items():
-        for partition, offset in _targets(cluster, options, topic, partitions, committed).items():
+        for partition, offset in _targets(client, options, topic, partitions, committed).items():
             rows.append(ResetRow(topic, partition, committed.get((topic, partition)), offset))
     return rows
 
 
-def store(cluster: Cluster, group: str, rows: Sequence[ResetRow]) -> None:
+def store(client: CommandClient, group: str, rows: Sequence[ResetRow]) -> None:
     from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
-    _require_no_members(cluster, group)
+    _require_no_members(client, group)
     if not rows:
         return
     places = [TopicPartition(row.topic, row.partition, row.after) for row in rows]
     request = ConsumerGroupTopicPartitions(group, places)
-    asked = cluster.asked(cluster.admin.alter_consumer_group_offsets, [request])
-    answer = cluster.answer(asked[group], f"group {group!r}")
+    asked = client.ask(client.admin.alter_consumer_group_offsets, [request])
+    answer = client.wait_for(asked[group], f"group {group!r}")
     for place in answer.topic_partitions:
         if place.error is not None:
-            raise Refusal(f"group {group!r}: {place.topic}-{place.partition}: {place.error.str()}")
+            raise CommandError(f"group {group!r}: {place.topic}-{place.partition}: {place.error.str()}")
 
 
-def _require_no_members(cluster: Cluster, group: str) -> None:
-    asked = cluster.asked(cluster.admin.describe_consumer_groups, [group])
-    found = cluster.answer(asked[group], f"group {group!r}")
+def _require_no_members(client: CommandClient, group: str) -> None:
+    asked = client.ask(client.admin.describe_consumer_groups, [group])
+    found = client.wait_for(asked[group], f"group {group!r}")
     if found.members:
         count = len(found.members)
-        raise Refusal(f"group {group!r} has {count} member{'s' * (count != 1)}: stop them first, they would undo it")
+        raise CommandError(
+            f"group {group!r} has {count} member{'s' * (count != 1)}: stop them first, they would undo it"
+        )
 
 
-def _places(cluster: Cluster, options: argparse.Namespace, committed: dict[Place, int]) -> list[Place]:
+def _places(client: CommandClient, options: argparse.Namespace, committed: dict[Place, int]) -> list[Place]:
     if options.all_topics == bool(options.topic):
-        raise Refusal("group reset: name --topic, or say --all-topics", BAD_REQUEST)
+        raise CommandError("group reset: name --topic, or say --all-topics", USAGE_ERROR)
     if options.all_topics:
         return sorted(committed)
     places: dict[Place, None] = {}
     for text in options.topic:
         topic, colon, numbers = text.rpartition(":") if ":" in text else (text, "", "")
-        there = sorted(partition.id for partition in cluster.topic(topic).partitions)
+        there = sorted(partition.id for partition in client.describe_topic(topic).partitions)
         try:
             partitions = [int(number) for number in numbers.split(",")] if colon else there
         except ValueError:
-            raise Refusal(f"--topic: {text!r} is not TOPIC or TOPIC:0,1", BAD_REQUEST) from None
+            raise CommandError(f"--topic: {text!r} is not TOPIC or TOPIC:0,1", USAGE_ERROR) from None
         for partition in partitions:
             if partition not in there:
-                raise Refusal(f"topic {topic!r} has no partition {partition}")
+                raise CommandError(f"topic {topic!r} has no partition {partition}")
             places[topic, partition] = None
     return sorted(places)
 
 
 def _targets(
-    cluster: Cluster, options: argparse.Namespace, topic: str, partitions: list[int], committed: dict[Place, int]
+    client: CommandClient, options: argparse.Namespace, topic: str, partitions: list[int], committed: dict[Place, int]
 ) -> dict[int, int]:
     from confluent_kafka.admin import OffsetSpec
 
-    first = cluster.offsets(topic, partitions, OffsetSpec.earliest())
-    end = cluster.offsets(topic, partitions, OffsetSpec.latest())
+    first = client.list_offsets(topic, partitions, OffsetSpec.earliest())
+    end = client.list_offsets(topic, partitions, OffsetSpec.latest())
     at_time: dict[int, int] = {}
     if options.to_time is not None:
         spec = OffsetSpec.for_timestamp(time_ms(options.to_time, time.time_ns() // 1_000_000))
-        at_time = cluster.offsets(topic, partitions, spec)
+        at_time = client.list_offsets(topic, partitions, spec)
     targets = {}
     for partition in partitions:
         current = committed.get((topic, partition))
@@ -125,7 +127,7 @@ def _targets(
             target = -1 if current is None else current
         elif options.shift_by is not None:
             if current is None:
-                raise Refusal(f"group {options.name!r} has committed nothing for {topic}-{partition}")
+                raise CommandError(f"group {options.name!r} has committed nothing for {topic}-{partition}")
             target = max(current + options.shift_by, 0)
         else:
             target = at_time.get(partition, -1)  # no record is as new as that, or --to-latest: the end
@@ -133,14 +135,14 @@ def _targets(
     return targets
 
 
-def _bounded(cluster: Cluster, place: Place, before: int | None, offset: int) -> ResetRow:
+def _bounded(client: CommandClient, place: Place, before: int | None, offset: int) -> ResetRow:
     from confluent_kafka.admin import OffsetSpec
 
     topic, partition = place
-    if partition not in {there.id for there in cluster.topic(topic).partitions}:
-        raise Refusal(f"topic {topic!r} has no partition {partition}")
-    first = cluster.offsets(topic, [partition], OffsetSpec.earliest())[partition]
-    end = cluster.offsets(topic, [partition], OffsetSpec.latest())[partition]
+    if partition not in {there.id for there in client.describe_topic(topic).partitions}:
+        raise CommandError(f"topic {topic!r} has no partition {partition}")
+    first = client.list_offsets(topic, [partition], OffsetSpec.earliest())[partition]
+    end = client.list_offsets(topic, [partition], OffsetSpec.latest())[partition]
     return ResetRow(topic, partition, before, nearest(max(offset, 0), first, end))
 
 
@@ -158,6 +160,6 @@ def _from_file(path: str) -> dict[Place, int]:
         rows = [row for row in csv.reader(text.splitlines()) if row]
         return {(row[-3], int(row[-2])): int(row[-1]) for row in rows}
     except OSError as error:
-        raise Refusal(f"{path}: {error.strerror or error}") from None
+        raise CommandError(f"{path}: {error.strerror or error}") from None
     except (ValueError, LookupError, TypeError):
-        raise Refusal(f"{path}: this is neither JSON of `group reset` nor topic,partition,offset lines") from None
+        raise CommandError(f"{path}: this is neither JSON of `group reset` nor topic,partition,offset lines") from None

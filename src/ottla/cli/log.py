@@ -15,8 +15,8 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ottla.cli.command_error import FAILURE, CommandError
 from ottla.cli.output import JSON, add_format_argument, counted, show_json
-from ottla.cli.refusal import OBSTACLE, Refusal
 from ottla.observability import logs
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _verify(options: argparse.Namespace) -> int:
             for name in ("problems", "notices", "repaired")
         }
         show_json({"partitions": len(report.partitions), **sums, **listed})
-    return OBSTACLE if report.problems else 0
+    return FAILURE if report.problems else 0
 
 
 def _dump(options: argparse.Namespace) -> int:
@@ -98,7 +98,7 @@ def _dump(options: argparse.Namespace) -> int:
         for file in _files(path):
             reader = reader_of(file)
             if reader is None:
-                raise Refusal(f"{file}: no broker writes a file of this name")
+                raise CommandError(f"{file}: no broker writes a file of this name")
             if options.format == TEXT:
                 print(file)
             for entry in entries(disk, file, reader, with_records=options.records):
@@ -107,7 +107,7 @@ def _dump(options: argparse.Namespace) -> int:
     if damaged:
         sys.stdout.flush()
         print(f"ottla: {counted(damaged, 'damaged file')}", file=sys.stderr)
-    return OBSTACLE if damaged else 0
+    return FAILURE if damaged else 0
 
 
 def _files(path: str) -> Iterator[str]:
@@ -119,7 +119,7 @@ def _files(path: str) -> Iterator[str]:
         is_directory = stat.S_ISDIR(os.stat(path).st_mode)
         found = sorted(os.listdir(path)) if is_directory else []
     except OSError as error:
-        raise Refusal(f"{path}: {error.strerror or error}") from None
+        raise CommandError(f"{path}: {error.strerror or error}") from None
     if not is_directory:
         yield path
     for name in found:

@@ -6,7 +6,7 @@ file: whatever follows cannot be told from noise.
 
 from collections.abc import Callable, Iterator
 
-from ottla.cli.refusal import Refusal
+from ottla.cli.command_error import CommandError
 from ottla.config.properties import read_properties
 from ottla.records.batch import BatchHeader, ControlMarker, CorruptBatch, control_type, decode
 from ottla.records.compression import NAMES as CODECS
@@ -51,7 +51,7 @@ def entries(disk: Disk, path: str, reader: Reader, *, with_records: bool) -> Ite
     except (CorruptBatch, CorruptIndex, snapshots.CorruptSnapshot, ValueError) as error:
         yield {"kind": DAMAGE, "reason": str(error)}
     except OSError as error:
-        raise Refusal(f"{path}: {error.strerror or error}") from None
+        raise CommandError(f"{path}: {error.strerror or error}") from None
 
 
 def _suffix(name: str) -> str:

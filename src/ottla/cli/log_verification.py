@@ -4,8 +4,8 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from ottla.cli.command_error import CommandError
 from ottla.cli.log_metadata import DamagedMetadata, read_image
-from ottla.cli.refusal import Refusal
 from ottla.cluster.image import Image
 from ottla.records.batch import CorruptBatch
 from ottla.storage import names
@@ -47,12 +47,12 @@ class Report:
 
 
 def verify_path(disk: Disk, path: str, report: Report, *, mend: bool, told: Callable[[Problem], None]) -> None:
-    """A data directory, or the directory of one partition. A Refusal if it is neither, or in use."""
+    """A data directory, or the directory of one partition. A CommandError if it is neither, or in use."""
     name = os.path.basename(os.path.abspath(path))
     try:
         found = disk.list(path)
     except OSError as error:
-        raise Refusal(f"{path}: {error.strerror or error}") from None
+        raise CommandError(f"{path}: {error.strerror or error}") from None
     # A data directory that happens to be called `kafka-9` has its own files, or partitions in it.
     is_partition = parse_name(name) is not None and (
         names.METADATA in found or bool(names.offsets_with(found, names.LOG))
@@ -66,7 +66,7 @@ def verify_path(disk: Disk, path: str, report: Report, *, mend: bool, told: Call
         else:
             directory.verify()
     except OSError as error:
-        raise Refusal(f"{error.filename or path}: {error.strerror or error}") from None
+        raise CommandError(f"{error.filename or path}: {error.strerror or error}") from None
     finally:
         if lock is not None:
             lock.close()
@@ -79,11 +79,11 @@ def _locked(disk: Disk, home: str, *, create: bool) -> FileLock | None:
     try:
         return disk.lock(f"{home}/{LOCK}")
     except BlockingIOError:
-        raise Refusal(f"{home} is in use by another process") from None
+        raise CommandError(f"{home} is in use by another process") from None
     except PermissionError:
         return None
     except OSError as error:
-        raise Refusal(f"{home}: {error.strerror or error}") from None
+        raise CommandError(f"{home}: {error.strerror or error}") from None
 
 
 class _Directory:
@@ -173,7 +173,7 @@ class _Directory:
         try:
             identity = decode_identity(self._disk.read(path))
         except FileNotFoundError:
-            raise Refusal(f"{self._path} is no data directory: there is no {META_PROPERTIES} in it") from None
+            raise CommandError(f"{self._path} is no data directory: there is no {META_PROPERTIES} in it") from None
         except ValueError as error:
             self._add(Problem(path, str(error), repairable=False))
             return

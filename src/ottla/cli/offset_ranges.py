@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from ottla.cli.client import Cluster
-from ottla.cli.refusal import BAD_REQUEST, Refusal
+from ottla.cli.client import CommandClient
+from ottla.cli.command_error import USAGE_ERROR, CommandError
 
 _AGO = re.compile(r"(\d+)(ms|s|m|h|d)")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -29,11 +29,11 @@ def time_ms(text: str, now_ms: int) -> int:
         return int(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
         examples = "10m (ago), 2026-01-31T18:00:00Z or milliseconds since 1970"
-        raise Refusal(f"{text!r} is not a time such as {examples}", BAD_REQUEST) from None
+        raise CommandError(f"{text!r} is not a time such as {examples}", USAGE_ERROR) from None
 
 
 def ranges_of(
-    cluster: Cluster,
+    client: CommandClient,
     topic: str,
     partitions: Sequence[int],
     options: argparse.Namespace,
@@ -48,10 +48,10 @@ def ranges_of(
 
     def at(text: str) -> dict[int, int]:
         """The first offset of that time or later; -1 where there is none."""
-        return cluster.offsets(topic, partitions, OffsetSpec.for_timestamp(time_ms(text, now_ms)))
+        return client.list_offsets(topic, partitions, OffsetSpec.for_timestamp(time_ms(text, now_ms)))
 
-    first = cluster.offsets(topic, partitions, OffsetSpec.earliest())
-    end = cluster.offsets(topic, partitions, OffsetSpec.latest())
+    first = client.list_offsets(topic, partitions, OffsetSpec.earliest())
+    end = client.list_offsets(topic, partitions, OffsetSpec.latest())
     until = {} if options.until is None else at(options.until)
     since = {} if options.since is None else at(options.since)
     ranges = {}

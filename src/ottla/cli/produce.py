@@ -10,11 +10,11 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ottla.cli.client import OPERATION_S, Cluster, add_client_arguments, explanation
+from ottla.cli.client import OPERATION_S, CommandClient, add_client_arguments, explain
+from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.escapes import typed_bytes, unescaped
 from ottla.cli.output import counted
 from ottla.cli.record_input import FORMATS, LINES, Headers, InputRecord, LineFormat, chained
-from ottla.cli.refusal import BAD_REQUEST, Refusal
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     if options.count is not None and options.count < 0:
-        raise Refusal("produce: --count cannot be negative", BAD_REQUEST)
+        raise CommandError("produce: --count cannot be negative", USAGE_ERROR)
     line_format = LineFormat(
         _delimiter(options.delimiter, "--delimiter"),
         None if options.key_separator is None else _delimiter(options.key_separator, "--key-separator"),
@@ -86,10 +86,10 @@ def run(options: argparse.Namespace) -> int:
     try:
         for record in islice(records, options.count):
             delivery.send(record)
-    except Refusal as refusal:
+    except CommandError as error:
         delivery.finish()
         sent = counted(delivery.acknowledged, "record")
-        raise Refusal(f"{refusal}; {sent} sent before it", refusal.status) from None
+        raise CommandError(f"{error}; {sent} sent before it", error.status) from None
     except KeyboardInterrupt:
         delivery.finish()
         raise
@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _delimiter(text: str, option: str) -> bytes:
     if not text:
-        raise Refusal(f"produce: {option} cannot be empty", BAD_REQUEST)
+        raise CommandError(f"produce: {option} cannot be empty", USAGE_ERROR)
     return unescaped(text)
 
 
@@ -117,10 +117,10 @@ class Delivery:
         self._headers = _headers(options.headers)
         self._report: bool = options.report
         self._interactive = sys.stdin.isatty() and not options.files
-        cluster = Cluster(options)
-        self._troubles = cluster.troubles
-        _check_topic(cluster, options)
-        self._producer = cluster.producer(
+        client = CommandClient(options)
+        self._connection_errors = client.connection_errors
+        _check_topic(client, options)
+        self._producer = client.create_producer(
             {
                 **SETTINGS,
                 "acks": options.acks,
@@ -136,7 +136,7 @@ class Delivery:
         return self._sent - self._failures - len(self._producer)
 
     def send(self, record: InputRecord) -> None:
-        """A Refusal as soon as it is known that an earlier record was not delivered."""
+        """A CommandError as soon as it is known that an earlier record was not delivered."""
         own = record.partition if self._keep_partition else None
         key = self._key if record.key is None else record.key
         self._produce(record, key, self._partition if own is None else own)
@@ -145,14 +145,14 @@ class Delivery:
             self._producer.flush(OPERATION_S)
         elif self._sent % POLL_EVERY == 0:
             self._producer.poll(0)
-        self._complain()
+        self._raise_for_failures()
 
     def finish(self) -> None:
         """Until the last one is acknowledged, or the library has given up on it."""
         while self._producer.flush(FLUSH_GLANCE_S):
-            if self._failures and time.monotonic() > self._troubles.hopeless_s:
+            if self._failures and time.monotonic() > self._connection_errors.give_up_at_s:
                 self._producer.purge()  # the first has waited for a broker in vain, and so would the others
-        self._complain()
+        self._raise_for_failures()
 
     def _produce(self, record: InputRecord, key: bytes | None, partition: int) -> None:
         from confluent_kafka import KafkaException
@@ -167,12 +167,12 @@ class Delivery:
             except BufferError:  # the client's queue is full: the broker sets the pace
                 self._producer.poll(FULL_S)
             except KafkaException as error:
-                raise Refusal(f"record {self._sent + 1}: {explanation(error.args[0])}") from None
+                raise CommandError(f"record {self._sent + 1}: {explain(error.args[0])}") from None
 
     def _delivered(self, error: "KafkaError | None", message: "Message") -> None:
         if error is not None:
             self._failures += 1
-            self._reason = self._reason or explanation(error)
+            self._reason = self._reason or explain(error)
             return
         if self._report:
             try:
@@ -180,9 +180,11 @@ class Delivery:
             except BrokenPipeError:  # nobody reads it any more; the records go on their way all the same
                 self._report = False
 
-    def _complain(self) -> None:
+    def _raise_for_failures(self) -> None:
         if self._failures:
-            raise Refusal(f"topic {self._topic!r}: {counted(self._failures, 'record')} not delivered: {self._reason}")
+            raise CommandError(
+                f"topic {self._topic!r}: {counted(self._failures, 'record')} not delivered: {self._reason}"
+            )
 
 
 def _headers(texts: list[str]) -> Headers:
@@ -190,23 +192,23 @@ def _headers(texts: list[str]) -> Headers:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise Refusal(f"--header: {text!r} is not NAME=VALUE", BAD_REQUEST)
+            raise CommandError(f"--header: {text!r} is not NAME=VALUE", USAGE_ERROR)
         headers.append((name, typed_bytes(value)))
     return tuple(headers)
 
 
-def _check_topic(cluster: Cluster, options: argparse.Namespace) -> None:
+def _check_topic(client: CommandClient, options: argparse.Namespace) -> None:
     """A misspelt name must not make a topic, as asking a broker in passing would."""
     from confluent_kafka.cimpl import NewTopic
 
     name = options.topic
-    topic = cluster.describe([name])[name]
+    topic = client.describe_topics([name])[name]
     if topic is None and not options.create:
-        raise Refusal(f"there is no topic {name!r} at {cluster.address}; --create makes one")
+        raise CommandError(f"there is no topic {name!r} at {client.address}; --create makes one")
     if topic is None:
-        asked = cluster.asked(cluster.admin.create_topics, [NewTopic(name)])
-        cluster.answer(asked[name], f"topic {name!r}")
-        topic = cluster.topic(name)
+        asked = client.ask(client.admin.create_topics, [NewTopic(name)])
+        client.wait_for(asked[name], f"topic {name!r}")
+        topic = client.describe_topic(name)
     known = sorted(partition.id for partition in topic.partitions)
     if options.partition != ANY_PARTITION and options.partition not in known:
-        raise Refusal(f"topic {name!r} has no partition {options.partition}, only {known[0]} to {known[-1]}")
+        raise CommandError(f"topic {name!r} has no partition {options.partition}, only {known[0]} to {known[-1]}")

@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO, NamedTuple
 
-from ottla.cli.refusal import Refusal
+from ottla.cli.command_error import CommandError
 
 LINES = "lines"
 JSON = "json"
@@ -48,7 +48,7 @@ class LineFormat(NamedTuple):
             return InputRecord(None, self._field(line))
         key, separator, value = line.partition(self.key_separator)
         if not separator:
-            raise Refusal(f"{place}: there is no key separator {self.key_separator.decode(errors='replace')!r}")
+            raise CommandError(f"{place}: there is no key separator {self.key_separator.decode(errors='replace')!r}")
         return InputRecord(self._field(key), self._field(value))
 
     def _field(self, data: bytes) -> bytes | None:
@@ -70,7 +70,7 @@ def lines(file: BinaryIO, delimiter: bytes) -> Iterator[bytes]:
 
 
 def records(file: BinaryIO, name: str, form: str, line_format: LineFormat) -> Iterator[InputRecord]:
-    """The records of one file. A Refusal says which line is not one."""
+    """The records of one file. A CommandError says which line is not one."""
     if form == WHOLE:
         yield InputRecord(None, file.read())
         return
@@ -99,7 +99,7 @@ def json_record(line: bytes, place: str) -> InputRecord:
             partition,
         )
     except (ValueError, UnicodeError) as error:
-        raise Refusal(f"{place}: this is not a record in JSON: {error}") from None
+        raise CommandError(f"{place}: this is not a record in JSON: {error}") from None
 
 
 def _headers(entries: object) -> Headers:
@@ -139,4 +139,4 @@ def chained(
             with open(name, "rb") as file:
                 yield from records(file, name, form, line_format)
         except OSError as error:
-            raise Refusal(f"{name}: {error.strerror or error}") from None
+            raise CommandError(f"{name}: {error.strerror or error}") from None

@@ -15,8 +15,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.escapes import unescaped
-from ottla.cli.refusal import BAD_REQUEST, Refusal
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -31,7 +31,7 @@ _FIELD = re.compile(r"%(.|$)", re.DOTALL)
 
 
 def writer_of(form: str, *, key_separator: bytes, delimiter: bytes, null: bytes) -> Writer:
-    """What turns a record into the bytes to write. A Refusal says what is wrong with the format."""
+    """What turns a record into the bytes to write. A CommandError says what is wrong with the format."""
     if form == VALUE:
         return lambda message: _shown(message.value(), null) + delimiter
     if form == KEY_VALUE:
@@ -41,7 +41,9 @@ def writer_of(form: str, *, key_separator: bytes, delimiter: bytes, null: bytes)
     if form == JSON:
         return lambda message: json.dumps(document_of(message), ensure_ascii=False).encode() + b"\n"
     if "%" not in form:
-        raise Refusal(f"--format: {form!r} is neither {VALUE}, {KEY_VALUE}, {JSON} nor a template with %", BAD_REQUEST)
+        raise CommandError(
+            f"--format: {form!r} is neither {VALUE}, {KEY_VALUE}, {JSON} nor a template with %", USAGE_ERROR
+        )
     return _template(form, null)
 
 
@@ -100,7 +102,7 @@ def _template(form: str, null: bytes) -> Writer:
     position = 0
     for match in _FIELD.finditer(form):
         if match[1] != "%" and match[1] not in fields:
-            raise Refusal(f"--format: %{match[1]} is none of %{' %'.join(fields)} %%", BAD_REQUEST)
+            raise CommandError(f"--format: %{match[1]} is none of %{' %'.join(fields)} %%", USAGE_ERROR)
         parts.append(_constant(unescaped(form[position : match.start()])))
         parts.append(fields[match[1]] if match[1] != "%" else _constant(b"%"))
         position = match.end()

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.cli.client import Cluster
-from ottla.cli.refusal import BAD_REQUEST, Refusal
+from ottla.cli.client import CommandClient
+from ottla.cli.command_error import USAGE_ERROR, CommandError
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ConfigEntry
@@ -39,18 +39,18 @@ def changes_of(assignments: Iterable[str], unset: Iterable[str]) -> list[Change]
     for text in assignments:
         match = _CHANGE.fullmatch(text)
         if match is None:
-            raise Refusal(f"{text!r} is not KEY=VALUE", BAD_REQUEST)
+            raise CommandError(f"{text!r} is not KEY=VALUE", USAGE_ERROR)
         name, sign, value = match.groups()
         changes.append(Change(name, _OPERATIONS[sign], value))
     return changes + [Change(name, "DELETE") for name in unset]
 
 
-def settings_of(cluster: Cluster, kind: str, name: str) -> list[Setting]:
+def settings_of(client: CommandClient, kind: str, name: str) -> list[Setting]:
     from confluent_kafka.admin import ConfigResource, ConfigSource
 
     resource = ConfigResource(kind, name)
-    asked = cluster.asked(cluster.admin.describe_configs, [resource])
-    entries: dict[str, ConfigEntry] = cluster.answer(asked[resource], f"{kind} {name!r}")
+    asked = client.ask(client.admin.describe_configs, [resource])
+    entries: dict[str, ConfigEntry] = client.wait_for(asked[resource], f"{kind} {name!r}")
     found = []
     for entry in sorted(entries.values(), key=lambda entry: entry.name):
         source = ConfigSource(entry.source).name.removesuffix("_CONFIG").lower().replace("_", "-")
@@ -59,7 +59,7 @@ def settings_of(cluster: Cluster, kind: str, name: str) -> list[Setting]:
     return found
 
 
-def apply_changes(cluster: Cluster, kind: str, name: str, changes: Sequence[Change], *, dry_run: bool) -> None:
+def apply_changes(client: CommandClient, kind: str, name: str, changes: Sequence[Change], *, dry_run: bool) -> None:
     """All of them or none; says what was done."""
     from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
@@ -68,7 +68,7 @@ def apply_changes(cluster: Cluster, kind: str, name: str, changes: Sequence[Chan
         for change in changes
     ]
     resource = ConfigResource(kind, name, incremental_configs=entries)
-    asked = cluster.asked(cluster.admin.incremental_alter_configs, [resource], validate_only=dry_run)
-    cluster.answer(asked[resource], f"{kind} {name!r}")
+    asked = client.ask(client.admin.incremental_alter_configs, [resource], validate_only=dry_run)
+    client.wait_for(asked[resource], f"{kind} {name!r}")
     names = ", ".join(change.name for change in changes)
     print(f"{kind} {name!r}: {names} {'can be changed' if dry_run else 'changed'}")

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from ottla.cli.refusal import BAD_REQUEST, Refusal
+from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.config import BrokerConfig, ConfigError, Listener, read_properties
 
 DEFAULT_HOST = "localhost"
@@ -29,7 +29,7 @@ class Options(Protocol):
 
 
 def broker_config(options: Options, environment: Mapping[str, str]) -> BrokerConfig:
-    """All of them put together and checked; a Refusal names what is wrong."""
+    """All of them put together and checked; a CommandError names what is wrong."""
     try:
         given = _file_settings(options.config) if options.config is not None else dict(WITHOUT_A_FILE)
         given["listeners"] = _listeners(given, options.host, options.port)
@@ -46,7 +46,7 @@ def broker_config(options: Options, environment: Mapping[str, str]) -> BrokerCon
             given["log.dirs"] = default_directory(environment)
         return _with_absolute_paths(BrokerConfig.of(given))
     except ConfigError as error:
-        raise Refusal(str(error), BAD_REQUEST) from None
+        raise CommandError(str(error), USAGE_ERROR) from None
 
 
 def data_directories(config: BrokerConfig) -> tuple[str, ...]:
@@ -77,11 +77,11 @@ def _file_settings(path: str) -> dict[str, str]:
         with open(path, encoding="utf-8") as file:
             return read_properties(file.read())
     except OSError as error:
-        raise Refusal(f"{path}: {error.strerror or error}", BAD_REQUEST) from None
+        raise CommandError(f"{path}: {error.strerror or error}", USAGE_ERROR) from None
     except UnicodeDecodeError:
-        raise Refusal(f"{path}: this is not a text file", BAD_REQUEST) from None
+        raise CommandError(f"{path}: this is not a text file", USAGE_ERROR) from None
     except ConfigError as error:
-        raise Refusal(f"{path}: {error}", BAD_REQUEST) from None
+        raise CommandError(f"{path}: {error}", USAGE_ERROR) from None
 
 
 def _listeners(given: Mapping[str, str], host: str | None, port: int | None) -> str:

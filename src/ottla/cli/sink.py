@@ -8,9 +8,9 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
-from ottla.cli.client import Cluster, actions_of, pairs
+from ottla.cli.client import CommandClient, create_action_adder, pairs
+from ottla.cli.command_error import CommandError
 from ottla.cli.output import JSON, add_format_argument, counted, hyphenated, show_json, show_table
-from ottla.cli.refusal import Refusal
 
 if TYPE_CHECKING:
     from ottla.client.client import Client
@@ -22,7 +22,7 @@ COLUMNS = ("transactional_id", "last_batch", "state", "producer_id", "epoch", "o
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    action = actions_of(parser)
+    action = create_action_adder(parser)
     add_format_argument(action("list", "list queries that write topics exactly once"))
     describe = action("describe", "show a query's ledger and its transactions")
     describe.add_argument("names", nargs="+", metavar="QUERY", help="the id of a query, or how it begins")
@@ -36,29 +36,29 @@ def run(options: argparse.Namespace) -> int:
     from ottla.client.connection import Unreachable
     from ottla.errors import KafkaError
 
-    address = Cluster(options).address  # says in its own words if nobody is there
+    address = CommandClient(options).address  # says in its own words if nobody is there
     settings = {"default.api.timeout.ms": PATIENCE_MS, "bootstrap.servers": address}
     try:
-        cluster = Client({**settings, **pairs(options.client_settings, "-X")})
+        client = Client({**settings, **pairs(options.client_settings, "-X")})
     except ValueError as error:
-        raise Refusal(f"-X {error}") from None
+        raise CommandError(f"-X {error}") from None
     actions = {"list": _list, "describe": _describe, "abort": _abort}
     try:
-        actions[options.action](cluster, options)
+        actions[options.action](client, options)
     except (KafkaError, Unreachable) as error:
-        raise Refusal(str(error)) from None
+        raise CommandError(str(error)) from None
     finally:
-        cluster.close()
+        client.close()
     return 0
 
 
-def _list(cluster: "Client", options: argparse.Namespace) -> None:
+def _list(client: "Client", options: argparse.Namespace) -> None:
     from ottla.client.exactly_once.sinks import find_sinks
 
     columns = ("query", "topic", "transactions", "last_batch", "open")
     rows = [
         (sink.query_id, sink.topic, _kind(sink), sink.last_batch, len(sink.open_transactions))
-        for sink in find_sinks(cluster)
+        for sink in find_sinks(client)
     ]
     if options.format == JSON:
         show_json([dict(zip(columns, row, strict=True)) for row in rows])
@@ -66,8 +66,8 @@ def _list(cluster: "Client", options: argparse.Namespace) -> None:
         show_table(columns, rows)
 
 
-def _describe(cluster: "Client", options: argparse.Namespace) -> None:
-    sinks = _found(cluster, options.names)
+def _describe(client: "Client", options: argparse.Namespace) -> None:
+    sinks = _found(client, options.names)
     now = time.time_ns() // 1_000_000
     if options.format == JSON:
         show_json([_document(sink, now) for sink in sinks])
@@ -82,23 +82,23 @@ def _describe(cluster: "Client", options: argparse.Namespace) -> None:
             show_table(COLUMNS, [_row(sink, each, now) for each in sink.transactions])
 
 
-def _abort(cluster: "Client", options: argparse.Namespace) -> None:
+def _abort(client: "Client", options: argparse.Namespace) -> None:
     from ottla.client.transaction_states import abort_transactions
 
-    for sink in _found(cluster, options.names):
+    for sink in _found(client, options.names):
         names = [each.transactional_id for each in sink.open_transactions]
-        abort_transactions(cluster, names)
+        abort_transactions(client, names)
         print(f"{sink.query_id}: topic {sink.topic!r}, {counted(len(names), 'transaction')} aborted")
 
 
-def _found(cluster: "Client", names: list[str]) -> "list[Sink]":
+def _found(client: "Client", names: list[str]) -> "list[Sink]":
     from ottla.client.exactly_once.sinks import find_sinks
 
     found: dict[str, Sink] = {}
     for name in dict.fromkeys(names):
-        sinks = find_sinks(cluster, name)
+        sinks = find_sinks(client, name)
         if not sinks:
-            raise Refusal(f"no query whose id begins with {name!r} writes a topic exactly once")
+            raise CommandError(f"no query whose id begins with {name!r} writes a topic exactly once")
         found |= {sink.name: sink for sink in sinks}
     return [*found.values()]
 

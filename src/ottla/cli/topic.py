@@ -4,11 +4,11 @@ import argparse
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ottla.cli.client import Answer, Cluster, actions_of, explanation, pairs
+from ottla.cli.client import Answer, CommandClient, create_action_adder, explain, pairs
+from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.output import JSON, add_format_argument, counted, show_json, show_table
-from ottla.cli.refusal import BAD_REQUEST, Refusal
 from ottla.cli.resource_settings import apply_changes, changes_of
-from ottla.cli.topic_description import described, show_described
+from ottla.cli.topic_description import describe_topics, show_topics
 from ottla.cli.topic_trim import trim
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ INTERNAL_PREFIX = "__"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    action = actions_of(parser)
+    action = create_action_adder(parser)
     _add_create_arguments(action("create", "create topics"))
     listing = action("list", "list topics")
     listing.add_argument("--internal", action="store_true", help="also those that Kafka keeps for itself")
@@ -99,12 +99,12 @@ def _create(options: argparse.Namespace) -> None:
     from confluent_kafka.cimpl import NewTopic
 
     settings = pairs(options.settings, "--set")
-    cluster = Cluster(options)
+    client = CommandClient(options)
     topics = [
         NewTopic(name, num_partitions=options.partitions, replication_factor=options.replicas, config=settings)
         for name in options.names
     ]
-    asked = cluster.asked(cluster.admin.create_topics, topics, validate_only=options.dry_run)
+    asked = client.ask(client.admin.create_topics, topics, validate_only=options.dry_run)
     forgiven = (KafkaError.TOPIC_ALREADY_EXISTS,) if options.if_not_exists else ()
     _finish(asked, "would be created" if options.dry_run else "created", forgiven)
 
@@ -112,8 +112,8 @@ def _create(options: argparse.Namespace) -> None:
 def _delete(options: argparse.Namespace) -> None:
     from confluent_kafka import KafkaError
 
-    cluster = Cluster(options)
-    asked = cluster.asked(cluster.admin.delete_topics, options.names)
+    client = CommandClient(options)
+    asked = client.ask(client.admin.delete_topics, options.names)
     _finish(asked, "deleted", (KafkaError.UNKNOWN_TOPIC_OR_PART,) if options.if_exists else ())
 
 
@@ -128,15 +128,15 @@ def _finish(asked: dict[str, Answer[None]], done: str, forgiven: Iterable[int]) 
             print(f"topic {name!r} {done}")
         except KafkaException as error:
             if error.args[0].code() not in forgiven:
-                failures.append(f"topic {name!r}: {explanation(error.args[0])}")
+                failures.append(f"topic {name!r}: {explain(error.args[0])}")
     if failures:
-        raise Refusal("; ".join(failures))
+        raise CommandError("; ".join(failures))
 
 
 def _list(options: argparse.Namespace) -> None:
-    cluster = Cluster(options)
+    client = CommandClient(options)
     rows = []
-    for name, topic in sorted(cluster.metadata().topics.items()):
+    for name, topic in sorted(client.fetch_metadata().topics.items()):
         if options.internal or not name.startswith(INTERNAL_PREFIX):
             rows.append((name, len(topic.partitions), max(map(_replicas, topic.partitions.values()), default=0)))
     columns = ("topic", "partitions", "replicas")
@@ -155,22 +155,22 @@ def _alter(options: argparse.Namespace) -> None:
 
     changes = changes_of(options.settings, options.unset)
     if options.partitions is None and not changes:
-        raise Refusal("topic alter: nothing to change; name --partitions, --set or --unset", BAD_REQUEST)
-    cluster = Cluster(options)
-    cluster.topic(options.name)
+        raise CommandError("topic alter: nothing to change; name --partitions, --set or --unset", USAGE_ERROR)
+    client = CommandClient(options)
+    client.describe_topic(options.name)
     if options.partitions is not None:
         wanted = [NewPartitions(options.name, options.partitions)]
-        asked = cluster.asked(cluster.admin.create_partitions, wanted, validate_only=options.dry_run)
-        cluster.answer(asked[options.name], f"topic {options.name!r}")
+        asked = client.ask(client.admin.create_partitions, wanted, validate_only=options.dry_run)
+        client.wait_for(asked[options.name], f"topic {options.name!r}")
         verb = "can have" if options.dry_run else "has"
         print(f"topic {options.name!r} {verb} {counted(options.partitions, 'partition')}")
     if changes:
-        apply_changes(cluster, "topic", options.name, changes, dry_run=options.dry_run)
+        apply_changes(client, "topic", options.name, changes, dry_run=options.dry_run)
 
 
 def _describe(options: argparse.Namespace) -> None:
-    topics = described(Cluster(options), options.names)
+    topics = describe_topics(CommandClient(options), options.names)
     if options.format == JSON:
         show_json([topic.document() for topic in topics])
     else:
-        show_described(topics)
+        show_topics(topics)

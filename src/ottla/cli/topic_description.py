@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ottla.cli.client import Cluster
+from ottla.cli.client import CommandClient
+from ottla.cli.command_error import CommandError
 from ottla.cli.output import counted, show_table
-from ottla.cli.refusal import Refusal
 from ottla.cli.resource_settings import settings_of
 from ottla.errors import KafkaError
 
@@ -61,28 +61,28 @@ class TopicDetails(NamedTuple):
         }
 
 
-def described(cluster: Cluster, names: list[str]) -> list[TopicDetails]:
-    """In the order they were asked for. A Refusal names those that do not exist."""
-    found = cluster.describe(list(dict.fromkeys(names)))
+def describe_topics(client: CommandClient, names: list[str]) -> list[TopicDetails]:
+    """In the order they were asked for. A CommandError names those that do not exist."""
+    found = client.describe_topics(list(dict.fromkeys(names)))
     missing = [name for name, topic in found.items() if topic is None]
     if missing:
-        raise Refusal(f"there is no topic {', '.join(map(repr, missing))} at {cluster.address}")
-    copies = _copies(cluster, found)
-    return [_details(cluster, name, copies) for name in found]
+        raise CommandError(f"there is no topic {', '.join(map(repr, missing))} at {client.address}")
+    copies = _copies(client, found)
+    return [_details(client, name, copies) for name in found]
 
 
-def _copies(cluster: Cluster, topics: Iterable[str]) -> dict[tuple[str, int], list[Copy]]:
+def _copies(client: CommandClient, topics: Iterable[str]) -> dict[tuple[str, int], list[Copy]]:
     """By topic and partition. A broker that cannot be asked, or must not tell, is left out."""
     from ottla.client.connection import Unreachable
     from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 
     copies: dict[tuple[str, int], list[Copy]] = {}
     wanted = frozenset(topics)
-    for broker in sorted(cluster.brokers):
+    for broker in sorted(client.brokers):
         try:
-            with cluster.connection(broker) as connection:
+            with client.connection(broker) as connection:
                 response: DescribeLogDirsResponse = connection.ask(DescribeLogDirsRequest(topics=None))
-        except (Refusal, Unreachable, KafkaError):
+        except (CommandError, Unreachable, KafkaError):
             continue
         for directory in response.results:
             for topic in directory.topics:
@@ -92,13 +92,13 @@ def _copies(cluster: Cluster, topics: Iterable[str]) -> dict[tuple[str, int], li
     return copies
 
 
-def _details(cluster: Cluster, name: str, copies: dict[tuple[str, int], list[Copy]]) -> TopicDetails:
+def _details(client: CommandClient, name: str, copies: dict[tuple[str, int], list[Copy]]) -> TopicDetails:
     from confluent_kafka.admin import OffsetSpec
 
-    topic = cluster.topic(name)
+    topic = client.describe_topic(name)
     led = [partition.id for partition in topic.partitions if partition.leader is not None]
-    beginnings = cluster.offsets(name, led, OffsetSpec.earliest())
-    ends = cluster.offsets(name, led, OffsetSpec.latest())
+    beginnings = client.list_offsets(name, led, OffsetSpec.earliest())
+    ends = client.list_offsets(name, led, OffsetSpec.latest())
     rows = [
         PartitionRow(
             partition.id,
@@ -112,19 +112,19 @@ def _details(cluster: Cluster, name: str, copies: dict[tuple[str, int], list[Cop
         for partition in sorted(topic.partitions, key=lambda partition: partition.id)
     ]
     topic_id = str(topic.topic_id).translate(_URL_SAFE)
-    return TopicDetails(name, topic_id, topic.is_internal, rows, _settings(cluster, name))
+    return TopicDetails(name, topic_id, topic.is_internal, rows, _settings(client, name))
 
 
-def _settings(cluster: Cluster, name: str) -> dict[str, str | None] | None:
+def _settings(client: CommandClient, name: str) -> dict[str, str | None] | None:
     """Of a topic that one may see, the settings may still be hidden."""
     try:
-        settings = settings_of(cluster, "topic", name)
-    except Refusal:
+        settings = settings_of(client, "topic", name)
+    except CommandError:
         return None
     return {setting.name: setting.value for setting in settings if setting.source == "dynamic-topic"}
 
 
-def show_described(topics: list[TopicDetails]) -> None:
+def show_topics(topics: list[TopicDetails]) -> None:
     for number, topic in enumerate(topics):
         if number:
             print()

@@ -4,10 +4,10 @@ import argparse
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.cli.client import Cluster
+from ottla.cli.client import CommandClient
+from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.offset_ranges import nearest, time_ms
 from ottla.cli.output import JSON, show_json, show_table
-from ottla.cli.refusal import BAD_REQUEST, Refusal
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import DeletedRecords
@@ -23,38 +23,38 @@ class Trimmed(NamedTuple):
 
 def trim(options: argparse.Namespace) -> None:
     if options.before is not None and options.before < 0:
-        raise Refusal("--before: an offset is 0 or more", BAD_REQUEST)
+        raise CommandError("--before: an offset is 0 or more", USAGE_ERROR)
     if options.keep is not None and options.keep < 0:
-        raise Refusal("--keep: a number of records is 0 or more", BAD_REQUEST)
-    cluster = Cluster(options)
-    partitions = _partitions(cluster, options)
-    rows = _planned(cluster, options, partitions)
+        raise CommandError("--keep: a number of records is 0 or more", USAGE_ERROR)
+    client = CommandClient(options)
+    partitions = _partitions(client, options)
+    rows = _planned(client, options, partitions)
     if not options.dry_run:
-        rows = _delete(cluster, options.name, rows)
+        rows = _delete(client, options.name, rows)
     if options.format == JSON:
         show_json([row._asdict() for row in rows])
     else:
         show_table(Trimmed._fields, rows)
 
 
-def _partitions(cluster: Cluster, options: argparse.Namespace) -> list[int]:
-    there = sorted(partition.id for partition in cluster.topic(options.name).partitions)
+def _partitions(client: CommandClient, options: argparse.Namespace) -> list[int]:
+    there = sorted(partition.id for partition in client.describe_topic(options.name).partitions)
     wanted = sorted(set(options.partition)) if options.partition else there
     missing = [partition for partition in wanted if partition not in there]
     if missing:
-        raise Refusal(f"topic {options.name!r} has no partition {missing[0]}")
+        raise CommandError(f"topic {options.name!r} has no partition {missing[0]}")
     return wanted
 
 
-def _planned(cluster: Cluster, options: argparse.Namespace, partitions: list[int]) -> list[Trimmed]:
+def _planned(client: CommandClient, options: argparse.Namespace, partitions: list[int]) -> list[Trimmed]:
     from confluent_kafka.admin import OffsetSpec
 
-    first = cluster.offsets(options.name, partitions, OffsetSpec.earliest())
-    end = cluster.offsets(options.name, partitions, OffsetSpec.latest())
+    first = client.list_offsets(options.name, partitions, OffsetSpec.earliest())
+    end = client.list_offsets(options.name, partitions, OffsetSpec.latest())
     since: dict[int, int] = {}
     if options.older_than is not None:
         spec = OffsetSpec.for_timestamp(time_ms(options.older_than, time.time_ns() // 1_000_000))
-        since = cluster.offsets(options.name, partitions, spec)
+        since = client.list_offsets(options.name, partitions, spec)
     rows = []
     for partition in partitions:
         if options.before is not None:
@@ -68,14 +68,14 @@ def _planned(cluster: Cluster, options: argparse.Namespace, partitions: list[int
     return rows
 
 
-def _delete(cluster: Cluster, topic: str, rows: list[Trimmed]) -> list[Trimmed]:
+def _delete(client: CommandClient, topic: str, rows: list[Trimmed]) -> list[Trimmed]:
     from confluent_kafka import TopicPartition
 
     wanted = [TopicPartition(topic, row.partition, row.begins) for row in rows if row.deleted > 0]
-    asked = cluster.asked(cluster.admin.delete_records, wanted) if wanted else {}
+    asked = client.ask(client.admin.delete_records, wanted) if wanted else {}
     begins: dict[int, int] = {}
     for place, future in asked.items():
-        answer: DeletedRecords = cluster.answer(future, f"partition {place.partition}")
+        answer: DeletedRecords = client.wait_for(future, f"partition {place.partition}")
         begins[place.partition] = answer.low_watermark
     done = []
     for row in rows:

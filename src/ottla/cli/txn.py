@@ -9,11 +9,11 @@ import argparse
 import time
 from typing import Any
 
-from ottla.cli.client import Cluster, actions_of
+from ottla.cli.client import CommandClient, create_action_adder
+from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.hanging import UNDECIDED, Hanging, abort_marker, find_hanging, open_producers
 from ottla.cli.offset_ranges import time_ms
 from ottla.cli.output import JSON, add_format_argument, hyphenated, show_json, show_table
-from ottla.cli.refusal import BAD_REQUEST, Refusal
 
 STATES = ("empty", "ongoing", "prepare-commit", "prepare-abort", "complete-commit", "complete-abort", "dead")
 LONGEST = "15m"
@@ -21,7 +21,7 @@ LONGEST = "15m"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    action = actions_of(parser)
+    action = create_action_adder(parser)
     listing = action("list", "list transactional ids")
     listing.add_argument("--state", action="append", choices=STATES, default=[], help="only these; may be repeated")
     listing.add_argument("--producer-id", action="append", type=int, default=[], help="only its; may be repeated")
@@ -49,9 +49,9 @@ def run(options: argparse.Namespace) -> int:
     try:
         actions[options.action](options)
     except Unreachable as error:
-        raise Refusal(str(error)) from None
+        raise CommandError(str(error)) from None
     except KafkaError as error:
-        raise Refusal(error.message or error.code.name) from None
+        raise CommandError(error.message or error.code.name) from None
     return 0
 
 
@@ -67,7 +67,7 @@ def _checked(code: int, what: str) -> None:
     from ottla.errors import ErrorCode
 
     if code:
-        raise Refusal(f"{what}: {ErrorCode(code).name}")
+        raise CommandError(f"{what}: {ErrorCode(code).name}")
 
 
 def _show(options: argparse.Namespace, columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
@@ -80,7 +80,7 @@ def _show(options: argparse.Namespace, columns: tuple[str, ...], rows: list[tupl
 def _list(options: argparse.Namespace) -> None:
     from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
-    cluster = Cluster(options)
+    client = CommandClient(options)
     now = _now_ms()
     request = ListTransactionsRequest(
         state_filters=[_camel(state) for state in options.state],
@@ -89,8 +89,8 @@ def _list(options: argparse.Namespace) -> None:
         transactional_id_pattern=options.matching,
     )
     rows = []
-    for broker in sorted(cluster.brokers):
-        with cluster.connection(broker) as connection:
+    for broker in sorted(client.brokers):
+        with client.connection(broker) as connection:
             response: ListTransactionsResponse = connection.ask(request)
         _checked(response.error_code, "the list of transactions")
         for found in response.transaction_states:
@@ -101,10 +101,10 @@ def _list(options: argparse.Namespace) -> None:
 def _describe(options: argparse.Namespace) -> None:
     from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
 
-    cluster = Cluster(options)
+    client = CommandClient(options)
     rows = []
     for name in dict.fromkeys(options.names):
-        with cluster.coordinator("transaction", name) as connection:
+        with client.coordinator("transaction", name) as connection:
             (found,) = connection.ask(DescribeTransactionsRequest(transactional_ids=[name])).transaction_states
         _checked(found.error_code, f"transactional id {name!r}")
         started = found.transaction_start_time_ms if found.transaction_state in UNDECIDED else -1
@@ -124,10 +124,10 @@ def _describe(options: argparse.Namespace) -> None:
 
 
 def _find_hanging(options: argparse.Namespace) -> None:
-    cluster = Cluster(options)
-    topics = options.topic or sorted(cluster.metadata().topics)
+    client = CommandClient(options)
+    topics = options.topic or sorted(client.fetch_metadata().topics)
     now = _now_ms()
-    found = find_hanging(cluster, topics, time_ms(options.older_than, now))
+    found = find_hanging(client, topics, time_ms(options.older_than, now))
     rows: list[tuple[Any, ...]] = [
         (*hanging[:-2], (now - hanging.last_ms) // 1000, hanging.coordinator_epoch) for hanging in found
     ]
@@ -136,11 +136,11 @@ def _find_hanging(options: argparse.Namespace) -> None:
 
 
 def _abort(options: argparse.Namespace) -> None:
-    cluster = Cluster(options)
-    producers = open_producers(cluster, [options.topic], {options.partition})
+    client = CommandClient(options)
+    producers = open_producers(client, [options.topic], {options.partition})
     found = next((each for each in producers if each.start_offset == options.start_offset), None)
     place = f"{options.topic}-{options.partition}"
     if found is None:
-        raise Refusal(f"{place}: no transaction that is open began at offset {options.start_offset}", BAD_REQUEST)
-    _checked(abort_marker(cluster, found), place)
+        raise CommandError(f"{place}: no transaction that is open began at offset {options.start_offset}", USAGE_ERROR)
+    _checked(abort_marker(client, found), place)
     print(f"{place}: the transaction of producer {found.producer_id} from offset {found.start_offset} on is aborted")

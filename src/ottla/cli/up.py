@@ -20,7 +20,7 @@ from typing import NoReturn
 from ottla import __version__
 from ottla.broker.broker import METRICS, Broker
 from ottla.cli import STARTED_S, process
-from ottla.cli.refusal import BAD_REQUEST, OBSTACLE, Refusal
+from ottla.cli.command_error import FAILURE, USAGE_ERROR, CommandError
 from ottla.cli.settings import address_of, broker_config, data_directories
 from ottla.cluster.metadata_files import DamagedMetadata
 from ottla.config import BrokerConfig, ConfigError
@@ -72,23 +72,23 @@ def run(options: argparse.Namespace) -> int:
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_serve(config, read_only))
-    except Refusal:
+    except CommandError:
         raise
     except Exception as error:
         logger.debug("the broker failed", exc_info=True)
-        raise Refusal(_explanation(error, config), OBSTACLE) from None
+        raise CommandError(_explanation(error, config), FAILURE) from None
 
 
 def _existing(options: argparse.Namespace) -> str:
     """A directory that is only read has to be there, unlike one that a broker makes for itself."""
     if options.data is not None:
-        raise Refusal("--data and --read-only name two directories", BAD_REQUEST)
+        raise CommandError("--data and --read-only name two directories", USAGE_ERROR)
     path: str = options.read_only
     for directory in path.split(","):
         try:
             os.listdir(directory)
         except OSError as error:
-            raise Refusal(f"--read-only: {directory}: {error.strerror or error}") from None
+            raise CommandError(f"--read-only: {directory}: {error.strerror or error}") from None
     return path
 
 
@@ -110,7 +110,7 @@ async def _serve(config: BrokerConfig, read_only: bool) -> int:
     await asyncio.wait((stopping, broker.failure), return_when=asyncio.FIRST_COMPLETED)
     if broker.failure.done():
         await _stop(broker)
-        raise Refusal(broker.failure.result(), OBSTACLE)
+        raise CommandError(broker.failure.result(), FAILURE)
     return await _stop(broker)
 
 
@@ -121,7 +121,7 @@ async def _stop(broker: Broker) -> int:
             await broker.stop(STOP_DEADLINE_S)
     except TimeoutError:
         print(f"ottla: it did not stop within {STOP_DEADLINE_S:.0f} s; the next start will recover", file=sys.stderr)
-        _leave(OBSTACLE)
+        _leave(FAILURE)
     return 0
 
 

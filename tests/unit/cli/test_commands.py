@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import KafkaError
 
 from ottla.cli import COMMANDS, command_parser, main
-from ottla.cli.client import CONNECT_S, explanation, pairs
-from ottla.cli.refusal import Refusal
+from ottla.cli.client import CONNECT_S, explain, pairs
+from ottla.cli.command_error import CommandError
 
 SOURCE = str(Path(__file__).parents[3] / "src")
 IMPORTED = """
@@ -162,12 +162,12 @@ def test_the_cluster_can_be_named_in_the_environment(
     ],
 )
 def test_an_error_of_the_library_becomes_one_plain_line(text: str, expected: str) -> None:
-    assert explanation(KafkaError(KafkaError._TRANSPORT, text)) == expected
+    assert explain(KafkaError(KafkaError._TRANSPORT, text)) == expected
 
 
 def test_a_later_setting_is_stronger_and_values_may_have_equals_signs() -> None:
     assert pairs(["a=1", "b = x=y", "a=2"], "-X") == {"a": "2", "b": " x=y"}
-    with pytest.raises(Refusal):
+    with pytest.raises(CommandError):
         pairs(["=1"], "-X")
 
 

@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 from confluent_kafka.admin import OffsetSpec
 
-from ottla.cli.client import Cluster
+from ottla.cli.client import CommandClient
+from ottla.cli.command_error import CommandError
 from ottla.cli.offset_ranges import OffsetRange, ranges_of, time_ms
-from ottla.cli.refusal import Refusal
 
 NOW = 1_700_000_000_000
 
@@ -35,14 +35,14 @@ def test_a_time_can_be_said_in_several_ways(text: str, expected: int) -> None:
 
 @pytest.mark.parametrize("text", ["yesterday", "", "10 m", "-5", "10w", "2023-13-01", "²"])
 def test_what_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(Refusal, match="is not a time such as"):
+    with pytest.raises(CommandError, match="is not a time such as"):
         time_ms(text, NOW)
 
 
 class OneTopic:
     """Partition 0 holds the offsets 10 to 99, one a second since the epoch; partition 1 holds none, after 5."""
 
-    def offsets(self, topic: str, partitions: Iterable[int], spec: Any) -> dict[int, int]:
+    def list_offsets(self, topic: str, partitions: Iterable[int], spec: Any) -> dict[int, int]:
         if spec._value == OffsetSpec.earliest()._value:
             found = {0: 10, 1: 5}
         elif spec._value == OffsetSpec.latest()._value:
@@ -55,7 +55,7 @@ class OneTopic:
 
 def ranges(last: int | None = None, **given: Any) -> list[OffsetRange]:
     options = argparse.Namespace(**{"since": None, "until": None, "offset": None} | given)
-    found = ranges_of(cast(Cluster, OneTopic()), "orders", [0, 1], options, NOW, last)
+    found = ranges_of(cast(CommandClient, OneTopic()), "orders", [0, 1], options, NOW, last)
     return [found[0], found[1]]
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.command_error import CommandError
 from ottla.cli.record_input import JSON, LINES, WHOLE, InputRecord, LineFormat, chained, lines, records
-from ottla.cli.refusal import Refusal
 
 
 def read(data: bytes, form: str = LINES, line_format: LineFormat | None = None) -> list[InputRecord]:
@@ -33,7 +33,7 @@ def test_a_key_ends_at_the_first_separator() -> None:
 
 
 def test_a_line_without_key_separator_is_named() -> None:
-    with pytest.raises(Refusal, match=r"input, line 2: .* ':'"):
+    with pytest.raises(CommandError, match=r"input, line 2: .* ':'"):
         read(b"k:v\nv\n", line_format=LineFormat(key_separator=b":"))
 
 
@@ -79,7 +79,7 @@ def test_json_fields_may_be_missing_or_other_json() -> None:
     ],
 )
 def test_what_is_no_record_in_json_is_named(line: bytes) -> None:
-    with pytest.raises(Refusal, match="input, line 2: this is not a record in JSON"):
+    with pytest.raises(CommandError, match="input, line 2: this is not a record in JSON"):
         read(b"{}\n" + line + b"\n", JSON)
 
 
@@ -94,5 +94,5 @@ def test_files_are_read_one_after_the_other(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_named() -> None:
-    with pytest.raises(Refusal, match="nowhere: No such file"):
+    with pytest.raises(CommandError, match="nowhere: No such file"):
         list(chained(["nowhere"], io.BytesIO(), LINES, LineFormat()))

@@ -9,10 +9,10 @@ from confluent_kafka import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.cli.command_error import CommandError
 from ottla.cli.record_input import JSON as JSON_INPUT
 from ottla.cli.record_input import LineFormat, records
 from ottla.cli.record_output import writer_of
-from ottla.cli.refusal import Refusal
 
 
 def message(
@@ -87,6 +87,6 @@ def test_a_null_has_the_length_minus_one() -> None:
 
 @pytest.mark.parametrize("form", ["values", "", "%q", "100%", "%s\\q", "%s\\"])
 def test_a_format_that_means_nothing_is_refused(form: str) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(CommandError) as caught:
         written(form, message())
     assert caught.value.status == 2

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.cli.refusal import Refusal
+from ottla.cli.command_error import CommandError
 from ottla.cli.resource_settings import Change, changes_of
 
 
@@ -22,5 +22,5 @@ def test_a_value_may_hold_what_separates_keys_from_values() -> None:
 
 @pytest.mark.parametrize("text", ["", "a", "=1", "+=1", "a b=1"])
 def test_what_is_no_assignment_is_refused(text: str) -> None:
-    with pytest.raises(Refusal, match="is not KEY=VALUE"):
+    with pytest.raises(CommandError, match="is not KEY=VALUE"):
         changes_of([text], [])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.cli.refusal import BAD_REQUEST, Refusal
+from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.settings import address_of, broker_config, data_directories
 from ottla.config import BrokerConfig, Listener
 
@@ -96,9 +96,9 @@ def test_a_relative_directory_is_made_absolute(tmp_path: Path, monkeypatch: pyte
     ],
 )
 def test_a_wrong_setting_is_refused_in_one_line_that_names_it(given: dict[str, Any], named: str) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(CommandError) as refused:
         up(**given)
-    assert refused.value.status == BAD_REQUEST
+    assert refused.value.status == USAGE_ERROR
     assert named in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -106,7 +106,7 @@ def test_a_wrong_setting_is_refused_in_one_line_that_names_it(given: dict[str, A
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "binary"
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(Refusal, match="not a text file"):
+    with pytest.raises(CommandError, match="not a text file"):
         up(config=str(path))
 
 
@@ -115,7 +115,7 @@ def test_several_listeners_cannot_be_moved_with_one_port(tmp_path: Path) -> None
         tmp_path,
         "listeners=A://:1,B://:2\nlistener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT\ninter.broker.listener.name=A",
     )
-    with pytest.raises(Refusal, match="several listeners"):
+    with pytest.raises(CommandError, match="several listeners"):
         up(config=file, port=3)
     assert len(up(config=file).endpoints.bound) == 2
 
@@ -136,5 +136,5 @@ def test_the_port_of_the_metrics_is_off_unless_given() -> None:
     assert up().metrics_port is None
     assert up(metrics_port=9308).metrics_port == 9308
     assert up(metrics_port=9308, settings=["metrics.port=0"]).metrics_port == 0
-    with pytest.raises(Refusal, match=r"metrics\.port: 65536"):
+    with pytest.raises(CommandError, match=r"metrics\.port: 65536"):
         up(metrics_port=65536)

@@ -22,7 +22,8 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
-from ottla.cli.client import Cluster
+from ottla.cli.client import CommandClient
+from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.demo import children
 from ottla.cli.demo.advice import after_the_exchange, after_the_story
 from ottla.cli.demo.broker_only import exchange_records
@@ -31,7 +32,6 @@ from ottla.cli.demo.interruption import Interrupted, Interruption
 from ottla.cli.demo.shop import ORDER_SHARE
 from ottla.cli.demo.story import Story
 from ottla.cli.demo.topics import create_topics
-from ottla.cli.refusal import BAD_REQUEST, Refusal
 
 SECONDS = 20.0
 EXCHANGE_SECONDS = 5.0
@@ -54,9 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     if (options.seconds is not None and options.seconds <= 0) or options.rate <= 0:
-        raise Refusal("demo: --seconds and --rate above 0", BAD_REQUEST)
+        raise CommandError("demo: --seconds and --rate above 0", USAGE_ERROR)
     if options.record_bytes < Exchange.VALUE_BYTES_MIN:
-        raise Refusal(f"demo: --record-bytes of {Exchange.VALUE_BYTES_MIN} or more", BAD_REQUEST)
+        raise CommandError(f"demo: --record-bytes of {Exchange.VALUE_BYTES_MIN} or more", USAGE_ERROR)
     without_spark = "" if options.broker_only else _why_without_spark()
     status = 0
     with Interruption() as interruption:
@@ -103,11 +103,11 @@ def _show_pipeline(options: argparse.Namespace, directory: str, interruption: In
     data, checkpoints = os.path.join(directory, "broker"), os.path.join(directory, "checkpoints")
     log = Path(directory) / "pipeline.log"
     with children.broker(data, interruption) as (broker, address):
-        cluster = Cluster(argparse.Namespace(bootstrap=address, client_settings=[]))
-        create_topics(cluster)
+        client = CommandClient(argparse.Namespace(bootstrap=address, client_settings=[]))
+        create_topics(client)
         batch_orders = max(int(options.rate * ORDER_SHARE) * BATCH_MINUTES, 1)  # a second is a minute in the shop
         with children.pipeline([address, checkpoints, str(batch_orders)], log, interruption) as pipeline:
-            story = Story(cluster, pipeline, interruption, options.rate)
+            story = Story(client, pipeline, interruption, options.rate)
             try:
                 status = _verdict(story.run(options.seconds or SECONDS), story.summary)
             finally:
@@ -136,4 +136,4 @@ def _is_interactive() -> bool:
 
 def _check(broker: "subprocess.Popen[str]") -> None:
     if broker.poll() is not None:
-        raise Refusal("demo: the broker ended by itself")
+        raise CommandError("demo: the broker ended by itself")

@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+from ottla.cli.command_error import CommandError
 from ottla.cli.demo.interruption import Interruption
-from ottla.cli.refusal import Refusal
 
 BROKER_STOP_S = 15.0
 PIPELINE_STOP_S = 20.0
@@ -34,7 +34,7 @@ def broker(directory: str, interruption: Interruption) -> Iterator[tuple[subproc
     try:
         line = child.stdout.readline().strip()
         if " ready on " not in line:
-            raise Refusal("demo: the broker did not start")
+            raise CommandError("demo: the broker did not start")
         print(line, flush=True)
         yield child, line.split(" ready on ")[1].split()[0]
     finally:
@@ -56,7 +56,7 @@ class PipelineProcess:
         os.set_blocking(self.output.fileno(), False)
 
     def told(self) -> list[dict[str, Any]]:
-        """What it has told since it was asked last. Refusal: the pipeline failed."""
+        """What it has told since it was asked last. CommandError: the pipeline failed."""
         arrived = b""
         while chunk := self.output.read(PIPE_BYTES):
             arrived += chunk
@@ -64,10 +64,10 @@ class PipelineProcess:
         messages = [json.loads(line) for line in lines]
         for message in messages:
             if "failure" in message:
-                raise Refusal(f"demo: the pipeline failed: {_first_line(message['failure'])}")
+                raise CommandError(f"demo: the pipeline failed: {_first_line(message['failure'])}")
         self._is_ready = self._is_ready or any("ready" in message for message in messages)
         if self._child.poll() is not None and not messages:
-            raise Refusal(f"demo: the pipeline ended: {self._last_words()}")
+            raise CommandError(f"demo: the pipeline ended: {self._last_words()}")
         return messages
 
     def finish(self) -> None:

@@ -3,7 +3,7 @@
 import time
 from struct import Struct
 
-from ottla.cli.refusal import Refusal
+from ottla.cli.command_error import CommandError
 
 TOPIC = "demo"
 PARTITIONS = 4
@@ -116,4 +116,4 @@ def _create_topic(address: str) -> None:
     try:
         created[TOPIC].result(ADMIN_S)
     except KafkaException as error:
-        raise Refusal(f"demo: the topic could not be created: {error.args[0]}") from None
+        raise CommandError(f"demo: the topic could not be created: {error.args[0]}") from None

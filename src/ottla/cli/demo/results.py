@@ -1,12 +1,12 @@
 """What comes out of the pipeline, as any reader of committed records sees it: live, and in the end once more."""
 
-from ottla.cli.client import Cluster, explanation
+from ottla.cli.client import CommandClient, explain
+from ottla.cli.command_error import CommandError
 from ottla.cli.demo.books import Tally, tally_of
 from ottla.cli.demo.topics import GROUPS, RESULTS, REVENUE, places
 from ottla.cli.group_description import committed_offsets, end_offsets
 from ottla.cli.offset_ranges import OffsetRange
-from ottla.cli.reading import Reading
-from ottla.cli.refusal import Refusal
+from ottla.cli.topic_reader import TopicReader
 
 ROWS_MAX = 5_000
 
@@ -14,10 +14,10 @@ ROWS_MAX = 5_000
 class LiveResults:
     """Reads along: counts the rows, and keeps the newest of every minute and category."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, client: CommandClient) -> None:
         from confluent_kafka import TopicPartition
 
-        self._consumer = cluster.consumer({"isolation.level": "read_committed", "fetch.wait.max.ms": 100})
+        self._consumer = client.create_consumer({"isolation.level": "read_committed", "fetch.wait.max.ms": 100})
         self._consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in places(RESULTS)])
         self.rows = dict.fromkeys(RESULTS, 0)
         self.minutes: dict[int, dict[str, Tally]] = {}
@@ -26,7 +26,7 @@ class LiveResults:
         """Take in what has come, or wait so long for it."""
         for message in self._consumer.consume(ROWS_MAX, patience_s):
             if error := message.error():
-                raise Refusal(f"demo: the results cannot be read: {explanation(error)}")
+                raise CommandError(f"demo: the results cannot be read: {explain(error)}")
             topic, value = message.topic(), message.value()
             assert topic is not None
             self.rows[topic] += 1
@@ -38,24 +38,24 @@ class LiveResults:
         self._consumer.close()
 
 
-def committed_values(cluster: Cluster, topic: str) -> list[bytes]:
+def committed_values(client: CommandClient, topic: str) -> list[bytes]:
     """Of all records that are there, those of one partition in their order."""
-    ends = end_offsets(cluster, places((topic,)))
+    ends = end_offsets(client, places((topic,)))
     ranges = {partition: OffsetRange(0, end) for (_, partition), end in ends.items()}
-    reading = Reading(cluster, topic, ranges, follow=False)
+    reader = TopicReader(client, topic, ranges, follow=False)
     values = []
-    while not reading.caught_up:
-        values += [message.value() or b"" for message in reading.read()]
-    reading.close()
+    while not reader.caught_up:
+        values += [message.value() or b"" for message in reader.read()]
+    reader.close()
     return values
 
 
-def lags(cluster: Cluster) -> dict[str, int]:
+def lags(client: CommandClient) -> dict[str, int]:
     """How far each group of the pipeline is behind, as `ottla group describe` tells it."""
     found = {}
     for group, topics in GROUPS.items():
-        committed = committed_offsets(cluster, group)
-        ends = end_offsets(cluster, places(topics))
+        committed = committed_offsets(client, group)
+        ends = end_offsets(client, places(topics))
         read = {place: committed[place].offset if place in committed else 0 for place in ends}
         found[group] = sum(max(end - read[place], 0) for place, end in ends.items())
     return found

@@ -5,7 +5,8 @@ from datetime import datetime
 from random import Random
 from typing import Any
 
-from ottla.cli.client import Cluster
+from ottla.cli.client import CommandClient
+from ottla.cli.command_error import CommandError
 from ottla.cli.demo.children import PipelineProcess
 from ottla.cli.demo.interruption import Interruption
 from ottla.cli.demo.results import LiveResults, committed_values, lags
@@ -13,7 +14,6 @@ from ottla.cli.demo.screen import Figures, Rate, Screen
 from ottla.cli.demo.shop import Shop
 from ottla.cli.demo.topics import REJECTED, REVENUE, SALES
 from ottla.cli.demo.traffic import Traffic
-from ottla.cli.refusal import Refusal
 
 SEED = 7
 TURN_S = 0.02
@@ -28,20 +28,20 @@ FINISHING = "The shop is closed, the pipeline finishes"
 
 
 class Story:
-    def __init__(self, cluster: Cluster, pipeline: PipelineProcess, interruption: Interruption, rate: int) -> None:
-        self._cluster = cluster
+    def __init__(self, client: CommandClient, pipeline: PipelineProcess, interruption: Interruption, rate: int) -> None:
+        self._client = client
         self._pipeline = pipeline
         self._interruption = interruption
         self._shop = Shop(Random(SEED), per_minute=rate)
-        self._traffic = Traffic(cluster, self._shop, rate)
-        self._results = LiveResults(cluster)
+        self._traffic = Traffic(client, self._shop, rate)
+        self._results = LiveResults(client)
         self._screen = Screen()
         self._figures = Figures(batches_ms={}, minutes=self._results.minutes, rows=self._results.rows)
         self._arriving, self._leaving = Rate(), Rate()
         self._started_s = self._looked_s = time.monotonic()
 
     def run(self, seconds: float) -> list[str]:
-        """What is wrong with the results: nothing, if all is well. Refusal: nobody can know."""
+        """What is wrong with the results: nothing, if all is well. CommandError: nobody can know."""
         self._traffic.send_customers()  # before the first order, which is joined with them
         self._wait_for("ready", STARTING)
         self._started_s = time.monotonic()
@@ -87,7 +87,7 @@ class Story:
         deadline_s = time.monotonic() + PATIENCE_S
         while not any(word in message for message in self._turn(phase)):
             if time.monotonic() > deadline_s:
-                raise Refusal(f"demo: the pipeline is not {word} after {PATIENCE_S:.0f} s")
+                raise CommandError(f"demo: the pipeline is not {word} after {PATIENCE_S:.0f} s")
 
     def _turn(self, phase: str) -> list[dict[str, Any]]:
         """Listen, look, show. What the pipeline has told meanwhile."""
@@ -128,12 +128,12 @@ class Story:
             "too late": shop.stragglers,
             "bad": sum(shop.books.rejects.values()),
         }
-        figures.lags = lags(self._cluster)
+        figures.lags = lags(self._client)
 
     def _complaints(self) -> list[str]:
         """Everything is read again from the beginning, as a reader would who comes now."""
         return self._shop.books.complaints(
-            committed_values(self._cluster, SALES),
-            committed_values(self._cluster, REVENUE),
-            committed_values(self._cluster, REJECTED),
+            committed_values(self._client, SALES),
+            committed_values(self._client, REVENUE),
+            committed_values(self._client, REJECTED),
         )

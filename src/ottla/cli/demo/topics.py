@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ottla.cli.client import Cluster
+from ottla.cli.client import CommandClient
 
 CUSTOMERS = "customers"
 ORDERS = "orders"
@@ -22,13 +22,13 @@ COMPACTED = {"cleanup.policy": "compact"}
 SETTINGS: Mapping[str, Mapping[str, str]] = {CUSTOMERS: COMPACTED, REVENUE: COMPACTED}
 
 
-def create_topics(cluster: Cluster) -> None:
+def create_topics(client: CommandClient) -> None:
     from confluent_kafka.cimpl import NewTopic
 
     names = (CUSTOMERS, ORDERS, PAGE_VIEWS, *RESULTS)
     topics = [NewTopic(name, num_partitions=PARTITIONS, config=dict(SETTINGS.get(name, {}))) for name in names]
-    for name, created in cluster.asked(cluster.admin.create_topics, topics).items():
-        cluster.answer(created, f"topic {name!r}")
+    for name, created in client.ask(client.admin.create_topics, topics).items():
+        client.wait_for(created, f"topic {name!r}")
 
 
 def places(topics: tuple[str, ...]) -> list[tuple[str, int]]:

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from ottla.cli.client import Cluster, explanation
+from ottla.cli.client import CommandClient, explain
+from ottla.cli.command_error import CommandError
 from ottla.cli.demo.shop import Event, Shop
-from ottla.cli.refusal import Refusal
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
@@ -16,8 +16,8 @@ FLUSH_S = 30.0
 class Traffic:
     """Sends what happens in a shop."""
 
-    def __init__(self, cluster: Cluster, shop: Shop, rate: int) -> None:
-        self._producer = cluster.producer({"linger.ms": 20, "compression.type": "lz4", "acks": "all"})
+    def __init__(self, client: CommandClient, shop: Shop, rate: int) -> None:
+        self._producer = client.create_producer({"linger.ms": 20, "compression.type": "lz4", "acks": "all"})
         self._shop = shop
         self._rate = rate
         self._failure = ""
@@ -42,7 +42,7 @@ class Traffic:
     def flush(self) -> None:
         """Everything is acknowledged when this returns."""
         if left := self._producer.flush(FLUSH_S):
-            raise Refusal(f"demo: {left} records were not acknowledged within {FLUSH_S:.0f} s")
+            raise CommandError(f"demo: {left} records were not acknowledged within {FLUSH_S:.0f} s")
         self._check()
 
     def _send(self, event: Event) -> None:
@@ -55,8 +55,8 @@ class Traffic:
 
     def _delivered(self, error: "KafkaError | None", message: "Message") -> None:
         if error is not None:
-            self._failure = explanation(error)
+            self._failure = explain(error)
 
     def _check(self) -> None:
         if self._failure:
-            raise Refusal(f"demo: a record was not delivered: {self._failure}")
+            raise CommandError(f"demo: a record was not delivered: {self._failure}")

@@ -12,10 +12,10 @@ import time
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from ottla.cli.client import Cluster, add_client_arguments, pairs
+from ottla.cli.client import CommandClient, add_client_arguments, pairs
+from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.offset_ranges import time_ms
 from ottla.cli.output import TABLE, add_format_argument
-from ottla.cli.refusal import BAD_REQUEST, Refusal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -67,14 +67,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     if options.limit is not None and options.limit < 0:
-        raise Refusal("sql: --limit cannot be negative", BAD_REQUEST)
+        raise CommandError("sql: --limit cannot be negative", USAGE_ERROR)
     settings = _read_settings(options, int(time.time() * 1000))
     query = sys.stdin.read() if options.query == "-" else options.query
     if not query.strip(" \t\r\n;"):
-        raise Refusal("sql: the query is empty", BAD_REQUEST)
+        raise CommandError("sql: the query is empty", USAGE_ERROR)
     if find_spec("pyspark") is None:
-        raise Refusal("sql: PySpark is not installed; pip install 'ottla[spark]' brings it")
-    Cluster(options)  # a broker that is away is told now, not when Spark has started
+        raise CommandError("sql: PySpark is not installed; pip install 'ottla[spark]' brings it")
+    CommandClient(options)  # a broker that is away is told now, not when Spark has started
     from ottla.cli.sql.complaints import one_line
     from ottla.cli.sql.quiet import quiet_session
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException, PySparkException
 
-from ottla.cli.refusal import BAD_REQUEST, OBSTACLE, Refusal
+from ottla.cli.command_error import FAILURE, USAGE_ERROR, CommandError
 from ottla.client.connection import Unreachable
 from ottla.errors import KafkaError
 from ottla.spark.topic_tables import unlogged
@@ -26,12 +26,12 @@ def one_line() -> Iterator[None]:
         with unlogged():
             yield
     except (KafkaError, Unreachable) as error:
-        raise Refusal(f"sql: {getattr(error, 'message', '') or error}") from None
+        raise CommandError(f"sql: {getattr(error, 'message', '') or error}") from None
     except PySparkException as error:
         asked_wrongly = isinstance(error, AnalysisException) and error.getCondition() != _SOURCE
-        raise Refusal(f"sql: {reason(str(error))}", BAD_REQUEST if asked_wrongly else OBSTACLE) from None
+        raise CommandError(f"sql: {reason(str(error))}", USAGE_ERROR if asked_wrongly else FAILURE) from None
     except Py4JError:
-        raise Refusal("sql: Spark has ended") from None
+        raise CommandError("sql: Spark has ended") from None
 
 
 def reason(text: str) -> str:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 
+from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.output import TABLE
-from ottla.cli.refusal import BAD_REQUEST, Refusal
 from ottla.cli.sql.rows import cells, show_rows_as_json, show_rows_as_table
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ GLANCE_S = 0.2
 
 def follow(frame: "DataFrame", form: str, limit: int | None) -> None:
     if not frame.isStreaming:
-        raise Refusal("sql: --follow: the query reads no topic", BAD_REQUEST)
+        raise CommandError("sql: --follow: the query reads no topic", USAGE_ERROR)
     printer = Printer(frame.columns, form, limit)
     query = _started(frame, printer)
     try:

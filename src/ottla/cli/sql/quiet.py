@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
-from ottla.cli.refusal import Refusal
+from ottla.cli.command_error import CommandError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +56,7 @@ def _started() -> "SparkSession":
         try:
             return session("ottla sql", config=SETTINGS)
         except (PySparkException, RuntimeError, OSError) as error:
-            raise Refusal(f"sql: Spark does not start: {_last_line(log) or error}") from None
+            raise CommandError(f"sql: Spark does not start: {_last_line(log) or error}") from None
 
 
 @contextmanager

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.command_error import CommandError
 from ottla.cli.demo import children
 from ottla.cli.demo.children import PipelineProcess
 from ottla.cli.demo.interruption import Interruption
-from ottla.cli.refusal import Refusal
 
 DEAF = "import sys, time; print('{\"ready\": true}', flush=True); time.sleep(600)"
 
@@ -59,7 +59,7 @@ def test_what_a_pipeline_tells_is_heard_and_what_it_is_told_arrives(tmp_path: Pa
     ],
 )
 def test_a_pipeline_that_fails_is_one_line(program: str, said: str, tmp_path: Path) -> None:
-    with child(program, tmp_path) as pipeline, pytest.raises(Refusal) as refusal:
+    with child(program, tmp_path) as pipeline, pytest.raises(CommandError) as refusal:
         while True:
             pipeline.told()
             time.sleep(0.01)

@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Row
 
 from ottla.cli import command_parser, main
-from ottla.cli.refusal import Refusal
+from ottla.cli.command_error import CommandError
 from ottla.cli.sql import _read_settings
 from ottla.cli.sql.complaints import one_line, reason
 from ottla.cli.sql.following import Printer
@@ -112,7 +112,7 @@ def test_an_error_of_spark_is_one_line(text: str, said: str) -> None:
     ],
 )
 def test_what_goes_wrong_becomes_a_refusal(error: Exception, said: str, status: int) -> None:
-    with pytest.raises(Refusal) as refused, one_line():
+    with pytest.raises(CommandError) as refused, one_line():
         raise error
     assert (str(refused.value), refused.value.status) == (said, status)
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from heapq import merge
 from typing import TYPE_CHECKING
 
-from ottla.cli.client import OPERATION_S, Cluster, explanation, refusal
+from ottla.cli.client import OPERATION_S, CommandClient, explain, to_command_error
+from ottla.cli.command_error import CommandError
 from ottla.cli.offset_ranges import OffsetRange
-from ottla.cli.refusal import Refusal
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -34,18 +34,18 @@ def place_of(message: "Message") -> tuple[int, int]:
     return partition, offset
 
 
-class Reading:
-    def __init__(self, cluster: Cluster, topic: str, ranges: Mapping[int, OffsetRange], *, follow: bool) -> None:
+class TopicReader:
+    def __init__(self, client: CommandClient, topic: str, ranges: Mapping[int, OffsetRange], *, follow: bool) -> None:
         from confluent_kafka import TopicPartition
 
-        self._cluster = cluster
+        self._client = client
         self._topic = topic
         self._ranges = ranges
         self._follow = follow
         self._heard_s = time.monotonic()
         self._behind = {partition for partition, (start, end) in ranges.items() if start < end}
         wanted = ranges if follow else self._behind
-        self._consumer = cluster.consumer(SETTINGS)
+        self._consumer = client.create_consumer(SETTINGS)
         places = [TopicPartition(topic, partition, ranges[partition].start) for partition in sorted(wanted)]
         self._consumer.assign(places)
 
@@ -67,7 +67,7 @@ class Reading:
             first = self._consumer.poll(GLANCE_S)
             arrived = [] if first is None else [first, *self._consumer.consume(RECORDS_MAX, 0)]
         except KafkaException as error:
-            raise refusal(error, f"topic {self._topic!r}") from None
+            raise to_command_error(error, f"topic {self._topic!r}") from None
         if not arrived:
             self._check_silence()
             return []
@@ -84,7 +84,7 @@ class Reading:
             if self._follow or offset < end:
                 found.append(message)
         if found:
-            self._cluster.troubles.forget()
+            self._client.connection_errors.forget()
         return found
 
     def newest(self, count: int) -> "list[Message]":
@@ -108,14 +108,14 @@ class Reading:
         if error.code() == KafkaError._PARTITION_EOF:
             self._behind.discard(place_of(message)[0])
         else:
-            raise Refusal(f"topic {self._topic!r}: {explanation(error)}")
+            raise CommandError(f"topic {self._topic!r}: {explain(error)}")
 
     def _check_silence(self) -> None:
         """Who follows waits for as long as it takes. Otherwise there is something to come, and it should."""
         now_s = time.monotonic()
         if self._follow:
             return
-        if now_s > self._cluster.troubles.hopeless_s:
-            raise self._cluster.unreachable(self._cluster.troubles.latest)
+        if now_s > self._client.connection_errors.give_up_at_s:
+            raise self._client.unreachable(self._client.connection_errors.latest)
         if now_s - self._heard_s > OPERATION_S:
-            raise Refusal(f"topic {self._topic!r}: no record has come for {OPERATION_S:.0f} s")
+            raise CommandError(f"topic {self._topic!r}: no record has come for {OPERATION_S:.0f} s")
