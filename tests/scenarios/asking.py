@@ -1,5 +1,6 @@
 """Short words for what a scenario asks a broker over its raw client."""
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from ottla.wire.produce import PartitionResult as Produced
 from tests.raw_client import RawClient
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+PATIENCE_S, RETRY_S = 120.0, 0.01
 
 
 def connect(broker: LocalBroker, timeout_s: float = 10) -> RawClient:
@@ -68,6 +70,14 @@ def described(client: RawClient, topic: str, *, create: bool = False) -> Any:
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=create)
     (found,) = client.request(request, 12).topics
     return found
+
+
+def await_topic(client: RawClient, topic: str, *, exists: bool = True) -> None:
+    """Returns when Metadata has the topic, or no longer has it."""
+    deadline = time.monotonic() + PATIENCE_S
+    while (described(client, topic).error_code == 0) != exists:
+        assert time.monotonic() < deadline, f"topic {topic} {'does not exist' if exists else 'still exists'}"
+        time.sleep(RETRY_S)
 
 
 def topic_id(client: RawClient, topic: str) -> bytes:

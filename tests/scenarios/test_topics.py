@@ -10,11 +10,13 @@ from ottla.testing import broker as local_broker
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.kafka_peer import Clients
 from tests.raw_client import RawClient
 from tests.scenarios.asking import (
     LATEST,
     all_values,
     append,
+    await_topic,
     batch_of,
     connect,
     create,
@@ -167,9 +169,35 @@ def test_validation_only_creates_nothing(client: RawClient) -> None:
 def test_metadata_creates_a_missing_topic_unless_the_client_forbids_it(client: RawClient) -> None:
     # The client may, in its request (from version 4 on).
     assert described(client, "unasked", create=False).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert described(client, "asked", create=True).error_code == 0
-    request = MetadataRequest(topics=[MetadataRequestTopic(name="asked-by-old")])
-    assert client.request(request, 3).topics[0].error_code == 0
+    assert created_by_asking(client, "asked", 12) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert created_by_asking(client, "asked-by-old", 3) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def created_by_asking(client: RawClient, name: str, version: int) -> int:
+    """The first answer's error code; returns when a later answer has the topic."""
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+    first: int = client.request(request, version).topics[0].error_code
+    await_topic(client, name)
+    return first
+
+
+def test_a_deleted_topic_is_gone_before_asking_creates_it_again(both_clients: Clients) -> None:
+    # Apache Kafka and this broker alike: the first answer after a deletion does not have the topic, a later one does.
+    # A client that deletes a topic and looks whether it is gone allows creation if it does not know better.
+    for client in both_clients:
+        create(client, "fleeting")
+        await_topic(client, "fleeting")
+        assert delete(client, "fleeting") == 0
+        await_topic(client, "fleeting", exists=False)
+        assert created_by_asking(client, "fleeting", 12) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_topic_is_created_for_a_client_that_has_left(shared_broker: LocalBroker, client: RawClient) -> None:
+    # The connection is closed with the request in it.
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="left-behind")])
+    with connect(shared_broker) as hasty:
+        hasty.send_request(request, 12)
+    await_topic(client, "left-behind")
 
 
 def test_the_broker_may_forbid_auto_creation_and_deletion_and_set_the_defaults() -> None:

@@ -151,6 +151,7 @@ BANS: tuple[Ban, ...] = (
         ),
         allowed={
             "ottla.system.background": "the one table of background work",
+            "ottla.cluster.auto_creation": "creates topics for clients that do not wait for it",
             "ottla.server.connection": "the task of the request a connection is waiting for",
             "ottla.server.sending": "the task that reads a cold range for the connection's writer",
             "ottla.coordinators.runtime": "the writers of its shards",

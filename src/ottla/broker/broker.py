@@ -19,6 +19,7 @@ from ottla.broker.handler_table import Handler, load_handlers, refuse_writes
 from ottla.broker.node import Node
 from ottla.cluster.abdication import abdicate
 from ottla.cluster.adoption import adopt_topic
+from ottla.cluster.auto_creation import AutoTopicCreation
 from ottla.cluster.changes import Change, Endpoint
 from ottla.cluster.configs import broker_config, run_time_settings
 from ottla.cluster.embedded import DIRECTORY as METADATA_DIRECTORY
@@ -33,6 +34,7 @@ from ottla.cluster.topics import CLUSTER_METADATA
 from ottla.config import BrokerConfig, ConfigError, Listener
 from ottla.config.overrides import connections_per_address
 from ottla.coordinators.assembly import Coordinators
+from ottla.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.observability.endpoint import PageServer
 from ottla.observability.pages import pages_of
 from ottla.replication.assembly import Replication
@@ -204,6 +206,12 @@ class Broker:
             clock=self._clock,
             random=self._random,
             metadata=metadata,
+            auto_creation=AutoTopicCreation(
+                metadata,
+                self._random,
+                lambda: self.node.config,
+                {topic.name: topic.creation for topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)},
+            ),
             replication=replication,
             replicas=replication.replicas,
             compaction=Compaction(
@@ -382,6 +390,7 @@ class Broker:
         if self._endpoint is not None:
             self._endpoint.close()
         await self._background.stop()
+        await self.node.auto_creation.stop()
         self._compactor.end()
         clean = await self._node.replication.close() if self._node is not None else []
         if self.failure.done():  # the metadata may end in half an entry
@@ -404,6 +413,7 @@ class Broker:
             self._background.cancel()
         self._compactor.end()
         if self._node is not None:
+            self._node.auto_creation.cancel()
             self._node.replication.abandon()
         if self._metadata_log is not None:
             self._metadata_log.close()

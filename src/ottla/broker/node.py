@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from ottla.broker.faults import Faults
+from ottla.cluster.auto_creation import AutoTopicCreation
 from ottla.cluster.image import Image
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.producer_ids import ProducerIds
@@ -30,6 +31,7 @@ class Node:
     random: Random
     metadata: Metadata
     replication: Replication
+    auto_creation: AutoTopicCreation
     replicas: Replicas
     """The lookup of `replication`, kept here because most handlers need nothing else of it."""
     compaction: Compaction

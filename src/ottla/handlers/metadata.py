@@ -3,11 +3,12 @@
 Versions: 0 an empty list means all topics; 1 null does, controller id, racks; 2 cluster id; 4 the client may forbid
 auto-creation; 5 offline replicas; 7 leader epochs; 8 authorized operations; 9 flexible; 10 topic ids; 12 topics by id;
 13 a code for the whole answer.
+
+A topic that does not exist is created if auto.create.topics.enable and the client allow it: this answer says
+UNKNOWN_TOPIC_OR_PARTITION, and a later one has the topic (`cluster.auto_creation`).
 """
 
-from collections.abc import Coroutine, Hashable, Sequence
-from contextlib import suppress
-from functools import partial
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from ottla.broker.addresses import advertised
@@ -15,7 +16,7 @@ from ottla.broker.call import Call, Client
 from ottla.broker.node import Node
 from ottla.cluster.changes import NO_LEADER
 from ottla.cluster.image import BrokerImage, Image, TopicImage
-from ottla.cluster.topics import NewTopic, check_name, create_topic, is_internal
+from ottla.cluster.topics import check_name, is_internal
 from ottla.errors import ErrorCode, KafkaError
 from ottla.security import operations
 from ottla.wire.error_codes import error_codes
@@ -36,18 +37,16 @@ PIECES_BYTES_MAX = 8 << 20
 PIECE_OVERHEAD_BYTES = 250
 
 
-def handle(node: Node, call: Call[MetadataRequest]) -> bytes | MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
-    """A plain function, since the answer is nearly always ready: only auto-creation has to wait."""
+def handle(node: Node, call: Call[MetadataRequest]) -> bytes | MetadataResponse:
     topics = call.body.topics
     if topics is not None and len(topics) == 1:
         return about_one(node, call, topics[0])
-    missing = creatable(node, call)
-    return create_and_answer(node, call, missing) if missing else answer(node, call)
+    response = answer(node, call)
+    create_missing(node, call)
+    return response
 
 
-def about_one(
-    node: Node, call: Call[MetadataRequest], asked: MetadataRequestTopic
-) -> bytes | MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+def about_one(node: Node, call: Call[MetadataRequest], asked: MetadataRequestTopic) -> bytes | MetadataResponse:
     """What most clients ask: where one topic is. All that reach the broker alike get the same bytes."""
     client, request, version = call.client, call.body, call.version
     pieces = Pieces.of(node.image)
@@ -63,30 +62,25 @@ def about_one(
     known = pieces.whole(key)
     if known is not None:
         return known
-    missing = creatable(node, call)
-    if missing:
-        return create_and_answer(node, call, missing)
     response = answer(node, call)
     if not error_codes(response):  # those are to be counted, each time they are told
         pieces.keep_whole(key, response, version)
+    create_missing(node, call)
     return response
 
 
-def creatable(node: Node, call: Call[MetadataRequest]) -> list[str]:
-    """Topics to auto-create: those that are asked for by name and do not exist."""
+def create_missing(node: Node, call: Call[MetadataRequest]) -> None:
+    """Request the creation of every topic that does not exist, unless the broker or the client forbids it."""
     if not (node.config.auto_create_topics_enable and (call.version < 4 or call.body.allow_auto_topic_creation)):
-        return []
-    asked = (topic.name for topic in call.body.topics or ())
-    return list(dict.fromkeys(name for name in asked if name and node.image.topic(name) is None))
+        return
+    missing = [asked.name for asked in call.body.topics or () if asked.name and can_be_created(node.image, asked)]
+    if missing:
+        node.auto_creation.request(missing)
 
 
-async def create_and_answer(node: Node, call: Call[MetadataRequest], names: list[str]) -> MetadataResponse:
-    """A name that cannot be created is left missing."""
-    for name in names:
-        decide = partial(create_topic, topic=NewTopic(name), config=node.config, random=node.random)
-        with suppress(KafkaError):
-            await node.metadata.change(decide)
-    return answer(node, call)
+def can_be_created(image: Image, asked: MetadataRequestTopic) -> bool:
+    topic = wanted(image, asked, VERSIONS[-1])
+    return not isinstance(topic, TopicImage) and topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class Pieces:

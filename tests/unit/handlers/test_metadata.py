@@ -12,6 +12,7 @@ from ottla.cluster.changes import NO_LEADER, Endpoint
 from ottla.cluster.entities import BrokerImage, PartitionImage, TopicImage
 from ottla.cluster.image import EMPTY, Image
 from ottla.config import BrokerConfig
+from ottla.errors import ErrorCode
 from ottla.handlers import metadata
 from ottla.handlers.metadata import Pieces, describe
 from ottla.wire import schema
@@ -76,7 +77,7 @@ def asked(
     """What a broker with this image, which creates no topics, answers to a question about one."""
     node = cast(Node, SimpleNamespace(image=image, config=BrokerConfig.of({"auto.create.topics.enable": "false"})))
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], **options)
-    return cast(bytes | MetadataResponse, metadata.handle(node, Call(3, version, 1, None, request, client)))
+    return metadata.handle(node, Call(3, version, 1, None, request, client))
 
 
 def named(image: Image, topic: TopicImage) -> Image:
@@ -116,3 +117,38 @@ def test_an_answer_with_an_error_is_not_kept(name: str | None) -> None:
     for _ in range(2):
         told = asked(image, name)
         assert isinstance(told, MetadataResponse) and error_codes(told)
+
+
+def created(names: list[str], version: int = 12, broker_allows: bool = True, **options: Any) -> list[str]:
+    """Topics whose creation a request for these names asks for; every one of them is unknown in the answer."""
+    requested: list[str] = []
+    node = cast(
+        Node,
+        SimpleNamespace(
+            image=named(*image_of(LED)),
+            config=BrokerConfig.of({"auto.create.topics.enable": str(broker_allows).lower()}),
+            auto_creation=SimpleNamespace(request=requested.extend),
+        ),
+    )
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names], **options)
+    response = metadata.handle(node, Call(3, version, 1, None, request, CLIENT))
+    assert isinstance(response, MetadataResponse)
+    for topic in response.topics:
+        if getattr(topic, "name", None) in requested:
+            assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return requested
+
+
+@pytest.mark.parametrize("version", metadata.VERSIONS)
+def test_the_creation_of_a_missing_topic_is_requested(version: int) -> None:
+    # By a request for one topic and by one for several. What exists, and what cannot be a name, is not requested.
+    assert created(["payments"], version) == ["payments"]
+    assert created(["payments", "orders", "not a name", "returns"], version) == ["payments", "returns"]
+    assert created(["not a name"], version) == []
+
+
+def test_the_client_and_the_broker_may_forbid_the_creation() -> None:
+    # The client's field came with version 4: before it, every client allowed it.
+    assert created(["payments"], broker_allows=False) == []
+    assert created(["payments"], 4, allow_auto_topic_creation=False) == []
+    assert created(["payments"], 3, allow_auto_topic_creation=False) == ["payments"]
