@@ -66,6 +66,8 @@ def test_groups_are_counted(watched: LocalBroker) -> None:
     assert found.value(groups, protocol="classic", state="Empty") == 2
     assert found.value(partitions, coordinator="group", state="active") == 50
     assert found.value(partitions, coordinator="group", state="loading") == 0
+    assert found.value("ottla_coordinator_operations_total", coordinator="group", operation="commit_offsets") == 2
+    assert found.value("ottla_coordinator_operations_total", coordinator="group", operation="join") == 0
 
 
 def test_transactions_are_counted(watched: LocalBroker) -> None:
@@ -83,6 +85,7 @@ def test_transactions_are_counted(watched: LocalBroker) -> None:
         found = metrics(watched)
         assert [found.value(ended, outcome=outcome) for outcome in ("committed", "aborted", "timed out")] == [1, 1, 0]
         assert found.value(ids, state="Ongoing") == 1
+        assert found.value("ottla_coordinator_operations_total", coordinator="transaction", operation="end") == 2
         assert found.value("ottla_transaction_marker_time_ms_count") == 2
         assert found.value("kafka_server_replicamanager_produceridcount") == 2
         assert found.value(late) == 1  # its record is dated long ago

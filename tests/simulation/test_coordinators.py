@@ -4,7 +4,8 @@ The machine is a notebook: it stores what it is told under a name, as the metada
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from errno import EIO, ENOSPC
 from typing import Any
@@ -16,7 +17,7 @@ from ottla.config import BrokerConfig
 from ottla.coordinators.formats import GROUP_FORMAT, OffsetCommitKey, OffsetCommitValue
 from ottla.coordinators.internal_topics import InternalTopic, key_hash
 from ottla.coordinators.machine import NOTHING, Meters, Outcome, Producer, Reply, StoredRecord, Turn
-from ottla.coordinators.runtime import Coordinator, Surroundings
+from ottla.coordinators.runtime import Coordinator, CoordinatorContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records import batch
 from ottla.replication.transactions import TransactionMarker
@@ -60,6 +61,10 @@ class Notebook:
         return NOTHING
 
 
+class NotebookCoordinator(Coordinator[Notebook]):
+    OPERATIONS = ("look", "note", "test")
+
+
 def note(name: str, text: str, producer: Producer | None = None) -> Callable[[Notebook, Turn], Outcome]:
     record = StoredRecord(OffsetCommitKey(group_id=name), OffsetCommitValue(metadata=text))
     return lambda notebook, turn: Outcome([record], [Reply(turn.ticket, f"noted {text}")], producer)
@@ -77,7 +82,7 @@ def coordinator_of(machine: Machine, partitions: int = 1) -> Coordinator[Noteboo
     assert machine.process is not None
     node: Node = machine.process.broker.node
     replicas = node.replicas
-    around = Surroundings(
+    context = CoordinatorContext(
         node.broker_id,
         node.metadata,
         replicas,
@@ -88,7 +93,7 @@ def coordinator_of(machine: Machine, partitions: int = 1) -> Coordinator[Noteboo
         Meters.fresh(),
     )
     topic = InternalTopic(TOPIC, lambda config: partitions, lambda config: 3, lambda config: {})
-    coordinator = Coordinator(topic, GROUP_FORMAT, Notebook, around)
+    coordinator = NotebookCoordinator(topic, GROUP_FORMAT, Notebook, context)
     node.metadata.on_change(lambda before, after, changes: coordinator.apply(before, after))
     coordinator.follow(node.image)
     return coordinator
@@ -106,6 +111,15 @@ def play(script: Callable[[Machine], Awaitable[None]], **settings: str) -> None:
             world.close()
 
     simulate(main())
+
+
+@pytest.fixture
+def logged(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """What the coordinators log: the simulation keeps log lines away from the handlers of the test run."""
+    logger = logging.getLogger("ottla.coordinators")
+    logger.addHandler(caplog.handler)
+    yield caplog
+    logger.removeHandler(caplog.handler)
 
 
 async def failure(awaitable: Awaitable[Any]) -> ErrorCode:
@@ -126,16 +140,16 @@ def test_what_was_noted_is_found_by_the_next_life() -> None:
 
     async def script(machine: Machine) -> None:
         coordinator = coordinator_of(machine)
-        assert await coordinator.run("a", note("a", "one")) == "noted one"
-        assert await coordinator.run("b", note("b", "two")) == "noted two"
+        assert await coordinator.run("note", "a", note("a", "one")) == "noted one"
+        assert await coordinator.run("note", "b", note("b", "two")) == "noted two"
         await machine.stop()
         await machine.start()
         coordinator = coordinator_of(machine)
-        assert await failure(coordinator.run("a", look("a"))) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        assert await failure(coordinator.run_all(look("a"))) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert await failure(coordinator.run("look", "a", look("a"))) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert await failure(coordinator.run_all("look", look("a"))) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert (await loaded(coordinator)).loads == 1
-        assert await coordinator.run("a", look("a")) == "one"
-        assert await coordinator.run_all(look("b")) == ["two"]
+        assert await coordinator.run("look", "a", look("a")) == "one"
+        assert await coordinator.run_all("look", look("b")) == ["two"]
 
     play(script)
 
@@ -147,9 +161,9 @@ def test_a_reply_waits_for_the_disk() -> None:
         coordinator = coordinator_of(machine)
         await coordinator.create_topic()
         loop = asyncio.get_running_loop()
-        writer = loop.create_task(coordinator.run("a", note("a", "one")))
+        writer = loop.create_task(coordinator.run("note", "a", note("a", "one")))
         await asyncio.sleep(0)
-        reader = loop.create_task(coordinator.run("a", look("a")))
+        reader = loop.create_task(coordinator.run("look", "a", look("a")))
         await asyncio.sleep(0)
         assert not writer.done() and not reader.done()
         assert (await writer, await reader) == ("noted one", "one")
@@ -157,7 +171,7 @@ def test_a_reply_waits_for_the_disk() -> None:
         await machine.start()
         coordinator = coordinator_of(machine)
         await loaded(coordinator)
-        assert await coordinator.run("a", look("a")) == "one"
+        assert await coordinator.run("look", "a", look("a")) == "one"
 
     play(script, **FLUSHED)
 
@@ -168,50 +182,55 @@ def test_a_reply_that_comes_before_anybody_waits() -> None:
     async def script(machine: Machine) -> None:
         coordinator = coordinator_of(machine)
         await coordinator.create_topic()
-        promised = coordinator.answer("a", note("a", "one"))
+        promised = coordinator.answer("note", "a", note("a", "one"))
         await asyncio.sleep(1)
         assert await promised == "noted one"
-        assert coordinator.answer("a", look("a")) == "one"
-        forgotten = coordinator.answer("a", wait_for_ever)
+        assert coordinator.answer("look", "a", look("a")) == "one"
+        forgotten = coordinator.answer("test", "a", wait_for_ever)
         coordinator.stop()
         assert await failure(forgotten) == ErrorCode.NOT_COORDINATOR
 
     play(script, **FLUSHED)
 
 
-def test_a_reply_that_comes_too_late() -> None:
-    """The disk takes longer than offsets.commit.timeout.ms: who asked is told to ask again."""
+def test_a_reply_that_comes_too_late(logged: pytest.LogCaptureFixture) -> None:
+    """The disk takes longer than offsets.commit.timeout.ms: who asked is told to ask again, and the log says why."""
 
     async def script(machine: Machine) -> None:
         coordinator = coordinator_of(machine)
-        await coordinator.run("a", note("a", "one"))
+        await coordinator.run("note", "a", note("a", "one"))
         assert machine.process is not None
         machine.process._threads.closed = True  # from now on no flush ends
         began = asyncio.get_running_loop().time()
-        assert await failure(coordinator.run("a", note("a", "two"))) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await failure(coordinator.run("note", "a", note("a", "two"))) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert f"{TOPIC}-0: note was not committed in time" in logged.messages
         assert asyncio.get_running_loop().time() - began == pytest.approx(5, abs=0.01)
-        assert await failure(coordinator.run("a", look("a"))) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await failure(coordinator.run("look", "a", look("a"))) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     play(script, **FLUSHED)
 
 
-def test_a_failed_append_begins_again() -> None:
-    """The disk is full: the request fails, everyone who waits is told, and the machine is loaded again from the log."""
+def test_a_failed_append_begins_again(logged: pytest.LogCaptureFixture) -> None:
+    """The disk is full: the request fails, everyone who waits is told, and the machine is loaded again from the log.
+
+    The broker's log names the operation whose records were lost.
+    """
 
     async def script(machine: Machine) -> None:
         coordinator = coordinator_of(machine)
-        await coordinator.run("a", note("a", "one"))
-        patient = asyncio.get_running_loop().create_task(failure(coordinator.run("a", wait_for_ever)))
+        await coordinator.run("note", "a", note("a", "one"))
+        patient = asyncio.get_running_loop().create_task(failure(coordinator.run("test", "a", wait_for_ever)))
         await asyncio.sleep(0)
         before = await loaded(coordinator)
         machine.disk.fail("append", ENOSPC, f"*{TOPIC}-0*.log")
-        assert await failure(coordinator.run("a", note("a", "two"))) == ErrorCode.NOT_COORDINATOR
+        assert await failure(coordinator.run("note", "a", note("a", "two"))) == ErrorCode.NOT_COORDINATOR
         assert await patient == ErrorCode.NOT_COORDINATOR
-        assert await failure(coordinator.run("a", look("a"))) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert any(line.startswith(f"{TOPIC}-0: the records of note cannot be appended") for line in logged.messages)
+        assert await failure(coordinator.run("look", "a", look("a"))) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         after = await loaded(coordinator)
         assert after is not before
-        assert await coordinator.run("a", look("a")) == "one"
-        assert await coordinator.run("a", note("a", "three")) == "noted three"
+        assert await coordinator.run("look", "a", look("a")) == "one"
+        assert await coordinator.run("note", "a", note("a", "three")) == "noted three"
 
     play(script)
 
@@ -221,12 +240,12 @@ def test_a_log_that_cannot_be_read_is_tried_again() -> None:
 
     async def script(machine: Machine) -> None:
         coordinator = coordinator_of(machine)
-        await coordinator.run("a", note("a", "one"))
+        await coordinator.run("note", "a", note("a", "one"))
         coordinator.stop()
         machine.disk.fail("read", EIO, f"*{TOPIC}-0*.log", times=3)
         coordinator = coordinator_of(machine)
         await loaded(coordinator)
-        assert await coordinator.run("a", look("a")) == "one"
+        assert await coordinator.run("look", "a", look("a")) == "one"
 
     play(script)
 
@@ -236,15 +255,15 @@ def test_leadership_that_goes() -> None:
 
     async def script(machine: Machine) -> None:
         coordinator = coordinator_of(machine)
-        await coordinator.run("a", note("a", "one"))
-        patient = asyncio.get_running_loop().create_task(failure(coordinator.run("a", wait_for_ever)))
+        await coordinator.run("note", "a", note("a", "one"))
+        patient = asyncio.get_running_loop().create_task(failure(coordinator.run("test", "a", wait_for_ever)))
         await asyncio.sleep(0)
         assert machine.process is not None
         partition = machine.process.broker.node.replicas.get(TOPIC, 0)
         assert partition.state is not None
         partition.become(replace(partition.state, leader=2, leader_epoch=partition.leader_epoch + 1))
         assert await patient == ErrorCode.NOT_COORDINATOR
-        assert await failure(coordinator.run("a", look("a"))) == ErrorCode.NOT_COORDINATOR
+        assert await failure(coordinator.run("look", "a", look("a"))) == ErrorCode.NOT_COORDINATOR
 
     play(script)
 
@@ -254,11 +273,11 @@ def test_a_broker_that_stops_answers() -> None:
 
     async def script(machine: Machine) -> None:
         coordinator = coordinator_of(machine)
-        patient = asyncio.get_running_loop().create_task(failure(coordinator.run("a", wait_for_ever)))
+        patient = asyncio.get_running_loop().create_task(failure(coordinator.run("test", "a", wait_for_ever)))
         await asyncio.sleep(0.01)
         coordinator.stop()
         assert await patient == ErrorCode.NOT_COORDINATOR
-        assert await failure(coordinator.run("a", look("a"))) == ErrorCode.NOT_COORDINATOR
+        assert await failure(coordinator.run("look", "a", look("a"))) == ErrorCode.NOT_COORDINATOR
 
     play(script)
 
@@ -268,15 +287,32 @@ def test_a_refusal_changes_nothing() -> None:
 
     async def script(machine: Machine) -> None:
         coordinator = coordinator_of(machine)
-        await coordinator.run("a", note("a", "one"))
+        await coordinator.run("note", "a", note("a", "one"))
 
         def refuse(notebook: Notebook, turn: Turn) -> Outcome:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
 
         before = await loaded(coordinator)
-        assert await failure(coordinator.run("a", refuse)) == ErrorCode.GROUP_ID_NOT_FOUND
+        assert await failure(coordinator.run("test", "a", refuse)) == ErrorCode.GROUP_ID_NOT_FOUND
         assert await loaded(coordinator) is before
         assert not coordinator._shards[0].waiting
+
+    play(script)
+
+
+def test_operations_are_counted_by_name() -> None:
+    """Once each, also if the topic is created first, if the operation is refused, or if it asks all partitions."""
+
+    async def script(machine: Machine) -> None:
+        def refuse(notebook: Notebook, turn: Turn) -> Outcome:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+
+        coordinator = coordinator_of(machine, partitions=3)
+        await coordinator.run("note", "a", note("a", "one"))
+        await coordinator.run_all("look", look("a"))
+        await failure(coordinator.run("test", "a", refuse))
+        coordinator.tell_all("test", wait_for_ever)
+        assert coordinator.operations == {"look": 1, "note": 1, "test": 2}
 
     play(script)
 
@@ -287,14 +323,14 @@ def test_one_who_goes_away() -> None:
     async def script(machine: Machine) -> None:
         coordinator = coordinator_of(machine)
         await coordinator.create_topic()
-        impatient = asyncio.get_running_loop().create_task(coordinator.run("a", wait_for_ever))
+        impatient = asyncio.get_running_loop().create_task(coordinator.run("test", "a", wait_for_ever))
         await asyncio.sleep(0.01)
         ticket = coordinator._tickets
         impatient.cancel()
         await asyncio.wait([impatient])
         assert not coordinator._shards[0].waiting
         late = Outcome(replies=[Reply(ticket, "late")])
-        coordinator.tell_all(lambda notebook, turn: late)
+        coordinator.tell_all("test", lambda notebook, turn: late)
 
     play(script)
 
@@ -314,13 +350,13 @@ def test_a_machine_is_woken_in_time() -> None:
 
             return decide
 
-        await coordinator.run("a", in_a_while(1000))
+        await coordinator.run("test", "a", in_a_while(1000))
         await asyncio.sleep(0.5)
-        wanted = await coordinator.run("a", in_a_while(1000))
+        wanted = await coordinator.run("test", "a", in_a_while(1000))
         await asyncio.sleep(3)
         assert notebook.woken == [wanted]
-        await coordinator.run("a", in_a_while(5000))
-        wanted = await coordinator.run("a", in_a_while(10))
+        await coordinator.run("test", "a", in_a_while(5000))
+        wanted = await coordinator.run("test", "a", in_a_while(10))
         await asyncio.sleep(1)
         assert notebook.woken[1:] == [wanted]
 
@@ -345,7 +381,7 @@ def test_a_turn_while_an_alarm_is_about_to_ring() -> None:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(loop, "call_at", call_at)
-            first, second = coordinator.answer("a", at_once), coordinator.answer("a", at_once)
+            first, second = coordinator.answer("test", "a", at_once), coordinator.answer("test", "a", at_once)
         await asyncio.sleep(1)
         assert first == second
         assert notebook.woken == [first]
@@ -367,10 +403,12 @@ def test_an_errand_comes_back_as_a_turn() -> None:
             return lambda notebook, turn: Outcome([record])
 
         coordinator.perform = perform
-        await coordinator.run("a", lambda notebook, turn: Outcome(replies=[Reply(turn.ticket, 1)], errands=["fetch"]))
-        assert await coordinator.run("a", look("a")) is None
+        await coordinator.run(
+            "test", "a", lambda notebook, turn: Outcome(replies=[Reply(turn.ticket, 1)], errands=["fetch"])
+        )
+        assert await coordinator.run("look", "a", look("a")) is None
         await asyncio.sleep(2)
-        assert await coordinator.run("a", look("a")) == "done"
+        assert await coordinator.run("look", "a", look("a")) == "done"
         assert errands == [("fetch", coordinator._shards[0].epoch)]
 
     play(script)
@@ -388,8 +426,11 @@ def test_an_errand_that_fails_begins_again() -> None:
         coordinator.perform = perform
         record = StoredRecord(OffsetCommitKey(group_id="a"), OffsetCommitValue(metadata="kept"))
         decided = Outcome([record], errands=["fetch"])
-        assert await coordinator.run("a", lambda notebook, turn: decided._replace(replies=[Reply(turn.ticket, 1)])) == 1
-        assert await failure(coordinator.run("a", look("a"))) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert (
+            await coordinator.run("test", "a", lambda notebook, turn: decided._replace(replies=[Reply(turn.ticket, 1)]))
+            == 1
+        )
+        assert await failure(coordinator.run("look", "a", look("a"))) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert (await loaded(coordinator)).notes == {"a": "kept"}
 
     play(script)
@@ -400,10 +441,10 @@ def test_transactions_end_in_log_and_machine_together() -> None:
 
     async def script(machine: Machine) -> None:
         coordinator = coordinator_of(machine)
-        await coordinator.run("a", note("a", "one", Producer(5, 0)))
-        await coordinator.run("b", note("b", "two", Producer(6, 0)))
-        await coordinator.run("c", note("c", "open", Producer(7, 0)))
-        assert await coordinator.run("a", look("a")) is None
+        await coordinator.run("note", "a", note("a", "one", Producer(5, 0)))
+        await coordinator.run("note", "b", note("b", "two", Producer(6, 0)))
+        await coordinator.run("note", "c", note("c", "open", Producer(7, 0)))
+        assert await coordinator.run("look", "a", look("a")) is None
         assert coordinator.end_transaction(0, TransactionMarker(5, 0, True, 1)) is None
         assert coordinator.end_transaction(0, TransactionMarker(6, 0, False, 1)) is None
         for _ in range(2):
@@ -426,7 +467,7 @@ def test_a_very_large_outcome_is_packed() -> None:
             StoredRecord(OffsetCommitKey(group_id=f"g{number}"), OffsetCommitValue(metadata=text))
             for number in range(100)
         ]
-        await coordinator.run("a", lambda notebook, turn: Outcome(records, [Reply(turn.ticket, 1)]))
+        await coordinator.run("test", "a", lambda notebook, turn: Outcome(records, [Reply(turn.ticket, 1)]))
         coordinator.stop()
         coordinator = coordinator_of(machine)
         assert len((await loaded(coordinator)).notes) == 100
@@ -439,7 +480,7 @@ def test_what_cannot_be_read_is_passed_over() -> None:
 
     async def script(machine: Machine) -> None:
         coordinator = coordinator_of(machine)
-        await coordinator.run("a", note("a", "one"))
+        await coordinator.run("note", "a", note("a", "one"))
         partition = coordinator._shards[0].partition
         for key in (b"\0\x01", b"\0\x63 is newer", b""):
             data = batch.encode([(key, b"nonsense", (), 1)])

@@ -9,7 +9,7 @@ from typing import Any
 from ottla.broker.node import Node
 from ottla.coordinators.machine import Outcome, Producer
 from ottla.coordinators.transactions.admission import Speech, admit
-from ottla.coordinators.transactions.machine import AbortWithFreshId, Transactions, WriteMarkers
+from ottla.coordinators.transactions.machine import AbortWithFreshId, TransactionMachine, WriteMarkers
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records import batch
 from ottla.replication.partition import Partition
@@ -145,7 +145,7 @@ def test_an_overdue_transaction_gets_an_id_that_nobody_has() -> None:
         assert decide is not None
         asked: list[int] = []
 
-        class Machine(Transactions):
+        class Machine(TransactionMachine):
             def abort_overdue(self, transactional_id: str, producer: Producer, turn: Any, fresh_id: int) -> Outcome:
                 asked.append(fresh_id)
                 return Outcome()
@@ -163,13 +163,15 @@ class Coordinator:
         self.answers = list(answers)
         self.meanwhile = meanwhile
 
-    async def run(self, transactional_id: str, decide: object) -> object:
+    async def answer(self, *args: object, **keywords: object) -> object:
         await asyncio.sleep(0)
         answer = self.answers.pop(0)
         self.meanwhile()
         if isinstance(answer, KafkaError):
             raise answer
         return answer
+
+    add_partitions = find_missing_partitions = answer
 
 
 def test_a_transaction_that_ends_while_it_is_verified_is_verified_again() -> None:

@@ -82,6 +82,8 @@ BANS: tuple[Ban, ...] = (
         ),
         allowed={
             "ottla.coordinators.runtime": "the one place that waits on behalf of the state machines",
+            "ottla.coordinators.groups.coordinator": "operations that handlers wait for",
+            "ottla.coordinators.transactions.coordinator": "operations that handlers wait for",
             "ottla.coordinators.transactions.markers": "an errand is retried until it is done",
             "ottla.coordinators.groups.errands": "a long search runs in a thread",
             "ottla.coordinators.transactions.admission": "asks another coordinator before an append",

@@ -10,9 +10,8 @@ from ottla.cluster.image import Image
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.producer_ids import ProducerIds
 from ottla.config import BrokerConfig
-from ottla.coordinators.groups.machine import Groups
-from ottla.coordinators.runtime import Coordinator
-from ottla.coordinators.transactions.machine import Transactions
+from ottla.coordinators.groups.coordinator import GroupCoordinator
+from ottla.coordinators.transactions.coordinator import TransactionCoordinator
 from ottla.coordinators.transactions.markers import Markers
 from ottla.observability.metrics import RequestMeters
 from ottla.replication.assembly import Replication
@@ -38,8 +37,8 @@ class Node:
     record_checks: RecordChecks
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
-    groups: Coordinator[Groups]
-    transactions: Coordinator[Transactions]
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
     markers: Markers
     apis: Mapping[int, range]
     """Which versions of which API this broker answers."""

@@ -8,13 +8,10 @@ from ottla.cluster.image import Image
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.producer_ids import ProducerIds
 from ottla.config import BrokerConfig
-from ottla.coordinators.formats import GROUP_FORMAT, TRANSACTION_FORMAT
-from ottla.coordinators.groups.errands import GroupErrands
-from ottla.coordinators.groups.machine import Groups
-from ottla.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.coordinators.groups.coordinator import GroupCoordinator
 from ottla.coordinators.machine import Meters
-from ottla.coordinators.runtime import Coordinator, Surroundings
-from ottla.coordinators.transactions.machine import Transactions
+from ottla.coordinators.runtime import CoordinatorContext
+from ottla.coordinators.transactions.coordinator import TransactionCoordinator
 from ottla.coordinators.transactions.markers import Markers
 from ottla.replication.replicas import Replicas
 from ottla.system.clock import Clock
@@ -35,14 +32,13 @@ class Coordinators:
     ) -> None:
         self.producer_ids = producer_ids
         self.meters = Meters.fresh()
-        around = Surroundings(broker_id, metadata, replicas, clock, random, offload, config, self.meters)
-        self.groups = Coordinator(OFFSETS_TOPIC, GROUP_FORMAT, Groups, around)
-        self.transactions = Coordinator(TRANSACTIONS_TOPIC, TRANSACTION_FORMAT, Transactions, around)
+        context = CoordinatorContext(broker_id, metadata, replicas, clock, random, offload, config, self.meters)
+        self.groups = GroupCoordinator(context)
+        self.transactions = TransactionCoordinator(context, producer_ids)
         self.markers = Markers(
             replicas, self.groups, producer_ids, clock, lambda: metadata.image, self.meters.transactions
         )
         self.transactions.perform = self.markers.perform
-        self.groups.perform = GroupErrands(offload).perform
 
     def follow(self, image: Image) -> None:
         """Coordinate what this broker leads."""
@@ -56,7 +52,7 @@ class Coordinators:
         names = [before.topic_names.get(change.topic_id) for change in changes if isinstance(change, DeleteTopic)]
         deleted = [name for name in names if name is not None]
         if deleted:
-            self.groups.tell_all(lambda groups, turn: groups.topics_deleted(deleted, turn))
+            self.groups.delete_offsets_of_topics(deleted)
 
     def stop(self) -> None:
         """Those who wait are sent to look for another coordinator."""

@@ -19,8 +19,5 @@ async def handle(node: Node, call: Call[AddOffsetsToTxnRequest]) -> AddOffsetsTo
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     producer = Producer(request.producer_id, request.producer_epoch)
     place = (CONSUMER_OFFSETS, node.groups.partition_for(request.group_id))
-    await node.transactions.run(
-        request.transactional_id,
-        lambda machine, turn: machine.add_partitions(request.transactional_id, producer, [place], turn, version=0),
-    )
+    await node.transactions.add_partitions(request.transactional_id, producer, [place], version=0)
     return AddOffsetsToTxnResponse()

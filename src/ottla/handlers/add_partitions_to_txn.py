@@ -75,13 +75,8 @@ async def ask(
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     producer = Producer(transaction.producer_id, transaction.producer_epoch)
     if transaction.verify_only:
-        missing = await node.transactions.run(
-            transactional_id, lambda machine, turn: machine.missing_partitions(transactional_id, producer, places, turn)
-        )
+        missing = await node.transactions.find_missing_partitions(transactional_id, producer, places)
         return dict.fromkeys(missing, ErrorCode.TRANSACTION_ABORTABLE)
     spoken = EPOCH_BUMP if version >= BROKERS_FROM else 0
-    await node.transactions.run(
-        transactional_id,
-        lambda machine, turn: machine.add_partitions(transactional_id, producer, places, turn, version=spoken),
-    )
+    await node.transactions.add_partitions(transactional_id, producer, places, version=spoken)
     return {}

@@ -29,9 +29,6 @@ async def describe(node: Node, group_id: str) -> DescribedGroup:
     try:
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
-        described: DescribedGroup = await node.groups.run(
-            group_id, lambda groups, turn: groups.describe_consumer_group(group_id, turn)
-        )
+        return await node.groups.describe_consumer_group(group_id)
     except KafkaError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
-    return described

@@ -37,10 +37,7 @@ async def handle(node: Node, call: Call[ConsumerGroupHeartbeatRequest]) -> Consu
     if not request.member_id:
         request.member_id = urlsafe_b64encode(node.random.randbytes(16)).decode().rstrip("=")
     caller = Caller(call.client_id or "", f"/{call.client.address}")
-    response: ConsumerGroupHeartbeatResponse = await node.groups.run(
-        request.group_id, lambda groups, turn: groups.consumer_group_heartbeat(request, caller, turn)
-    )
-    return response
+    return await node.groups.consumer_heartbeat(request, caller)
 
 
 def check(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Sequence[str]) -> None:

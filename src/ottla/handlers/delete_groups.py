@@ -17,9 +17,6 @@ async def handle(node: Node, call: Call[DeleteGroupsRequest]) -> DeleteGroupsRes
 
 async def delete(node: Node, group_id: str) -> DeletableGroupResult:
     try:
-        result: DeletableGroupResult = await node.groups.run(
-            group_id, lambda groups, turn: groups.delete_group(group_id, turn)
-        )
+        return await node.groups.delete(group_id)
     except KafkaError as error:
         return DeletableGroupResult(group_id=group_id, error_code=error.code)
-    return result

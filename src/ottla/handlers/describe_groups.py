@@ -27,9 +27,7 @@ async def handle(node: Node, call: Call[DescribeGroupsRequest]) -> DescribeGroup
 
 async def describe(node: Node, group_id: str, version: int) -> DescribedGroup:
     try:
-        described: DescribedGroup = await node.groups.run(
-            group_id, lambda groups, turn: groups.describe_group(group_id, turn)
-        )
+        return await node.groups.describe(group_id)
     except KafkaError as error:
         if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
             return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
@@ -37,4 +35,3 @@ async def describe(node: Node, group_id: str, version: int) -> DescribedGroup:
         if version >= NOT_FOUND_FROM:
             missing.error_code, missing.error_message = error.code, error.message
         return missing
-    return described

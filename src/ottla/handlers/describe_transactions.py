@@ -25,9 +25,6 @@ async def describe(node: Node, transactional_id: str) -> TransactionState:
     try:
         if not transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
-        description: TransactionState = await node.transactions.run(
-            transactional_id, lambda machine, turn: machine.describe(transactional_id, turn)
-        )
+        return await node.transactions.describe(transactional_id)
     except KafkaError as error:
         return TransactionState(transactional_id=transactional_id, error_code=error.code)
-    return description

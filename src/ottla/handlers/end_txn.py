@@ -5,7 +5,6 @@ Versions: 2 PRODUCER_FENCED; 3 flexible; 4 TRANSACTION_ABORTABLE; 5 who the prod
 
 from ottla.broker.call import Call
 from ottla.broker.node import Node
-from ottla.coordinators.transactions.rules import FreshIdNeeded
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
@@ -18,15 +17,4 @@ async def handle(node: Node, call: Call[EndTxnRequest]) -> EndTxnResponse:
     if not request.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     version = 2 if call.version >= RAISED_EPOCH_FROM else 0
-    response: EndTxnResponse
-    try:
-        response = await node.transactions.run(
-            request.transactional_id, lambda machine, turn: machine.end(request, turn, version=version)
-        )
-    except FreshIdNeeded:
-        fresh_id = await node.producer_ids.next()
-        response = await node.transactions.run(
-            request.transactional_id,
-            lambda machine, turn: machine.end(request, turn, version=version, fresh_id=fresh_id),
-        )
-    return response
+    return await node.transactions.end(request, version=version)

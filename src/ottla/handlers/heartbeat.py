@@ -19,7 +19,7 @@ def handle(node: Node, call: Call[HeartbeatRequest]) -> HeartbeatResponse | Coro
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
     try:
-        return node.groups.answer(request.group_id, lambda groups, turn: groups.heartbeat(request, turn))
+        return node.groups.heartbeat(request)
     except KafkaError as error:
         if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return HeartbeatResponse()  # it will have a new session when the group is loaded

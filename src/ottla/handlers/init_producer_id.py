@@ -6,7 +6,6 @@ A producer without a transactional id gets a fresh id each time, as in Kafka: it
 
 from ottla.broker.call import Call
 from ottla.broker.node import Node
-from ottla.coordinators.transactions.rules import FreshIdNeeded
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -20,23 +19,9 @@ async def handle(node: Node, call: Call[InitProducerIdRequest]) -> InitProducerI
     if not request.transactional_id or (request.producer_id < 0) != (request.producer_epoch < 0):
         return refused(ErrorCode.INVALID_REQUEST)
     try:
-        return await initialise(node, request, request.transactional_id)
+        return await node.transactions.init_producer_id(request)
     except KafkaError as error:
         return refused(error.code)
-
-
-async def initialise(node: Node, request: InitProducerIdRequest, transactional_id: str) -> InitProducerIdResponse:
-    response: InitProducerIdResponse
-    try:
-        response = await node.transactions.run(
-            transactional_id, lambda machine, turn: machine.init_producer_id(request, turn)
-        )
-    except FreshIdNeeded:
-        fresh_id = await node.producer_ids.next()
-        response = await node.transactions.run(
-            transactional_id, lambda machine, turn: machine.init_producer_id(request, turn, fresh_id)
-        )
-    return response
 
 
 def refused(code: ErrorCode) -> InitProducerIdResponse:

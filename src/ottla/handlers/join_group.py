@@ -25,10 +25,7 @@ def handle(node: Node, call: Call[JoinGroupRequest]) -> JoinGroupResponse | Coro
         check(node, request)
         caller = Caller(call.client_id or "", f"/{call.client.address}")
         fresh = "" if request.member_id else member_id(node, request.group_instance_id or caller.client_id)
-        reply: JoinGroupResponse | Coroutine[Any, Any, JoinGroupResponse] = node.groups.answer(
-            request.group_id,
-            lambda groups, turn: groups.join_group(request, caller, turn, version=call.version, fresh_member_id=fresh),
-        )
+        reply = node.groups.join(request, caller, version=call.version, fresh_member_id=fresh)
     except KafkaError as error:
         return refusal(request, error)
     return reply if isinstance(reply, JoinGroupResponse) else joined(request, reply)

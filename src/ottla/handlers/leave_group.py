@@ -16,14 +16,11 @@ async def handle(node: Node, call: Call[LeaveGroupRequest]) -> LeaveGroupRespons
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
     try:
-        response: LeaveGroupResponse = await node.groups.run(
-            request.group_id, lambda groups, turn: groups.leave_group(request, turn)
-        )
+        return await node.groups.leave(request)
     except KafkaError as error:
         if error.code is ErrorCode.UNKNOWN_MEMBER_ID:
             return nobody(request)
         raise
-    return response
 
 
 def nobody(request: LeaveGroupRequest) -> LeaveGroupResponse:

@@ -12,7 +12,4 @@ VERSIONS = range(0, 6)
 
 async def handle(node: Node, call: Call[ListGroupsRequest]) -> ListGroupsResponse:
     request = call.body
-    listed = await node.groups.run_all(
-        lambda groups, turn: groups.list_groups(request.states_filter, request.types_filter, turn)
-    )
-    return ListGroupsResponse(groups=[group for groups in listed for group in groups])
+    return ListGroupsResponse(groups=await node.groups.list_groups(request.states_filter, request.types_filter))

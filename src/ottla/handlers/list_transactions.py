@@ -32,8 +32,7 @@ async def handle(node: Node, call: Call[ListTransactionsRequest]) -> ListTransac
     )
     found: list[Transaction] = []
     if not request.state_filters or filters.states:
-        for part in await node.transactions.run_all(lambda machine, turn: machine.listing(filters, turn)):
-            found += part
+        found = await node.transactions.list_transactions(filters)
     if pattern:
         names = matching([pattern], (each.transactional_id for each in found))[pattern]
         found = [each for each in found if each.transactional_id in names]

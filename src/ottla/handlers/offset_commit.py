@@ -17,7 +17,4 @@ VERSIONS = range(2, 11)
 def handle(
     node: Node, call: Call[OffsetCommitRequest]
 ) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
-    request, version = call.body, call.version
-    return node.groups.answer(
-        request.group_id, lambda groups, turn: groups.commit_offsets(request, turn, version=version)
-    )
+    return node.groups.commit_offsets(call.body, version=call.version)

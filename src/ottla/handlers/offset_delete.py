@@ -15,7 +15,4 @@ async def handle(node: Node, call: Call[OffsetDeleteRequest]) -> OffsetDeleteRes
     request = call.body
     if not request.group_id:  # where the other requests about offsets bear with it, as old consumers had no name
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group must have a name")
-    response: OffsetDeleteResponse = await node.groups.run(
-        request.group_id, lambda groups, turn: groups.delete_offsets(request, turn)
-    )
-    return response
+    return await node.groups.delete_offsets(request)

@@ -32,7 +32,7 @@ def handle(
         return fetch_all(node, request, call.version)
     (group,) = request.groups
     try:
-        found = ask(node, group, call.version, request.require_stable)
+        found = node.groups.fetch_offsets(group, version=call.version, require_stable=request.require_stable)
     except KafkaError as error:
         return OffsetFetchResponse(groups=[refused(group, error.code, call.version)])
     if isinstance(found, OffsetFetchResponseGroup):
@@ -40,20 +40,11 @@ def handle(
     return fetch_one(Held(found), group, call.version)
 
 
-def ask(
-    node: Node, request: OffsetFetchRequestGroup, version: int, require_stable: bool
-) -> OffsetFetchResponseGroup | Coroutine[Any, Any, OffsetFetchResponseGroup]:
-    return node.groups.answer(
-        request.group_id,
-        lambda groups, turn: groups.fetch_offsets(request, turn, version=version, require_stable=require_stable),
-    )
-
-
 async def fetch_all(node: Node, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
     found = []
     for group in request.groups:
         try:
-            answer = ask(node, group, version, request.require_stable)
+            answer = node.groups.fetch_offsets(group, version=version, require_stable=request.require_stable)
             found.append(answer if isinstance(answer, OffsetFetchResponseGroup) else await answer)
         except KafkaError as error:
             found.append(refused(group, error.code, version))

@@ -22,4 +22,4 @@ def handle(node: Node, call: Call[SyncGroupRequest]) -> SyncGroupResponse | Coro
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
     if call.version >= PROTOCOL_FROM and (request.protocol_type is None or request.protocol_name is None):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "a member must say which protocol it was told")
-    return node.groups.answer(request.group_id, lambda groups, turn: groups.sync_group(request, turn))
+    return node.groups.sync(request)

@@ -25,10 +25,7 @@ async def handle(node: Node, call: Call[TxnOffsetCommitRequest]) -> TxnOffsetCom
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     await node.groups.create_topic()
     await admit_offsets(node, request, call.version)
-    response: TxnOffsetCommitResponse = await node.groups.run(
-        request.group_id, lambda groups, turn: groups.transactional_commit(request, turn)
-    )
-    return response
+    return await node.groups.commit_transactional_offsets(request)
 
 
 async def admit_offsets(node: Node, request: TxnOffsetCommitRequest, version: int) -> None:

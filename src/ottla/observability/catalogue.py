@@ -148,6 +148,12 @@ COORDINATED_PARTITIONS = _gauge(
     "coordinator",
     "state",
 )
+COORDINATOR_OPERATIONS = _counter(
+    "ottla_coordinator_operations_total",
+    "Operations that the coordinators of groups and of transactions were asked for.",
+    "coordinator",
+    "operation",
+)
 
 # Logs: the first metrics.partitions.max partitions of this broker
 LOG_SIZE = _gauge("kafka_log_log_size", "Bytes of a partition's log.", "topic", "partition")

@@ -53,6 +53,10 @@ class CoordinatorSurvey:
                 (("transaction", "loading"), self._transactions.loading),
             ],
         )
+        operations: list[tuple[tuple[str, str], int]] = []
+        for name, coordinator in (("group", self._groups), ("transaction", self._transactions)):
+            operations += [((name, operation), count) for operation, count in coordinator.operations.items()]
+        yield catalogue.COORDINATOR_OPERATIONS, operations
 
     def _group_readings(self) -> Iterator[Reading]:
         meter = self._groups.meters.groups

@@ -27,7 +27,7 @@ from ottla.coordinators.consumer.members import LEAVING, LEAVING_FOR_NOW
 from ottla.coordinators.formats import GROUP_FORMAT
 from ottla.coordinators.groups.consumer_protocol import read_assignment
 from ottla.coordinators.groups.downgrade import Downgrade
-from ottla.coordinators.groups.machine import Groups
+from ottla.coordinators.groups.machine import GroupMachine
 from ottla.coordinators.machine import NOBODY, Caller, Meters, Outcome, StoredRecord, Ticket, Turn
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.consumer_group_heartbeat import (
@@ -95,7 +95,7 @@ class Stage:
             }
         )
         self.image = image_of(self.topics)
-        self.groups = Groups()
+        self.groups = GroupMachine()
         self.now = 1_000_000
         self.wall_ahead_ms = 10**12
         self.meters = Meters.fresh()
@@ -401,8 +401,8 @@ class Stage:
         self.topics = topics
         self.image = image_of(topics, self.image.version + 1, generation)
 
-    def copy_from_log(self, log: Sequence[StoredRecord] | None = None) -> Groups:
-        copy = Groups()
+    def copy_from_log(self, log: Sequence[StoredRecord] | None = None) -> GroupMachine:
+        copy = GroupMachine()
         for record in self.log if log is None else log:
             copy.replay(record, self.now, None)
         return copy

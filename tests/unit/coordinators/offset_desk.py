@@ -7,7 +7,7 @@ from ottla.cluster.changes import CreatePartition, CreateTopic, DeleteTopic, Reg
 from ottla.cluster.image import EMPTY, Image
 from ottla.config import BrokerConfig
 from ottla.coordinators.formats import GROUP_FORMAT
-from ottla.coordinators.groups.machine import Groups
+from ottla.coordinators.groups.machine import GroupMachine
 from ottla.coordinators.machine import Caller, Meters, Outcome, Producer, StoredRecord, Turn
 from ottla.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -56,13 +56,13 @@ class Desk:
         self.image = image_of(*(topics or ("t", "u")))
         self.now_ms = 1_000_000_000
         self.log: list[Entry] = []
-        self.groups = Groups()
+        self.groups = GroupMachine()
         self.meters = Meters.fresh()
         self._turn(self.groups.loaded)
 
     # --- turns ---
 
-    def run(self, decide: Callable[[Groups, Turn], Outcome]) -> Any:
+    def run(self, decide: Callable[[GroupMachine, Turn], Outcome]) -> Any:
         """The reply to one turn, which must have one."""
         outcome = self._turn(lambda turn: decide(self.groups, turn))
         (reply,) = outcome.replies
@@ -87,7 +87,7 @@ class Desk:
 
     def reload(self) -> None:
         """Another coordinator takes over: all it knows is the log."""
-        self.groups = Groups()
+        self.groups = GroupMachine()
         for entry in self.log:
             if len(entry) == 2:
                 self.groups.end_transaction(*entry)
@@ -107,7 +107,7 @@ class Desk:
 
     def delete_topic(self, name: str) -> None:
         self.image = self.image.replay(self.image.version + 1, [DeleteTopic(topic_id_of(name))])
-        self._turn(lambda turn: self.groups.topics_deleted([name], turn))
+        self._turn(lambda turn: self.groups.delete_offsets_of_topics([name], turn))
 
     # --- requests ---
 
@@ -145,7 +145,7 @@ class Desk:
             topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[asked])],
             **fields,
         )
-        response = self.run(lambda groups, turn: groups.transactional_commit(request, turn))
+        response = self.run(lambda groups, turn: groups.commit_transactional_offsets(request, turn))
         code: int = response.topics[0].partitions[0].error_code
         return code
 

@@ -20,7 +20,7 @@ from ottla.cluster.image import Image
 from ottla.config import BrokerConfig
 from ottla.coordinators.formats import TRANSACTION_FORMAT
 from ottla.coordinators.machine import NOBODY, Meters, Outcome, Producer, Turn
-from ottla.coordinators.transactions.machine import AbortWithFreshId, Transactions, WriteMarkers
+from ottla.coordinators.transactions.machine import AbortWithFreshId, TransactionMachine, WriteMarkers
 from ottla.coordinators.transactions.rules import FreshIdNeeded
 from ottla.coordinators.transactions.transaction import TRANSITIONS, Transaction, by_topic
 from ottla.errors import KafkaError
@@ -31,8 +31,8 @@ NOW = 1_700_000_000_000
 ID = "x"
 NOBODY_YET = Producer(-1, -1)
 
-Decide = Callable[[Transactions, Turn], Outcome]
-FreshDecide = Callable[[Transactions, Turn, int | None], Outcome]
+Decide = Callable[[TransactionMachine, Turn], Outcome]
+FreshDecide = Callable[[TransactionMachine, Turn, int | None], Outcome]
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Stage:
     version: int = 2
     """Of transactions, as the cluster has agreed."""
     config: BrokerConfig = field(default_factory=lambda: BrokerConfig.of({}))
-    machine: Transactions = field(default_factory=Transactions)
+    machine: TransactionMachine = field(default_factory=TransactionMachine)
     meters: Meters = field(default_factory=Meters.fresh)
     monotonic_ms: int = 1_000_000
     wall_ms: int = NOW
@@ -126,7 +126,7 @@ class Stage:
     def restart(self) -> None:
         """Another coordinator loads the log. Its monotonic clock is another one too."""
         before = dict(self.machine.by_id)
-        self.machine = Transactions()
+        self.machine = TransactionMachine()
         self.errands.clear()
         self.monotonic_ms = 5_000
         for stored in self.log:
@@ -193,7 +193,7 @@ def request(stage: Stage, client: Client, verb: str, words: list[str]) -> object
         version = client.version if client.version == 2 else 0
         return stage.ask(lambda machine, turn: machine.add_partitions(ID, producer, partitions, turn, version=version))
     if verb == "verifies":
-        return stage.ask(lambda machine, turn: machine.missing_partitions(ID, producer, partitions, turn))
+        return stage.ask(lambda machine, turn: machine.find_missing_partitions(ID, producer, partitions, turn))
     assert verb in ("commits", "aborts"), verb
     end = EndTxnRequest(
         transactional_id=ID, producer_id=producer.id, producer_epoch=producer.epoch, committed=verb == "commits"

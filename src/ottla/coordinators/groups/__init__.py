@@ -1,5 +1,6 @@
 """The groups of one partition of `__consumer_offsets`, and what both kinds of group share.
 
+coordinator.py        the group coordinator: an operation for each thing that requests ask
 machine.py            the machine: finds the group that a request is for
 group.py              what every kind of group offers to the machine
 records.py            the records of `__consumer_offsets`

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from ottla.coordinators.consumer.topic_searches import TopicSearch
 from ottla.coordinators.groups.downgrade import Downgrade
-from ottla.coordinators.groups.machine import Groups
+from ottla.coordinators.groups.machine import GroupMachine
 from ottla.coordinators.machine import Outcome, Turn
 from ottla.system.threads import Offload
 
@@ -15,7 +15,7 @@ class GroupErrands:
 
     async def perform(
         self, errand: TopicSearch | Downgrade, coordinator_epoch: int
-    ) -> Callable[[Groups, Turn], Outcome] | None:
+    ) -> Callable[[GroupMachine, Turn], Outcome] | None:
         """What comes back is the group's next turn."""
         if isinstance(errand, Downgrade):
             return lambda groups, turn: groups.downgraded(errand, turn)

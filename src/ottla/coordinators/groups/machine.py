@@ -42,7 +42,7 @@ RECORDS_MAX = 1_000
 MINUTE_MS = 60_000
 
 
-class Groups:
+class GroupMachine:
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
@@ -149,7 +149,7 @@ class Groups:
         self._touched[request.group_id] = None
         return self._offset_requests.commit(request, turn, version)
 
-    def transactional_commit(self, request: TxnOffsetCommitRequest, turn: Turn) -> Outcome:
+    def commit_transactional_offsets(self, request: TxnOffsetCommitRequest, turn: Turn) -> Outcome:
         self._touched[request.group_id] = None
         return self._offset_requests.commit_in_transaction(request, turn)
 
@@ -161,7 +161,7 @@ class Groups:
     def delete_offsets(self, request: OffsetDeleteRequest, turn: Turn) -> Outcome:
         return self._offset_requests.delete(request, turn)
 
-    def topics_deleted(self, topics: Iterable[str], turn: Turn) -> Outcome:
+    def delete_offsets_of_topics(self, topics: Iterable[str], turn: Turn) -> Outcome:
         """Nobody needs the offsets of a topic that is gone; a new topic of its name must not inherit them."""
         gone = set(topics)
         groups = dict.fromkeys(group_id for topic in sorted(gone) for group_id in self.offsets.groups_of_topic(topic))
@@ -322,9 +322,9 @@ class Groups:
         return Outcome.merge([group.loaded(turn) for group in inhabited])
 
 
-_REPLAYS: dict[type, Callable[[Groups, Any, Any, Producer | None], None]] = {
-    OffsetCommitKey: Groups._replay_offset,
-    GroupMetadataKey: Groups._replay_classic,
+_REPLAYS: dict[type, Callable[[GroupMachine, Any, Any, Producer | None], None]] = {
+    OffsetCommitKey: GroupMachine._replay_offset,
+    GroupMetadataKey: GroupMachine._replay_classic,
 }
 
 

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
 from random import Random
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from ottla.cluster.image import Image, TopicImage
 from ottla.cluster.metadata import Metadata
@@ -55,7 +55,7 @@ _ANSWERS = {
 """A failed append, as the client of a coordinator may hear of it."""
 
 
-class Surroundings(NamedTuple):
+class CoordinatorContext(NamedTuple):
     """What a coordinator needs of its broker."""
 
     broker_id: int
@@ -70,14 +70,18 @@ class Surroundings(NamedTuple):
 
 
 class Coordinator(Generic[M]):
+    OPERATIONS: ClassVar[tuple[str, ...]]
+    """Names of the operations that a subclass offers, for metrics and logs."""
+
     def __init__(
         self,
         topic: InternalTopic,
         form: RecordFormat,
         machine: Callable[[], M],
-        around: Surroundings,
+        context: CoordinatorContext,
+        perform: Perform[M] | None = None,
     ) -> None:
-        self.perform: Perform[M] | None = None
+        self.perform = perform
         self._topic = topic
         self._form = form
         self._new_machine = machine
@@ -90,16 +94,18 @@ class Coordinator(Generic[M]):
             self._offload,
             self._config,
             self.meters,
-        ) = around
+        ) = context
         self._shards: dict[int, Shard[M]] = {}
         self._failures: dict[int, int] = {}
         self._reloads: dict[int, asyncio.TimerHandle] = {}
         self._tickets = 0
         self._stopped = False
         self.longest_load_s = 0.0
-        """Of a partition, since the broker was started."""
+        """How long the slowest load of a partition took, since the broker started."""
+        self.operations = dict.fromkeys(self.OPERATIONS, 0)
+        """How often each named operation was asked for, since the broker started."""
 
-    # What handlers use
+    # Where a key is kept
 
     def partition_for(self, key: str) -> int:
         """Which partition of the topic keeps this key. Before the topic is there: which one will."""
@@ -120,27 +126,29 @@ class Coordinator(Generic[M]):
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._topic.name} was deleted")
         return topic
 
-    async def run(self, key: str, decide: Decide[M]) -> Any:
-        """The reply to this turn, when it comes. KafkaError if the machine, or its state, says no."""
+    # What named operations are made of: a subclass has a method for each operation
+
+    async def run(self, operation: str, key: str, decide: Decide[M]) -> Any:
+        """Run one turn of the machine that keeps the key and return the reply, once it is there.
+
+        KafkaError if the machine refuses, or if this broker does not coordinate the key now.
+        """
         if self._metadata.image.topic(self._topic.name) is None:
             await self.create_topic()
-        return await self.run_in(self.partition_for(key), decide)
-
-    async def run_in(self, partition: int, decide: Decide[M]) -> Any:
-        """As `run`, for one who knows the partition."""
-        reply = self._ask(self._active(partition), decide)
+        reply = self.answer(operation, key, decide)
         return await reply if asyncio.iscoroutine(reply) else reply
 
-    def answer(self, key: str, decide: Decide[M]) -> Any | Coroutine[Any, Any, Any]:
-        """As `run`, but the reply itself where it is ready at once, as it nearly always is: no task is needed then."""
+    def answer(self, operation: str, key: str, decide: Decide[M]) -> Any | Coroutine[Any, Any, Any]:
+        """Like `run`, but returns the reply itself if it is ready at once, as it nearly always is."""
         topic = self._metadata.image.topic(self._topic.name)
         if topic is None:
-            return self.run(key, decide)
-        return self._ask(self._active(key_hash(key) % len(topic.partitions)), decide)
+            return self.run(operation, key, decide)
+        self.operations[operation] += 1
+        return self._ask(operation, self._active(key_hash(key) % len(topic.partitions)), decide)
 
-    def _ask(self, shard: Shard[M], decide: Decide[M]) -> Any | Coroutine[Any, Any, Any]:
+    def _ask(self, operation: str, shard: Shard[M], decide: Decide[M]) -> Any | Coroutine[Any, Any, Any]:
         self._tickets = ticket = self._tickets + 1
-        reply = self._turn(shard, decide, ticket)
+        reply = self._turn(operation, shard, decide, ticket)
         if isinstance(reply, asyncio.Future):
             return self._reply(shard, ticket, reply)
         if isinstance(reply, KafkaError):
@@ -156,18 +164,25 @@ class Coordinator(Generic[M]):
             raise reply
         return reply
 
-    async def run_all(self, decide: Decide[M]) -> list[Any]:
-        """The reply of every machine on this broker. COORDINATOR_LOAD_IN_PROGRESS until all are loaded."""
+    async def run_all(self, operation: str, decide: Decide[M]) -> list[Any]:
+        """Run one turn of every machine on this broker. COORDINATOR_LOAD_IN_PROGRESS until all are loaded."""
+        self.operations[operation] += 1
         indexes = sorted(self._shards)
         for index in indexes:
             self._active(index)
-        return [await self.run_in(index, decide) for index in indexes if index in self._shards]
+        replies = []
+        for index in indexes:
+            if index in self._shards:
+                reply = self._ask(operation, self._active(index), decide)
+                replies.append(await reply if asyncio.iscoroutine(reply) else reply)
+        return replies
 
-    def tell_all(self, decide: Decide[M]) -> None:
-        """A turn of every loaded machine that nobody waits for."""
+    def tell_all(self, operation: str, decide: Decide[M]) -> None:
+        """Run one turn of every loaded machine; nobody waits for a reply."""
+        self.operations[operation] += 1
         for _, shard in sorted(self._shards.items()):
             if shard.loaded:
-                self._turn_alone(shard, decide)
+                self._turn_alone(operation, shard, decide)
 
     def end_transaction(self, partition: int, marker: TransactionMarker) -> asyncio.Future[None] | None:
         """Write a marker into this topic's partition: the log's and the machine's transaction end in one step. As
@@ -284,7 +299,7 @@ class Coordinator(Generic[M]):
     def _loaded(self, shard: Shard[M], end: int) -> None:
         shard.loaded = True
         shard.end = end
-        self._turn_alone(shard, lambda machine, turn: machine.loaded(turn))
+        self._turn_alone("loaded", shard, lambda machine, turn: machine.loaded(turn))
 
     # Turns
 
@@ -297,12 +312,12 @@ class Coordinator(Generic[M]):
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return shard
 
-    def _turn(self, shard: Shard[M], decide: Decide[M], ticket: Ticket) -> Any:
-        """The reply to the one who holds the ticket, or a future that will have it."""
+    def _turn(self, operation: str, shard: Shard[M], decide: Decide[M], ticket: Ticket) -> Any:
+        """Run one turn. Returns the reply to the ticket, or a future for it."""
         turn = Turn(_monotonic_ms(), self._clock.now_ms(), self._metadata.image, self._config(), self.meters, ticket)
         outcome = decide(shard.machine, turn)
         if outcome.records:
-            self._append(shard, outcome, turn.wall_ms)
+            self._append(operation, shard, outcome, turn.wall_ms)
         else:
             for effect in outcome.effects:
                 effect()
@@ -311,20 +326,21 @@ class Coordinator(Generic[M]):
             own = shard.hand_out(outcome.replies, outcome.errands, ticket)
         elif outcome.replies or outcome.errands:
             deadline_ms = turn.monotonic_ms + turn.config.offsets_commit_timeout_ms
-            shard.postpone(outcome.replies, outcome.errands, deadline_ms)
+            shard.postpone(operation, outcome.replies, outcome.errands, deadline_ms)
         self._set_timer(shard)
         return shard.wait(ticket) if own is LATER and ticket != NOBODY else own
 
-    def _turn_alone(self, shard: Shard[M], decide: Decide[M]) -> None:
+    def _turn_alone(self, operation: str, shard: Shard[M], decide: Decide[M]) -> None:
+        """Run a turn that no client waits for."""
         try:
-            self._turn(shard, decide, NOBODY)
+            self._turn(operation, shard, decide, NOBODY)
         except KafkaError as error:
-            logger.warning("%s: %s", shard.partition, error)
+            logger.warning("%s: %s was refused: %s", shard.partition, operation, error)
         except Exception as error:
-            logger.exception("%s: a turn failed; the coordinator is loaded again", shard.partition)
+            logger.exception("%s: %s failed; the coordinator is loaded again", shard.partition, operation)
             self._fail(shard, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)))
 
-    def _append(self, shard: Shard[M], outcome: Outcome, now_ms: int) -> None:
+    def _append(self, operation: str, shard: Shard[M], outcome: Outcome, now_ms: int) -> None:
         try:
             data = self._encode(shard, outcome, now_ms)
             appended = shard.partition.append(memoryview(data), batch.read_header(data), now_ms, -1)
@@ -335,7 +351,7 @@ class Coordinator(Generic[M]):
         except KafkaError as error:
             if outcome.producer is not None and error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
                 raise  # a producer of the past: the log is as sound as before, and nothing was replayed
-            logger.warning("%s cannot be appended to: %s", shard.partition, error)
+            logger.warning("%s: the records of %s cannot be appended: %s", shard.partition, operation, error)
             told = KafkaError(_ANSWERS.get(error.code, error.code), error.message)
             if outcome.may_be_refused and error.code is ErrorCode.MESSAGE_TOO_LARGE:
                 shard.hand_out([Reply(ticket, told) for ticket, _ in outcome.replies])
@@ -374,20 +390,21 @@ class Coordinator(Generic[M]):
 
     def _start_errand(self, shard: Shard[M], errand: Any) -> None:
         assert self.perform is not None, "a machine has errands and nobody to do them"
+        name = type(errand).__name__
         try:
             performed = self.perform(errand, shard.epoch)
         except Exception as error:
-            logger.exception("%s: an errand failed; the coordinator is loaded again", shard.partition)
+            logger.exception("%s: the errand %s failed; the coordinator is loaded again", shard.partition, name)
             self._fail(shard, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)))
             return
         if asyncio.iscoroutine(performed):
-            shard.start(performed, partial(self._end_errand, shard))
+            shard.start(performed, partial(self._end_errand, name, shard))
         else:
-            self._turn_alone(shard, performed)
+            self._turn_alone(name, shard, performed)
 
-    def _end_errand(self, shard: Shard[M], decide: Decide[M] | None) -> None:
+    def _end_errand(self, name: str, shard: Shard[M], decide: Decide[M] | None) -> None:
         if decide is not None and not shard.dropped:
-            self._turn_alone(shard, decide)
+            self._turn_alone(name, shard, decide)
 
     def _watermark_moved(self, shard: Shard[M]) -> None:
         partition = shard.partition
@@ -425,7 +442,7 @@ class Coordinator(Generic[M]):
         shard.give_up(now_ms)
         wake_at = shard.machine.wake_at
         if wake_at is not None and wake_at <= now_ms:
-            self._turn_alone(shard, lambda machine, turn: machine.wake(turn))
+            self._turn_alone("wake", shard, lambda machine, turn: machine.wake(turn))
         else:
             self._set_timer(shard)
 

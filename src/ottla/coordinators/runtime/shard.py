@@ -25,6 +25,7 @@ LATER: Final = object()
 class Unsettled:
     """Replies that wait until the log is committed up to an offset."""
 
+    operation: str
     offset: int
     deadline_ms: int
     replies: Sequence[Reply]
@@ -86,9 +87,9 @@ class Shard(Generic[M]):
             self._run_errand(self, errand)
         return own
 
-    def postpone(self, replies: Sequence[Reply], errands: Sequence[Any], deadline_ms: int) -> None:
-        """Until everything that the machine knows now is committed."""
-        unsettled = Unsettled(self.end, deadline_ms, replies, errands)
+    def postpone(self, operation: str, replies: Sequence[Reply], errands: Sequence[Any], deadline_ms: int) -> None:
+        """Keep replies and errands back until everything that the machine knows now is committed."""
+        unsettled = Unsettled(operation, self.end, deadline_ms, replies, errands)
         self._unsettled.append(unsettled)
         self._impatient.append(unsettled)
 
@@ -106,6 +107,7 @@ class Shard(Generic[M]):
         late = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator's log was not committed in time")
         while self._impatient and self._impatient[0].deadline_ms <= now_ms:
             unsettled = self._impatient.popleft()
+            logger.warning("%s: %s was not committed in time", self.partition, unsettled.operation)
             self.hand_out([Reply(ticket, late) for ticket, _ in unsettled.replies])
             unsettled.replies = ()
 

@@ -1,5 +1,6 @@
 """Transactions: who may use a transactional id, which partitions are in its transaction, how it ends.
 
+coordinator.py  the transaction coordinator: an operation for each thing that requests ask
 machine.py      the machine of one partition of `__transaction_state`
 transaction.py  one transactional id; its states and which may follow which
 rules.py        what comes next, who may do it, what is refused

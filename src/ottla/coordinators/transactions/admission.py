@@ -10,9 +10,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from enum import Enum
 
-from ottla.coordinators.machine import Outcome, Producer, Turn
-from ottla.coordinators.runtime import Coordinator
-from ottla.coordinators.transactions.machine import Transactions
+from ottla.coordinators.machine import Producer
+from ottla.coordinators.transactions.coordinator import TransactionCoordinator
 from ottla.coordinators.transactions.transaction import EPOCH_BUMP, TopicPartition
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.partition import Partition
@@ -42,7 +41,7 @@ _RETRIABLE = (
 
 
 async def admit(
-    transactions: Coordinator[Transactions],
+    transactions: TransactionCoordinator,
     transactional_id: str,
     producer: Producer,
     partitions: Sequence[Partition],
@@ -65,39 +64,31 @@ async def admit(
 
 
 async def add(
-    transactions: Coordinator[Transactions], transactional_id: str, producer: Producer, partitions: list[Partition]
+    transactions: TransactionCoordinator, transactional_id: str, producer: Producer, partitions: list[Partition]
 ) -> list[Partition]:
     """Nothing that ends the transaction meanwhile can be missed: its marker raises the epoch in the partition."""
     places = [place(each) for each in partitions]
-
-    def decide(machine: Transactions, turn: Turn) -> Outcome:
-        return machine.add_partitions(transactional_id, producer, places, turn, version=EPOCH_BUMP)
-
     for delay_s in PATIENCE_S:
         try:
-            await transactions.run(transactional_id, decide)
+            await transactions.add_partitions(transactional_id, producer, places, version=EPOCH_BUMP)
         except KafkaError as error:
             if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
                 raise
             await asyncio.sleep(delay_s)
         else:
             return []
-    await transactions.run(transactional_id, decide)
+    await transactions.add_partitions(transactional_id, producer, places, version=EPOCH_BUMP)
     return []
 
 
 async def verify(
-    transactions: Coordinator[Transactions], transactional_id: str, producer: Producer, partitions: list[Partition]
+    transactions: TransactionCoordinator, transactional_id: str, producer: Producer, partitions: list[Partition]
 ) -> list[Partition]:
     """Those that are not in the transaction, as of now: if it ends while we ask, we ask again."""
     places = [place(each) for each in partitions]
-
-    def decide(machine: Transactions, turn: Turn) -> Outcome:
-        return machine.missing_partitions(transactional_id, producer, places, turn)
-
     while True:
         before = [last_marker(each, producer.id) for each in partitions]
-        missing: frozenset[TopicPartition] = await transactions.run(transactional_id, decide)
+        missing = await transactions.find_missing_partitions(transactional_id, producer, places)
         if before == [last_marker(each, producer.id) for each in partitions]:
             return [each for each in partitions if place(each) in missing]
 

@@ -83,7 +83,7 @@ class Filters:
         return transaction.started_ms != NEVER and now_ms - transaction.started_ms > self.longer_than_ms
 
 
-class Transactions:
+class TransactionMachine:
     def __init__(self) -> None:
         self.by_id: dict[str, Transaction] = {}
         self._deadlines: dict[str, int] = {}
@@ -177,7 +177,7 @@ class Transactions:
             self._deadlines[transactional_id] = turn.monotonic_ms + known.timeout_ms
         return Outcome.answer(turn, None, (changed.record,))
 
-    def missing_partitions(
+    def find_missing_partitions(
         self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition], turn: Turn
     ) -> Outcome:
         """Which of these are not in the producer's transaction: nothing may be appended to them in its name."""
@@ -259,7 +259,7 @@ class Transactions:
         )
         return Outcome.answer(turn, description)
 
-    def listing(self, filters: Filters, turn: Turn) -> Outcome:
+    def list_transactions(self, filters: Filters, turn: Turn) -> Outcome:
         taken = [known for known in self.by_id.values() if filters.take(known, turn.wall_ms)]
         return Outcome.answer(turn, taken)
 

@@ -16,7 +16,7 @@ from ottla.cluster.image import Image
 from ottla.cluster.producer_ids import ProducerIds
 from ottla.cluster.topics import CONSUMER_OFFSETS
 from ottla.coordinators.machine import Outcome, Turn
-from ottla.coordinators.transactions.machine import AbortWithFreshId, Transactions, WriteMarkers
+from ottla.coordinators.transactions.machine import AbortWithFreshId, TransactionMachine, WriteMarkers
 from ottla.coordinators.transactions.transaction import TopicPartition
 from ottla.errors import ErrorCode, KafkaError
 from ottla.observability.metrics import TransactionMeter
@@ -33,7 +33,7 @@ AT_ONCE_MAX = 100
 """Partitions that are told within the turn that ended their transaction. When none of them has to wait for its disk the
 transaction is complete before its producer hears of the end, and its next one never comes too early."""
 
-Complete = Callable[[Transactions, Turn], Outcome]
+Complete = Callable[[TransactionMachine, Turn], Outcome]
 Begun = ErrorCode | asyncio.Future[None]
 """A marker that was appended, or was not; or what to wait for until it is replicated."""
 
@@ -147,7 +147,7 @@ class Markers:
             await replicated
 
 
-def complete(errand: WriteMarkers, machine: Transactions, turn: Turn) -> Outcome:
+def complete(errand: WriteMarkers, machine: TransactionMachine, turn: Turn) -> Outcome:
     return machine.complete(errand.transactional_id, errand.producer, turn)
 
 

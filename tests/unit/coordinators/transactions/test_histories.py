@@ -135,7 +135,9 @@ class Histories(RuleBasedStateMachine):
                 lambda machine, turn: machine.add_partitions(ID, producer, place, turn, version=sender.version)
             )
             if sender.version < 2:
-                missing = self.stage.ask(lambda machine, turn: machine.missing_partitions(ID, producer, place, turn))
+                missing = self.stage.ask(
+                    lambda machine, turn: machine.find_missing_partitions(ID, producer, place, turn)
+                )
                 assert missing == frozenset()
             self.logs[partition].append(producer, sequence, number)
         except KafkaError as error:

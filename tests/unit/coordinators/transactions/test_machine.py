@@ -126,7 +126,7 @@ def test_late_requests_of_a_transaction_do_not_reach_the_next() -> None:
     late = Producer(100, 0)
     for ask in (
         lambda machine, turn: machine.add_partitions(ID, late, [("p", 2)], turn, version=2),
-        lambda machine, turn: machine.missing_partitions(ID, late, [("p", 1)], turn),
+        lambda machine, turn: machine.find_missing_partitions(ID, late, [("p", 1)], turn),
     ):
         with pytest.raises(KafkaError) as refused:
             stage.ask(ask)
@@ -446,7 +446,7 @@ def test_listing_takes_what_the_filters_ask_for() -> None:
     """)
 
     def listed(filters: Filters) -> list[str]:
-        found = stage.ask(lambda machine, turn: machine.listing(filters, turn))
+        found = stage.ask(lambda machine, turn: machine.list_transactions(filters, turn))
         assert isinstance(found, list)
         return [each.transactional_id for each in found]
 
