@@ -17,7 +17,7 @@ from ottla.config import BrokerConfig, TopicConfig
 from ottla.records import batch, columns
 from ottla.records.compression import NAMES
 from ottla.records.record import Fields
-from ottla.replication.validation import Rules, validated
+from ottla.replication.validation import Rules, validate
 from ottla.storage.files import RealDisk
 from ottla.storage.log import Log, LogSettings
 
@@ -74,7 +74,7 @@ class Shape:
 
     def check(self) -> object:
         rules = self._rules
-        return validated(self.data, self.header, rules, NOW_MS, columns.compile_survey(), rules.unpacked_bytes_max)
+        return validate(self.data, self.header, rules, NOW_MS, columns.compile_survey(), rules.unpacked_bytes_max)
 
     def append(self) -> object:
         batch.stamp(self.data, 0, 0)

@@ -53,7 +53,7 @@ def test_records_are_deleted_when_they_are_too_old(broker: LocalBroker, caplog: 
     assert bounds(broker) == (0, 6)
     broker.advance(days=1, minutes=2)
     assert bounds(broker) == (6, 6)
-    assert "orders-0: segments 0, 2, 4 go: older than retention.ms=172800000" in caplog.text
+    assert "orders-0: retention drops segments 0, 2, 4: older than retention.ms=172800000" in caplog.text
     assert logs(directory) == ["00000000000000000006.log"]
     assert len(list(directory.glob("*.log.deleted"))) == 3
     broker.advance(seconds=6)

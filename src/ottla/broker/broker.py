@@ -17,7 +17,6 @@ from ottla.broker.dispatch import Dispatch
 from ottla.broker.faults import Faults
 from ottla.broker.handler_table import Handler, load_handlers, refuse_writes
 from ottla.broker.node import Node
-from ottla.cluster.abdication import abdicate
 from ottla.cluster.adoption import adopt_topic
 from ottla.cluster.auto_creation import AutoTopicCreation
 from ottla.cluster.changes import Change, Endpoint
@@ -30,6 +29,7 @@ from ottla.cluster.metadata import Metadata
 from ottla.cluster.metadata_files import DamagedMetadata
 from ottla.cluster.producer_ids import ProducerIds
 from ottla.cluster.registration import Newcomer, become_controller, register_broker, unfence_broker
+from ottla.cluster.resignation import resign_leadership
 from ottla.cluster.topics import CLUSTER_METADATA
 from ottla.config import BrokerConfig, ConfigError, Listener
 from ottla.config.overrides import connections_per_address
@@ -169,7 +169,7 @@ class Broker:
         table = refuse_writes(load_handlers()) if self._read_only else load_handlers()
         self._node = self._build_node(config, metadata, replication, coordinators, table)
         await self._register(metadata, identity)
-        await self._abdicate()
+        await self._resign_offline()
         coordinators.follow(metadata.image)
         settings = _server_settings(config, self._connections_max)
         self._server = Server(Dispatch(self._node, table), settings, self._offload)
@@ -289,12 +289,12 @@ class Broker:
         if not self.failure.done():
             self.failure.set_result(reason)
 
-    async def _abdicate(self) -> None:
+    async def _resign_offline(self) -> None:
         """Of partitions that are offline this broker must not be the leader."""
         replicas, metadata = self.node.replicas, self.node.metadata
         if len(replicas.offline):
             await metadata.change(
-                lambda image: abdicate(image, self.node.broker_id, self._broker_epoch, replicas.offline)
+                lambda image: resign_leadership(image, self.node.broker_id, self._broker_epoch, replicas.offline)
             )
 
     def _claim_directories(self) -> Identity:
@@ -363,7 +363,7 @@ class Broker:
                 5.0,
                 lambda: replication.reconciliation.create_missing(metadata.image),
             ),
-            Job("leaving partitions that are offline", 0.5, self._abdicate),
+            Job("leaving partitions that are offline", 0.5, self._resign_offline),
             Job(
                 RETENTION,
                 config.log_retention_check_interval_ms / 1000,

@@ -164,7 +164,7 @@ class Dispatch:
             return [header + response]
         if route.errors is not None:
             for code in route.errors(response):
-                self._node.request_meters.told(call.api_key, code)
+                self._node.request_meters.count_error(call.api_key, code)
         written = route.write(response, header)
         return written if isinstance(written, list) else [written]
 
@@ -177,7 +177,7 @@ class Dispatch:
             logger.error("%s v%d failed", route.name, call.version, exc_info=error)
             code, message = ErrorCode.UNKNOWN_SERVER_ERROR, ""
         if route.errors is None:
-            self._node.request_meters.told(call.api_key, code)
+            self._node.request_meters.count_error(call.api_key, code)
         return route.refuse(call, code, message)
 
     def _unsupported(self, client: Client, kind: int, correlation_id: int) -> Result:

@@ -13,7 +13,7 @@ from immutables import Map
 from ottla.cluster import changes as change
 from ottla.cluster.changes import NO_LEADER, Change, ConfigResource
 from ottla.cluster.entities import BrokerImage, ControllerImage, PartitionImage, TopicImage
-from ottla.cluster.replay import Draft, ReplayError, normalized, replay
+from ottla.cluster.replay import MutableImage, ReplayError, normalized, replay
 
 __all__ = [
     "EMPTY",
@@ -49,9 +49,9 @@ class Image:
 
     def replay(self, version: int, changes: Iterable[Change]) -> "Image":
         """The image after the entry `version`; ReplayError if a change does not fit, and then nothing has happened."""
-        draft = Draft(version, *(getattr(self, name) for name in Draft.__slots__[1:]))
+        draft = MutableImage(version, *(getattr(self, name) for name in MutableImage.__slots__[1:]))
         replay(draft, changes)
-        return Image(*(getattr(draft, name) for name in Draft.__slots__))
+        return Image(*(getattr(draft, name) for name in MutableImage.__slots__))
 
     def snapshot(self) -> list[Change]:
         """Changes that replay, from nothing, into an image equal to this one. Equal images give equal changes."""

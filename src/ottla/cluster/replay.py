@@ -19,7 +19,7 @@ class ReplayError(ValueError):
 
 
 @dataclass(slots=True)
-class Draft:
+class MutableImage:
     """An image under work; the fields are those of `Image`, in the same order."""
 
     version: int
@@ -65,7 +65,7 @@ def normalized(name: str) -> str:
     return name.replace(".", "_")
 
 
-def replay(draft: Draft, changes: Iterable[Change]) -> None:
+def replay(draft: MutableImage, changes: Iterable[Change]) -> None:
     """Apply the changes of entry `draft.version`, in order."""
     for item in changes:
         try:
@@ -74,13 +74,13 @@ def replay(draft: Draft, changes: Iterable[Change]) -> None:
             raise ReplayError(f"metadata entry {draft.version}, {type(item).__name__}: {error}") from None
 
 
-def _set_cluster_id(draft: Draft, item: change.SetClusterId) -> None:
+def _set_cluster_id(draft: MutableImage, item: change.SetClusterId) -> None:
     if draft.cluster_id is not None:
         raise ReplayError(f"this is already cluster {draft.cluster_id}")
     draft.cluster_id = item.cluster_id
 
 
-def _register_broker(draft: Draft, item: change.RegisterBroker) -> None:
+def _register_broker(draft: MutableImage, item: change.RegisterBroker) -> None:
     epoch = draft.version if item.epoch < 0 else item.epoch
     before = draft.brokers.get(item.broker_id)
     if item.broker_id < 0 or (before is not None and before.epoch >= epoch):
@@ -92,27 +92,27 @@ def _register_broker(draft: Draft, item: change.RegisterBroker) -> None:
     _change_partitions(draft, lambda partition: _without(draft, partition, item.broker_id, unclean))
 
 
-def _fence_broker(draft: Draft, item: change.FenceBroker) -> None:
+def _fence_broker(draft: MutableImage, item: change.FenceBroker) -> None:
     broker = draft.registered(item.broker_id, item.broker_epoch)
     draft.brokers = draft.brokers.set(broker.id, replace(broker, fenced=True))
     draft.step_down(broker.id)
     _change_partitions(draft, lambda partition: _without(draft, partition, item.broker_id, False))
 
 
-def _unfence_broker(draft: Draft, item: change.UnfenceBroker) -> None:
+def _unfence_broker(draft: MutableImage, item: change.UnfenceBroker) -> None:
     broker = draft.registered(item.broker_id, item.broker_epoch)
     draft.brokers = draft.brokers.set(broker.id, replace(broker, fenced=False))
     _change_partitions(draft, lambda partition: _led_again(partition, item.broker_id))
 
 
-def _unregister_broker(draft: Draft, item: change.UnregisterBroker) -> None:
+def _unregister_broker(draft: MutableImage, item: change.UnregisterBroker) -> None:
     broker = draft.brokers.get(item.broker_id)
     if broker is None or not broker.fenced:
         raise ReplayError(f"broker {item.broker_id} is not a fenced broker")
     draft.brokers = draft.brokers.delete(item.broker_id)
 
 
-def _change_partitions(draft: Draft, rule: Callable[[PartitionImage], PartitionImage]) -> None:
+def _change_partitions(draft: MutableImage, rule: Callable[[PartitionImage], PartitionImage]) -> None:
     """Apply a rule to every partition; topics that it leaves alone stay the same object."""
     changed: list[TopicImage] = []
     for topic in draft.topics_by_name.values():
@@ -125,7 +125,7 @@ def _change_partitions(draft: Draft, rule: Callable[[PartitionImage], PartitionI
         draft.topics_by_name = topics.finish()
 
 
-def _without(draft: Draft, partition: PartitionImage, broker_id: int, unclean: bool) -> PartitionImage:
+def _without(draft: MutableImage, partition: PartitionImage, broker_id: int, unclean: bool) -> PartitionImage:
     """The partition when a broker goes: the last one in sync stays there, since nobody else may lead."""
     if broker_id not in partition.isr:
         return partition
@@ -161,13 +161,13 @@ def _led_again(partition: PartitionImage, broker_id: int) -> PartitionImage:
     )
 
 
-def _become_controller(draft: Draft, item: change.BecomeController) -> None:
+def _become_controller(draft: MutableImage, item: change.BecomeController) -> None:
     epoch = draft.version if item.epoch < 0 else item.epoch
     draft.registered(item.broker_id, item.broker_epoch)
     draft.controller = ControllerImage(item.broker_id, item.broker_epoch, epoch)
 
 
-def _create_topic(draft: Draft, item: change.CreateTopic) -> None:
+def _create_topic(draft: MutableImage, item: change.CreateTopic) -> None:
     like = draft.normalized_names.get(normalized(item.name))
     if like is not None:
         raise ReplayError(f"topic {like!r} is there already")
@@ -178,7 +178,7 @@ def _create_topic(draft: Draft, item: change.CreateTopic) -> None:
     draft.normalized_names = draft.normalized_names.set(normalized(item.name), item.name)
 
 
-def _create_partition(draft: Draft, item: change.CreatePartition) -> None:
+def _create_partition(draft: MutableImage, item: change.CreatePartition) -> None:
     topic = draft.topic(item.topic_id)
     if item.partition != len(topic.partitions):
         raise ReplayError(f"the next partition of {topic.name!r} is {len(topic.partitions)}, not {item.partition}")
@@ -189,7 +189,7 @@ def _create_partition(draft: Draft, item: change.CreatePartition) -> None:
     draft.put_topic(TopicImage(topic.name, topic.id, (*topic.partitions, partition)))
 
 
-def _change_partition(draft: Draft, item: change.ChangePartition) -> None:
+def _change_partition(draft: MutableImage, item: change.ChangePartition) -> None:
     topic = draft.topic(item.topic_id)
     if not 0 <= item.partition < len(topic.partitions):
         raise ReplayError(f"topic {topic.name!r} has no partition {item.partition}")
@@ -222,7 +222,7 @@ def _check_partition(partition: PartitionImage) -> None:
         raise ReplayError(f"leader {partition.leader} is not in sync: {list(isr)}")
 
 
-def _delete_topic(draft: Draft, item: change.DeleteTopic) -> None:
+def _delete_topic(draft: MutableImage, item: change.DeleteTopic) -> None:
     topic = draft.topic(item.topic_id)
     draft.topics_by_name = draft.topics_by_name.delete(topic.name)
     draft.topic_names = draft.topic_names.delete(topic.id)
@@ -231,7 +231,7 @@ def _delete_topic(draft: Draft, item: change.DeleteTopic) -> None:
         draft.configs = draft.configs.delete((ConfigResource.TOPIC, topic.name))
 
 
-def _set_config(draft: Draft, item: change.SetConfig) -> None:
+def _set_config(draft: MutableImage, item: change.SetConfig) -> None:
     where = (item.resource_type, item.resource_name)
     if item.resource_type is ConfigResource.TOPIC and item.resource_name not in draft.topics_by_name:
         raise ReplayError(f"no topic {item.resource_name!r} to configure")
@@ -246,7 +246,7 @@ def _set_config(draft: Draft, item: change.SetConfig) -> None:
         draft.configs = draft.configs.delete(where)
 
 
-def _reserve_producer_ids(draft: Draft, item: change.ReserveProducerIds) -> None:
+def _reserve_producer_ids(draft: MutableImage, item: change.ReserveProducerIds) -> None:
     if item.broker_id >= 0:  # a snapshot sums up the blocks of every broker
         draft.registered(item.broker_id, item.broker_epoch)
     if item.first != draft.next_producer_id or item.count < 1:
@@ -254,14 +254,14 @@ def _reserve_producer_ids(draft: Draft, item: change.ReserveProducerIds) -> None
     draft.next_producer_id += item.count
 
 
-def _set_feature(draft: Draft, item: change.SetFeature) -> None:
+def _set_feature(draft: MutableImage, item: change.SetFeature) -> None:
     if item.level:
         draft.features = draft.features.set(item.name, item.level)
     elif item.name in draft.features:
         draft.features = draft.features.delete(item.name)
 
 
-_RULES: Mapping[type, Callable[[Draft, Any], None]] = {
+_RULES: Mapping[type, Callable[[MutableImage, Any], None]] = {
     change.SetClusterId: _set_cluster_id,
     change.RegisterBroker: _register_broker,
     change.FenceBroker: _fence_broker,

@@ -1,9 +1,10 @@
-"""Fetch: read record batches, waiting for them if there are none yet.
+"""Fetch: read record batches; wait for them if there are none yet (long poll).
 
 Versions: 5 log start offset; 7 sessions (KIP-227); 9 leader epoch (KIP-320); 11 rack and preferred replica (KIP-392);
 12 flexible, diverging epoch; 13 topics by id (KIP-516); 15 replica state; 16 new leader (KIP-951); 17, 18 followers.
-Answers hold whole batches as they are on disk, as slices of files. An offset in the middle of a batch returns that
-batch: the client skips what it did not ask for. The first batch is returned whole even if it is above the limits.
+An answer holds whole batches as they are on disk, as slices of the segment files. A fetch from an offset in the middle
+of a batch returns that batch, and the client skips the records before the offset. The first batch is returned whole
+even if it is larger than the limits.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from typing import Any
 from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.errors import ErrorCode, KafkaError
-from ottla.replication.fetch_sessions import FetchSession, PartitionKey
+from ottla.replication.fetch_sessions import FetchSession, RequestedPartition
 from ottla.replication.partition import Partition
 from ottla.wire import fetch
 from ottla.wire.fetch import (
@@ -42,54 +43,56 @@ def handle(node: Node, call: Call[FetchRequest]) -> FetchResponse | Coroutine[An
     try:
         session, wanted = node.fetch_sessions.open(request, call.version, now, asked)
     except KafkaError as error:
-        node.request_meters.told(call.api_key, error.code)
+        node.request_meters.count_error(call.api_key, error.code)
         return FetchResponse(error_code=error.code)
-    reading = Reading(node, call, wanted)
-    reading.read_all()
-    if reading.is_enough():
-        return answer(reading, session, call)
-    return wait(reading, session, call)
+    fetching = FetchInProgress(node, call, wanted)
+    fetching.read_all()
+    if fetching.is_enough():
+        return build_response(fetching, session, call)
+    return wait(fetching, session, call)
 
 
-async def wait(reading: "Reading", session: FetchSession | None, call: Call[FetchRequest]) -> FetchResponse:
-    """The long poll: look again whenever a partition has something new, until there is enough or time is up."""
+async def wait(fetching: "FetchInProgress", session: FetchSession | None, call: Call[FetchRequest]) -> FetchResponse:
+    """The long poll: read again whenever a high watermark moves, until there are min.bytes or max.wait.ms is over."""
     wake = asyncio.Event()
     over = False
 
     def end() -> None:
         nonlocal over
-        over = True  # not read off the clock: a timer of uvloop may fire a little before its time
+        over = True  # comparing clock times would not do: a timer of uvloop may fire a little early
         wake.set()
 
     timer = asyncio.get_running_loop().call_later(call.body.max_wait_ms / 1000, end)
-    reading.watch(wake)
+    fetching.watch(wake)
     try:
-        while not (reading.is_enough() or over):
+        while not (fetching.is_enough() or over):
             await wake.wait()
             wake.clear()
-            reading.read_moved()
+            fetching.read_moved()
     finally:
         timer.cancel()
-        reading.unwatch()
-    return answer(reading, session, call)
+        fetching.unwatch()
+    return build_response(fetching, session, call)
 
 
-def answer(reading: "Reading", session: FetchSession | None, call: Call[FetchRequest]) -> FetchResponse:
-    """All results; or for a session past its first answer only those with something new to say."""
+def build_response(
+    fetching: "FetchInProgress", session: FetchSession | None, call: Call[FetchRequest]
+) -> FetchResponse:
+    """All results; in a session, after its first answer, only those that tell the client something new."""
     first = session is None or call.body.session_epoch == 0
     topics: dict[tuple[bytes, str], TopicResult] = {}
     with_records = []
-    for key, result in reading.results.items():
+    for key, result in fetching.results.items():
         has_records = result.records is not None
         if session is not None:
-            # Whoever knows the session's id may have changed it while this fetch waited: then the partition is news.
+            # Another request may have changed the session while this one waited: then the partition is new.
             known = session.partitions.get(key)
-            news = known is None or known.must_answer(result, has_records)
-            if not (news or first):
+            must_answer = known is None or known.must_answer(result, has_records)
+            if not (must_answer or first):
                 continue
         if has_records:
             with_records.append(key)
-            reading.count_sent(key)
+            fetching.count_sent(key)
         topic_id, name, _ = key
         topic = topics.get((topic_id, name))
         if topic is None:
@@ -97,12 +100,12 @@ def answer(reading: "Reading", session: FetchSession | None, call: Call[FetchReq
         else:
             topic.partitions.append(result)
     if session is not None:
-        session.answered_last(with_records)
+        session.move_to_end(with_records)
     return FetchResponse(session_id=session.id if session is not None else 0, topics=list(topics.values()))
 
 
-class Reading:
-    """One fetch in progress: the partitions it wants, and what was found in each so far."""
+class FetchInProgress:
+    """The partitions that one fetch request wants, and what was read from each so far."""
 
     __slots__ = (
         "_api_key",
@@ -122,9 +125,11 @@ class Reading:
     )
 
     _watchers: list[tuple[Partition, Any]]
-    _moved: dict[PartitionKey, None]
+    _moved: dict[RequestedPartition, None]
 
-    def __init__(self, node: Node, call: Call[FetchRequest], wanted: Mapping[PartitionKey, FetchPartition]) -> None:
+    def __init__(
+        self, node: Node, call: Call[FetchRequest], wanted: Mapping[RequestedPartition, FetchPartition]
+    ) -> None:
         request = call.body
         self._replicas = node.replicas
         self._request_meters = node.request_meters
@@ -133,10 +138,10 @@ class Reading:
         self._wanted = wanted
         self._follower = request.replica_id >= 0
         self._max_bytes = min(request.max_bytes, node.config.fetch_max_bytes)
-        self._partitions: dict[PartitionKey, Partition] = {}
-        self._sizes: dict[PartitionKey, int] = {}
+        self._partitions: dict[RequestedPartition, Partition] = {}
+        self._sizes: dict[RequestedPartition, int] = {}
         self._failed = False
-        self.results: dict[PartitionKey, PartitionResult] = {}
+        self.results: dict[RequestedPartition, PartitionResult] = {}
         self.size = 0
 
     def is_enough(self) -> bool:
@@ -157,22 +162,22 @@ class Reading:
             self.size -= self._sizes.pop(key, 0)
             self._read(key, self._wanted[key])
 
-    def _read(self, key: PartitionKey, asked: FetchPartition) -> None:
+    def _read(self, key: RequestedPartition, asked: FetchPartition) -> None:
         try:
             result = self._read_partition(key, asked)
         except KafkaError as error:
             result = PartitionResult(asked.index, error.code)
-            # A partition that was never here does not cut the wait for the others short, as in Kafka: a client that
-            # keeps asking for it would otherwise ask without a pause.
+            # As in Kafka, an unknown partition does not end the wait for the others: a client that keeps asking for one
+            # would otherwise send fetches without a pause.
             self._failed = self._failed or key in self._partitions
             self._count_failure(key, error.code)
         self.results[key] = result
 
-    def _read_partition(self, key: PartitionKey, asked: FetchPartition) -> PartitionResult:
+    def _read_partition(self, key: RequestedPartition, asked: FetchPartition) -> PartitionResult:
         partition = self._find(key)
         partition.require_leader(asked.current_leader_epoch)
         if asked.last_fetched_epoch >= 0 and (diverging := self._diverging(partition, asked)) is not None:
-            self._failed = True  # not an error, but nothing to wait for either
+            self._failed = True  # not an error, but there is nothing to wait for
             return PartitionResult(
                 asked.index, high_watermark=partition.high_watermark.value, diverging_epoch=diverging
             )
@@ -197,26 +202,26 @@ class Reading:
             found.records,
         )
 
-    def _find(self, key: PartitionKey) -> Partition:
+    def _find(self, key: RequestedPartition) -> Partition:
         topic_id, name, index = key
         partition = self._replicas.get(name, index) if name else self._replicas.get_by_id(topic_id, index)
         self._partitions[key] = partition
         partition.meter.fetches += 1
         return partition
 
-    def _count_failure(self, key: PartitionKey, code: int) -> None:
+    def _count_failure(self, key: RequestedPartition, code: int) -> None:
         partition = self._partitions.get(key)
         meter = partition.meter if partition is not None else self._replicas.meters.elsewhere
         meter.failed_fetches += 1
-        self._request_meters.told(self._api_key, code)
+        self._request_meters.count_error(self._api_key, code)
 
-    def count_sent(self, key: PartitionKey) -> None:
-        """The records of this partition go to the client: a follower's copy is not what a topic gave out."""
+    def count_sent(self, key: RequestedPartition) -> None:
+        """Count the bytes that go to a consumer. What followers copy does not count as output of the topic."""
         if not self._follower:
             self._partitions[key].meter.bytes_out += self._sizes[key]
 
     def _diverging(self, partition: Partition, asked: FetchPartition) -> EpochEndOffset | None:
-        """Where the client's log leaves ours, if the last epoch it says it fetched ended earlier here (KIP-595)."""
+        """Where the client's log diverges from ours: the last epoch it fetched ended earlier here (KIP-595)."""
         epoch, end_offset = partition.epoch_end(asked.last_fetched_epoch)
         if epoch < 0:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -225,15 +230,15 @@ class Reading:
         return None
 
     def watch(self, wake: asyncio.Event) -> None:
-        """Have `wake` set whenever a partition has moved, until `unwatch`; at once if one has since it was read.
+        """Set `wake` whenever a high watermark moves, until `unwatch`; at once if one moved since it was read.
 
-        The wait begins in a later turn of the loop than the reading, and a produce may come in between.
+        The wait begins in a later turn of the event loop than the read, and a produce may happen in between.
         """
         self._watchers = []
         self._moved = {}
         for key, partition in self._partitions.items():
 
-            def moved(key: PartitionKey = key) -> None:
+            def moved(key: RequestedPartition = key) -> None:
                 self._moved[key] = None
                 wake.set()
 
@@ -247,8 +252,8 @@ class Reading:
             partition.high_watermark.unwatch(moved)
 
 
-def refusal(call: Call[FetchRequest], code: ErrorCode, message: str) -> FetchResponse:
-    """Before version 7 there is no code for the whole request: every partition carries it."""
+def build_error_response(call: Call[FetchRequest], code: ErrorCode, message: str) -> FetchResponse:
+    """The answer to a request that failed as a whole. Before version 7 every partition carries the error code."""
     if call.version >= 7:
         return FetchResponse(error_code=code)
     return FetchResponse(
@@ -259,4 +264,4 @@ def refusal(call: Call[FetchRequest], code: ErrorCode, message: str) -> FetchRes
     )
 
 
-CODEC = (fetch.read_request, fetch.write_response, refusal)
+CODEC = (fetch.read_request, fetch.write_response, build_error_response)

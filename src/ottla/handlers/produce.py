@@ -2,11 +2,13 @@
 
 Versions: 5 log start offset; 7 zstd (KIP-110); 8 record errors (KIP-467); 9 flexible; 10 new leader in the answer
 (KIP-951); 12 transactions v2 (KIP-890); 13 topics by id (KIP-516).
-A plain function: batches are checked and appended before the next request of the connection is looked at, so order is
-never in doubt. What comes back is the answer, or a future if acknowledging has to wait (in-sync replicas, fsync), or a
-coroutine, for which the connection waits, if a batch is so large that it is checked in a thread, or is the first of a
-transaction in its partition: then the transaction's coordinator is asked. It ends when all is appended, with the answer
-or the future.
+`handle` is a plain function: it checks and appends all batches before the connection handles its next request, so the
+order of batches is never in doubt. It returns
+- the answer, in most cases;
+- a future, if the acknowledgement has to wait for in-sync replicas or for an fsync;
+- a coroutine, if a batch is so large that it is checked in a thread, or is the first of a transaction in its partition,
+  so that the transaction coordinator has to be asked. The connection waits for the coroutine. It ends when all batches
+  are appended, and returns the answer or the future.
 """
 
 import asyncio
@@ -25,9 +27,9 @@ from ottla.records import batch
 from ottla.records.batch import BatchHeader
 from ottla.records.compression import ZSTD
 from ottla.replication.partition import Partition
-from ottla.replication.record_checks import Outcome
+from ottla.replication.record_checks import CheckResult
 from ottla.replication.transactions import is_open
-from ottla.replication.validation import Checked, RefusedRecords
+from ottla.replication.validation import CheckedBatch, RefusedRecords
 from ottla.storage.log import Appended
 from ottla.wire import produce
 from ottla.wire.produce import PartitionData, PartitionResult, ProduceRequest, ProduceResponse, TopicData, TopicResult
@@ -38,21 +40,22 @@ ZSTD_FROM = 7
 ABORTABLE_FROM = 11
 ADDED_FROM = 12
 
-Waiting = tuple[PartitionResult, asyncio.Future[None], TopicMeter]
+UnacknowledgedAppend = tuple[PartitionResult, asyncio.Future[None], TopicMeter]
+"""The result of an append, the future that is done when it may be acknowledged, and the meter of its topic."""
 Response = ProduceResponse | None
 
 
-class Arrival(NamedTuple):
-    """A batch on its way into its partition, and what its producer will be told."""
+class PendingBatch(NamedTuple):
+    """A batch that is not appended yet, and the result that its producer will get."""
 
     partition: Partition
     result: PartitionResult
-    batch: Checked | asyncio.Future[Outcome]
+    batch: CheckedBatch | asyncio.Future[CheckResult]
 
     @property
     def header(self) -> BatchHeader:
-        """Of a batch that has been checked."""
-        assert isinstance(self.batch, Checked)
+        """Header of the batch, which must have been checked."""
+        assert isinstance(self.batch, CheckedBatch)
         return self.batch.header
 
 
@@ -62,24 +65,30 @@ def handle(
     request = call.body
     if request.acks not in (-1, 0, 1):
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-    arrivals: list[Arrival] = []
-    waiting: list[Waiting] = []
+    pending: list[PendingBatch] = []
+    waiting: list[UnacknowledgedAppend] = []
     topics = []
     for topic in request.topics:
-        topics.append(receive_topic(node, call, topic, arrivals, waiting))
+        topics.append(receive_topic(node, call, topic, pending, waiting))
     response = ProduceResponse(topics)
-    if not arrivals:
+    if not pending:
         return acknowledge(node, call, response, waiting) if waiting else finish(call, response)
-    if all(arrival.batch.__class__ is Checked for arrival in arrivals) and not begins_transaction(arrivals):
-        return append_all(node, call, response, arrivals, waiting)
-    return append_when_checked(node, call, response, arrivals, waiting)
+    if all(each.batch.__class__ is CheckedBatch for each in pending) and not begins_transaction(pending):
+        return append_all(node, call, response, pending, waiting)
+    return append_when_checked(node, call, response, pending, waiting)
 
 
 def receive_topic(
-    node: Node, call: Call[ProduceRequest], topic: TopicData, arrivals: list[Arrival], waiting: list[Waiting]
+    node: Node,
+    call: Call[ProduceRequest],
+    topic: TopicData,
+    pending: list[PendingBatch],
+    waiting: list[UnacknowledgedAppend],
 ) -> TopicResult:
-    """Check every batch for one topic, or begin to. Those that pass at once, as nearly all do, are appended; those that
-    have something to wait for, and all behind them, are added to `arrivals`."""
+    """Check every batch for one topic, and append those whose check is done at once, as nearly all are.
+
+    A batch that has to wait, and all batches behind it, are added to `pending`.
+    """
     results = []
     acks = call.body.acks
     at_once = call.body.transactional_id is None
@@ -94,29 +103,29 @@ def receive_topic(
             continue
         partition.meter.produces += 1
         try:
-            records, header = sound_batch(call, data)
+            records, header = check_batch(call, data)
             state = partition.admit(header, acks)
             checked = node.record_checks.check(records, header, partition.rules, now_ms)
-            if not at_once or arrivals or not isinstance(checked, Checked):
-                arrivals.append(Arrival(partition, result, checked))
+            if not at_once or pending or not isinstance(checked, CheckedBatch):
+                pending.append(PendingBatch(partition, result, checked))
                 continue
-            if checked.header is not header:  # packed anew, and maybe larger
+            if checked.header is not header:  # recompressed, and maybe larger
                 state = partition.admit(checked.header, acks)
             appended = partition.append_admitted(state, checked.records, checked.header, now_ms)
-            tell(partition, appended, acks, result, waiting)
+            complete(partition, appended, acks, result, waiting)
         except KafkaError as error:
             refuse(node, partition, result, error)
     return TopicResult(topic.name, topic.topic_id, results)
 
 
-def sound_batch(call: Call[ProduceRequest], data: PartitionData) -> tuple[memoryview, BatchHeader]:
-    """The batch and its header; of the records only the checksum is known to be right."""
+def check_batch(call: Call[ProduceRequest], data: PartitionData) -> tuple[memoryview, BatchHeader]:
+    """Check everything but the single records: the header and the checksum. Returns the batch and its header."""
     if data.records is None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
     header = batch.check_client_batch(data.records)
     attributes = header.attributes
     if attributes & batch.TRANSACTIONAL and not call.body.transactional_id:
-        message = "records of a transaction need its transactional id"
+        message = "a transactional batch needs a transactional.id in the request"
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message)
     if attributes & batch.CODEC_MASK == ZSTD and call.version < ZSTD_FROM:
         message = f"zstd needs Produce version {ZSTD_FROM}, this is {call.version}"
@@ -125,51 +134,57 @@ def sound_batch(call: Call[ProduceRequest], data: PartitionData) -> tuple[memory
 
 
 async def append_when_checked(
-    node: Node, call: Call[ProduceRequest], response: ProduceResponse, arrivals: list[Arrival], waiting: list[Waiting]
+    node: Node,
+    call: Call[ProduceRequest],
+    response: ProduceResponse,
+    pending: list[PendingBatch],
+    waiting: list[UnacknowledgedAppend],
 ) -> Response | asyncio.Future[Response]:
-    checked: list[Arrival] = []
-    for arrival in arrivals:
-        outcome = await arrival.batch if isinstance(arrival.batch, asyncio.Future) else arrival.batch
-        if isinstance(outcome, KafkaError):
-            refuse(node, arrival.partition, arrival.result, outcome)
+    checked: list[PendingBatch] = []
+    for each in pending:
+        result = await each.batch if isinstance(each.batch, asyncio.Future) else each.batch
+        if isinstance(result, KafkaError):
+            refuse(node, each.partition, each.result, result)
         else:
-            checked.append(arrival._replace(batch=outcome))
+            checked.append(each._replace(batch=result))
     if call.body.transactional_id is not None and begins_transaction(checked):
-        checked = await admitted(node, call, call.body.transactional_id, checked)
+        checked = await admit_transactional(node, call, call.body.transactional_id, checked)
     return append_all(node, call, response, checked, waiting)
 
 
-def begins_transaction(arrivals: list[Arrival]) -> bool:
-    """Whether a batch is the first of its transaction in its partition."""
-    for arrival in arrivals:
-        header = arrival.header
-        if header.is_transactional and not is_open(arrival.partition, header.producer_id, header.producer_epoch):
+def begins_transaction(pending: list[PendingBatch]) -> bool:
+    """Whether one of the batches is the first of its transaction in its partition."""
+    for each in pending:
+        header = each.header
+        if header.is_transactional and not is_open(each.partition, header.producer_id, header.producer_epoch):
             return True
     return False
 
 
-async def admitted(
-    node: Node, call: Call[ProduceRequest], transactional_id: str, arrivals: list[Arrival]
-) -> list[Arrival]:
-    """Those that may be appended, as of now: whatever their transaction's coordinator has to say against is refused."""
+async def admit_transactional(
+    node: Node, call: Call[ProduceRequest], transactional_id: str, pending: list[PendingBatch]
+) -> list[PendingBatch]:
+    """Ask the transaction coordinator. Returns the batches that may be appended; the others are refused."""
     speech = speech_of(call.version)
     if speech is not Speech.ADD and not node.config.transaction_partition_verification_enable:
-        return arrivals
-    headers = [arrival.header for arrival in arrivals]
-    partitions = [arrival.partition for arrival in arrivals if arrival.header.is_transactional]
+        return pending
+    headers = [each.header for each in pending]
+    partitions = [each.partition for each in pending if each.header.is_transactional]
     producers = {Producer(header.producer_id, header.producer_epoch) for header in headers if header.is_transactional}
     refused: Mapping[Partition, KafkaError]
     if len(producers) == 1:
         refused = await admit(node.transactions, transactional_id, producers.pop(), partitions, speech)
     else:
-        error = KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "batches of several producers in one transaction")
+        error = KafkaError(
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING, "the batches of one transaction come from several producers"
+        )
         refused = dict.fromkeys(partitions, error)
     kept = []
-    for arrival in arrivals:
-        if arrival.partition in refused and arrival.header.is_transactional:
-            refuse(node, arrival.partition, arrival.result, refused[arrival.partition])
+    for each in pending:
+        if each.partition in refused and each.header.is_transactional:
+            refuse(node, each.partition, each.result, refused[each.partition])
         else:
-            kept.append(arrival)
+            kept.append(each)
     return kept
 
 
@@ -180,27 +195,33 @@ def speech_of(version: int) -> Speech:
 
 
 def append_all(
-    node: Node, call: Call[ProduceRequest], response: ProduceResponse, arrivals: list[Arrival], waiting: list[Waiting]
+    node: Node,
+    call: Call[ProduceRequest],
+    response: ProduceResponse,
+    pending: list[PendingBatch],
+    waiting: list[UnacknowledgedAppend],
 ) -> Response | asyncio.Future[Response]:
     acks = call.body.acks
     now_ms = node.clock.now_ms()
-    for partition, result, checked in arrivals:
-        assert isinstance(checked, Checked)
+    for partition, result, checked in pending:
+        assert isinstance(checked, CheckedBatch)
         try:
             appended = partition.append(checked.records, checked.header, now_ms, acks)
         except KafkaError as error:
             refuse(node, partition, result, error)
         else:
-            tell(partition, appended, acks, result, waiting)
+            complete(partition, appended, acks, result, waiting)
     return acknowledge(node, call, response, waiting) if waiting else finish(call, response)
 
 
-def tell(partition: Partition, appended: Appended, acks: int, result: PartitionResult, waiting: list[Waiting]) -> None:
-    """Where the batch is now; and if its acknowledgement has to wait, that goes to `waiting`."""
+def complete(
+    partition: Partition, appended: Appended, acks: int, result: PartitionResult, waiting: list[UnacknowledgedAppend]
+) -> None:
+    """Fill in the result of an append. If its acknowledgement has to wait, it is added to `waiting`."""
     result.base_offset = appended.base_offset
     result.log_append_time_ms = appended.log_append_time
     result.log_start_offset = partition.log.log_start_offset
-    if acks and (future := partition.acknowledged(appended, acks)) is not None:
+    if acks and (future := partition.wait_for_acks(appended, acks)) is not None:
         waiting.append((result, future, partition.meter))
 
 
@@ -210,15 +231,15 @@ def find(node: Node, call: Call[ProduceRequest], topic: TopicData, index: int) -
     else:
         partition = node.replicas.get(topic.name, index)
     if is_internal(partition.topic):
-        message = f"{partition.topic} is internal: only the broker writes to it"
+        message = f"{partition.topic} is an internal topic: only the broker writes to it"
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
     return partition
 
 
 def acknowledge(
-    node: Node, call: Call[ProduceRequest], response: ProduceResponse, waiting: list[Waiting]
+    node: Node, call: Call[ProduceRequest], response: ProduceResponse, waiting: list[UnacknowledgedAppend]
 ) -> asyncio.Future[ProduceResponse | None]:
-    """The answer once every append is acknowledged, or has failed, or the client's time-out is over."""
+    """A future of the answer: done when every append is acknowledged or has failed, or when the time-out is over."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[ProduceResponse | None] = loop.create_future()
     left = len(waiting)
@@ -227,7 +248,7 @@ def acknowledge(
         nonlocal left
         left -= 1
         error = None if future.cancelled() else future.exception()
-        if answer.done():  # too late, or nobody waits any more
+        if answer.done():  # the time-out is over, or the client is gone
             return
         if error is not None:
             fail(node, result, error, meter)
@@ -262,21 +283,21 @@ def fail(node: Node, result: PartitionResult, error: BaseException, meter: Topic
     result.error_message = error.message or None if isinstance(error, KafkaError) else None
     result.base_offset = -1
     meter.failed_produces += 1
-    node.request_meters.told(API_KEY, result.error_code)
+    node.request_meters.count_error(API_KEY, result.error_code)
 
 
 def finish(call: Call[ProduceRequest], response: ProduceResponse) -> ProduceResponse | None:
     if call.body.acks == 0:
         failed = [partition for topic in response.topics for partition in topic.partitions if partition.error_code]
         if failed:
-            # A producer that wants no answer learns of a failure in the only way left: it connects again and asks
-            # for metadata.
+            # A producer with acks=0 gets no answer. Closing its connection is the only way to let it know: it connects
+            # again and asks for metadata.
             raise CloseConnection(f"acks=0 and {ErrorCode(failed[0].error_code).name}")
         return None
     return response
 
 
-def refusal(call: Call[ProduceRequest], code: ErrorCode, message: str) -> ProduceResponse:
+def build_error_response(call: Call[ProduceRequest], code: ErrorCode, message: str) -> ProduceResponse:
     return ProduceResponse(
         [
             TopicResult(
@@ -289,4 +310,4 @@ def refusal(call: Call[ProduceRequest], code: ErrorCode, message: str) -> Produc
     )
 
 
-CODEC = (produce.read_request, produce.write_response, refusal)
+CODEC = (produce.read_request, produce.write_response, build_error_response)

@@ -54,11 +54,11 @@ class RequestMeters:
     def __init__(self) -> None:
         self.by_key: dict[int, RequestMeter] = {}
         self.errors: dict[tuple[int, int], int] = {}
-        """API key and error code: how often an answer told it."""
+        """API key and error code: how often an answer count_error it."""
         self.malformed = 0
         self.unsupported = 0
 
-    def told(self, api_key: int, code: int) -> None:
+    def count_error(self, api_key: int, code: int) -> None:
         self.errors[api_key, code] = self.errors.get((api_key, code), 0) + 1
 
 
@@ -118,7 +118,7 @@ class TransactionMeter:
         self.markers = DurationMeter()
         """From the decision until it is known in every partition."""
         self.waiting_markers = 0
-        """Partitions that could not be told, and are to be tried again."""
+        """Partitions that could not be count_error, and are to be tried again."""
 
 
 class TopicMeter:

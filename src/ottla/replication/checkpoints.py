@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from ottla.replication.directory_failures import DirectoryFailures
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
-from ottla.storage.directories import DataDirectory, Offsets, PartitionKey
+from ottla.storage.directories import DataDirectory, Offsets
 from ottla.storage.disk_errors import in_words, is_failure
 from ottla.system.threads import Offload
+from ottla.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ class Checkpoints:
 
     async def write_clean_ends(self) -> None:
         for directory, offsets in self._offsets(lambda partition: partition.log.first_dirty_offset).items():
-            compacted = {key: offset for key, offset in offsets.items() if offset}
+            compacted = {partition: offset for partition, offset in offsets.items() if offset}
             await self._write(directory, directory.write_clean_ends, compacted)
 
     async def write_log_starts(self, directory: DataDirectory, offsets: Offsets) -> OSError | None:
@@ -49,20 +50,20 @@ class Checkpoints:
     def recovery_point_on_disk(self, partition: Partition) -> int:
         """The recovery point that a start after a crash would find; -1 if the partition is no longer here."""
         directory = self._replicas.home(partition)
-        return -1 if directory is None else directory.recovery_points.get((partition.topic, partition.index), 0)
+        return -1 if directory is None else directory.recovery_points.get(partition.topic_partition, 0)
 
-    def may_mention(self, keys: Sequence[PartitionKey]) -> bool:
+    def may_mention(self, partitions: Sequence[TopicPartition]) -> bool:
         """Whether a checkpoint is being written, and it or an earlier one may hold offsets of these partitions."""
         if not self._being_written:
             return False
-        return any(key in offsets for key in keys for offsets in self._being_written) or any(
-            directory.mentions(keys) for directory in self._replicas.directories_in_service()
+        return any(partition in offsets for partition in partitions for offsets in self._being_written) or any(
+            directory.mentions(partitions) for directory in self._replicas.directories_in_service()
         )
 
-    def forget(self, keys: Sequence[PartitionKey]) -> None:
+    def forget(self, partitions: Sequence[TopicPartition]) -> None:
         """Remove these partitions from the checkpoints of every directory. OSError if a disk refuses."""
         for directory in self._replicas.directories_in_service():
-            directory.forget(keys)
+            directory.forget(partitions)
 
     def has_unwritten(self, directory: DataDirectory) -> bool:
         """Whether the last write of one of the directory's checkpoints failed."""
@@ -70,7 +71,7 @@ class Checkpoints:
 
     def _offsets(self, of: Callable[[Partition], int]) -> dict[DataDirectory, Offsets]:
         return {
-            directory: {(partition.topic, partition.index): of(partition) for partition in partitions}
+            directory: {partition.topic_partition: of(partition) for partition in partitions}
             for directory, partitions in self._replicas.by_directory().items()
             if directory.failure is None
         }

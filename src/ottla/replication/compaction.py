@@ -1,9 +1,8 @@
-"""Compaction in the background: the dirtiest log first, one at a time, until none is worth it.
+"""Compaction in the background: one log at a time, the dirtiest first, until no log is dirty enough.
 
-The work itself is done elsewhere (`ottla.storage.cleaner`), step by step; here it is decided what is worth it, the pace
-is kept, and what comes of it is put into the log. A log that was cut, or is gone, meanwhile is let go of. One that
-cannot be compacted is left alone, with a line in the log and a number in the metrics, until its settings change or the
-broker is started again.
+`ottla.storage.cleaner` does the work, step by step. This module chooses the log, limits the speed and puts compacted
+segments into the log. If the log was truncated or deleted meanwhile, the result is thrown away. A log that cannot be
+compacted is reported in the log and in the metrics, and left alone until its settings change or the broker restarts.
 """
 
 import asyncio
@@ -34,10 +33,10 @@ logger = logging.getLogger(__name__)
 
 REPORT_BYTES_MIN, REPORT_BYTES_MAX = 64 * 1024, 32 * 1024 * 1024
 IDLE_S = 30.0
-"""How long the compacting process stays when there is nothing to do: it takes a second to start."""
+"""Seconds without work after which the compacting process ends. It takes a second to start."""
 
 PAUSE_EVERY = 200
-"""Logs that are looked at in one go."""
+"""Logs that are examined before other work of the event loop gets its turn."""
 
 
 class LogChanged(Exception):
@@ -68,34 +67,33 @@ class Compaction:
         self._settings = settings
         self._compiled = compiled
         self._uncleanable: dict[Partition, TopicConfig] = {}
-        """With the settings under which it failed."""
+        """Logs that could not be compacted, with the settings at that time."""
         self._worked_at = 0.0
         self._ready_at = 0.0
-        """When what was read and written so far may have been, at the pace that is allowed."""
+        """The loop time at which the bytes that were read and written so far are within the allowed rate."""
         self.meter = CompactionMeter(clock.now_ms())
         for directory, partitions in replicas.by_directory().items():
             for partition in partitions:
-                key = (partition.topic, partition.index)
-                partition.log.first_dirty_offset = directory.clean_ends.get(key, 0)
+                partition.log.first_dirty_offset = directory.clean_ends.get(partition.topic_partition, 0)
 
     @property
     def backoff_s(self) -> float:
         return max(self._settings().log_cleaner_backoff_ms / 1000, 0.01)
 
     def uncleanable(self) -> dict[DataDirectory, list[Partition]]:
-        """The logs that cannot be compacted, by directory."""
+        """The logs that cannot be compacted, by data directory."""
         return {
             directory: [partition for partition in partitions if partition in self._uncleanable]
             for directory, partitions in self._replicas.by_directory().items()
         }
 
     def dirty_bytes(self, partition: Partition) -> int:
-        """Of its sealed segments, those that are not compacted."""
+        """Size of the sealed segments that are not compacted."""
         log = partition.log
         return sum(segment.size for segment in log.segments[:-1] if segment.base_offset >= log.first_dirty_offset)
 
     async def run(self) -> None:
-        """Compact until nothing is worth it. Whoever does the work is sent home when there was none for a while."""
+        """Compact until no log is dirty enough. The compacting process ends when it had no work for a while."""
         if not self._settings().log_cleaner_enable:
             return
         loop = asyncio.get_running_loop()
@@ -117,7 +115,7 @@ class Compaction:
         now_ms = self._clock.now_ms()
         best: tuple[Partition, Dirt] | None = None
         dirtiest, longest_overdue = 0.0, 0
-        self._forgive()
+        self._retry_uncleanable()
         for number, partition in enumerate(list(self._replicas)):
             if number % PAUSE_EVERY == PAUSE_EVERY - 1:
                 await asyncio.sleep(0)
@@ -130,8 +128,8 @@ class Compaction:
         self.meter.looked(now_ms, dirtiest, longest_overdue)
         return best
 
-    def _forgive(self) -> None:
-        """Settings have changed: it may work now. And what is not here any more is nobody's trouble."""
+    def _retry_uncleanable(self) -> None:
+        """Forget a failure if the settings changed, because compaction may work now, or if the partition is gone."""
         for partition, config in list(self._uncleanable.items()):
             if partition.config is not config or partition.state is None:
                 del self._uncleanable[partition]
@@ -143,7 +141,7 @@ class Compaction:
         if log.failed or partition.state is None or len(log.segments) < 2:
             return None
         if log.sealed_unflushed:
-            partition.request_flush()  # what is not flushed has to wait for the next round
+            partition.request_flush()  # segments that are not flushed wait for the next round
         try:
             return dirt_of(log, partition.last_stable_offset, rules_of(partition.config), now_ms)
         except (OSError, KafkaError) as error:
@@ -153,10 +151,10 @@ class Compaction:
     # Compacting
 
     async def _compact(self, partition: Partition, dirt: Dirt) -> bool:
-        """One log. Whether it makes sense to go on with others."""
+        """Compact one log. Returns False if no other log should be tried now."""
         began = asyncio.get_running_loop().time()
         if self._checkpoints.recovery_point_on_disk(partition) < dirt.up_to:
-            # Or recovery could not tell what compaction took from what a power cut did.
+            # Otherwise recovery could not tell records that compaction removed from those that a power cut took.
             await self._checkpoints.write_recovery_points()
             if self._checkpoints.recovery_point_on_disk(partition) < dirt.up_to:
                 return False
@@ -166,29 +164,30 @@ class Compaction:
         except (LogChanged, OSError, KafkaError, Uncleanable) as error:
             self._compactor.end()
             await self._offload(_discard, self._disk, partition.log.directory)
-            if isinstance(error, LogChanged) or not _intact(partition, left):
-                logger.info("%s has changed while it was compacted", partition)
+            if isinstance(error, LogChanged) or not _is_intact(partition, left):
+                logger.info("%s changed while it was compacted: the result is thrown away", partition)
                 return True
-            return self._excuse(partition, error)
+            return self._handle_failure(partition, error)
         seconds = asyncio.get_running_loop().time() - began
         partition.log.first_dirty_offset = min(summary.end_offset, partition.log.end_offset)
         self.meter.compacted(summary, seconds)
         logger.info(
-            "%s is compacted up to offset %d: %.1f MB are %.1f MB now, %d records %d, in %.1f s",
+            "%s: compacted up to offset %d in %.1f s: %.1f MB and %d records became %.1f MB and %d records",
             partition,
             summary.end_offset,
-            summary.bytes_read / 1e6,
-            summary.bytes_written / 1e6,
-            summary.records_read,
-            summary.records_written,
             seconds,
+            summary.bytes_read / 1e6,
+            summary.records_read,
+            summary.bytes_written / 1e6,
+            summary.records_written,
         )
         if summary.keyless:
             logger.warning("%s: %d records without a key were dropped by compaction", partition, summary.keyless)
         await self._checkpoints.write_clean_ends()
         return True
 
-    def _excuse(self, partition: Partition, error: Exception) -> bool:
+    def _handle_failure(self, partition: Partition, error: Exception) -> bool:
+        """Returns False if the disk is full: then no other log should be tried now."""
         if isinstance(error, OSError) and not is_failure(error):
             logger.warning("compaction of %s waits for the disk: %s", partition, in_words(error))
             return False
@@ -222,11 +221,11 @@ class Compaction:
         )
 
     async def _carry_out(self, partition: Partition, order: Order, segments: list[Segment]) -> Summary:
-        """Segments that another takes the place of are taken off `segments`."""
+        """Run the compaction. Segments are removed from `segments` when a compacted one has replaced them."""
         await self._step(self._compactor.begin, order)
         while True:
             report = await self._step(self._compactor.step)
-            if not _intact(partition, segments):
+            if not _is_intact(partition, segments):
                 raise LogChanged
             match report:
                 case Progress(size):
@@ -239,9 +238,9 @@ class Compaction:
                     return report
 
     async def _step(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Do not leave a step behind that would begin something after the end."""
+        """Run one step in a thread. A cancelled step is ended and awaited, so that it touches nothing afterwards."""
         step = self._offload(function, *args)
-        step.add_done_callback(_hear)
+        step.add_done_callback(_retrieve_exception)
         try:
             return await asyncio.shield(step)
         except asyncio.CancelledError:
@@ -263,7 +262,7 @@ class Compaction:
             if partition.state is None:
                 raise LogChanged from error  # its directory was renamed
             if is_failure(error) and partition.log.on_disk_failure is not None:
-                # Which names are on the disk now, nobody knows; opening the log again settles it.
+                # It is unknown which of the files are renamed. Opening the log again settles it.
                 partition.log.on_disk_failure(in_words(error))
             raise
 
@@ -284,14 +283,14 @@ def rules_of(config: TopicConfig) -> CompactionRules:
     return CompactionRules(config.min_cleanable_dirty_ratio, config.min_compaction_lag_ms, config.max_compaction_lag_ms)
 
 
-def _hear(step: "asyncio.Future[Any]") -> None:
-    """Nobody waits for a step that was given up; that it failed is no news then."""
+def _retrieve_exception(step: "asyncio.Future[Any]") -> None:
+    """A cancelled step may still fail: without this asyncio would log that nobody retrieved the exception."""
     if not step.cancelled():
         step.exception()
 
 
-def _intact(partition: Partition, segments: Iterable[Segment]) -> bool:
-    """Whether the log is still here and has all of these."""
+def _is_intact(partition: Partition, segments: Iterable[Segment]) -> bool:
+    """Whether the log is still served and contains all of these segments."""
     if partition.state is None or partition.log.failed:
         return False
     here = {segment.base_offset: segment for segment in partition.log.segments}
@@ -299,7 +298,7 @@ def _intact(partition: Partition, segments: Iterable[Segment]) -> bool:
 
 
 def _discard(disk: Disk, directory: str) -> None:
-    """What was written for nothing. If it cannot be removed now it is when the log is opened again."""
+    """Remove compacted segments that are not used. Those that cannot be removed are when the log is opened next."""
     with contextlib.suppress(OSError):
         for name in disk.list(directory):
             if name.endswith(names.CLEANED):

@@ -1,8 +1,8 @@
-"""What a start finds in the data directories: logs to open, with recovery where needed, and what belongs to nobody.
+"""Start: finds the partitions in the data directories and opens their logs, with recovery where needed.
 
-A directory is a topic's only if the topic id inside it says so. One that the metadata does not know is renamed `-stray`
-and kept, for metadata that was lost must never take the data with it; one whose topic the metadata log says was deleted
-goes on being deleted, although the power went before its renaming was certain.
+A directory belongs to a topic only if the topic id inside it says so. A directory that the metadata does not know is
+renamed `-stray` and kept: metadata that was lost must never take the data with it. If the metadata log says that the
+topic was deleted, the deletion goes on, even if a power cut undid the renaming of the directory.
 """
 
 import logging
@@ -23,14 +23,16 @@ from ottla.storage.index import IndexCache
 from ottla.storage.log import Log, LogSettings
 from ottla.storage.partition_metadata import NO_TOPIC_ID, read_topic_id
 from ottla.system.clock import Clock
+from ottla.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-Progress = Callable[[str, int, int], None]
+RecoveryProgress = Callable[[str, int, int], None]
+"""Called with a directory, the bytes of it that are recovered, and the bytes in all."""
 
 
 class Found(NamedTuple):
-    """A partition's log as it was found on disk, not yet given its place in the cluster."""
+    """A partition's log as it was found on disk."""
 
     topic: TopicImage
     number: int
@@ -44,7 +46,7 @@ def log_settings(config: TopicConfig, broker: BrokerConfig) -> LogSettings:
     deletes = "delete" in config.cleanup_policy
     return LogSettings(
         segment_bytes=config.internal_segment_bytes or config.segment_bytes,
-        # The active segment is never compacted, so it must not be active for longer than compaction may lag behind.
+        # The active segment is never compacted, so it must be rolled before compaction lags behind for too long.
         segment_ms=min(config.segment_ms, config.max_compaction_lag_ms) if compacted else config.segment_ms,
         segment_jitter_ms=config.segment_jitter_ms,
         segment_index_bytes=config.segment_index_bytes,
@@ -58,7 +60,7 @@ def log_settings(config: TopicConfig, broker: BrokerConfig) -> LogSettings:
 
 
 class Discovery:
-    """Slow: runs in a thread, at start only. Afterwards its attributes are what was found."""
+    """One search of all data directories; its attributes are the result. Slow: runs in a thread, at start only."""
 
     def __init__(
         self,
@@ -69,7 +71,7 @@ class Discovery:
         cache: IndexCache,
         image: Image,
         deleted: Collection[bytes],
-        progress: Progress,
+        progress: RecoveryProgress,
     ) -> None:
         self._disk = disk
         self._config = config
@@ -81,12 +83,12 @@ class Discovery:
         self._progress = progress
         self.found: dict[tuple[bytes, int], Found] = {}
         self.doomed: list[str] = []
-        """Directories that were being deleted."""
+        """Directories of deleted partitions, to be removed."""
         self.unreadable: list[tuple[TopicImage, int]] = []
-        """Partitions whose directory does not say whose it is, although it once did."""
+        """Partitions whose topic id was on disk once and cannot be read any more."""
 
     def run(self, directories: Sequence[DataDirectory]) -> "Discovery":
-        """FailedDirectory if it is the first one that fails: it holds the metadata."""
+        """Search the directories. FailedDirectory if the first one fails: it holds the metadata."""
         for directory in directories:
             if directory.failure is None:
                 try:
@@ -123,18 +125,18 @@ class Discovery:
         if topic is not None and topic.id == topic_id:
             self._keep(self._open(directory, topic, partition))
         elif topic is not None and topic_id == NO_TOPIC_ID and _was_durable(directory, partition):
-            logger.error("%s/%s is damaged: the partition is offline", partition.path, names.METADATA)
+            logger.error("%s/%s cannot be read: the partition is offline", partition.path, names.METADATA)
             self.unreadable.append((topic, partition.index))
         elif topic_id in self._deleted:
             target = directory.marked_path(partition.topic, partition.index, self._unique(), DELETE)
-            logger.info("%s is of a deleted topic", partition.path)
+            logger.info("%s belongs to a deleted topic and is removed", partition.path)
             self._disk.rename(partition.path, target)
             self.doomed.append(target)
         else:
             set_aside(self._disk, directory, partition, self._unique())
 
     def _keep(self, found: Found) -> None:
-        """A partition that is in two directories was begun in one of them and then in another: the longer log is it."""
+        """Of a partition that is in two directories keep the longer log: the creation of the other was abandoned."""
         key = (found.topic.id, found.number)
         other = self.found.get(key)
         if other is not None:
@@ -146,7 +148,7 @@ class Discovery:
         self.found[key] = found
 
     def _open(self, directory: DataDirectory, topic: TopicImage, partition: PartitionDirectory) -> Found:
-        key = (partition.topic, partition.index)
+        key = TopicPartition(partition.topic, partition.index)
         config = TopicConfig.of(self._image.config(ConfigResource.TOPIC, topic.name), self._config)
         log = Log.open(
             self._disk,
@@ -162,9 +164,9 @@ class Discovery:
             topic_id=topic.id,
         )
         if (config.flush_messages == 1 or directory.distrusted) and log.recovery_point < log.end_offset:
-            # Found after a crash, and maybe in the page cache only. Of a topic that flushes every message consumers
-            # have seen it: they must never be told of a high watermark below it, so it is made durable before the first
-            # of them can ask. Of any topic, after a failed fsync, the next one would succeed without writing it.
+            # Records that a crash left may be in the page cache only. If the topic flushes every message, consumers may
+            # have read them, and must never see a high watermark below: they are made durable before the first request.
+            # After a failed fsync they are written again for any topic: the next fsync would succeed without them.
             self._write_again(log)
             log.flush()
         return Found(topic, partition.index, log, directory, directory.high_watermarks.get(key, 0))
@@ -181,11 +183,12 @@ class Discovery:
 
 
 def _was_durable(directory: DataDirectory, partition: PartitionDirectory) -> bool:
-    """Whether the topic id in it had reached the disk: before the first flush nothing in a new partition has."""
-    return directory.was_clean or directory.recovery_points.get((partition.topic, partition.index), 0) > 0
+    """Whether the topic id in the directory was on disk: nothing of a new partition is before its first flush."""
+    return directory.was_clean or directory.recovery_points.get(TopicPartition(partition.topic, partition.index), 0) > 0
 
 
 def set_aside(disk: Disk, directory: DataDirectory, partition: PartitionDirectory, unique: str) -> None:
+    """Rename a directory that belongs to no topic to `-stray`, and keep it."""
     target = directory.marked_path(partition.topic, partition.index, unique, STRAY)
     logger.warning("%s belongs to no topic in the metadata: kept as %s", partition.path, target)
     disk.rename(partition.path, target)

@@ -1,8 +1,9 @@
 """Incremental fetch sessions (KIP-227): the broker remembers what a client fetches, and both sides send changes only.
 
-A session holds the partitions in fetch order and what the client was last told of each. It belongs to whoever knows
-its id and next epoch. The cache is bounded: a newcomer may take the slot of a session that has been idle for long
-enough, or of a smaller one; else it is served without a session, which is always correct, only longer on the wire.
+A session holds the partitions in fetch order and what the client last received about each. A client proves that a
+session is its own with the session's id and next epoch. The cache is bounded: a new session may take the slot of one
+that has been idle for long enough, or of a smaller one. A client that gets no slot is served without a session, which
+is correct too and only takes more bytes on the wire.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,8 +17,8 @@ INITIAL_EPOCH = 0
 NO_SESSION = 0
 MAX_EPOCH = 2**31 - 1
 
-# (topic id, topic name, partition): requests name a topic either by id (from version 13) or by name.
-PartitionKey = tuple[bytes, str, int]
+RequestedPartition = tuple[bytes, str, int]
+"""Topic id, topic name and partition. A request has either the id (from version 13) or the name, the other is empty."""
 
 
 def next_epoch(epoch: int) -> int:
@@ -25,7 +26,7 @@ def next_epoch(epoch: int) -> int:
 
 
 class SessionPartition:
-    """One partition of a session: what is asked for, and what was last answered."""
+    """One partition of a session: what the client asks for, and what it last received."""
 
     __slots__ = ("answered", "request")
 
@@ -34,13 +35,13 @@ class SessionPartition:
         self.answered: tuple[int, int, int] | None = None  # high watermark, last stable offset, log start
 
     def must_answer(self, result: PartitionResult, has_records: bool) -> bool:
-        """Whether `result` says anything the client does not know; remembers that it has been told."""
+        """Whether `result` has anything that the client does not know yet. Remembers that the client gets it now."""
         if result.error_code:
-            self.answered = None  # whatever comes after an error is news
+            self.answered = None  # after an error the client needs every value again
             return True
-        told = (result.high_watermark, result.last_stable_offset, result.log_start_offset)
-        news = has_records or told != self.answered or result.diverging_epoch is not None
-        self.answered = told
+        offsets = (result.high_watermark, result.last_stable_offset, result.log_start_offset)
+        news = has_records or offsets != self.answered or result.diverging_epoch is not None
+        self.answered = offsets
         return news
 
 
@@ -53,9 +54,11 @@ class FetchSession:
         self.uses_topic_ids = uses_topic_ids
         self.created = now
         self.last_used = now
-        self.partitions: dict[PartitionKey, SessionPartition] = {}
+        self.partitions: dict[RequestedPartition, SessionPartition] = {}
 
-    def update(self, added: Mapping[PartitionKey, FetchPartition], forgotten: Iterable[PartitionKey]) -> None:
+    def update(
+        self, added: Mapping[RequestedPartition, FetchPartition], forgotten: Iterable[RequestedPartition]
+    ) -> None:
         for key in forgotten:
             self.partitions.pop(key, None)
         for key, request in added.items():
@@ -65,8 +68,8 @@ class FetchSession:
             else:
                 known.request = request
 
-    def answered_last(self, keys: Iterable[PartitionKey]) -> None:
-        """Partitions that gave records go to the end, so that a busy one cannot starve the others."""
+    def move_to_end(self, keys: Iterable[RequestedPartition]) -> None:
+        """Fetch these partitions last in the next fetch: they gave records, and must not starve the others."""
         for key in keys:
             partition = self.partitions.pop(key, None)
             if partition is not None:
@@ -86,9 +89,9 @@ class FetchSessions:
         return len(self._sessions)
 
     def open(
-        self, request: FetchRequest, version: int, now: float, asked: Mapping[PartitionKey, FetchPartition]
-    ) -> tuple[FetchSession | None, dict[PartitionKey, FetchPartition]]:
-        """The session this request belongs to, if any, and all the partitions to fetch."""
+        self, request: FetchRequest, version: int, now: float, asked: Mapping[RequestedPartition, FetchPartition]
+    ) -> tuple[FetchSession | None, dict[RequestedPartition, FetchPartition]]:
+        """Find or create the session of a request. Returns it, None if there is none, and all partitions to fetch."""
         if request.session_epoch == FINAL_EPOCH:
             self._sessions.pop(request.session_id, None)
             return None, dict(asked)
@@ -115,7 +118,7 @@ class FetchSessions:
         return session
 
     def _create(
-        self, uses_topic_ids: bool, now: float, asked: Mapping[PartitionKey, FetchPartition]
+        self, uses_topic_ids: bool, now: float, asked: Mapping[RequestedPartition, FetchPartition]
     ) -> FetchSession | None:
         if not asked or not self._make_room(len(asked), now):
             return None
@@ -132,12 +135,12 @@ class FetchSessions:
             return True
         if not self._sessions:
             return False
-        leaver = next(iter(self._sessions.values()))
-        if now - leaver.last_used < self._eviction_s:
-            # Everybody is busy. A larger newcomer gains more from a session than the smallest one has, but each may
-            # stay for the eviction time: a flood of newcomers must not push out those who were here.
-            leaver = min(self._sessions.values(), key=lambda session: len(session.partitions))
-            if len(leaver.partitions) >= size or now - leaver.created < self._eviction_s:
+        evicted = next(iter(self._sessions.values()))
+        if now - evicted.last_used < self._eviction_s:
+            # No session is idle. A new session replaces the smallest one if it is larger, because it gains more; but
+            # not before the eviction time is over, so that a flood of new sessions cannot push the old ones out.
+            evicted = min(self._sessions.values(), key=lambda session: len(session.partitions))
+            if len(evicted.partitions) >= size or now - evicted.created < self._eviction_s:
                 return False
-        del self._sessions[leaver.id]
+        del self._sessions[evicted.id]
         return True

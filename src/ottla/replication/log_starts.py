@@ -12,6 +12,7 @@ from ottla.replication.directory_failures import DirectoryFailures
 from ottla.replication.partition import Partition
 from ottla.replication.removals import Removals
 from ottla.replication.replicas import Replicas
+from ottla.storage.directories import Offsets
 from ottla.storage.disk_errors import in_words
 
 
@@ -31,7 +32,7 @@ class LogStarts:
         async with self._writing:
             for directory, partitions in self._replicas.by_directory().items():
                 starts = {partition: partition.log.log_start_offset for partition in partitions}
-                moved = {(partition.topic, partition.index): start for partition, start in starts.items() if start}
+                moved: Offsets = {partition.topic_partition: start for partition, start in starts.items() if start}
                 error = await self._checkpoints.write_log_starts(directory, moved)
                 refused = error or refused
                 # A disk without room for the checkpoint gets room from the segments: they are dropped all the same,

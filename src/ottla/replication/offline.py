@@ -1,4 +1,4 @@
-"""Partitions of this broker that it cannot serve: their data directory failed, or does not say whose it is."""
+"""Partitions of this broker that it cannot serve: their data directory failed, or its topic id cannot be read."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ class OfflinePartitions:
         self._by_name[topic] = indexes
 
     def forget(self, topic: str, topic_id: bytes) -> None:
-        """The topic was deleted."""
+        """Forget the partitions of a deleted topic."""
         if self._by_id.pop(topic_id, None) is not None:
             self._by_name.pop(topic, None)
 
@@ -26,7 +26,7 @@ class OfflinePartitions:
         return index in self._by_id.get(topic_id, ())
 
     def refuse(self, topic: str, index: int) -> None:
-        """KafkaError if this is one of them."""
+        """KAFKA_STORAGE_ERROR if the partition is offline."""
         if index in self._by_name.get(topic, ()):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, _REASON)
 

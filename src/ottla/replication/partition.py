@@ -1,9 +1,9 @@
-"""One partition on this broker: its log, its place in the cluster, its high watermark.
+"""One partition on this broker: its log, its state in the cluster, its high watermark.
 
-Who may read what: a follower reads to the end of the log, a consumer to the high watermark, a read_committed consumer
-to the last stable offset. The high watermark is the smallest end among the in-sync replicas, this one included. Where
-every record must be on disk before it is acknowledged (flush.messages=1), this replica's own end counts only as far as
-it is flushed, so nobody reads what a power cut could take back.
+A follower reads up to the end of the log, a consumer up to the high watermark, a read_committed consumer up to the last
+stable offset. The high watermark is the smallest end offset of the in-sync replicas, this one included. With
+flush.messages=1 a record is acknowledged only when it is on disk: then this replica's own end counts only as far as it
+is flushed, so that nobody reads what a power cut could take back.
 """
 
 import asyncio
@@ -25,16 +25,17 @@ from ottla.storage.files import FileSlice
 from ottla.storage.log import AbortedTransaction, Appended, Flush, Log, LogSettings
 from ottla.storage.retention import expired
 from ottla.system.threads import Offload
+from ottla.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
 FLUSH_RETRY_S = 1.0
-"""How long a flush waits for room on a full disk."""
+"""Seconds until a flush is tried again after the disk was full."""
 
 
 @dataclass(slots=True)
 class PartitionRead:
-    """What one fetch finds in a partition."""
+    """What a fetch gets from one partition."""
 
     records: FileSlice | None
     high_watermark: int
@@ -61,6 +62,7 @@ class Partition:
         "state",
         "topic",
         "topic_id",
+        "topic_partition",
     )
 
     def __init__(
@@ -76,6 +78,7 @@ class Partition:
         meter: TopicMeter | None = None,
     ) -> None:
         self.topic = topic
+        self.topic_partition = TopicPartition(topic, index)
         self.topic_id = topic_id
         self.index = index
         self.log = log
@@ -93,7 +96,7 @@ class Partition:
         self._unflushed_since: float | None = None
 
     def __repr__(self) -> str:
-        return f"{self.topic}-{self.index}"
+        return str(self.topic_partition)
 
     # Leadership
 
@@ -106,17 +109,17 @@ class Partition:
         return self.state is not None and self.state.leader == self.broker_id
 
     def become(self, state: PartitionImage) -> None:
-        """Take the place that the metadata gives this replica."""
+        """Follow the metadata: this replica leads or follows as `state` says."""
         before, self.state = self.state, state
         if before is not None and before.leader_epoch == state.leader_epoch and before.isr == state.isr:
             return
         if state.leader == self.broker_id:
             if before is None or before.leader_epoch != state.leader_epoch:
-                # The epoch's start is on record before the first request is served in it.
+                # The start of the epoch is recorded before the first request is served in it.
                 self.log.epochs.assign(state.leader_epoch, self.log.end_offset)
                 self._follower_ends.clear()
             if self.config.flush_messages == 1 and self.log.recovery_point < self.log.end_offset:
-                self.request_flush()  # what was found after a crash may be in the page cache only
+                self.request_flush()  # records that a crash left may be in the page cache only
             self._move_high_watermark()
         else:
             self.high_watermark.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
@@ -124,7 +127,7 @@ class Partition:
         self.high_watermark.wake()
 
     def require_leader(self, current_leader_epoch: int = -1) -> None:
-        """This broker leads, and the client's idea of the epoch, if it has one, is the same as ours."""
+        """KafkaError if this broker does not lead, or the client sent a leader epoch that is not the current one."""
         state = self.state
         if state is None or state.leader != self.broker_id:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -140,7 +143,7 @@ class Partition:
     # Writing
 
     def admit(self, header: BatchHeader, acks: int) -> PartitionImage:
-        """The state in which a batch with this header may be appended; KafkaError if it may not."""
+        """Check whether a batch with this header may be appended. Returns the state to append it in, or KafkaError."""
         state = self.state
         if state is None or state.leader != self.broker_id:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -160,11 +163,11 @@ class Partition:
         return state
 
     def append(self, records: memoryview, header: BatchHeader, now_ms: int, acks: int) -> Appended:
-        """Append one checked batch; it is readable once the high watermark has passed it."""
+        """Append one checked batch. Consumers can read it once the high watermark has passed it."""
         return self.append_admitted(self.admit(header, acks), records, header, now_ms)
 
     def append_admitted(self, state: PartitionImage, records: memoryview, header: BatchHeader, now_ms: int) -> Appended:
-        """As `append`, for one who has just been told that it may."""
+        """Like `append`, for a caller that has just called `admit`."""
         config, log = self.config, self.log
         if config.message_timestamp_type == "LogAppendTime":
             header = batch.set_append_time(records, now_ms)
@@ -176,13 +179,13 @@ class Partition:
             if log.end_offset - log.recovery_point >= config.flush_messages:
                 self.request_flush()
             elif log.sealed_unflushed and self._flushing is None:
-                # As Kafka does after a roll: nobody waits for it, but recovery need not read sealed segments again.
+                # As Kafka does after a roll: nobody waits for it, but recovery then need not read sealed segments.
                 self._start_flush()
             self._move_high_watermark()
         return appended
 
-    def acknowledged(self, appended: Appended, acks: int) -> asyncio.Future[None] | None:
-        """What an acknowledgement of this append has to wait for; None if for nothing."""
+    def wait_for_acks(self, appended: Appended, acks: int) -> asyncio.Future[None] | None:
+        """A future that is done when the append may be acknowledged; None if it may be at once."""
         wanted = appended.last_offset + 1
         if acks == -1:
             return None if self.high_watermark.value >= wanted else self.high_watermark.reach(wanted)
@@ -191,7 +194,7 @@ class Partition:
         return None
 
     def delete_records(self, offset: int | None) -> int:
-        """Records below `offset` (None: below the high watermark) are no more. Where the log then begins."""
+        """Delete the records below `offset` (None: below the high watermark). Returns the new log start offset."""
         high_watermark = self.high_watermark.value
         if offset is None:
             offset = high_watermark
@@ -199,7 +202,9 @@ class Partition:
             message = f"offset {offset} is not between 0 and the high watermark {high_watermark}"
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
         if self.config.cleanup_policy == ("compact",):
-            raise KafkaError(ErrorCode.POLICY_VIOLATION, "records of a topic that is only compacted cannot be deleted")
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, "cleanup.policy is compact: records of such a topic cannot be deleted"
+            )
         try:
             self.log.advance_log_start(offset)
         except OSError as error:
@@ -207,9 +212,9 @@ class Partition:
         return self.log.log_start_offset
 
     def expire(self, now_ms: int) -> bool:
-        """Retention: the log begins after the segments that are too old or too much. Whether it took any.
+        """Retention: move the log start past segments that are too old or too much. Returns whether it moved.
 
-        Their files go when the new beginning is on disk. OSError if the disk fails.
+        The files are deleted later, when the new log start is on disk. OSError if the disk fails.
         """
         log = self.log
         found = expired(log, self.last_stable_offset, now_ms)
@@ -220,7 +225,7 @@ class Partition:
             try:
                 log.roll(now_ms)
             except KafkaError as error:
-                logger.warning("%s: the active segment stays: %s", self, error.message)
+                logger.warning("%s: retention keeps the active segment: %s", self, error.message)
                 start = log.segments[-1].base_offset
         for reason, bases in (
             (f"older than retention.ms={self.config.retention_ms}", found.old),
@@ -228,10 +233,10 @@ class Partition:
         ):
             gone = [str(base) for base in bases if base < start]
             if gone:
-                logger.info("%s: segments %s go: %s", self, ", ".join(gone), reason)
+                logger.info("%s: retention drops segments %s: %s", self, ", ".join(gone), reason)
         return log.advance_log_start(start)
 
-    # Flushing: one fsync in flight for this log; whatever is appended meanwhile shares the next one (group commit).
+    # Flushing. One fsync is in flight at a time; all records that are appended meanwhile share the next (group commit).
 
     def request_flush(self) -> None:
         self._flush_wanted = self.log.end_offset
@@ -248,7 +253,7 @@ class Partition:
         flush, self._flushing = self._flushing, None
         error = None if future.cancelled() else future.exception()
         if future.cancelled() or flush is None or self.state is None:
-            return  # the replica was retired meanwhile, its files with it
+            return  # the replica was retired meanwhile
         if isinstance(error, OSError) and not is_failure(error):
             self._put_off_flush(error)
             return
@@ -262,8 +267,8 @@ class Partition:
             self._start_flush()
 
     def _put_off_flush(self, error: OSError) -> None:
-        """There is no room for the leader's epochs. Who waits is told so, and it is tried again."""
-        logger.warning("%s cannot be flushed, it is tried again in %.0f s: %s", self, FLUSH_RETRY_S, in_words(error))
+        """The disk has no room for the leader epochs: waiting producers get an error, the flush is tried again."""
+        logger.warning("%s cannot be flushed, the next attempt is in %.0f s: %s", self, FLUSH_RETRY_S, in_words(error))
         self.log.epochs.dirty = True
         refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, in_words(error))
         self.durable.fail(refusal)
@@ -275,7 +280,7 @@ class Partition:
             self._start_flush()
 
     def fail(self, reason: str) -> None:
-        """The disk let us down. After a failed fsync nobody knows what is on it: this log takes no more records."""
+        """The disk failed. After a failed fsync nobody knows what is on it, so this log accepts no more records."""
         self.log.fail(reason)
         if self.log.on_disk_failure is not None:
             self.log.on_disk_failure(f"{self}: {reason}")
@@ -284,7 +289,7 @@ class Partition:
         self.high_watermark.fail(error)
 
     def flush_if_old(self, now: float) -> None:
-        """flush.ms, looked at once a second: `_unflushed_since` is when a look first found something to flush."""
+        """Apply flush.ms. Called once a second: `_unflushed_since` is when a call first found unflushed records."""
         if self.config.flush_ms == LONG_MAX or self.log.recovery_point >= self.log.end_offset:
             self._unflushed_since = None
         elif self._unflushed_since is None:
@@ -294,14 +299,14 @@ class Partition:
             self.request_flush()
 
     def configure(self, config: TopicConfig, settings: LogSettings) -> None:
-        """Settings were changed: they hold from the next batch on."""
+        """Use changed settings, from the next batch on."""
         self.config = config
         self.rules = Rules.of(config)
         self.log.settings = settings
         self._move_high_watermark()
 
     def retire(self, error: KafkaError) -> None:
-        """This replica is no more; whoever waits for it is told why."""
+        """Stop serving this replica. Requests that wait for it get `error`."""
         self.state = None
         self.log.abandon()
         self.durable.fail(error)
@@ -310,12 +315,12 @@ class Partition:
     # The high watermark
 
     def follower_fetched(self, broker_id: int, offset: int) -> None:
-        """A follower that asks for `offset` has everything before it."""
+        """A follower fetches from `offset`, so it has every record below."""
         self._follower_ends[broker_id] = offset
         self._move_high_watermark()
 
     def _in_sync_needed(self, state: PartitionImage) -> int:
-        # As in Kafka: a topic with fewer replicas than min.insync.replicas can still be written to.
+        # As in Kafka, a topic with fewer replicas than min.insync.replicas can still be written to.
         return min(self.config.min_insync_replicas, len(state.replicas))
 
     def _move_high_watermark(self) -> None:
@@ -333,7 +338,7 @@ class Partition:
         self.high_watermark.advance(committed)
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
-        """The largest epoch of this log that is not after `epoch`, and the offset where it ended."""
+        """The largest epoch of this log that is not above `epoch`, and its end offset."""
         return self.log.epochs.end_offset_for(epoch, self.log.end_offset)
 
     @property

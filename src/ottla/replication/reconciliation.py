@@ -38,6 +38,7 @@ from ottla.storage.leftovers import remove_tree
 from ottla.storage.log import Log
 from ottla.system.clock import Clock
 from ottla.system.threads import Offload
+from ottla.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -173,13 +174,13 @@ class Reconciliation:
 
     def _create(self, topic: TopicImage, new: Sequence[int], image: Image) -> None:
         """Create empty replicas. `create_missing` tries those again that the disk refuses."""
-        keys = [(topic.name, index) for index in new]
-        if self._checkpoints.may_mention(keys):
+        partitions = [TopicPartition(topic.name, index) for index in new]
+        if self._checkpoints.may_mention(partitions):
             self._postponed[topic.id] = None
             return
         try:
             # A new topic must not inherit the offsets of an old one of the same name.
-            self._checkpoints.forget(keys)
+            self._checkpoints.forget(partitions)
             config = self._topic_config(image, topic.name)
             for index in new:
                 self._create_log(topic, index, config)

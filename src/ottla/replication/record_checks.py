@@ -1,11 +1,12 @@
-"""Where the records of a batch are looked at: at once, or in a thread where that would hold up the event loop.
+"""Runs the validation of batches: at once, or in a thread if it would block the event loop for too long.
 
-At once are most batches: machine code sees a megabyte of small records in a tenth of a millisecond. To a thread go
-large compressed batches and those that are packed anew, and, while there is no machine code yet, batches of many
-records. At most two such checks run at a time: they may take much memory, and fsync wants threads too.
+Most batches are checked at once: machine code reads a megabyte of small records in a tenth of a millisecond. Large
+compressed batches, batches to recompress and, before the machine code is loaded, batches of many records go to a
+thread. At most two such checks run at a time, because they may take much memory and fsync needs threads too.
 
-The machine code is loaded in a thread when enough records have come by to make it worth 100 MB; until then, and for
-good where it is not wanted (a simulation must not depend on real threads) or cannot be had, Python does the same work.
+The machine code is loaded in a thread once enough records have been checked to make it worth its 100 MB. Until then
+Python does the same work; so it does for good where machine code is switched off (a simulation must not depend on real
+threads) or cannot be compiled.
 """
 
 import asyncio
@@ -18,19 +19,20 @@ from ottla.errors import KafkaError
 from ottla.records import columns
 from ottla.records.batch import CODEC_MASK, BatchHeader
 from ottla.records.compression import TooLarge
-from ottla.replication.validation import Checked, Rules, too_large, validated
-from ottla.system.threads import Offload, loaded
+from ottla.replication.validation import CheckedBatch, Rules, too_large_error, validate
+from ottla.system.threads import Offload, load_library
 
 logger = logging.getLogger(__name__)
 
-Outcome = Checked | KafkaError
-"""An error is handed on, not raised: nobody may be left to hear of it."""
+CheckResult = CheckedBatch | KafkaError
+"""The result of a check in a thread. An error is returned, not raised: the request may have been cancelled meanwhile,
+and an exception that nobody retrieves would be logged."""
 
 INLINE_BYTES = 4 << 20
 INLINE_PACKED_BYTES = 16 << 10
 INLINE_UNPACKED_BYTES = 128 << 10
 INLINE_RECORDS_OF_PYTHON = 500
-"""What Python sees in one to two milliseconds."""
+"""What Python checks in one to two milliseconds."""
 
 RECORDS_WORTH_COMPILING = 10_000
 CONCURRENT_CHECKS = 2
@@ -43,34 +45,34 @@ class RecordChecks:
         self._compiling = not compiled
         self._surveyed = 0
         self._running = 0
-        self._waiting: deque[tuple[asyncio.Future[Outcome], Callable[[], Outcome]]] = deque()
+        self._waiting: deque[tuple[asyncio.Future[CheckResult], Callable[[], CheckResult]]] = deque()
 
     def check(
         self, records: memoryview, header: BatchHeader, rules: Rules, now_ms: int
-    ) -> Checked | asyncio.Future[Outcome]:
-        """The batch as it is to be appended, or the promise of it; KafkaError if it is refused at once.
+    ) -> CheckedBatch | asyncio.Future[CheckResult]:
+        """Check a batch. Returns it as it has to be appended, or a future if the check runs in a thread.
 
-        A batch must stay as it is until its check is done, and those of one producer must be appended in the order in
-        which they came, whichever is checked first.
+        Raises KafkaError if a check at once refuses the batch. Nobody may change the batch until its check is done, and
+        the caller must append the batches of a producer in the order they were sent, whichever check ends first.
         """
         packed = header.attributes & CODEC_MASK
-        if not packed and rules.take_as_it_is(records, header, now_ms):
-            return Checked(records, header)
-        if not self._compiling and header.record_count > 1:  # a lone record gains nothing by machine code
+        if not packed and rules.needs_no_checks(records, header, now_ms):
+            return CheckedBatch(records, header)
+        if not self._compiling and header.record_count > 1:  # machine code gains nothing for a single record
             self._count(header.record_count)
         survey, most = self.survey, rules.unpacked_bytes_max
-        limit = INLINE_PACKED_BYTES if packed or rules.packs_anew(header) else INLINE_BYTES
+        limit = INLINE_PACKED_BYTES if packed or rules.recompresses(header) else INLINE_BYTES
         if header.length <= limit and (header.record_count <= INLINE_RECORDS_OF_PYTHON or survey is not columns.survey):
             try:
-                return validated(records, header, rules, now_ms, survey, INLINE_UNPACKED_BYTES if packed else most)
+                return validate(records, header, rules, now_ms, survey, INLINE_UNPACKED_BYTES if packed else most)
             except TooLarge:
-                pass  # more than the event loop has time for
-        return self._in_thread(partial(_outcome, records, header, rules, now_ms, survey, most))
+                pass  # too much for the event loop
+        return self._in_thread(partial(_validate_in_thread, records, header, rules, now_ms, survey, most))
 
     # Threads
 
-    def _in_thread(self, work: Callable[[], Outcome]) -> asyncio.Future[Outcome]:
-        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    def _in_thread(self, work: Callable[[], CheckResult]) -> asyncio.Future[CheckResult]:
+        answer: asyncio.Future[CheckResult] = asyncio.get_running_loop().create_future()
         self._waiting.append((answer, work))
         self._start()
         return answer
@@ -78,11 +80,11 @@ class RecordChecks:
     def _start(self) -> None:
         while self._waiting and self._running < CONCURRENT_CHECKS:
             answer, work = self._waiting.popleft()
-            if not answer.cancelled():  # as it is when the client has gone
+            if not answer.cancelled():  # the client is still connected
                 self._running += 1
                 self._offload(work).add_done_callback(partial(self._done, answer))
 
-    def _done(self, answer: asyncio.Future[Outcome], work: asyncio.Future[Outcome]) -> None:
+    def _done(self, answer: asyncio.Future[CheckResult], work: asyncio.Future[CheckResult]) -> None:
         self._running -= 1
         error = None if work.cancelled() else work.exception()
         if not answer.done():
@@ -100,7 +102,7 @@ class RecordChecks:
         self._surveyed += records
         if self._surveyed >= RECORDS_WORTH_COMPILING:
             self._compiling = True
-            self._offload(loaded, columns.compile_survey).add_done_callback(self._compiled)
+            self._offload(load_library, columns.compile_survey).add_done_callback(self._compiled)
 
     def _compiled(self, future: asyncio.Future[columns.Surveyor]) -> None:
         if future.cancelled():
@@ -109,17 +111,19 @@ class RecordChecks:
         if error is None:
             self.survey = future.result()
         else:
-            logger.warning("records are checked by Python, many times slower than by machine code: %s", error)
+            logger.warning(
+                "machine code cannot be loaded, records are checked by Python, which is many times slower: %s", error
+            )
 
 
-def _outcome(
+def _validate_in_thread(
     records: memoryview, header: BatchHeader, rules: Rules, now_ms: int, survey: columns.Surveyor, most: int
-) -> Outcome:
+) -> CheckResult:
     try:
-        return validated(records, header, rules, now_ms, survey, most)
+        return validate(records, header, rules, now_ms, survey, most)
     except TooLarge:
-        return too_large(header, most)
+        return too_large_error(header, most)
     except KafkaError as error:
-        # What its traceback leads to, the unpacked records among it, leads back to the error: it would all stay.
+        # The traceback refers to the decompressed records and back to the error: that cycle would keep them in memory.
         error.__traceback__ = error.__context__ = None
         return error

@@ -1,7 +1,7 @@
-"""The only "wait until": a number that moves forward, and those who wait for it.
+"""An offset that only moves forward, and requests that wait for it: the one "wait until" of the broker.
 
-Two kinds of waiting. `reach` is for one who knows the number it needs (a producer waits for its last offset to be
-committed). `watch` is for one who wants to look again whenever the number moves (a consumer's long poll).
+`reach` is for a caller that knows which offset it needs: a producer waits until its last offset is committed.
+`watch` is for a caller that wants to look again whenever the offset moves: the long poll of a consumer.
 """
 
 import asyncio
@@ -13,17 +13,18 @@ Watcher = Callable[[], None]
 
 
 class Watermark:
-    """Never goes back: a consumer that saw offset n must not be told that n does not exist."""
+    """Never moves back: a consumer that has seen offset n must not learn that n does not exist."""
 
     __slots__ = ("_order", "_reaching", "_watchers", "value")
 
     def __init__(self, value: int) -> None:
         self.value = value
         self._reaching: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._order = count()  # waiters for the same value are woken in the order they came
+        self._order = count()  # waiters for the same offset are woken in the order they came
         self._watchers: dict[Watcher, None] = {}
 
     def reach(self, value: int) -> asyncio.Future[None]:
+        """A future that is done when the offset is `value` or more."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.value >= value:
             future.set_result(None)
@@ -32,6 +33,7 @@ class Watermark:
         return future
 
     def watch(self, watcher: Watcher) -> None:
+        """Call `watcher` at every move, until `unwatch`."""
         self._watchers[watcher] = None
 
     def unwatch(self, watcher: Watcher) -> None:
@@ -50,12 +52,12 @@ class Watermark:
             self.wake()
 
     def wake(self) -> None:
-        """Let every watcher look again, although the number did not move (leadership did, or the partition went)."""
+        """Call every watcher although the offset did not move: the leader changed, or the partition is gone."""
         for watcher in tuple(self._watchers):
             watcher()
 
     def fail(self, error: Exception) -> None:
-        """Nobody will move this number any more: those who wait for it are told so."""
+        """The offset will not move any more: raise `error` in everybody who waits to reach an offset."""
         reaching, self._reaching = self._reaching, []
         for _, _, future in reaching:
             if not future.done():

@@ -26,7 +26,7 @@ COPIED_BYTES = 32 * 1024  # up to this size a file range is cheaper to copy than
 ROOM_RETRY_S = 0.01  # how soon to try again when no descriptor is left to wait with
 
 
-class Progress(Protocol):
+class SendObserver(Protocol):
     """What a sender tells its connection."""
 
     def sent(self, count: int) -> None:
@@ -41,8 +41,8 @@ class Sender(ABC):
     __slots__ = (
         "_closed",
         "_loop",
+        "_observer",
         "_offload",
-        "_progress",
         "_scheduled",
         "_transport",
         "_warming",
@@ -56,14 +56,14 @@ class Sender(ABC):
         transport: asyncio.Transport,
         loop: asyncio.AbstractEventLoop,
         offload: Offload,
-        progress: Progress,
+        observer: SendObserver,
     ) -> None:
         self.outbox = outbox
         self.blocked = False  # the peer takes nothing more for now
         self._transport = transport
         self._loop = loop
         self._offload = offload
-        self._progress = progress
+        self._observer = observer
         self._scheduled = False
         self._warming: asyncio.Task[None] | None = None
         self._closed = False
@@ -104,11 +104,11 @@ class Sender(ABC):
         except BlockingIOError:
             full = True
         except (OSError, TruncatedFile) as error:
-            self._progress.send_failed(error)
+            self._observer.send_failed(error)
             return
         self._arrange(full)
         if outbox.unsent != before:
-            self._progress.sent(before - outbox.unsent)
+            self._observer.sent(before - outbox.unsent)
 
     def _arrange(self, full: bool) -> None:
         """See to the next turn."""
@@ -122,7 +122,7 @@ class Sender(ABC):
             await self._offload(part.warm)
         except (OSError, TruncatedFile) as error:
             if not self._closed:
-                self._progress.send_failed(error)
+                self._observer.send_failed(error)
         finally:
             part.file.unpin()
             self._warming = None
@@ -165,9 +165,9 @@ class SocketSender(Sender):
         transport: asyncio.Transport,
         loop: asyncio.AbstractEventLoop,
         offload: Offload,
-        progress: Progress,
+        observer: SendObserver,
     ) -> None:
-        super().__init__(outbox, transport, loop, offload, progress)
+        super().__init__(outbox, transport, loop, offload, observer)
         self._descriptor: int = transport.get_extra_info("socket").fileno()
         self._socket: socket.socket | None = None  # the duplicate, made when it is first needed
 

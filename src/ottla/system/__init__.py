@@ -1,4 +1,4 @@
-"""The doors to the machine: everything that a simulation replaces enters the broker through here.
+"""Access to the machine: the clock, threads and repeated work, so that a simulation can replace them.
 
 clock.py       wall-clock time
 threads.py     work that would block the event loop

@@ -1,4 +1,4 @@
-"""Work that nobody asked for: each job of one table runs again and again, at its interval, until the broker stops."""
+"""Background jobs: each job of the broker's table runs repeatedly, at its interval, until the broker stops."""
 
 import asyncio
 import logging
@@ -11,10 +11,10 @@ logger = logging.getLogger(__name__)
 class Job(NamedTuple):
     name: str
     interval_s: float | Callable[[], float]
-    """A function where the interval may change while the broker runs."""
+    """Seconds between two runs, or a function that returns them if they may change while the broker runs."""
     run: Callable[[], Awaitable[None]]
     first_s: float | None = None
-    """When it runs for the first time; None: after its interval."""
+    """Seconds until the first run; None: one interval."""
 
 
 class Background:
@@ -40,4 +40,4 @@ async def _repeat(job: Job) -> None:
         try:
             await job.run()
         except Exception:
-            logger.exception("%s failed; it is tried again in %.0f s", job.name, interval_s)
+            logger.exception("background job %r failed; it runs again in %.0f s", job.name, interval_s)

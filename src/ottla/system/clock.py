@@ -1,4 +1,4 @@
-"""Wall-clock time, as the broker sees it. Waiting is the event loop's business, never this one's."""
+"""Wall-clock time as the broker sees it. Waiting is never done here: that is what the event loop is for."""
 
 import logging
 import time
@@ -18,20 +18,21 @@ class WallClock:
 
 
 stopwatch: Callable[[], float] = time.perf_counter
-"""Seconds since some moment: for metrics of how long things took, never for what is decided, awaited or stored."""
+"""Seconds since an arbitrary moment. Only for metrics of how long something took: never decide, wait or store by it."""
 
 
 class SteadyClock:
-    """Now, for whoever deletes what is old: the wall clock, but it never runs faster than twice as fast as time passes.
+    """The clock by which retention and expiry measure age: the wall clock, limited to twice real time.
 
-    A clock that is set forward by mistake would otherwise make everything old at once. A machine that slept catches up
-    in the time that it slept, and a clock that is set back is followed at once: then too much is kept, for a while.
+    A wall clock that is set forward by mistake would otherwise make everything old at once. After a machine slept for
+    an hour this clock catches up within an hour. A wall clock that is set back is followed at once; data is then kept
+    for longer than it should be.
     """
 
-    _WORTH_TELLING_MS = 60_000
+    _LOGGED_FROM_MS = 60_000
 
     def __init__(self, wall: Clock, seconds: Callable[[], float]) -> None:
-        """`seconds` since some moment, of a clock that nobody sets."""
+        """`seconds` is a monotonic clock."""
         self._wall = wall
         self._seconds = seconds
         self._seen_s = seconds()
@@ -43,13 +44,15 @@ class SteadyClock:
         passed_ms = max(int((seconds - self._seen_s) * 1000), 0)
         self._seen_s = seconds
         self._seen_ms = min(wall_ms, self._seen_ms + 2 * passed_ms)
-        self._tell(wall_ms - self._seen_ms)
+        self._log_lag(wall_ms - self._seen_ms)
         return self._seen_ms
 
-    def _tell(self, behind_ms: int) -> None:
-        if behind_ms > self._WORTH_TELLING_MS and not self._behind:
-            logger.warning("the clock was set forward by %d s: what is old is told by a slower one", behind_ms // 1000)
+    def _log_lag(self, behind_ms: int) -> None:
+        if behind_ms > self._LOGGED_FROM_MS and not self._behind:
+            logger.warning(
+                "the clock was set forward by %d s: retention follows it at twice real time", behind_ms // 1000
+            )
             self._behind = True
         elif not behind_ms and self._behind:
-            logger.info("the clock is believed again")
+            logger.info("retention has caught up with the clock")
             self._behind = False

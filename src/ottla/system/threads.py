@@ -1,4 +1,7 @@
-"""The one door to threads: work that would hold up the event loop (fsync, recovery, cold reads) leaves through it."""
+"""Threads for work that would block the event loop: fsync, recovery, reads of data that is not in the page cache.
+
+Nothing else in the broker starts a thread.
+"""
 
 import asyncio
 import gc
@@ -10,7 +13,8 @@ from typing import Any, Protocol, TypeVar
 T = TypeVar("T")
 
 LOADING_SWITCH_S = 0.0005
-"""How long the event loop waits for the interpreter while a thread loads code: usually it is up to ten times that."""
+"""Switch interval while a thread loads a library. The event loop waits this long for the interpreter lock; Python's
+default is ten times as much."""
 
 
 class Offload(Protocol):
@@ -18,7 +22,7 @@ class Offload(Protocol):
 
 
 class Threads:
-    """An `Offload` on a few real threads; the simulator has one on virtual time."""
+    """An `Offload` on a few real threads. The simulator has one of its own that runs on virtual time."""
 
     def __init__(self, workers: int = 4) -> None:
         self._executor = ThreadPoolExecutor(workers, thread_name_prefix="ottla")
@@ -30,11 +34,12 @@ class Threads:
         self._executor.shutdown(wait=True, cancel_futures=True)
 
 
-def loaded(load: Callable[[], T]) -> T:
-    """What `load` returns: a large library, loaded in a thread while the event loop goes on answering.
+def load_library(load: Callable[[], T]) -> T:
+    """Run `load`, which imports a large library, without long pauses of the event loop. Call it in a thread.
 
-    The thread gives the interpreter back more often, and nobody looks for garbage meanwhile. What it made stays for
-    good and is never looked at: a hundred thousand objects, which would be 50 ms without an answer each time.
+    The thread gives the interpreter lock back more often than usual, and the garbage collector is off meanwhile. The
+    hundred thousand objects that a library makes live as long as the process, so they are frozen: if every collection
+    looked at them, it would stop the broker for 50 ms.
     """
     interval, collecting = sys.getswitchinterval(), gc.isenabled()
     sys.setswitchinterval(LOADING_SWITCH_S)

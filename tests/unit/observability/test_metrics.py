@@ -94,7 +94,7 @@ def test_a_request_meter_sums_its_versions() -> None:
 def test_errors_are_counted_by_api_and_code() -> None:
     meters = RequestMeters()
     for code in (3, 3, 7):
-        meters.told(0, code)
+        meters.count_error(0, code)
     assert meters.errors == {(0, 3): 2, (0, 7): 1}
 
 

@@ -103,7 +103,7 @@ def test_clients_see_no_leader_and_an_offline_replica() -> None:
         disk.fail("append", errno.EIO, "/two/*.log")
         refusal(broker, 1)
         await settled()
-        await broker._abdicate()
+        await broker._resign_offline()
         request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
         answer = metadata.answer(broker.node, call(request))
         shown = [

@@ -5,17 +5,17 @@ from random import Random
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.replication.fetch_sessions import FetchSession, FetchSessions, PartitionKey, next_epoch
+from ottla.replication.fetch_sessions import FetchSession, FetchSessions, RequestedPartition, next_epoch
 from ottla.wire.fetch import FetchPartition, FetchRequest, ForgottenTopic, PartitionResult
 
 ID = b"i" * 16
 
 
-def key(index: int) -> PartitionKey:
+def key(index: int) -> RequestedPartition:
     return (ID, "", index)
 
 
-def asked(*indexes: int) -> dict[PartitionKey, FetchPartition]:
+def asked(*indexes: int) -> dict[RequestedPartition, FetchPartition]:
     return {key(index): FetchPartition(index, fetch_offset=7) for index in indexes}
 
 
@@ -34,7 +34,7 @@ def go_on(
     *indexes: int,
     now: float = 0.0,
     forget: tuple[int, ...] = (),
-) -> dict[PartitionKey, FetchPartition]:
+) -> dict[RequestedPartition, FetchPartition]:
     forgotten = [ForgottenTopic("", ID, list(forget))]
     request = FetchRequest(session_id=session.id, session_epoch=epoch, forgotten=forgotten)
     return cache.open(request, 13, now, asked(*indexes))[1]
@@ -131,5 +131,5 @@ def test_partitions_that_gave_records_go_to_the_end() -> None:
     cache = sessions()
     session = begin(cache, 1, 2, 3)
     assert session is not None
-    session.answered_last([key(1)])
+    session.move_to_end([key(1)])
     assert [index for _, _, index in session.partitions] == [2, 3, 1]

@@ -61,7 +61,7 @@ def test_alone_the_high_watermark_follows_the_end_of_the_log() -> None:
         partition = leading(Threads())
         appended = produce(partition, b"a", b"b")
         assert partition.high_watermark.value == 2
-        assert partition.acknowledged(appended, -1) is None
+        assert partition.wait_for_acks(appended, -1) is None
 
     simulate(scenario())
 
@@ -70,8 +70,8 @@ def test_with_followers_it_is_the_smallest_end_in_sync() -> None:
     async def scenario() -> None:
         partition = leading(Threads(), isr=(ME, FOLLOWER))
         appended = produce(partition, b"a", b"b", b"c")
-        acknowledged = partition.acknowledged(appended, -1)
-        assert acknowledged is not None and partition.acknowledged(appended, 1) is None
+        acknowledged = partition.wait_for_acks(appended, -1)
+        assert acknowledged is not None and partition.wait_for_acks(appended, 1) is None
         partition.follower_fetched(FOLLOWER, 2)
         assert partition.high_watermark.value == 2 and not acknowledged.done()
         partition.follower_fetched(FOLLOWER, 3)
@@ -98,8 +98,8 @@ def test_group_commit_one_fsync_in_flight_and_the_next_is_shared() -> None:
         threads = Threads()
         partition = leading(threads, flush_messages="1")
         await threads.run()
-        first = partition.acknowledged(produce(partition, b"a"), -1)
-        later = [partition.acknowledged(produce(partition, b"b", acks=acks), acks) for acks in (-1, 1, -1)]
+        first = partition.wait_for_acks(produce(partition, b"a"), -1)
+        later = [partition.wait_for_acks(produce(partition, b"b", acks=acks), acks) for acks in (-1, 1, -1)]
         assert len(threads.waiting) == 1 and partition.high_watermark.value == 0
         await threads.run()
         assert first is not None and first.done() and partition.high_watermark.value == 1
@@ -117,7 +117,7 @@ def test_a_failed_fsync_acknowledges_nothing_and_ends_the_log() -> None:
         threads = Threads()
         partition = leading(threads, flush_messages="1")
         await threads.run()
-        waiter = partition.acknowledged(produce(partition, b"a"), -1)
+        waiter = partition.wait_for_acks(produce(partition, b"a"), -1)
         assert waiter is not None
         await threads.run(OSError(5, "Input/output error"))
         with pytest.raises(KafkaError) as refusal:
@@ -148,7 +148,7 @@ def test_consumers_read_to_the_high_watermark_and_followers_to_the_end() -> None
 def test_lost_leadership_fails_those_who_wait_and_refuses_appends() -> None:
     async def scenario() -> None:
         partition = leading(Threads(), isr=(ME, FOLLOWER))
-        waiter = partition.acknowledged(produce(partition, b"a"), -1)
+        waiter = partition.wait_for_acks(produce(partition, b"a"), -1)
         assert waiter is not None
         partition.become(PartitionImage((ME, FOLLOWER), (FOLLOWER,), FOLLOWER, leader_epoch=5))
         with pytest.raises(KafkaError) as refusal:
@@ -207,7 +207,7 @@ def test_a_sealed_segment_is_flushed_in_the_background_and_nobody_waits_for_it()
         partition = leading(threads)
         partition.log.settings = LogSettings(segment_bytes=200)
         for value in (b"a" * 90, b"b" * 90):
-            assert partition.acknowledged(produce(partition, value), 1) is None
+            assert partition.wait_for_acks(produce(partition, value), 1) is None
         assert len(threads.waiting) == 1 and len(partition.log.segments) == 2
         produce(partition, b"c")
         assert len(threads.waiting) == 1

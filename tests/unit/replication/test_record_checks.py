@@ -12,8 +12,8 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.records import batch, columns
 from ottla.records.record import Fields
 from ottla.replication import record_checks
-from ottla.replication.record_checks import CONCURRENT_CHECKS, INLINE_RECORDS_OF_PYTHON, Outcome, RecordChecks
-from ottla.replication.validation import Checked, Rules
+from ottla.replication.record_checks import CONCURRENT_CHECKS, INLINE_RECORDS_OF_PYTHON, CheckResult, RecordChecks
+from ottla.replication.validation import CheckedBatch, Rules
 
 NOW = 1_700_000_000_000
 PRODUCER = TopicConfig.of({}, BrokerConfig.of({}))
@@ -49,7 +49,9 @@ def batch_of(count: int, value: bytes = b"", codec: int = 0, time: int = NOW) ->
     return batch.encode([(b"k", value, (), time)] * count, codec=codec)
 
 
-def check(checks: RecordChecks, data: bytearray, config: TopicConfig = PRODUCER) -> Checked | asyncio.Future[Outcome]:
+def check(
+    checks: RecordChecks, data: bytearray, config: TopicConfig = PRODUCER
+) -> CheckedBatch | asyncio.Future[CheckResult]:
     return checks.check(memoryview(data), batch.check_client_batch(data), Rules.of(config), NOW)
 
 
@@ -73,12 +75,12 @@ def test_only_what_takes_long_goes_to_a_thread(data: bytearray, config: TopicCon
     async def scenario() -> None:
         threads = Threads()
         result = check(RecordChecks(threads), data, config)
-        assert isinstance(result, Checked) == at_once
+        assert isinstance(result, CheckedBatch) == at_once
         assert bool(threads.asked) != at_once
         if not at_once:
             await threads.run_one()
         outcome = result.result() if isinstance(result, asyncio.Future) else result
-        assert isinstance(outcome, Checked)
+        assert isinstance(outcome, CheckedBatch)
         assert batch.check(outcome.records) == outcome.header
 
     asyncio.run(scenario())
@@ -139,7 +141,7 @@ def test_a_check_that_nobody_waits_for_any_more_is_not_begun() -> None:
         for _ in range(CONCURRENT_CHECKS + 1):
             await threads.run_one()
         assert not threads.asked
-        assert isinstance(results[-1], asyncio.Future) and isinstance(results[-1].result(), Checked)
+        assert isinstance(results[-1], asyncio.Future) and isinstance(results[-1].result(), CheckedBatch)
 
     asyncio.run(scenario())
 
@@ -152,7 +154,7 @@ def test_a_thread_that_fails_fails_that_check_only() -> None:
         await threads.run_one(error=MemoryError())
         await threads.run_one()
         assert isinstance(first, asyncio.Future) and isinstance(first.exception(), MemoryError)
-        assert isinstance(second, asyncio.Future) and isinstance(second.result(), Checked)
+        assert isinstance(second, asyncio.Future) and isinstance(second.result(), CheckedBatch)
 
     asyncio.run(scenario())
 
@@ -165,16 +167,16 @@ def test_machine_code_is_loaded_once_when_it_is_worth_it(monkeypatch: pytest.Mon
         threads = Threads()
         checks = RecordChecks(threads)
         for _ in range(9):
-            assert isinstance(check(checks, batch_of(100)), Checked)
+            assert isinstance(check(checks, batch_of(100)), CheckedBatch)
         for _ in range(200):
-            assert isinstance(check(checks, batch_of(1)), Checked)
+            assert isinstance(check(checks, batch_of(1)), CheckedBatch)
         assert not threads.asked
         for _ in range(5):
-            assert isinstance(check(checks, batch_of(100)), Checked)
+            assert isinstance(check(checks, batch_of(100)), CheckedBatch)
         assert len(threads.asked) == 1 and checks.survey is columns.survey
         await threads.run_one()
         assert checks.survey is columns.compile_survey()
-        assert isinstance(check(checks, batch_of(5_000)), Checked)
+        assert isinstance(check(checks, batch_of(5_000)), CheckedBatch)
         assert not threads.asked
 
     asyncio.run(scenario())
@@ -188,7 +190,7 @@ def test_without_numba_python_does_the_work(monkeypatch: pytest.MonkeyPatch, cap
         checks = RecordChecks(threads)
         check(checks, batch_of(2))
         await threads.run_one(error=ImportError("No module named 'numba'"))
-        assert isinstance(check(checks, batch_of(1)), Checked)
+        assert isinstance(check(checks, batch_of(1)), CheckedBatch)
         assert not threads.asked and checks.survey is columns.survey
 
     asyncio.run(scenario())
@@ -203,7 +205,7 @@ def test_a_simulation_never_asks_for_machine_code(monkeypatch: pytest.MonkeyPatc
         threads = Threads()
         checks = RecordChecks(threads, compiled=False)
         records: list[Fields] = [(None, b"", (), NOW)]
-        assert isinstance(check(checks, batch.encode(records * 400)), Checked)
+        assert isinstance(check(checks, batch.encode(records * 400)), CheckedBatch)
         assert not threads.asked
 
     asyncio.run(scenario())

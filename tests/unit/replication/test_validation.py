@@ -14,10 +14,10 @@ from ottla.records.compression import NAMES, TooLarge, compress
 from ottla.records.record import Fields, write_record
 from ottla.replication.validation import (
     RECORD_ERRORS_MAX,
-    Checked,
+    CheckedBatch,
     RefusedRecords,
     Rules,
-    validated,
+    validate,
 )
 
 NOW = 1_700_000_000_000
@@ -40,9 +40,9 @@ def keyed(*times: int) -> list[Fields]:
 
 def checked(
     data: bytearray, config: TopicConfig | None = None, survey: Surveyor = columns.survey, room: int = ROOM
-) -> Checked:
+) -> CheckedBatch:
     header = batch.check_client_batch(data)
-    return validated(memoryview(data), header, Rules.of(config or settings()), NOW, survey, room)
+    return validate(memoryview(data), header, Rules.of(config or settings()), NOW, survey, room)
 
 
 def refused(data: bytearray, config: TopicConfig | None = None, survey: Surveyor = columns.survey) -> KafkaError:

@@ -3,10 +3,10 @@
 import pytest
 
 from ottla.cluster import changes as change
-from ottla.cluster.abdication import AT_ONCE_MAX, abdicate
 from ottla.cluster.changes import NO_LEADER, CreatePartition, CreateTopic, Endpoint
 from ottla.cluster.image import EMPTY, Image
 from ottla.cluster.registration import Newcomer, fence_broker, register_broker, unfence_broker
+from ottla.cluster.resignation import AT_ONCE_MAX, resign_leadership
 from ottla.errors import ErrorCode, KafkaError
 
 TOPIC_ID = b"t" * 16
@@ -27,7 +27,7 @@ def cluster(brokers: int, partitions: int = 1) -> Image:
 
 
 def after(image: Image, broker: int, *indexes: int) -> Image:
-    decision = abdicate(image, broker, image.brokers[broker].epoch, [(TOPIC_ID, index) for index in indexes])
+    decision = resign_leadership(image, broker, image.brokers[broker].epoch, [(TOPIC_ID, index) for index in indexes])
     return image.replay(image.version + 1, decision.changes)
 
 
@@ -64,7 +64,7 @@ def test_what_is_not_named_is_not_touched_and_what_is_gone_does_no_harm() -> Non
     image = after(cluster(1, partitions=2), 1, 1, 7)
     assert [state(image, index)[0] for index in (0, 1)] == [1, NO_LEADER]
     image = cluster(1)
-    assert not abdicate(image, 1, image.brokers[1].epoch, [(b"?" * 16, 0)]).changes
+    assert not resign_leadership(image, 1, image.brokers[1].epoch, [(b"?" * 16, 0)]).changes
 
 
 def test_an_entry_has_its_limit() -> None:
@@ -80,5 +80,5 @@ def test_an_entry_has_its_limit() -> None:
 def test_a_broker_that_was_replaced_decides_nothing() -> None:
     image = cluster(1)
     with pytest.raises(KafkaError) as refused:
-        abdicate(image, 1, image.brokers[1].epoch - 1, [(TOPIC_ID, 0)])
+        resign_leadership(image, 1, image.brokers[1].epoch - 1, [(TOPIC_ID, 0)])
     assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH

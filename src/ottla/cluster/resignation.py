@@ -12,7 +12,7 @@ AT_ONCE_MAX = 1000
 """An entry of the metadata log is limited; what is left over is for the next call."""
 
 
-def abdicate(
+def resign_leadership(
     image: Image, broker_id: int, broker_epoch: int, partitions: Iterable[tuple[bytes, int]]
 ) -> Decision[None]:
     """Of these partitions (topic id, number) the broker leads none. Another in-sync replica does, or else nobody.
