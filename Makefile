@@ -6,10 +6,10 @@ RUN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench chaos fuzz churn simulate model crash-points spark-chaos clean
+.PHONY: help setup demo test check format bench bench-coordinators bench-spark bench-all chaos fuzz churn simulate model crash-points spark-chaos clean
 
 help: ## List these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Create .venv with ottla in it (does nothing when nothing changed)
 
@@ -35,8 +35,17 @@ format: setup ## Format the code, sort imports, repair what the linter can repai
 	$(RUN)/ruff check --fix .
 	$(RUN)/ruff format .
 
-bench: setup ## Measure the broker beside Apache Kafka: make bench ARGS=--quick
+bench: setup ## Measure the broker beside Apache Kafka: make bench ARGS=--quick, ARGS="--against DIR" beside another Ottla
 	$(RUN)/python -m benchmarks.broker $(ARGS)
+
+bench-coordinators: setup ## Measure groups, transactions and compaction beside Apache Kafka; same ARGS as bench
+	$(RUN)/python -m benchmarks.coordinators $(ARGS)
+
+bench-spark: setup ## Measure format("ottla") beside Spark's own Kafka connector: make bench-spark ARGS=--quick
+	$(RUN)/python -m benchmarks.spark $(ARGS)
+
+bench-all: bench bench-coordinators bench-spark ## Measure every table of docs/performance.md: make bench-all ARGS="--markdown docs/performance.md"
+	$(RUN)/python -m benchmarks.dispatch
 
 chaos: setup ## Kill brokers and transactional clients with kill -9 more often than the suite does: make chaos KILLS=100
 	OTTLA_BUDGET_FACTOR=100 OTTLA_KILLS=$(or $(KILLS),100) $(RUN)/python -m pytest -p no:cacheprovider tests/clients/test_kill.py tests/clients/test_transactions.py $(ARGS)

@@ -19,6 +19,7 @@ What these commands share:
 
     peers/          Ottla and Apache Kafka as child processes, and Kafka's command line tools
     loads/          the load generators, which run in a process of their own
+    comparison.py   options, turns and results of every comparison
     workloads.py    the rows of benchmarks.broker: which load makes which row of the table
     report.py       medians and ratios as a Markdown table or JSON
 """

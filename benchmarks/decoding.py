@@ -107,7 +107,7 @@ class Sample:
         self._client.close()
 
 
-def best_rates(sample: Sample, rounds: int, seconds: Callable[[], float]) -> list[float]:
+def measure_best_rates(sample: Sample, rounds: int, seconds: Callable[[], float]) -> list[float]:
     """Records a second of each way, all taking turns."""
     ways: list[Callable[[], int]] = [sample.decode, sample.read, sample.client, sample.plainly]
     best = [0.0] * len(ways)
@@ -135,7 +135,7 @@ def main() -> None:
         for size in SIZES:
             for codec in NAMES:
                 sample = Sample(broker.bootstrap, codec, size, total)
-                decoded, read, client, plain = best_rates(sample, rounds, seconds)
+                decoded, read, client, plain = measure_best_rates(sample, rounds, seconds)
                 sample.close()
                 rates = (f"{rate:14,.0f}" for rate in (decoded, read, client, plain))
                 ratios = (f"{ratio:13.1f}x" for ratio in (read / client, decoded / plain))

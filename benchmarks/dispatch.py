@@ -45,11 +45,11 @@ READ, WRITTEN = "read", "written"
 GROUP = "group"
 
 
-async def no_listener(server: Server, listener: object) -> int:
+async def open_no_listener(server: Server, listener: object) -> int:
     return 0
 
 
-def fastest_microseconds(dispatch: Dispatch, client: Client, frame: bytes, seconds: float) -> float:
+def measure_microseconds(dispatch: Dispatch, client: Client, frame: bytes, seconds: float) -> float:
     best = float("inf")
     clock = time.perf_counter
     end = clock() + seconds
@@ -60,7 +60,7 @@ def fastest_microseconds(dispatch: Dispatch, client: Client, frame: bytes, secon
     return best / WINDOW_REQUESTS * 1e6
 
 
-async def asked(dispatch: Dispatch, client: Client, message: Message, version: int) -> Any:
+async def ask(dispatch: Dispatch, client: Client, message: Message, version: int) -> Any:
     """The answer to one request, whether it is ready at once or not."""
     answer: Any = dispatch(client, bytearray(frames.encode_request(message, version, 1, CLIENT_ID)[SIZE_BYTES:]))
     while asyncio.iscoroutine(answer) or isinstance(answer, asyncio.Future):
@@ -68,7 +68,7 @@ async def asked(dispatch: Dispatch, client: Client, message: Message, version: i
     return frames.decode_response(frames.api_of(message).response, version, b"".join(answer))[1]
 
 
-async def group_frames(dispatch: Dispatch, client: Client) -> dict[str, Frame]:
+async def build_group_frames(dispatch: Dispatch, client: Client) -> dict[str, Frame]:
     """What the only member of a group says all day."""
     join = JoinGroupRequest(
         group_id=GROUP,
@@ -77,11 +77,11 @@ async def group_frames(dispatch: Dispatch, client: Client) -> dict[str, Frame]:
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
     )
-    joined = await asked(dispatch, client, join, 3)
+    joined = await ask(dispatch, client, join, 3)
     member, generation = joined.member_id, joined.generation_id
     assignment = SyncGroupRequestAssignment(member_id=member, assignment=b"x")
     sync = SyncGroupRequest(group_id=GROUP, generation_id=generation, member_id=member, assignments=[assignment])
-    await asked(dispatch, client, sync, 3)
+    await ask(dispatch, client, sync, 3)
     partition = OffsetCommitRequestPartition(committed_offset=7, committed_metadata="")
     commit = OffsetCommitRequest(
         group_id=GROUP,
@@ -99,11 +99,11 @@ async def group_frames(dispatch: Dispatch, client: Client) -> dict[str, Frame]:
     }
 
 
-async def measured(seconds: float = SECONDS_EACH) -> dict[str, float]:
+async def measure(seconds: float = SECONDS_EACH) -> dict[str, float]:
     """Microseconds for each kind."""
     with tempfile.TemporaryDirectory(prefix="ottla-dispatch-") as directory:
         config = BrokerConfig.of({"group.initial.rebalance.delay.ms": "0"})
-        broker = Broker(config, directory, listen=no_listener, machine_code=False)
+        broker = Broker(config, directory, listen=open_no_listener, machine_code=False)
         await broker.start()
         try:
             for topic in (READ, WRITTEN):
@@ -113,9 +113,9 @@ async def measured(seconds: float = SECONDS_EACH) -> dict[str, float]:
             dispatch = Dispatch(broker.node, load_handlers())
             client = Client(1, "PLAINTEXT", ("127.0.0.1", 1), ("127.0.0.1", 9092))
             kinds = {name: kind(READ, WRITTEN) for name, kind in KINDS.items()}
-            kinds |= await group_frames(dispatch, client)
+            kinds |= await build_group_frames(dispatch, client)
             return {
-                name: fastest_microseconds(dispatch, client, kind.data[SIZE_BYTES:], seconds)
+                name: measure_microseconds(dispatch, client, kind.data[SIZE_BYTES:], seconds)
                 for name, kind in kinds.items()
             }
         finally:
@@ -123,7 +123,7 @@ async def measured(seconds: float = SECONDS_EACH) -> dict[str, float]:
 
 
 def main() -> None:
-    for name, microseconds in asyncio.run(measured()).items():
+    for name, microseconds in asyncio.run(measure()).items():
         print(f"{name:14} {microseconds:6.1f} us")
 
 

@@ -12,7 +12,7 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.validation import text
+from benchmarks.validation import make_text
 from ottla.client.client import Client
 from ottla.client.sending import Sender
 from ottla.pipeline.encoding import Encoder
@@ -24,10 +24,10 @@ SHAPES = tuple((size, keys, partitions) for size in (100, 1000) for keys in (Fal
 TOPIC = "events"
 
 
-def lot(size: int, keys: bool) -> pa.RecordBatch:
+def make_rows(size: int, keys: bool) -> pa.RecordBatch:
     """What Spark hands over at once: values of words, as compressible as text is."""
     random = Random(1)
-    words = text(random, size * 1000)
+    words = make_text(random, size * 1000)
     values = [words[start : start + size] for start in (random.randrange(len(words) - size) for _ in range(LOT_ROWS))]
     columns = {"value": pa.array(values, pa.binary())}
     if keys:
@@ -36,7 +36,7 @@ def lot(size: int, keys: bool) -> pa.RecordBatch:
     return pa.record_batch(columns)
 
 
-def encoding_rate(rows: pa.RecordBatch, partitions: int, codec: int, seconds: float) -> float:
+def measure_encoding(rows: pa.RecordBatch, partitions: int, codec: int, seconds: float) -> float:
     """Rows in a second of the processor, whatever else the machine does."""
     encoder = Encoder(lambda topic: partitions, Random(1), topic=TOPIC, codec=codec)
     for _ in range(20):
@@ -48,7 +48,7 @@ def encoding_rate(rows: pa.RecordBatch, partitions: int, codec: int, seconds: fl
     return count / spent
 
 
-def sending_rates(client: Client, rows: pa.RecordBatch, codec: int, lots: int) -> tuple[float, float]:
+def measure_sending(client: Client, rows: pa.RecordBatch, codec: int, lots: int) -> tuple[float, float]:
     """Rows a second, until the last one is acknowledged, and rows in a second of the processor."""
     (partitions,) = client.count_partitions([TOPIC]).values()
     encoder = Encoder(lambda topic: partitions, Random(1), topic=TOPIC, codec=codec)
@@ -69,9 +69,9 @@ def main() -> None:
     options = parser.parse_args()
     print(f"{'encoder':<38}{'M rows/s':>10}{'MB/s':>8}")
     for size, keys, partitions in SHAPES:
-        rows = lot(size, keys)
+        rows = make_rows(size, keys)
         for codec in range(5) if not keys and partitions == 1 else (0,):
-            rate = encoding_rate(rows, partitions, codec, options.seconds)
+            rate = measure_encoding(rows, partitions, codec, options.seconds)
             name = f"{size} B, {'keys' if keys else 'no keys'}, partitions: {partitions}, {NAMES[codec]}"
             print(f"{name:<38}{rate / 1e6:>10.2f}{rate * size / 1e6:>8.0f}", flush=True)
     print(f"\n{'to a broker':<38}{'M rows/s':>10}{'MB/s':>8}{'M rows/core s':>16}")
@@ -80,9 +80,9 @@ def main() -> None:
         client = Client({"bootstrap.servers": local.bootstrap})
         for size in (100, 1000):
             for codec in (0, 3, 4):
-                rows = lot(size, False)
-                sending_rates(client, rows, codec, 5)
-                rate, of_core = sending_rates(client, rows, codec, options.lots)
+                rows = make_rows(size, False)
+                measure_sending(client, rows, codec, 5)
+                rate, of_core = measure_sending(client, rows, codec, options.lots)
                 name = f"{size} B, no keys, partitions: 2, {NAMES[codec]}"
                 print(f"{name:<38}{rate / 1e6:>10.2f}{rate * size / 1e6:>8.0f}{of_core / 1e6:>16.2f}", flush=True)
         client.close()

@@ -25,7 +25,7 @@ def profile(workload: Workload, output: Path) -> None:
             print(f"{name}: {value:.4g} (under the profiler)")
 
 
-def hottest(output: Path, order: str, count: int) -> str:
+def format_hottest(output: Path, order: str, count: int) -> str:
     text = io.StringIO()
     statistics = pstats.Stats(str(output), stream=text)
     statistics.strip_dirs().sort_stats(order).print_stats(count)
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="ottla-profile-") as directory:
         output = chosen.output or Path(directory) / "profile"
         profile(by_name[chosen.workload], output)
-        print(hottest(output, chosen.sort, chosen.count))
+        print(format_hottest(output, chosen.sort, chosen.count))
     return 0
 
 

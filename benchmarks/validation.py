@@ -34,7 +34,7 @@ SHAPES = (
 )
 
 
-def microseconds(work: Callable[[], object]) -> float:
+def measure_microseconds(work: Callable[[], object]) -> float:
     """The fastest of as many runs as there is time for: what else runs on the machine only makes it slower."""
     best = float("inf")
     end = time.perf_counter() + SECONDS_EACH
@@ -44,13 +44,15 @@ def microseconds(work: Callable[[], object]) -> float:
     return best * 1e6
 
 
-def text(random: Random, size: int) -> bytes:
+def make_text(random: Random, size: int) -> bytes:
     return b" ".join(random.choice(WORDS) for _ in range(size // 4))[:size]
 
 
-def sample(count: int, size: int, codec: int) -> bytearray:
+def make_batch(count: int, size: int, codec: int) -> bytearray:
     random = Random(1)
-    records: list[Fields] = [(b"key", text(random, size - 12), (), NOW_MS + number // 10) for number in range(count)]
+    records: list[Fields] = [
+        (b"key", make_text(random, size - 12), (), NOW_MS + number // 10) for number in range(count)
+    ]
     return batch.encode(records, codec=codec)
 
 
@@ -59,9 +61,9 @@ class Shape:
 
     def __init__(self, log: Log, rules: Rules, name: str, count: int, size: int, codec: int) -> None:
         self.name = name
-        self.data = memoryview(sample(count, size, codec))
+        self.data = memoryview(make_batch(count, size, codec))
         self.header = batch.check_client_batch(self.data)
-        self._unpacked = memoryview(sample(count, size, codec=0))[batch.HEADER_SIZE :]
+        self._unpacked = memoryview(make_batch(count, size, codec=0))[batch.HEADER_SIZE :]
         self._bounds = rules.bounds(self.header.base_timestamp, NOW_MS)
         self._rules = rules
         self._log = log
@@ -82,10 +84,10 @@ class Shape:
 
     def row(self) -> str:
         machine_code = columns.compile_survey()
-        checksum = microseconds(self.checksum)
-        compiled = microseconds(lambda: self.survey(machine_code))
-        interpreted = microseconds(lambda: self.survey(columns.survey))
-        check, append = microseconds(self.check), microseconds(self.append)
+        checksum = measure_microseconds(self.checksum)
+        compiled = measure_microseconds(lambda: self.survey(machine_code))
+        interpreted = measure_microseconds(lambda: self.survey(columns.survey))
+        check, append = measure_microseconds(self.check), measure_microseconds(self.append)
         return (
             f"{self.name:24} {len(self.data):10,} {checksum:10.1f} {compiled:10.1f} {interpreted:10,.0f} "
             f"{check:10.1f} {append:10.1f}"

@@ -1,7 +1,7 @@
-"""What is measured: each workload is one job of a load generator and the table rows that come out of it.
+"""The workloads of benchmarks.broker: each runs one job of a load generator and fills some rows of the table.
 
-A workload runs against one broker and returns a value per row. Values of the two brokers are only ever compared within
-a pair of runs that follow each other.
+A workload runs against one broker and returns a value per row. The values of two brokers are compared only within a
+pair of runs, one right after the other.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,27 +12,20 @@ from benchmarks.loads import kafka_tools
 from benchmarks.loads.jobs import Values, run_job
 from benchmarks.loads.small_requests import KINDS
 from benchmarks.peers.broker_process import BrokerProcess
+from benchmarks.report import Row
 
 GIGABYTE = 1e9
 CODEC_PARTS = {"none": 1, "gzip": 12, "snappy": 3, "lz4": 3, "zstd": 3}
-"""What part of the records is sent with each: the client is slower the better it packs."""
+"""With each codec, one record in so many of those without: the client is slow when it compresses well."""
 CODECS = tuple(codec for codec in CODEC_PARTS if codec != "none")
 RATE = 2000
+"""Records per second of the end-to-end latency."""
 topic_numbers = count()
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line of the table."""
-
-    name: str
-    unit: str
-    more_is_better: bool
-
-
-@dataclass(frozen=True)
 class Size:
-    """How long a whole run takes."""
+    """How much is sent, and so how long a whole run takes."""
 
     pairs: int
     produced_bytes: int
@@ -41,11 +34,10 @@ class Size:
     latency_records: int
     fixed_rate_seconds: float
     request_seconds: float
-    starts: int
     warm_up_rounds: int
 
     def with_pairs(self, pairs: int) -> "Size":
-        return replace(self, pairs=pairs, starts=pairs)
+        return replace(self, pairs=pairs)
 
     def produced(self, value_bytes: int) -> int:
         return min(self.produced_bytes // value_bytes, self.most_records)
@@ -62,7 +54,6 @@ FULL = Size(
     latency_records=4000,
     fixed_rate_seconds=4,
     request_seconds=1.2,
-    starts=3,
     warm_up_rounds=3,
 )
 QUICK = Size(
@@ -73,7 +64,6 @@ QUICK = Size(
     latency_records=1000,
     fixed_rate_seconds=1,
     request_seconds=0.5,
-    starts=1,
     warm_up_rounds=1,
 )
 
@@ -86,23 +76,23 @@ class Workload:
     prepare: Callable[[BrokerProcess, Size], None] = field(default=lambda broker, size: None)
 
 
-def human(value_bytes: int) -> str:
+def format_size(value_bytes: int) -> str:
     return f"{value_bytes} B" if value_bytes < 1000 else f"{value_bytes // 1000} KB"
 
 
-def bulk_rows(name: str) -> tuple[Row, Row]:
-    """How fast, and what it cost."""
+def make_bulk_rows(name: str) -> tuple[Row, Row]:
+    """The two rows of a bulk workload: its speed, and the CPU seconds of the broker per gigabyte."""
     return Row(name, "MB/s", more_is_better=True), Row(f"{name}: broker CPU", "s/GB", more_is_better=False)
 
 
-def bulk_values(rows: tuple[Row, Row], sent_bytes: float, bytes_per_second: float, cpu_seconds: float) -> Values:
+def make_bulk_values(rows: tuple[Row, Row], sent_bytes: float, bytes_per_second: float, cpu_seconds: float) -> Values:
     speed, cost = rows
     return {speed.name: bytes_per_second / 1e6, cost.name: cpu_seconds / (sent_bytes / GIGABYTE)}
 
 
-def produce_workload(value_bytes: int, acks: str, codec: str = "none") -> Workload:
+def make_produce_workload(value_bytes: int, acks: str, codec: str = "none") -> Workload:
     suffix = "" if codec == "none" else f", {codec}"
-    rows = bulk_rows(f"produce {human(value_bytes)}, acks {acks}{suffix}")
+    rows = make_bulk_rows(f"produce {format_size(value_bytes)}, acks {acks}{suffix}")
 
     def measure(broker: BrokerProcess, size: Size) -> Values:
         records = size.produced(value_bytes) // CODEC_PARTS[codec]
@@ -110,13 +100,13 @@ def produce_workload(value_bytes: int, acks: str, codec: str = "none") -> Worklo
         result, cpu_seconds = run_job(
             broker, "produce", topic=topic, records=records, size=value_bytes, acks=acks, codec=codec
         )
-        return bulk_values(rows, result["bytes"], result["bytes"] / result["seconds"], cpu_seconds)
+        return make_bulk_values(rows, result["bytes"], result["bytes"] / result["seconds"], cpu_seconds)
 
     return Workload(f"produce-{value_bytes}-{acks}" + suffix.replace(", ", "-"), rows, measure)
 
 
-def consume_workload(value_bytes: int) -> Workload:
-    rows = bulk_rows(f"consume {human(value_bytes)}")
+def make_consume_workload(value_bytes: int) -> Workload:
+    rows = make_bulk_rows(f"consume {format_size(value_bytes)}")
     topic = f"consume-{value_bytes}"
 
     def prepare(broker: BrokerProcess, size: Size) -> None:
@@ -126,19 +116,19 @@ def consume_workload(value_bytes: int) -> Workload:
         # One record more than was timed: the producer sends one to open its connection.
         records = size.consumed(value_bytes) + 1
         result, cpu_seconds = run_job(broker, "consume", topic=topic, records=records, size=value_bytes)
-        return bulk_values(rows, result["bytes"], result["bytes"] / result["seconds"], cpu_seconds)
+        return make_bulk_values(rows, result["bytes"], result["bytes"] / result["seconds"], cpu_seconds)
 
     return Workload(f"consume-{value_bytes}", rows, measure, prepare)
 
 
-def quantile_rows(name: str) -> dict[str, Row]:
-    """By the name that the load generator has for each."""
+def make_quantile_rows(name: str) -> dict[str, Row]:
+    """A row per quantile, by the load generator's name for it."""
     shown = {"p50_ms": "p50", "p99_ms": "p99", "p999_ms": "p99.9"}
     return {key: Row(f"{name}, {quantile}", "ms", more_is_better=False) for key, quantile in shown.items()}
 
 
-def synchronous_workload() -> Workload:
-    rows = quantile_rows("synchronous produce 100 B")
+def make_synchronous_workload() -> Workload:
+    rows = make_quantile_rows("synchronous produce 100 B")
 
     def measure(broker: BrokerProcess, size: Size) -> Values:
         topic = f"latency-{next(topic_numbers)}"
@@ -148,8 +138,8 @@ def synchronous_workload() -> Workload:
     return Workload("latency", tuple(rows.values()), measure)
 
 
-def end_to_end_workload() -> Workload:
-    rows = quantile_rows(f"end to end, 100 B at {RATE:,}/s")
+def make_end_to_end_workload() -> Workload:
+    rows = make_quantile_rows(f"end to end, 100 B at {RATE:,}/s")
 
     def measure(broker: BrokerProcess, size: Size) -> Values:
         topic = f"end-to-end-{next(topic_numbers)}"
@@ -172,7 +162,7 @@ def run_requests(broker: BrokerProcess, topic: str, kinds: Sequence[str], connec
     return result
 
 
-def request_workload(connections: int, name: str, kinds: Sequence[str]) -> Workload:
+def make_request_workload(connections: int, name: str, kinds: Sequence[str]) -> Workload:
     title = f"{name}, {connections:,} connection{'s' if connections > 1 else ''}"
     rate = Row(title, "1/s", more_is_better=True)
     cost = Row(f"{title}: broker CPU", "us each", more_is_better=False)
@@ -187,19 +177,19 @@ def request_workload(connections: int, name: str, kinds: Sequence[str]) -> Workl
     return Workload(f"requests-{connections}{suffix}", (rate, cost), measure)
 
 
-def java_produce_workload(acks: str) -> Workload:
-    rows = bulk_rows(f"ProducerPerformance 1 KB, acks {acks}")
+def make_java_produce_workload(acks: str) -> Workload:
+    rows = make_bulk_rows(f"ProducerPerformance 1 KB, acks {acks}")
 
     def measure(broker: BrokerProcess, size: Size) -> Values:
         topic = f"java-produce-{next(topic_numbers)}"
         found = kafka_tools.produce(broker, topic, size.produced(1000) // 2, 1000, acks)
-        return bulk_values(rows, found["bytes"], found["rate"], found["cpu_seconds"])
+        return make_bulk_values(rows, found["bytes"], found["rate"], found["cpu_seconds"])
 
     return Workload(f"java-produce-{acks}", rows, measure)
 
 
-def java_consume_workload() -> Workload:
-    rows = bulk_rows("ConsumerPerformance 1 KB")
+def make_java_consume_workload() -> Workload:
+    rows = make_bulk_rows("ConsumerPerformance 1 KB")
     topic = "java-consume"
 
     def prepare(broker: BrokerProcess, size: Size) -> None:
@@ -207,12 +197,12 @@ def java_consume_workload() -> Workload:
 
     def measure(broker: BrokerProcess, size: Size) -> Values:
         found = kafka_tools.consume(broker, topic, size.consumed(1000), 1000)
-        return bulk_values(rows, found["bytes"], found["rate"], found["cpu_seconds"])
+        return make_bulk_values(rows, found["bytes"], found["rate"], found["cpu_seconds"])
 
     return Workload("java-consume", rows, measure, prepare)
 
 
-def java_end_to_end_workload() -> Workload:
+def make_java_end_to_end_workload() -> Workload:
     mean = Row("EndToEndLatency 100 B, acks all, mean", "ms", more_is_better=False)
 
     def measure(broker: BrokerProcess, size: Size) -> Values:
@@ -223,16 +213,16 @@ def java_end_to_end_workload() -> Workload:
 
 
 WORKLOADS: tuple[Workload, ...] = (
-    *(produce_workload(value_bytes, acks) for acks in ("1", "all") for value_bytes in (100, 1000, 10_000)),
-    *(produce_workload(1000, acks, codec) for codec in CODECS for acks in ("1", "all")),
-    *(consume_workload(value_bytes) for value_bytes in (100, 1000, 10_000)),
-    synchronous_workload(),
-    end_to_end_workload(),
-    *(request_workload(connections, "small requests", list(KINDS)) for connections in (1, 64, 1000)),
-    *(request_workload(64, kind, [kind]) for kind in KINDS),
-    *(java_produce_workload(acks) for acks in ("1", "all")),
-    java_consume_workload(),
-    java_end_to_end_workload(),
+    *(make_produce_workload(value_bytes, acks) for acks in ("1", "all") for value_bytes in (100, 1000, 10_000)),
+    *(make_produce_workload(1000, acks, codec) for codec in CODECS for acks in ("1", "all")),
+    *(make_consume_workload(value_bytes) for value_bytes in (100, 1000, 10_000)),
+    make_synchronous_workload(),
+    make_end_to_end_workload(),
+    *(make_request_workload(connections, "small requests", list(KINDS)) for connections in (1, 64, 1000)),
+    *(make_request_workload(64, kind, [kind]) for kind in KINDS),
+    *(make_java_produce_workload(acks) for acks in ("1", "all")),
+    make_java_consume_workload(),
+    make_java_end_to_end_workload(),
 )
 
 ACCEPTED = Row("start to first accepted connection", "s", more_is_better=False)

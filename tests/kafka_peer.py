@@ -33,7 +33,7 @@ Clients = tuple[RawClient, RawClient]
 
 FETCH_S = 60
 PATIENCE_S = 30
-BROKER_OPTIONS = (*peer.SHORT_LIVED, "-Xmx512M")
+BROKER_OPTIONS = (*peer.SHORT_LIVED_JVM, "-Xmx512M")
 SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
@@ -57,8 +57,8 @@ ONLY_KAFKAS = {"log.initial.task.delay.ms": "86400000"}
 def missing() -> str:
     """Why Apache Kafka cannot run here; empty if it can."""
     try:
-        peer.executable("java")
-        peer.jars(FETCH_S)
+        peer.find_executable("java")
+        peer.find_jars(FETCH_S)
     except Unavailable as reason:
         return str(reason)
     return ""
@@ -77,7 +77,7 @@ def kafka_tools() -> Iterator[None]:
     """Java and the jars are there: `benchmarks.peers.apache_kafka.run_tool` works."""
     if reason := missing():
         pytest.skip(reason)
-    with peer.one_jvm():
+    with peer.share_one_jvm():
         yield
 
 

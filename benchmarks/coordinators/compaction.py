@@ -1,64 +1,55 @@
-"""Compaction beside Apache Kafka's: how fast a dirty topic gets clean, and what clients notice of it.
+"""Compaction: how fast a dirty topic gets clean, and what a producer notices of it.
 
-    python -m benchmarks.coordinators.compaction --megabytes 256
-
-Both brokers get the same topic: random keys, the same records, segments of 16 MB. Compaction is held back by the
-topic's dirty ratio while the topic is filled, then let go; the time runs until the broker notes in its
-`cleaner-offset-checkpoint` how far it came, the start of Ottla's compacting process included. A small topic is
-compacted before, so that neither is cold. Then a producer sends one record after the other, first with nothing else to
-do, then while the broker compacts a second topic.
+Both brokers get the same topic: random keys, the same records, segments of 16 MB. The topic's dirty ratio holds
+compaction back while the topic is filled. Then it is lowered, and the time runs until the broker writes to its
+`cleaner-offset-checkpoint` how far it came; the start of Ottla's cleaner process is included. A small topic is
+compacted before, to warm both brokers up. After that a producer sends one record at a time, first while the broker has
+nothing else to do, then while it compacts a second topic.
 """
 
-import argparse
 import contextlib
-import json
 import os
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
-from benchmarks.loads.bulk import flush, producer_settings
-from benchmarks.loads.latency import quantiles
-from benchmarks.peers.apache_kafka import ApacheKafka, Unavailable
+from benchmarks.coordinators.failure import BenchmarkFailure
+from benchmarks.coordinators.size import Size
+from benchmarks.loads.bulk import build_producer_settings, flush
+from benchmarks.loads.latency import compute_quantiles
 from benchmarks.peers.broker_process import BrokerProcess
-from benchmarks.peers.ottla_broker import OttlaBroker
-from benchmarks.report import number
+from benchmarks.report import Row
 
-BROKER = {"log.cleaner.backoff.ms": "100"}
+SETTINGS = {"log.cleaner.backoff.ms": "100"}
 TOPIC = {"cleanup.policy": "compact", "segment.bytes": str(16 << 20), "min.cleanable.dirty.ratio": "1"}
 RATIO = "min.cleanable.dirty.ratio"
-WARM_UP_MEGABYTES = 40
+VALUE_BYTES = 100
 PATIENCE_SECONDS = 600.0
 CHUNK = 10_000
 
 
-class TooSlow(Exception):
-    """Compaction did not come to an end."""
+class DirtyTopic:
+    """A topic full of records, none of them compacted. Its dirty ratio holds compaction back until
+    `allow_compaction`."""
 
-
-class Dirty:
-    """A topic that waits for its compaction."""
-
-    def __init__(self, broker: BrokerProcess, data: Path, name: str, megabytes: float, size: int, codec: str) -> None:
+    def __init__(self, broker: BrokerProcess, name: str, megabytes: float) -> None:
         self._admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        self._data = data
+        self._data = broker.output.parent / "data"
         self.name = name
         self._admin.create_topics([NewTopic(name, 1, 1, config=TOPIC)])[name].result(30)
-        self.records = int(megabytes * 1e6 / (size + 24))
-        fill(broker.bootstrap, name, self.records, size, codec)
+        self.records = int(megabytes * 1e6 / (VALUE_BYTES + 24))
+        fill(broker.bootstrap, name, self.records)
         self.bytes = sum(path.stat().st_size for path in self._segments()[:-1])
 
     def _segments(self) -> list[Path]:
         return sorted((self._data / f"{self.name}-0").glob("*.log"))
 
-    def let_go(self) -> None:
+    def allow_compaction(self) -> None:
         change = ConfigEntry(RATIO, "0.01", incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, self.name, incremental_configs=[change])
         for done in self._admin.incremental_alter_configs([resource]).values():
@@ -71,21 +62,22 @@ class Dirty:
             return any(line.startswith(f"{self.name} 0 ") and not line.endswith(" 0") for line in lines[2:])
         return False
 
-    def seconds_until_clean(self) -> float:
+    def measure_compaction(self) -> float:
+        """Seconds until the broker notes in its checkpoint that the topic is compacted."""
         began = time.monotonic()
-        self.let_go()
+        self.allow_compaction()
         while not self.is_clean:
             if time.monotonic() - began > PATIENCE_SECONDS:
-                raise TooSlow(f"{self.name} is not compacted after {PATIENCE_SECONDS:g} s")
+                raise BenchmarkFailure(f"{self.name} is not compacted after {PATIENCE_SECONDS:g} s")
             time.sleep(0.002)
         return time.monotonic() - began
 
 
-def fill(bootstrap: str, topic: str, records: int, size: int, codec: str) -> None:
-    """One in four records is the last of its key."""
+def fill(bootstrap: str, topic: str, records: int) -> None:
+    """Send records with random keys, of which one in four is the last of its key."""
     random = Random(records)
-    value = os.urandom(size // 2) * 2
-    producer = Producer(producer_settings(bootstrap, "1", linger_ms=5) | {"compression.type": codec})
+    value = os.urandom(VALUE_BYTES // 2) * 2
+    producer = Producer(build_producer_settings(bootstrap, "1", linger_ms=5))
     for sent in range(records):
         producer.produce(topic, value, key=b"key-%012d" % random.randrange(max(records // 4, 1)), partition=0)
         if sent % CHUNK == 0:
@@ -93,87 +85,44 @@ def fill(bootstrap: str, topic: str, records: int, size: int, codec: str) -> Non
     flush(producer)
 
 
-def waits(bootstrap: str, topic: str, while_true: Callable[[], bool]) -> Iterator[float]:
-    """Send a record, wait for its acknowledgement, send the next."""
-    settings = producer_settings(bootstrap, "1", linger_ms=0) | {"max.in.flight.requests.per.connection": 1}
+def measure_waits(bootstrap: str, topic: str, while_true: Callable[[], bool]) -> list[float]:
+    """Send one record at a time while the condition holds. Returns the seconds until each was acknowledged."""
+    settings = build_producer_settings(bootstrap, "1", linger_ms=0) | {"max.in.flight.requests.per.connection": 1}
     producer = Producer(settings)
     value = os.urandom(1000)
+    waits = []
     while while_true():
         for _ in range(50):
             began = time.perf_counter()
             producer.produce(topic, value, partition=0)
             producer.flush()
-            yield time.perf_counter() - began
+            waits.append(time.perf_counter() - began)
+    return waits
 
 
-def measure(broker: BrokerProcess, data: Path, options: argparse.Namespace) -> dict[str, float]:
-    Dirty(broker, data, "warm", WARM_UP_MEGABYTES, options.value, options.codec).seconds_until_clean()
+def measure(broker: BrokerProcess, size: Size) -> dict[Row, float]:
+    DirtyTopic(broker, "warm-up", size.warm_up_megabytes).measure_compaction()
     before = broker.usage().cpu_seconds
-    table = Dirty(broker, data, "table", options.megabytes, options.value, options.codec)
-    seconds = table.seconds_until_clean()
-    found = {
-        "MB/s": table.bytes / 1e6 / seconds,
-        "records/s": table.records / seconds,
-        "seconds": seconds,
-        "MB after": sum(path.stat().st_size for path in (data / "table-0").glob("*.log")) / 1e6,
-        "cpu_seconds": broker.usage().cpu_seconds - before,
-    }
-    if options.latency_seconds:
-        found |= latencies(broker, data, options)
-    return found
-
-
-def latencies(broker: BrokerProcess, data: Path, options: argparse.Namespace) -> dict[str, float]:
-    until = time.monotonic() + options.latency_seconds
-    list(waits(broker.bootstrap, "quiet", lambda: time.monotonic() < until - options.latency_seconds / 2))
-    quiet = quantiles(list(waits(broker.bootstrap, "quiet", lambda: time.monotonic() < until)))
-    table = Dirty(broker, data, "second", options.megabytes, options.value, options.codec)
-    table.let_go()
-    busy = quantiles(list(waits(broker.bootstrap, "busy", lambda: not table.is_clean)))
+    table = DirtyTopic(broker, "table", size.compacted_megabytes)
+    seconds = table.measure_compaction()
+    cpu_seconds = broker.usage().cpu_seconds - before
+    quiet, busy = measure_latencies(broker, size)
+    title = f"compaction of {size.compacted_megabytes:g} MB"
     return {
-        "p99 ms": quiet["p99_ms"],
-        "p99 ms while compacting": busy["p99_ms"],
-        "p99 growth": busy["p99_ms"] / quiet["p99_ms"],
-        "p50 ms": quiet["p50_ms"],
-        "p50 ms while compacting": busy["p50_ms"],
+        Row(title, "MB/s", more_is_better=True): table.bytes / 1e6 / seconds,
+        Row(f"{title}, records", "1/s", more_is_better=True): table.records / seconds,
+        Row(f"{title}, filled before: broker CPU", "s", more_is_better=False): cpu_seconds,
+        Row("synchronous produce, p99, no compaction", "ms", more_is_better=False): quiet,
+        Row("synchronous produce, p99, during compaction", "ms", more_is_better=False): busy,
     }
 
 
-def run(options: argparse.Namespace) -> dict[str, dict[str, float]]:
-    results: dict[str, dict[str, float]] = {}
-    with OttlaBroker(settings=BROKER) as ottla:
-        results[ottla.name] = measure(ottla, ottla.directory / "data", options)
-    if not options.alone:
-        try:
-            with ApacheKafka(settings=BROKER) as kafka:
-                results[kafka.name] = measure(kafka, kafka.directory / "data", options)
-        except Unavailable as reason:
-            print(f"without Apache Kafka: {reason}", file=sys.stderr)
-    return results
-
-
-def show(results: Mapping[str, Mapping[str, float]]) -> None:
-    names = list(results)
-    print(f"{'':28}" + "".join(f"{name:>22}" for name in names))
-    for row in results[names[0]]:
-        print(f"{row:28}" + "".join(f"{number(results[name][row]):>22}" for name in names))
-
-
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--megabytes", type=float, default=256, help="size of the topic that is compacted")
-    parser.add_argument("--value", type=int, default=100, help="bytes of a value")
-    parser.add_argument("--codec", default="none", help="none, gzip, snappy, lz4 or zstd")
-    parser.add_argument("--latency-seconds", type=float, default=10, help="0: do not measure latency")
-    parser.add_argument("--alone", action="store_true", help="without Apache Kafka")
-    parser.add_argument("--json", type=Path, help="a file for the numbers")
-    options = parser.parse_args(arguments)
-    results = run(options)
-    show(results)
-    if options.json:
-        document: dict[str, Any] = {"options": {**vars(options), "json": str(options.json)}, "results": results}
-        options.json.write_text(json.dumps(document, indent=2) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+def measure_latencies(broker: BrokerProcess, size: Size) -> tuple[float, float]:
+    """The 99th percentile of a producer's waits, in milliseconds: without compaction, and while the broker compacts."""
+    until = time.monotonic() + size.latency_seconds
+    measure_waits(broker.bootstrap, "quiet", lambda: time.monotonic() < until - size.latency_seconds / 2)  # warm-up
+    quiet = measure_waits(broker.bootstrap, "quiet", lambda: time.monotonic() < until)
+    table = DirtyTopic(broker, "second", size.compacted_megabytes)
+    table.allow_compaction()
+    busy = measure_waits(broker.bootstrap, "busy", lambda: not table.is_clean)
+    return compute_quantiles(quiet)["p99_ms"], compute_quantiles(busy)["p99_ms"]

@@ -1,21 +1,21 @@
-"""Time for all members of one large consumer group (KIP-848) to come to another assignment, beside Apache Kafka.
+"""A rebalance of one large consumer group (KIP-848): how long it takes, and the broker's CPU for it.
 
-    python -m benchmarks.coordinators.consumer_rebalance [--members 1000] [--rounds 5] [--without-kafka]
-
-Each member has a connection of its own. A round begins when one member leaves and joins again, and ends when the group
-is stable: everybody's share was computed anew, given back, and got. Real members would hear of it with a heartbeat
-every five seconds; here each sends the next one as soon as all have their answers: what is measured is the broker.
+Each member has a connection of its own. A rebalance begins when one member leaves and joins again, and ends when the
+group is stable: the broker has computed a new assignment, and every member has given back and got its partitions. Real
+members would hear of it with a heartbeat every five seconds; here they send the next heartbeat as soon as all have
+their answers: what is measured is the broker.
 """
 
-import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
-from benchmarks.coordinators.classic_rebalance import Measured, WrongAnswer, compare, repeat
-from benchmarks.coordinators.commits import Client, connected
-from benchmarks.loads.small_requests import allow_files
+from benchmarks.coordinators.failure import BenchmarkFailure
+from benchmarks.coordinators.rebalances import make_values
+from benchmarks.coordinators.size import Size
+from benchmarks.loads.request_client import RequestClient, connect, connect_many
+from benchmarks.loads.small_requests import raise_file_limit
 from benchmarks.peers.broker_process import BrokerProcess
+from benchmarks.report import Row
 from ottla.errors import ErrorCode
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.wire.messages.consumer_group_heartbeat import (
@@ -33,11 +33,13 @@ LEAVING = -1
 SETTINGS = {"group.consumer.assignment.interval.ms": "0"}
 TIMEOUT_MS = 60_000
 ROUNDS_MAX = 50
-"""Heartbeats of everybody within which a group must have come to rest."""
+"""The group must be stable after so many heartbeats of every member."""
 
 
 class Member:
-    def __init__(self, client: Client, number: int) -> None:
+    """One member and its connection. `beat` sends a heartbeat, `read` waits for its answer."""
+
+    def __init__(self, client: RequestClient, number: int) -> None:
         self._client = client
         self._id = f"member-{number}"
         self._epoch = 0
@@ -58,7 +60,7 @@ class Member:
     def read(self) -> None:
         answer: ConsumerGroupHeartbeatResponse = self._client.receive(ConsumerGroupHeartbeatRequest(), VERSION)
         if answer.error_code:
-            raise WrongAnswer(f"ConsumerGroupHeartbeat has error {answer.error_code}: {answer.error_message}")
+            raise BenchmarkFailure(f"ConsumerGroupHeartbeat has error {answer.error_code}: {answer.error_message}")
         self._epoch = answer.member_epoch
         if answer.assignment is not None:
             self._owned = [
@@ -73,55 +75,39 @@ class Member:
         self._epoch, self._owned = 0, []
 
 
-@contextmanager
-def members(broker: BrokerProcess, count: int) -> Iterator[list[Member]]:
-    allow_files(count + 100)
-    clients = [Client(broker) for _ in range(count)]
-    try:
-        yield [Member(client, number) for number, client in enumerate(clients)]
-    finally:
-        for client in clients:
-            client.close()
-
-
-def settle(group: Sequence[Member], admin: Client) -> None:
-    """Everybody speaks until everybody has what it is to have."""
+def settle(group: Sequence[Member], admin: RequestClient) -> None:
+    """Send heartbeats of all members until the group is stable."""
     for _ in range(ROUNDS_MAX):
         for member in group:
             member.beat()
         for member in group:
             member.read()
-        if state_of_group(admin) == "Stable":
+        if read_group_state(admin) == "Stable":
             return
-    raise WrongAnswer(f"the group is not stable after {ROUNDS_MAX} heartbeats of everybody")
+    raise BenchmarkFailure(f"the group is not stable after {ROUNDS_MAX} heartbeats of every member")
 
 
-def state_of_group(admin: Client) -> str:
-    """`Dead` before there is a group; empty while nobody coordinates it."""
+def read_group_state(admin: RequestClient) -> str:
+    """The state in ConsumerGroupDescribe: `Dead` before there is a group, empty while its coordinator is not ready."""
     (group,) = admin.ask(ConsumerGroupDescribeRequest(group_ids=[GROUP]), VERSION).groups
     state: str = group.group_state
     return "Dead" if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND else state
 
 
-def rebalance(group: Sequence[Member], admin: Client) -> None:
+def rebalance(group: Sequence[Member], admin: RequestClient) -> None:
+    """One member leaves and joins again, and the group becomes stable."""
     group[0].leave()
     settle(group, admin)
 
 
-def measure(broker: BrokerProcess, count: int, rounds: int) -> Measured:
-    with broker, connected(broker) as admin, members(broker, count) as group:
-        topic = CreatableTopic(name=TOPIC, num_partitions=count * PARTITIONS_PER_MEMBER, replication_factor=1)
-        admin.ask_until_fine(CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), 7)
-        admin.ask_until_fine(FindCoordinatorRequest(coordinator_keys=[GROUP]), 4)
-        while state_of_group(admin) == "":
+def measure(broker: BrokerProcess, size: Size) -> dict[Row, float]:
+    raise_file_limit(size.members + 100)
+    with connect(broker) as admin, connect_many(broker, size.members) as clients:
+        topic = CreatableTopic(name=TOPIC, num_partitions=size.members * PARTITIONS_PER_MEMBER, replication_factor=1)
+        admin.ask_until_accepted(CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), 7)
+        admin.ask_until_accepted(FindCoordinatorRequest(coordinator_keys=[GROUP]), 4)
+        while read_group_state(admin) == "":
             time.sleep(0.01)
+        group = [Member(client, number) for number, client in enumerate(clients)]
         settle(group, admin)
-        return repeat(broker, lambda: rebalance(group, admin), rounds)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    return compare(__doc__ or "", SETTINGS, measure, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        return make_values(broker, "consumer", size, lambda: rebalance(group, admin))

@@ -5,6 +5,7 @@ jobs.py             starts a job and reads how much CPU the broker spent meanwhi
 bulk.py             produce and consume as fast as the client can
 latency.py          time until a record is acknowledged, and until a consumer has it
 small_requests.py   small requests through raw sockets
+request_client.py   one connection for whole requests, used by benchmarks.coordinators
 topics.py           topics are created before a job, counted and deleted after it
 kafka_tools.py      Apache Kafka's own load generators
 """

@@ -14,12 +14,12 @@ from benchmarks.loads import bulk, latency, small_requests, topics
 Result = dict[str, float]
 
 
-def create(bootstrap: str, topic: str) -> Result:
+def create_topic(bootstrap: str, topic: str) -> Result:
     topics.create_topic(bootstrap, topic)
     return {}
 
 
-def verify(bootstrap: str, topic: str, records: int, delete: bool = False) -> Result:
+def verify_topic(bootstrap: str, topic: str, records: int, delete: bool = False) -> Result:
     """The topic holds so many records. For load that another program made."""
     topics.verify_count(bootstrap, topic, records)
     if delete:
@@ -27,7 +27,7 @@ def verify(bootstrap: str, topic: str, records: int, delete: bool = False) -> Re
     return {}
 
 
-def requests(
+def send_requests(
     bootstrap: str, topic: str, kinds: list[str], connections: int, seconds: float, broker_process_id: int
 ) -> Result:
     """Ask small things, one request in flight on each connection; produced records go to a topic of their own."""
@@ -35,21 +35,21 @@ def requests(
     for name in (topic, written):
         topics.create_topic(bootstrap, name)
     host, port = bootstrap.rsplit(":", 1)
-    frames = small_requests.frames(kinds, topic, written)
-    answered = small_requests.run((host, int(port)), frames, connections, seconds, broker_process_id)
+    frames = small_requests.build_frames(kinds, topic, written)
+    answered = small_requests.run_requests((host, int(port)), frames, connections, seconds, broker_process_id)
     for name in (topic, written):
         topics.delete_topic(bootstrap, name)
     return answered._asdict()
 
 
 JOBS: dict[str, Callable[..., Result]] = {
-    "create": create,
-    "verify": verify,
+    "create": create_topic,
+    "verify": verify_topic,
     "produce": bulk.produce,
     "consume": bulk.consume,
-    "synchronous": latency.synchronous,
-    "end-to-end": latency.end_to_end,
-    "requests": requests,
+    "synchronous": latency.measure_synchronous,
+    "end-to-end": latency.measure_end_to_end,
+    "requests": send_requests,
 }
 
 

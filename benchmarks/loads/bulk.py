@@ -14,7 +14,7 @@ CONSUME_CHUNK = 10_000
 WORDS = (b'{"order":', b'"customer":"', b'","amount":', b',"currency":"EUR","paid":true,"note":"', b"as usual ", b'"}')
 
 
-def producer_settings(bootstrap: str, acks: str, linger_ms: float) -> dict[str, Any]:
+def build_producer_settings(bootstrap: str, acks: str, linger_ms: float) -> dict[str, Any]:
     return {
         "bootstrap.servers": bootstrap,
         "acks": acks,
@@ -25,15 +25,15 @@ def producer_settings(bootstrap: str, acks: str, linger_ms: float) -> dict[str, 
     }
 
 
-def values(size: int, codec: str) -> list[bytes]:
+def make_values(size: int, codec: str) -> list[bytes]:
     """One chunk of values. A codec gets text that shrinks to about a third, and no value twice in a chunk."""
     if codec == "none":
         return [os.urandom(size)] * PRODUCE_CHUNK
     random = Random(size)
-    return [text_of(random, size) for _ in range(PRODUCE_CHUNK)]
+    return [make_text(random, size) for _ in range(PRODUCE_CHUNK)]
 
 
-def text_of(random: Random, size: int) -> bytes:
+def make_text(random: Random, size: int) -> bytes:
     parts: list[bytes] = []
     length = 0
     while length < size:
@@ -49,13 +49,13 @@ def produce(
     """Send `records` values of `size` bytes to one partition as fast as the client can, and wait for every answer."""
     create_topic(bootstrap, topic)
     failures: list[KafkaError] = []
-    settings = producer_settings(bootstrap, acks, linger_ms=5) | {
+    settings = build_producer_settings(bootstrap, acks, linger_ms=5) | {
         "compression.type": codec,
         "delivery.report.only.error": True,
         "on_delivery": lambda error, message: failures.append(error),
     }
     producer = Producer(settings)
-    chunk = [{"value": value} for value in values(size, codec)]
+    chunk = [{"value": value} for value in make_values(size, codec)]
     producer.produce(topic, chunk[0]["value"], partition=0)
     flush(producer)
     began, cpu = time.perf_counter(), time.process_time()

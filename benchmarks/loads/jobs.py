@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from benchmarks import PROJECT
 from benchmarks.peers.broker_process import BrokerProcess
-from benchmarks.peers.ottla_broker import child_environment
+from benchmarks.peers.ottla_broker import build_environment
 
 JOB_SECONDS = 180
 
@@ -31,7 +31,7 @@ def run_command(broker: BrokerProcess, command: Sequence[str]) -> tuple[str, flo
     before = broker.usage().cpu_seconds
     try:
         done = subprocess.run(
-            command, cwd=PROJECT, env=child_environment(), capture_output=True, text=True, timeout=JOB_SECONDS
+            command, cwd=PROJECT, env=build_environment(), capture_output=True, text=True, timeout=JOB_SECONDS
         )
     except subprocess.TimeoutExpired:
         raise JobFailure(f"{broker.name}, {command[-1]}: not done after {JOB_SECONDS} s") from None

@@ -30,7 +30,7 @@ def produce(broker: BrokerProcess, topic: str, records: int, size: int, acks: st
     )
     printed, cpu_seconds = run_command(broker, command)
     run_job(broker, "verify", topic=topic, records=records, delete=not keep)
-    rate = last(RECORDS_PER_SECOND, printed)
+    rate = parse_last(RECORDS_PER_SECOND, printed)
     return {"bytes": records * size, "rate": rate * size, "cpu_seconds": cpu_seconds}
 
 
@@ -56,10 +56,10 @@ def end_to_end(broker: BrokerProcess, topic: str, records: int, size: int) -> Va
     )
     printed, _ = run_command(broker, command)
     run_job(broker, "verify", topic=topic, records=records, delete=True)
-    return {"mean_ms": last(MEAN_MS, printed)}
+    return {"mean_ms": parse_last(MEAN_MS, printed)}
 
 
-def last(pattern: re.Pattern[str], printed: str) -> float:
+def parse_last(pattern: re.Pattern[str], printed: str) -> float:
     found = pattern.findall(printed)
     if not found:
         raise JobFailure(f"a tool of Kafka's printed no result: {printed[-500:]}")

@@ -8,23 +8,23 @@ from collections.abc import Sequence
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from benchmarks.loads.bulk import flush, producer_settings
+from benchmarks.loads.bulk import build_producer_settings, flush
 from benchmarks.loads.topics import Mismatch, create_topic, delete_topic, verify_count
 
 STAMP = struct.Struct(">q")
 SILENCE_SECONDS = 10.0
 
 
-def quantiles(seconds: Sequence[float]) -> dict[str, float]:
+def compute_quantiles(seconds: Sequence[float]) -> dict[str, float]:
     ordered = sorted(seconds)
     places = {"p50_ms": 500, "p99_ms": 990, "p999_ms": 999}
     return {name: 1000 * ordered[len(ordered) * place // 1000] for name, place in places.items()}
 
 
-def synchronous(bootstrap: str, topic: str, records: int, size: int, warm_up: int = 500) -> dict[str, float]:
+def measure_synchronous(bootstrap: str, topic: str, records: int, size: int, warm_up: int = 500) -> dict[str, float]:
     """Send one record, wait until it is acknowledged, send the next: the quantiles of the wait."""
     create_topic(bootstrap, topic)
-    settings = producer_settings(bootstrap, acks="1", linger_ms=0) | {"max.in.flight.requests.per.connection": 1}
+    settings = build_producer_settings(bootstrap, acks="1", linger_ms=0) | {"max.in.flight.requests.per.connection": 1}
     producer = Producer(settings)
     value = os.urandom(size)
     acknowledged = 0
@@ -44,10 +44,10 @@ def synchronous(bootstrap: str, topic: str, records: int, size: int, warm_up: in
         waits.append(time.perf_counter() - began)
     verify_count(bootstrap, topic, warm_up + records)
     delete_topic(bootstrap, topic)
-    return {"records": records, **quantiles(waits[warm_up:])}
+    return {"records": records, **compute_quantiles(waits[warm_up:])}
 
 
-def end_to_end(
+def measure_end_to_end(
     bootstrap: str, topic: str, rate: float, seconds: float, size: int, acks: str = "all", warm_up: int = 500
 ) -> dict[str, float]:
     """Send at a fixed rate while a consumer reads: the quantiles from when a record was due to when it was received.
@@ -57,7 +57,7 @@ def end_to_end(
     create_topic(bootstrap, topic)
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "benchmark", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, OFFSET_END)])
-    producer = Producer(producer_settings(bootstrap, acks, linger_ms=0))
+    producer = Producer(build_producer_settings(bootstrap, acks, linger_ms=0))
     await_delivery(producer, consumer, topic, size)
     count = warm_up + int(rate * seconds)
     sender = threading.Thread(target=send_on_time, args=(producer, topic, rate, count, size), daemon=True)
@@ -68,12 +68,12 @@ def end_to_end(
         now = time.perf_counter_ns()
         if not messages:
             raise Mismatch(f"no record for {SILENCE_SECONDS:g} s after {len(waits)} of {count}")
-        waits += [(now - due_ns(message)) / 1e9 for message in messages]
+        waits += [(now - read_due_ns(message)) / 1e9 for message in messages]
     sender.join()
     flush(producer)
     consumer.close()
     delete_topic(bootstrap, topic)
-    return {"records": count - warm_up, **quantiles(waits[warm_up:])}
+    return {"records": count - warm_up, **compute_quantiles(waits[warm_up:])}
 
 
 def await_delivery(producer: Producer, consumer: Consumer, topic: str, size: int) -> None:
@@ -91,7 +91,7 @@ def await_delivery(producer: Producer, consumer: Consumer, topic: str, size: int
         received = max((message.offset() or 0) + 1 for message in found) if found else received
 
 
-def due_ns(message: Message) -> int:
+def read_due_ns(message: Message) -> int:
     if (error := message.error()) is not None:
         raise KafkaException(error)
     return int(STAMP.unpack_from(message.value() or b"")[0])

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from benchmarks.peers.broker_process import usage_of
+from benchmarks.peers.broker_process import read_usage
 from ottla.records.batch import encode
 from ottla.wire import frames as wire
 from ottla.wire.message import Message
@@ -41,37 +41,37 @@ class Frame:
     def check(self, answer: bytes) -> None:
         """WrongAnswer if it cannot be read, or has an error anywhere."""
         _, read = wire.decode_response(self._answer, self._version, answer[4:])
-        if found := errors_in(read):
+        if found := find_errors(read):
             raise WrongAnswer(f"{self._answer.__name__} has error {found[0]}")
 
 
-def errors_in(value: Any) -> list[int]:
+def find_errors(value: Any) -> list[int]:
     if isinstance(value, list):
-        return [code for each in value for code in errors_in(each)]
+        return [code for each in value for code in find_errors(each)]
     if not isinstance(value, Message):
         return []
     found = [getattr(value, "error_code", 0)]
     for name, *_ in value.FIELDS:
-        found += errors_in(getattr(value, name))
+        found += find_errors(getattr(value, name))
     return [code for code in found if code]
 
 
-def api_versions(topic: str, written: str) -> Frame:
+def build_api_versions(topic: str, written: str) -> Frame:
     return Frame(ApiVersionsRequest(client_software_name="benchmark", client_software_version="1"), 3)
 
 
-def metadata_of_one(topic: str, written: str) -> Frame:
+def build_metadata(topic: str, written: str) -> Frame:
     asked = [metadata.MetadataRequestTopic(name=topic)]
     return Frame(metadata.MetadataRequest(topics=asked, allow_auto_topic_creation=False), 12)
 
 
-def latest_offset(topic: str, written: str) -> Frame:
+def build_list_offsets(topic: str, written: str) -> Frame:
     partition = list_offsets.ListOffsetsPartition(timestamp=LATEST, current_leader_epoch=-1)
     asked = list_offsets.ListOffsetsTopic(name=topic, partitions=[partition])
     return Frame(list_offsets.ListOffsetsRequest(replica_id=-1, topics=[asked]), 7)
 
 
-def empty_fetch(topic: str, written: str) -> Frame:
+def build_empty_fetch(topic: str, written: str) -> Frame:
     """At the end of a log that nobody writes to, and without waiting."""
     partition = fetch.FetchPartition(
         fetch_offset=0, partition_max_bytes=1 << 20, current_leader_epoch=-1, last_fetched_epoch=-1, log_start_offset=-1
@@ -83,7 +83,7 @@ def empty_fetch(topic: str, written: str) -> Frame:
     return Frame(request, 12)
 
 
-def one_record(topic: str, written: str) -> Frame:
+def build_produce(topic: str, written: str) -> Frame:
     records = bytes(encode([(None, b"x" * 100, (), 1_000)]))
     partition = produce.PartitionProduceData(records=records)
     asked = produce.TopicProduceData(name=written, partition_data=[partition])
@@ -91,15 +91,15 @@ def one_record(topic: str, written: str) -> Frame:
 
 
 KINDS: dict[str, Callable[[str, str], Frame]] = {
-    "api versions": api_versions,
-    "metadata": metadata_of_one,
-    "list offsets": latest_offset,
-    "empty fetch": empty_fetch,
-    "produce": one_record,
+    "api versions": build_api_versions,
+    "metadata": build_metadata,
+    "list offsets": build_list_offsets,
+    "empty fetch": build_empty_fetch,
+    "produce": build_produce,
 }
 
 
-def frames(kinds: Sequence[str], topic: str, written: str) -> list[Frame]:
+def build_frames(kinds: Sequence[str], topic: str, written: str) -> list[Frame]:
     return [KINDS[kind](topic, written) for kind in kinds]
 
 
@@ -140,7 +140,7 @@ class Connection:
         return data
 
 
-class Answered(NamedTuple):
+class Throughput(NamedTuple):
     """What was measured while the connections were at work; not what it took to open them."""
 
     requests: int
@@ -148,30 +148,30 @@ class Answered(NamedTuple):
     broker_cpu_seconds: float
 
 
-def run(
+def run_requests(
     address: tuple[str, int], kinds: Sequence[Frame], connections: int, seconds: float, broker_process_id: int
-) -> Answered:
-    allow_files(connections + 100)
+) -> Throughput:
+    raise_file_limit(connections + 100)
     turns = [[*kinds[start:], *kinds[:start]] for start in range(len(kinds))]
     opened = [Connection(address, turns[number % len(turns)]) for number in range(connections)]
     try:
-        before = usage_of(broker_process_id).cpu_seconds
-        work = one_connection if connections == 1 else many_connections
+        before = read_usage(broker_process_id).cpu_seconds
+        work = drive_one_connection if connections == 1 else drive_many_connections
         answered, took = work(opened, seconds)
-        return Answered(answered, took, usage_of(broker_process_id).cpu_seconds - before)
+        return Throughput(answered, took, read_usage(broker_process_id).cpu_seconds - before)
     finally:
         for connection in opened:
             connection.socket.close()
 
 
-def allow_files(count: int) -> None:
+def raise_file_limit(count: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < count:
         allowed = count if hard == resource.RLIM_INFINITY else min(count, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
 
 
-def one_connection(opened: Sequence[Connection], seconds: float) -> tuple[int, float]:
+def drive_one_connection(opened: Sequence[Connection], seconds: float) -> tuple[int, float]:
     (connection,) = opened
     began = now = time.perf_counter()
     answered = 0
@@ -183,7 +183,7 @@ def one_connection(opened: Sequence[Connection], seconds: float) -> tuple[int, f
     return answered, now - began
 
 
-def many_connections(opened: Sequence[Connection], seconds: float) -> tuple[int, float]:
+def drive_many_connections(opened: Sequence[Connection], seconds: float) -> tuple[int, float]:
     by_file = {connection.socket.fileno(): connection for connection in opened}
     poll = select.epoll()
     for file in by_file:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from benchmarks import PROJECT
-from benchmarks.peers.broker_process import HOST, BrokerProcess, free_port
+from benchmarks.peers.broker_process import HOST, BrokerProcess, find_free_port
 from benchmarks.peers.tool_server import Done, ToolServer, Unanswered
 
 VERSION = "4.3.1"
@@ -40,7 +40,7 @@ BROKER_OPTIONS = (
     "-XX:MaxGCPauseMillis=20",
     "-XX:InitiatingHeapOccupancyPercent=35",
 )
-SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+SHORT_LIVED_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 """A JVM that compiles little and collects simply: one that runs for a second is done in half the time."""
 
 
@@ -56,14 +56,14 @@ class ToolFailure(Exception):
     """A Kafka tool ended with an error; the message is what it printed."""
 
 
-def executable(name: str) -> str:
+def find_executable(name: str) -> str:
     found = shutil.which(name)
     if found is None:
         raise Unavailable(f"{name} is not installed")
     return found
 
 
-def jars(patience_seconds: float = RESOLVE_SECONDS) -> Path:
+def find_jars(patience_seconds: float = RESOLVE_SECONDS) -> Path:
     """The directory that holds every jar, resolved now if this is the first time."""
     if given := os.environ.get(JARS_VARIABLE):
         if not any(Path(given).glob("kafka-clients-*.jar")):
@@ -80,12 +80,12 @@ def resolve(complete: Path, patience_seconds: float, artifacts: Sequence[Artifac
 
     `alone`: without what they depend on, for whoever has that already.
     """
-    maven = executable("mvn")
+    maven = find_executable("mvn")
     complete.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix="jars-", dir=complete.parent))
     try:
         project = partial / "pom.xml"
-        project.write_text(project_file(artifacts, alone=alone))
+        project.write_text(build_project_file(artifacts, alone=alone))
         command = [
             maven,
             "--batch-mode",
@@ -110,7 +110,7 @@ def resolve(complete: Path, patience_seconds: float, artifacts: Sequence[Artifac
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def project_file(artifacts: Sequence[Artifact] = ARTIFACTS, *, alone: bool = False) -> str:
+def build_project_file(artifacts: Sequence[Artifact] = ARTIFACTS, *, alone: bool = False) -> str:
     nothing_else = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
     dependencies = "\n".join(
         f"    <dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
@@ -130,14 +130,14 @@ def project_file(artifacts: Sequence[Artifact] = ARTIFACTS, *, alone: bool = Fal
 
 
 def java_command(class_name: str, *arguments: str, options: tuple[str, ...] = ()) -> list[str]:
-    return [executable("java"), *options, "-cp", str(jars() / "*"), class_name, *arguments]
+    return [find_executable("java"), *options, "-cp", str(find_jars() / "*"), class_name, *arguments]
 
 
 def run_tool(class_name: str, *arguments: str, stdin: str = "", timeout_seconds: float = 100) -> str:
     """Run one of Kafka's command line classes to its end; what it printed on standard output."""
     done = _run_in_server((class_name, *arguments), stdin, timeout_seconds)
     if done is None:
-        command = java_command(class_name, *arguments, options=SHORT_LIVED)
+        command = java_command(class_name, *arguments, options=SHORT_LIVED_JVM)
         ended = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout_seconds)
         done = Done(ended.returncode, ended.stdout, ended.stderr)
     if done.status != 0:
@@ -146,7 +146,7 @@ def run_tool(class_name: str, *arguments: str, stdin: str = "", timeout_seconds:
 
 
 @contextmanager
-def one_jvm() -> Iterator[None]:
+def share_one_jvm() -> Iterator[None]:
     """Until its end all tools run in one JVM, which starts with the first of them."""
     global _servers
     _servers = []
@@ -163,7 +163,7 @@ def _run_in_server(words: Sequence[str], stdin: str, timeout_seconds: float) -> 
     if _servers is None:
         return None
     if not _servers:
-        _servers.append(ToolServer(executable("java"), SHORT_LIVED, jars()))
+        _servers.append(ToolServer(find_executable("java"), SHORT_LIVED_JVM, find_jars()))
     try:
         return _servers[0].run(words, stdin, timeout_seconds)
     except Unanswered:
@@ -185,9 +185,9 @@ class ApacheKafka(BrokerProcess):
         self._temporary = tempfile.TemporaryDirectory(prefix="apache-kafka-") if directory is None else None
         self.directory = Path(self._temporary.name) if self._temporary else Path(directory or ".")
         self.directory.mkdir(parents=True, exist_ok=True)
-        port = free_port()
+        port = find_free_port()
         self.properties = self.directory / "server.properties"
-        lines = one_node_settings(port, free_port(), self.directory / "data") | dict(settings or {})
+        lines = build_one_node_settings(port, find_free_port(), self.directory / "data") | dict(settings or {})
         self.properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
         format_options = ("--ignore-formatted", "-t", CLUSTER_ID, "-c", str(self.properties))
         run_tool("kafka.tools.StorageTool", "format", *format_options)
@@ -209,7 +209,7 @@ class ApacheKafka(BrokerProcess):
         self.stop()
 
 
-def one_node_settings(port: int, controller_port: int, data: Path) -> dict[str, str]:
+def build_one_node_settings(port: int, controller_port: int, data: Path) -> dict[str, str]:
     """Kafka's defaults except what one node cannot have: more than one replica of its internal topics."""
     return {
         "process.roles": "broker,controller",

@@ -1,4 +1,4 @@
-"""A broker as a child process: started until it answers, watched from outside, stopped by its process id."""
+"""A broker as a child process: start it until it answers, read its CPU and memory, stop it by its process id."""
 
 import contextlib
 import socket
@@ -19,7 +19,7 @@ PROBE_ANSWER_SECONDS = 5.0
 
 
 class StartFailure(Exception):
-    """The broker ended, or did not answer in time; the message carries the last lines it printed."""
+    """The broker ended, or did not answer in time. The message has the last lines that the broker printed."""
 
 
 @dataclass(frozen=True)
@@ -32,21 +32,21 @@ class StartTimes:
 
 @dataclass(frozen=True)
 class Usage:
-    """What the broker and its own children have taken from the machine so far."""
+    """CPU time and memory of the broker and its child processes, so far."""
 
     cpu_seconds: float
     resident_bytes: int
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
         return port
 
 
-def answers(port: int) -> float | None:
-    """Ask for the API versions: the monotonic time at which the connection was accepted, None without an answer."""
+def probe(port: int) -> float | None:
+    """Send ApiVersions. Returns the monotonic time at which the connection was accepted, or None without an answer."""
     request = struct.pack(">hhih", API_VERSIONS_KEY, 0, 1, -1)
     try:
         with socket.create_connection((HOST, port), timeout=PROBE_ANSWER_SECONDS) as connection:
@@ -57,7 +57,7 @@ def answers(port: int) -> float | None:
         return None
 
 
-def usage_of(process_id: int) -> Usage:
+def read_usage(process_id: int) -> Usage:
     root = psutil.Process(process_id)
     cpu_seconds = 0.0
     resident_bytes = 0
@@ -99,17 +99,17 @@ class BrokerProcess:
         while time.monotonic() - began < timeout_seconds:
             if self._process.poll() is not None:
                 raise StartFailure(f"{self.name} ended with status {self._process.returncode}: {self._last_lines()}")
-            if (accepted := answers(self.port)) is not None:
+            if (accepted := probe(self.port)) is not None:
                 return StartTimes(accepted - began, time.monotonic() - began)
             time.sleep(PROBE_PAUSE_SECONDS)
         self.stop(timeout_seconds=5)
         raise StartFailure(f"{self.name} did not answer within {timeout_seconds:g} s: {self._last_lines()}")
 
     def usage(self) -> Usage:
-        return usage_of(self.process_id)
+        return read_usage(self.process_id)
 
     def stop(self, timeout_seconds: float = 30) -> None:
-        """Ask it to end, and insist after the timeout. Does nothing when it has ended already."""
+        """Terminate the process, and kill it after the timeout. Does nothing when it has ended already."""
         process, self._process = self._process, None
         if process is None or process.poll() is not None:
             return

@@ -7,44 +7,38 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks import PROJECT
-from benchmarks.peers.broker_process import HOST, BrokerProcess, free_port
-
-SOURCE = PROJECT / "src"
+from benchmarks.peers.broker_process import HOST, BrokerProcess, find_free_port
 
 
-def child_environment() -> dict[str, str]:
-    """This source, with its byte code kept as an installation would have it."""
+def build_environment(checkout: Path = PROJECT) -> dict[str, str]:
+    """Environment variables with which Python imports the Ottla of `checkout`, and keeps its byte code."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(SOURCE), environment.get("PYTHONPATH"))))
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(checkout / "src"), environment.get("PYTHONPATH"))))
     return environment
 
 
 class OttlaBroker(BrokerProcess):
-    """`ottla up` on a free port of the loopback address, in a directory that goes when the broker stops.
+    """`ottla up` on a free port of the loopback address. Its data directory is removed when the broker stops.
 
-    `interpreter` are the words before `-m ottla`, for a run under a profiler.
+    `interpreter` are arguments of Python before `-m ottla`, to run the broker under a profiler. `checkout` is the
+    directory of the Ottla to run, if it is another one than this.
     """
 
-    def __init__(self, settings: Mapping[str, str] | None = None, interpreter: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, str] | None = None,
+        interpreter: tuple[str, ...] = (),
+        checkout: Path = PROJECT,
+        name: str = "Ottla",
+    ) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="ottla-")
         self.directory = Path(self._temporary.name)
-        port = free_port()
-        command = [
-            sys.executable,
-            *interpreter,
-            "-m",
-            "ottla",
-            "up",
-            "--data",
-            str(self.directory / "data"),
-            "--host",
-            HOST,
-            "--port",
-            str(port),
-        ]
-        for name, value in (settings or {}).items():
-            command += ["--set", f"{name}={value}"]
-        super().__init__("Ottla", command, port, self.directory / "output.txt", child_environment())
+        port = find_free_port()
+        address = ["--host", HOST, "--port", str(port)]
+        command = [sys.executable, *interpreter, "-m", "ottla", "up", "--data", str(self.directory / "data"), *address]
+        for setting, value in (settings or {}).items():
+            command += ["--set", f"{setting}={value}"]
+        super().__init__(name, command, port, self.directory / "output.txt", build_environment(checkout))
 
     def stop(self, timeout_seconds: float = 30) -> None:
         super().stop(timeout_seconds)

@@ -1,7 +1,7 @@
-"""How long a record takes from one topic to another through a streaming query that runs as often as it can.
+"""How long a record takes from one topic to another through a streaming query without a pause between batches.
 
-One record is sent, and the next one only when it has come out: so each waits for one micro-batch, and for what is left
-of the one before it.
+Each record is sent only when the one before it has come out. So it waits for the rest of the running micro-batch and
+for one whole micro-batch.
 """
 
 import statistics
@@ -11,15 +11,15 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from benchmarks.loads.topics import DEADLINE_SECONDS, Mismatch, delete_topic
 from benchmarks.spark.queries import Connector, Queries
-from benchmarks.spark.topics import fresh_topic
+from benchmarks.spark.topics import create_topic
 
 WARM_UP = 5
-"""The first batches start workers and compile."""
+"""Records that do not count, because the first batches start workers and compile."""
 
 
-def latencies(queries: Queries, connector: Connector, records: int) -> list[float]:
-    """Milliseconds of each record, from just before it is sent until a consumer has it."""
-    source, sink = fresh_topic(queries.bootstrap, 1), fresh_topic(queries.bootstrap, 1)
+def measure_latencies(queries: Queries, connector: Connector, records: int) -> list[float]:
+    """The milliseconds of each record, from just before it is sent until a consumer has it."""
+    source, sink = create_topic(queries.bootstrap, 1), create_topic(queries.bootstrap, 1)
     producer = Producer({"bootstrap.servers": queries.bootstrap, "linger.ms": 0})
     isolation = "read_committed" if connector.transactional else "read_uncommitted"
     consumer = Consumer(
@@ -35,10 +35,10 @@ def latencies(queries: Queries, connector: Connector, records: int) -> list[floa
     consumer.assign([TopicPartition(sink, 0, 0)])
     found = []
     with queries.checkpoint() as checkpoint:
-        query = queries.copying(connector, source, sink, checkpoint)
+        query = queries.start_continuous_copy(connector, source, sink, checkpoint)
         try:
             for number in range(WARM_UP + records):
-                found.append(_once(producer, consumer, source, b"%d" % number))
+                found.append(_send_and_await(producer, consumer, source, b"%d" % number))
         finally:
             query.stop()
             consumer.close()
@@ -47,7 +47,7 @@ def latencies(queries: Queries, connector: Connector, records: int) -> list[floa
     return found[WARM_UP:]
 
 
-def _once(producer: Producer, consumer: Consumer, source: str, value: bytes) -> float:
+def _send_and_await(producer: Producer, consumer: Consumer, source: str, value: bytes) -> float:
     began = time.perf_counter()
     producer.produce(source, value)
     producer.flush(DEADLINE_SECONDS)
@@ -62,5 +62,5 @@ def _once(producer: Producer, consumer: Consumer, source: str, value: bytes) -> 
     return milliseconds
 
 
-def percentile(values: list[float], percent: int) -> float:
+def compute_percentile(values: list[float], percent: int) -> float:
     return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]

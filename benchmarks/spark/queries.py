@@ -1,6 +1,7 @@
-"""The queries that are measured, the same for every connector: only the name of the format and its options differ.
+"""The queries that are measured, the same for both connectors except for the format and its options.
 
-Each counts its rows and fails if one is missing. Only the query is timed, from its start until Spark is done with it.
+Each query counts its rows and fails if one is missing. Only the query is timed, from its start until Spark has
+finished it.
 """
 
 import tempfile
@@ -17,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 import ottla.spark
 from benchmarks.loads.topics import Mismatch, delete_topic
 from benchmarks.spark.processes import SparkProcesses
-from benchmarks.spark.topics import PARTITIONS, end_offsets, fresh_topic
+from benchmarks.spark.topics import PARTITIONS, count_records, create_topic
 
 TRIGGER = "1 second"
 PAUSE_SECONDS = 0.02
@@ -43,7 +44,7 @@ OTTLA_HELPER = Connector("ottla, write_stream", "ottla", by_helper=True, transac
 
 @dataclass(frozen=True)
 class Trial:
-    """What one run of a query took."""
+    """One run of a query: its rows, and the time and CPU it took."""
 
     rows: int
     seconds: float
@@ -55,7 +56,7 @@ class Trial:
 
 
 class Queries:
-    """Against one broker, in one session."""
+    """The queries, in one session and with one broker."""
 
     def __init__(self, spark: SparkSession, bootstrap: str) -> None:
         self.spark = spark
@@ -65,7 +66,7 @@ class Queries:
     # Batches
 
     def read(self, connector: Connector, topic: str, rows: int, size: int) -> Trial:
-        """All columns come out of the source; some are looked at."""
+        """Read a whole topic. All columns come out of the source; the query looks at some of them."""
         frame = self._reader(connector, topic).selectExpr(
             "count(*) as rows", "sum(length(value)) as bytes", "count(key) as keys", "max(partition) as last"
         )
@@ -77,14 +78,14 @@ class Queries:
         return trial
 
     def write(self, connector: Connector, rows: int, size: int, codec: str) -> Trial:
-        """Rows that Spark makes of numbers, at next to no cost, into a new topic."""
-        topic = fresh_topic(self.bootstrap)
+        """Write rows to a new topic. Spark makes them from numbers, which costs next to nothing."""
+        topic = create_topic(self.bootstrap)
         options = {**self._writing(connector), "topic": topic, "kafka.compression.type": codec}
         frame = self._rows(rows, size)
         before, began = self._begin(), time.perf_counter()
         frame.write.format(connector.format).options(**options).mode("append").save()
         trial = self._end(rows, time.perf_counter() - began, before)
-        self._check(end_offsets(self.bootstrap, topic), rows, f"{connector.name}, write")
+        self._check(count_records(self.bootstrap, topic), rows, f"{connector.name}, write")
         delete_topic(self.bootstrap, topic)
         return trial
 
@@ -97,29 +98,29 @@ class Queries:
     # Streams
 
     def stream_read(self, connector: Connector, topic: str, rows: int, triggers: int) -> Trial:
-        """A topic that is full already, in so many batches."""
+        """Read a topic that is already full as a stream, in `triggers` batches."""
         frame = self._stream(connector, topic, maxOffsetsPerTrigger=str(rows // triggers))
         with self.checkpoint() as checkpoint:
             writer = frame.selectExpr("length(value) as bytes", "key", "offset").writeStream.format("noop")
             query = writer.trigger(processingTime=TRIGGER).option("checkpointLocation", checkpoint).start()
-            return self._drained(query, rows)
+            return self._drain(query, rows)
 
     def copy(self, connector: Connector, topic: str, rows: int, triggers: int) -> Trial:
-        """A topic that is full already into a new one."""
-        sink = fresh_topic(self.bootstrap)
+        """Copy a topic that is already full into a new one, in `triggers` batches."""
+        sink = create_topic(self.bootstrap)
         frame = self._stream(connector, topic, maxOffsetsPerTrigger=str(rows // triggers)).select("key", "value")
         with self.checkpoint() as checkpoint:
-            trial = self._drained(self.start_copy(connector, frame, sink, checkpoint, TRIGGER), rows)
+            trial = self._drain(self.start_copy(connector, frame, sink, checkpoint, TRIGGER), rows)
         if connector.transactional:
             reading = {"kafka.isolation.level": "read_committed", "columns": "offset"}
             self._check(self._reader(OTTLA, sink, **reading).count(), rows, f"{connector.name}, copy")
         else:
-            self._check(end_offsets(self.bootstrap, sink), rows, f"{connector.name}, copy")
+            self._check(count_records(self.bootstrap, sink), rows, f"{connector.name}, copy")
         delete_topic(self.bootstrap, sink)
         return trial
 
-    def copying(self, connector: Connector, topic: str, sink: str, checkpoint: str) -> StreamingQuery:
-        """A query that copies whatever comes, as soon as it comes."""
+    def start_continuous_copy(self, connector: Connector, topic: str, sink: str, checkpoint: str) -> StreamingQuery:
+        """Start a query that copies every record as soon as it comes."""
         frame = self._stream(connector, topic).select("key", "value")
         return self.start_copy(connector, frame, sink, checkpoint, "0 seconds")
 
@@ -135,9 +136,9 @@ class Queries:
         writer = frame.writeStream.format(connector.format).options(**options)
         return writer.trigger(processingTime=trigger).start()
 
-    def _drained(self, query: StreamingQuery, rows: int) -> Trial:
-        """Everything is read, and all but the first batch counts: that one starts processes, and is one of many in a
-        query that runs for weeks. Pauses until the next trigger do not count."""
+    def _drain(self, query: StreamingQuery, rows: int) -> Trial:
+        """Wait until everything is read. The first batch does not count, because it starts processes; nor do the pauses
+        until the next trigger."""
         while not self._batches(query) and query.isActive:
             time.sleep(PAUSE_SECONDS)
         before = self._begin()
@@ -176,9 +177,9 @@ class Queries:
     def _end(self, rows: int, seconds: float, before: float) -> Trial:
         return Trial(rows, seconds, self._processes.cpu_seconds() - before)
 
-    def largest_worker(self) -> float:
-        """Megabytes, at its peak."""
-        return self._processes.largest_worker()
+    def read_largest_worker_mb(self) -> float:
+        """Peak memory of the largest Python worker, in megabytes."""
+        return self._processes.read_largest_worker_mb()
 
     @staticmethod
     def _check(found: int, rows: int, what: str) -> None:

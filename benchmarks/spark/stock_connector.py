@@ -1,7 +1,7 @@
 """Spark's own Kafka connector, the peer of `format("ottla")`: its jars, for `spark.jars`.
 
-PySpark has everything else that it needs, and the connector of Spark 4.2 runs on PySpark 4.3. Maven resolves the jars
-into `.cache`, once, as it does those of Apache Kafka. OTTLA_CONNECTOR_JARS names a directory of them instead.
+PySpark has everything else that the connector needs, and the connector of Spark 4.2 runs on PySpark 4.3. Maven resolves
+the jars into `.cache`, once, like those of Apache Kafka. OTTLA_CONNECTOR_JARS names a directory of jars to use instead.
 """
 
 import os
@@ -21,8 +21,8 @@ ARTIFACTS: tuple[Artifact, ...] = (
 )
 
 
-def connector_jars(patience_seconds: float = RESOLVE_SECONDS) -> str:
-    """What `spark.jars` is set to. Unavailable says what is missing."""
+def find_connector_jars(patience_seconds: float = RESOLVE_SECONDS) -> str:
+    """The value of `spark.jars`. Raises Unavailable, which says what is missing."""
     given = os.environ.get(JARS_VARIABLE)
     directory = Path(given) if given else CACHE / "jars"
     if not given and not directory.is_dir():

@@ -1,4 +1,4 @@
-"""Topics for Spark: of several partitions, filled with text by librdkafka, and counted."""
+"""Topics for Spark: with several partitions, filled with text by librdkafka."""
 
 import time
 from itertools import count
@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from benchmarks.loads.bulk import flush, producer_settings, text_of
+from benchmarks.loads.bulk import build_producer_settings, flush, make_text
 from benchmarks.loads.topics import DEADLINE_SECONDS, Mismatch
 
 CHUNK = 2000
@@ -17,8 +17,8 @@ PAUSE_SECONDS = 0.01
 _numbers = count()
 
 
-def fresh_topic(bootstrap: str, partitions: int = PARTITIONS) -> str:
-    """The name of a new topic that the broker answers for."""
+def create_topic(bootstrap: str, partitions: int = PARTITIONS) -> str:
+    """Create a topic and wait until the broker answers for it. Returns its name."""
     topic = f"spark-{next(_numbers)}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, num_partitions=partitions, replication_factor=1)])[topic].result(30)
@@ -30,12 +30,12 @@ def fresh_topic(bootstrap: str, partitions: int = PARTITIONS) -> str:
     return topic
 
 
-def filled_topic(bootstrap: str, records: int, size: int, codec: str) -> str:
-    """`records` values of `size` bytes with short keys, in turns of 2,000 to each partition."""
-    topic = fresh_topic(bootstrap)
+def create_filled_topic(bootstrap: str, records: int, size: int, codec: str) -> str:
+    """Create a topic with `records` values of `size` bytes and short keys, in lots of 2,000 to each partition."""
+    topic = create_topic(bootstrap)
     random = Random(size)
-    chunk = [{"key": b"user-%03d" % (number % 1000), "value": text_of(random, size)} for number in range(CHUNK)]
-    producer = Producer(producer_settings(bootstrap, "1", linger_ms=20) | {"compression.type": codec})
+    chunk = [{"key": b"user-%03d" % (number % 1000), "value": make_text(random, size)} for number in range(CHUNK)]
+    producer = Producer(build_producer_settings(bootstrap, "1", linger_ms=20) | {"compression.type": codec})
     left, turn = records, 0
     while left:
         part = chunk[:left]
@@ -45,14 +45,14 @@ def filled_topic(bootstrap: str, records: int, size: int, codec: str) -> str:
         if queued < len(part):
             producer.poll(0.01)
     flush(producer)
-    found = end_offsets(bootstrap, topic)
+    found = count_records(bootstrap, topic)
     if found != records:
         raise Mismatch(f"{topic} holds {found} records, and {records} were sent")
     return topic
 
 
-def end_offsets(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> int:
-    """Of all partitions together."""
+def count_records(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> int:
+    """The sum of the end offsets of all partitions."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "benchmark"})
     ends = [consumer.get_watermark_offsets(TopicPartition(topic, each), timeout=30)[1] for each in range(partitions)]
     consumer.close()

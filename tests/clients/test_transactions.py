@@ -19,7 +19,7 @@ from aiokafka import TopicPartition as AioPartition
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 from kafka import KafkaProducer
 
-from benchmarks.peers.apache_kafka import SHORT_LIVED, java_command, run_tool
+from benchmarks.peers.apache_kafka import SHORT_LIVED_JVM, java_command, run_tool
 from ottla.testing import LocalBroker
 from tests.clients.child import HOST, SOURCE, OttlaUp, ottla_up
 from tests.raw_client import RawClient
@@ -229,7 +229,7 @@ def test_kafkas_own_message_copier_under_kill_9(tmp_path: Path) -> None:
 def java_copier(broker: OttlaUp) -> Iterator[tuple[subprocess.Popen[str], Iterator[str]]]:
     """The process, and the lines in which it tells of each transaction."""
     command = [
-        *java_command(f"{TOOLS}.TransactionalMessageCopier", options=SHORT_LIVED),
+        *java_command(f"{TOOLS}.TransactionalMessageCopier", options=SHORT_LIVED_JVM),
         "--broker-list",
         broker.bootstrap,
         "--input-topic",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.peers.apache_kafka import Unavailable
-from benchmarks.spark.stock_connector import connector_jars
+from benchmarks.spark.stock_connector import find_connector_jars
 from ottla.testing import LocalBroker
 from tests.kafka_peer import FETCH_S
 
@@ -43,7 +43,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def jars_or_reason() -> tuple[str, str]:
     """The stock connector's jars, or why there are none."""
     try:
-        return connector_jars(FETCH_S), ""
+        return find_connector_jars(FETCH_S), ""
     except Unavailable as reason:
         return "", str(reason)
 

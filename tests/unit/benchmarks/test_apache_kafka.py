@@ -15,7 +15,7 @@ def test_a_missing_program_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.delenv(apache_kafka.JARS_VARIABLE, raising=False)
     monkeypatch.setattr(apache_kafka, "CACHE", tmp_path / "cache")
     with pytest.raises(Unavailable, match="mvn is not installed"):
-        apache_kafka.jars()
+        apache_kafka.find_jars()
     with pytest.raises(Unavailable, match="java is not installed"):
         apache_kafka.java_command("kafka.Kafka")
 
@@ -24,7 +24,7 @@ def test_a_directory_without_jars_is_refused(monkeypatch: pytest.MonkeyPatch, tm
     # Java would only say that a class is missing.
     monkeypatch.setenv(apache_kafka.JARS_VARIABLE, str(tmp_path))
     with pytest.raises(Unavailable, match=apache_kafka.JARS_VARIABLE):
-        apache_kafka.jars()
+        apache_kafka.find_jars()
 
 
 def test_a_failed_resolution_is_not_mistaken_for_jars(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -33,16 +33,16 @@ def test_a_failed_resolution_is_not_mistaken_for_jars(monkeypatch: pytest.Monkey
     maven.write_text('#!/bin/sh\nfor last; do :; done\n: > "${last#*=}/kafka-clients-1.jar"\necho no network\nexit 1\n')
     maven.chmod(0o755)
     cache = tmp_path / "cache"
-    monkeypatch.setattr(apache_kafka, "executable", lambda name: str(maven))
+    monkeypatch.setattr(apache_kafka, "find_executable", lambda name: str(maven))
     monkeypatch.setattr(apache_kafka, "CACHE", cache)
     monkeypatch.delenv(apache_kafka.JARS_VARIABLE, raising=False)
     with pytest.raises(Unavailable, match="no network"):
-        apache_kafka.jars()
+        apache_kafka.find_jars()
     assert list(cache.iterdir()) == []
 
 
 def test_the_project_file_lists_every_artifact() -> None:
     # Well-formed, and with the pinned version of each.
-    project = xml.fromstring(apache_kafka.project_file())
+    project = xml.fromstring(apache_kafka.build_project_file())
     listed = [tuple(part.text for part in dependency) for dependency in project.iter("dependency")]
     assert listed == list(apache_kafka.ARTIFACTS)

@@ -8,7 +8,7 @@ import pytest
 from kio.schema.request_header.v2.header import RequestHeader
 from kio.serial import entity_reader
 
-from benchmarks.loads.small_requests import CORRELATION_AT, KINDS, WrongAnswer, frames
+from benchmarks.loads.small_requests import CORRELATION_AT, KINDS, WrongAnswer, build_frames
 from ottla.wire import frames as wire
 from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 
@@ -16,7 +16,7 @@ from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_request_is_what_the_schema_says(kind: str) -> None:
     # Read back by another implementation, to the last byte; the correlation id stands where it is written.
-    (frame,) = frames([kind], "orders", "written")
+    (frame,) = build_frames([kind], "orders", "written")
     request = bytearray(frame.data)
     struct.pack_into(">i", request, CORRELATION_AT, 77)
     stream = io.BytesIO(bytes(request))
@@ -32,7 +32,7 @@ def test_a_request_is_what_the_schema_says(kind: str) -> None:
 
 def test_a_broker_that_refuses_quickly_is_not_fast() -> None:
     # An error code anywhere in the first answer ends the measurement.
-    (frame,) = frames(["metadata"], "orders", "written")
+    (frame,) = build_frames(["metadata"], "orders", "written")
     api = wire.api(3)
     for code in (0, 3):
         response = MetadataResponse(topics=[MetadataResponseTopic(name="orders", error_code=code)])

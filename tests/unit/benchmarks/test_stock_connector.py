@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.peers.apache_kafka import Unavailable, project_file
+from benchmarks.peers.apache_kafka import Unavailable, build_project_file
 from benchmarks.spark import stock_connector
 
 
@@ -16,14 +16,14 @@ def test_a_directory_must_hold_all_of_them(monkeypatch: pytest.MonkeyPatch, tmp_
     for name in names[1:]:
         (tmp_path / name).touch()
     with pytest.raises(Unavailable, match="does not hold the jars"):
-        stock_connector.connector_jars()
+        stock_connector.find_connector_jars()
     (tmp_path / names[0]).touch()
-    assert stock_connector.connector_jars().split(",") == sorted(str(tmp_path / name) for name in names)
+    assert stock_connector.find_connector_jars().split(",") == sorted(str(tmp_path / name) for name in names)
 
 
 def test_what_pyspark_has_already_is_left_out() -> None:
     # Two versions of one class on a class path are a riddle for a user.
-    project = xml.fromstring(project_file(stock_connector.ARTIFACTS, alone=True))
+    project = xml.fromstring(build_project_file(stock_connector.ARTIFACTS, alone=True))
     dependencies = list(project.iter("dependency"))
     assert len(dependencies) == len(stock_connector.ARTIFACTS)
     assert all(each.find("exclusions/exclusion/artifactId") is not None for each in dependencies)
