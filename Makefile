@@ -4,9 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+TYPES := $(VENV)/mypy.txt
+LONG_RUN := $(RUN)/python -m pytest -p no:cacheprovider -o faulthandler_timeout=0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench bench-coordinators bench-spark bench-all chaos fuzz churn simulate model crash-points spark-chaos clean
+.PHONY: help setup demo test test-all check format bench bench-coordinators bench-spark bench-all chaos fuzz churn simulate model crash-points spark-chaos clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,8 +25,15 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup ## Start a broker and a pipeline on Spark, watch a shop's events go through, try it until Ctrl-C
 	@$(RUN)/ottla demo
 
-test: check ## Everything: lint, types and the whole suite
-	$(RUN)/python -m pytest $(ARGS)
+test: setup ## Lint, types and the suite, in parallel: make test ARGS=tests/unit
+	$(RUN)/ruff check .
+	$(RUN)/ruff format --check --quiet .
+	@$(RUN)/mypy >$(TYPES) 2>&1 & types=$$!; \
+		echo '$(RUN)/python -m pytest -n auto $(ARGS)'; $(RUN)/python -m pytest -n auto $(ARGS); suite=$$?; \
+		wait $$types; types=$$?; echo '$(RUN)/mypy'; cat $(TYPES); test $$suite -eq 0 && test $$types -eq 0
+
+test-all: export OTTLA_SAMPLES := full
+test-all: test ## Everything, as before a release: long tests too, and more examples of the others
 
 check: setup ## Lint, format and types only
 	$(RUN)/ruff check .
@@ -48,10 +57,10 @@ bench-all: bench bench-coordinators bench-spark ## Measure every table of docs/p
 	$(RUN)/python -m benchmarks.dispatch
 
 chaos: setup ## Kill brokers and transactional clients with kill -9 more often than the suite does: make chaos KILLS=100
-	OTTLA_BUDGET_FACTOR=100 OTTLA_KILLS=$(or $(KILLS),100) $(RUN)/python -m pytest -p no:cacheprovider tests/clients/test_kill.py tests/clients/test_transactions.py $(ARGS)
+	OTTLA_KILLS=$(or $(KILLS),100) $(LONG_RUN) tests/clients/test_kill.py tests/clients/test_transactions.py $(ARGS)
 
 churn: setup ## Half a million records through groups whose members and broker come, go and die
-	OTTLA_BUDGET_FACTOR=100 OTTLA_GROUP_RECORDS=$(or $(RECORDS),500000) $(RUN)/python -m pytest -s -p no:cacheprovider tests/clients/test_groups_churn.py $(ARGS)
+	OTTLA_GROUP_RECORDS=$(or $(RECORDS),500000) $(LONG_RUN) -s tests/clients/test_groups_churn.py $(ARGS)
 
 fuzz: setup ## Attack a broker with every kind of wrong client for longer than the suite does: make fuzz SECONDS=300
 	$(RUN)/python -m tests.scenarios.fuzz --seconds $(or $(SECONDS),300) $(ARGS)
@@ -60,13 +69,13 @@ simulate: setup ## Simulate more seeds than the suite does: make simulate SEEDS=
 	$(RUN)/python -m tests.simulation --seeds $(or $(SEEDS),1000) $(ARGS)
 
 model: setup ## More random histories of a partition beside its naive model than the suite has: make model EXAMPLES=1000
-	OTTLA_BUDGET_FACTOR=100 OTTLA_MODEL_EXAMPLES=$(or $(EXAMPLES),1000) $(RUN)/python -m pytest -p no:cacheprovider --timeout 0 -o faulthandler_timeout=0 tests/simulation/test_partition_model.py $(ARGS)
+	OTTLA_MODEL_EXAMPLES=$(or $(EXAMPLES),1000) $(LONG_RUN) tests/simulation/test_partition_model.py $(ARGS)
 
 crash-points: setup ## Crash the broker in every disk operation, where the suite takes a sample
 	$(RUN)/python -m tests.simulation --crash-points $(ARGS)
 
 spark-chaos: setup ## Kill drivers, workers and brokers of streaming queries more often than the suite does: make spark-chaos KILLS=100
-	OTTLA_BUDGET_FACTOR=100 OTTLA_KILLS=$(or $(KILLS),20) $(RUN)/python -m pytest -p no:cacheprovider tests/clients/test_sink_kills.py tests/spark/test_kills.py $(ARGS)
+	OTTLA_KILLS=$(or $(KILLS),20) $(LONG_RUN) tests/clients/test_sink_kills.py tests/spark/test_kills.py $(ARGS)
 
 clean: ## Remove .venv and every cache
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,10 +1,10 @@
-"""Apache Kafka for the tests: its tools, and one broker of it for the whole run, beside one of ours.
+"""Apache Kafka for the tests: its tools, and one broker of it for all tests of a process, beside one of ours.
 
 Both brokers have the same settings, and a test that compares them does everything to both: so they also list the same.
 Each module finds them without groups and topics. A test that stops Kafka or reads its files starts one of its own.
 
 All of it runs where there is Java, and the jars: from OTTLA_KAFKA_JARS, from the project's cache, or brought into it by
-Maven within a minute, once, before the first test. Otherwise what needs it is skipped, with the reason.
+Maven within a minute, once. Otherwise the tests that need it are skipped, with the reason.
 """
 
 import functools
@@ -25,6 +25,8 @@ from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.wire.messages.list_groups import ListGroupsRequest
 from ottla.wire.messages.metadata import MetadataRequest
+from tests.needs import skip_without
+from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
 
 Addresses = tuple[tuple[str, int], tuple[str, int]]
@@ -32,7 +34,6 @@ Addresses = tuple[tuple[str, int], tuple[str, int]]
 Clients = tuple[RawClient, RawClient]
 
 FETCH_S = 60
-PATIENCE_S = 30
 BROKER_OPTIONS = (*peer.SHORT_LIVED_JVM, "-Xmx512M")
 SETTINGS = {
     "offsets.topic.num.partitions": "1",
@@ -64,19 +65,11 @@ def missing() -> str:
     return ""
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """The jars come before the first test, so that no test's time is spent on them."""
-    if not session.config.option.collectonly and any(
-        "kafka_tools" in getattr(item, "fixturenames", ()) for item in session.items
-    ):
-        missing()
-
-
 @pytest.fixture(scope="session")
 def kafka_tools() -> Iterator[None]:
     """Java and the jars are there: `benchmarks.peers.apache_kafka.run_tool` works."""
     if reason := missing():
-        pytest.skip(reason)
+        skip_without("Apache Kafka", reason)
     with peer.share_one_jvm():
         yield
 

@@ -19,6 +19,7 @@ from ottla.wire.fetch import PartitionResult as Fetched
 from ottla.wire.message import Message
 from ottla.wire.primitives import Bytes, reader
 from ottla.wire.produce import PartitionResult as Produced
+from tests.patience import PATIENCE_MS, PATIENCE_S
 
 Response = TypeVar("Response")
 
@@ -28,7 +29,7 @@ _CORRELATION_ID = Struct(">i")
 
 
 class RawClient:
-    def __init__(self, host: str, port: int, client_id: str = "raw", timeout_s: float = 10) -> None:
+    def __init__(self, host: str, port: int, client_id: str = "raw", timeout_s: float = PATIENCE_S) -> None:
         self._socket = socket.create_connection((host, port), timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._client_id = client_id
@@ -109,7 +110,7 @@ class RawClient:
         version: int | None = None,
         *,
         transactional_id: str | None = None,
-        timeout_ms: int = 10_000,
+        timeout_ms: int = PATIENCE_MS,
     ) -> Produced | None:
         """One batch to one partition of a topic, given by name or (from version 13) by id; None if acks is 0."""
         version = version or (12 if isinstance(topic, str) else 13)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from tests.clients.messages import Delivery, Sent
+from tests.patience import PATIENCE_S
 
-PATIENCE_S = 40.0
 NULL_HEADERS = True
 
 

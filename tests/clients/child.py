@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import ottla
+from tests.patience import PATIENCE_S
 
 HOST = "127.0.0.1"
-END_S = 20
 SOURCE = Path(ottla.__file__).parents[1]
 
 
@@ -74,7 +74,7 @@ class OttlaUp:
         self.process.send_signal(number)
 
     def wait(self) -> int:
-        status = self.process.wait(END_S)
+        status = self.process.wait(PATIENCE_S)
         assert self.process.stdout is not None
         self.process.stdout.close()
         return status

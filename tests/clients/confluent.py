@@ -7,8 +7,8 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 
 from tests.clients.messages import Delivery, Sent
+from tests.patience import PATIENCE_S
 
-PATIENCE_S = 40.0
 NULL_HEADERS = True
 
 

@@ -7,19 +7,10 @@ import pytest
 
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
-from tests.clients import franz
 
 LARGEST_MESSAGE = 12_000_000
 
 _numbers = count()
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """The Go client is built before the first test, so that no test's time is spent on it."""
-    if not session.config.option.collectonly and any(
-        "go_client" in getattr(item, "fixturenames", ()) for item in session.items
-    ):
-        franz.missing()
 
 
 @pytest.fixture(scope="session")

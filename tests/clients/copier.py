@@ -12,7 +12,8 @@ from random import Random
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-PATIENCE_S = 15.0
+PATIENCE_S = 60.0
+"""For one step of a transaction; then another producer takes over."""
 TAKEN = 20
 ABORTED = 0.15
 
@@ -32,7 +33,7 @@ def live(bootstrap: str, source: str, target: str) -> None:
         # up: it waits there for ever with what it has to send.
         "metadata.recovery.strategy": "none",
     }
-    producer = Producer({**quiet, "transactional.id": f"{source}-to-{target}", "transaction.timeout.ms": 10_000})
+    producer = Producer({**quiet, "transactional.id": f"{source}-to-{target}", "transaction.timeout.ms": 60_000})
     consumer = Consumer(
         {
             **quiet,

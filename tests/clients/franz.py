@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.clients.messages import Delivery, Sent
+from tests.patience import PATIENCE_S
 
 SOURCE = Path(__file__).parent / "go"
 CACHE = Path(__file__).parents[2] / ".cache" / "go-client"
 BUILD_S = 120.0
-PATIENCE_S = 30.0
 NULL_HEADERS = True
 
 

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 CONSUMER = "consumer"
 """In the place of an assignor: the protocol in which members have none."""
 
-SESSION_MS = 4000
+SESSION_MS = 8000
+"""A member that was killed is missed after this time; one that lives must not be silent for so long."""
 HEARTBEAT_MS = 250
 POLLED = 500
 

@@ -15,16 +15,15 @@ from typing import Any, NamedTuple, Self
 from benchmarks.peers.apache_kafka import java_command
 from tests.clients.child import SOURCE
 from tests.clients.group_member import CONSUMER, SESSION_MS, Membership
+from tests.patience import PATIENCE_MS, PATIENCE_S
 
-PATIENCE_S = 45.0
-END_S = 20.0
 JAVA_ASSIGNORS = {
     "range": "RangeAssignor",
     "roundrobin": "RoundRobinAssignor",
     "cooperative-sticky": "CooperativeStickyAssignor",
 }
-RESTART_MS = 25_000
-"""The session of a member that is to return within it: longer than a JVM takes to start on a busy machine."""
+RESTART_MS = PATIENCE_MS
+"""The session of a member that is to return within it, however long it takes to start."""
 JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m")
 
 
@@ -84,7 +83,7 @@ class MemberProcess:
         assert status in (0, 143, -signal.SIGTERM), (self.library, status, self._errors.read_text()[-2000:])
 
     def _ended(self) -> int:
-        status = self.process.wait(END_S)
+        status = self.process.wait(PATIENCE_S)
         self._reader.join()
         assert self.process.stdout is not None
         self.process.stdout.close()
@@ -172,9 +171,9 @@ class TestedGroup:
             self.members.remove(member)
             self._news.notify_all()
 
-    def await_news(self, done: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
+    def await_news(self, done: Callable[[], bool], what: str) -> None:
         with self._news:
-            assert self._news.wait_for(done, patience_s), f"{what}: {self.events[-12:]}"
+            assert self._news.wait_for(done, PATIENCE_S), f"{what}: {self.events[-12:]}"
 
     def await_shares(self, *counts: int) -> None:
         """Until every partition is somebody's, and members have so many each."""
@@ -185,9 +184,9 @@ class TestedGroup:
         held = sorted(partition for member in self.members for partition in member.assigned)
         return sorted(len(each.assigned) for each in self.members) if held == list(range(self._partitions)) else []
 
-    def await_committed(self, count: int, patience_s: float = PATIENCE_S) -> None:
+    def await_committed(self, count: int) -> None:
         """Until so many records were committed."""
-        self.await_news(lambda: sum(self._committed.values()) >= count, f"{count} are not committed", patience_s)
+        self.await_news(lambda: sum(self._committed.values()) >= count, f"{count} are not committed")
 
     # --- what it must add up to ---
 

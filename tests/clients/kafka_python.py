@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from tests.clients.messages import Delivery, Sent
+from tests.patience import PATIENCE_S
 
-PATIENCE_S = 40.0
 NULL_HEADERS = False
 
 

@@ -6,8 +6,8 @@ from time import monotonic
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, Producer, TopicPartition
 
 from tests.clients.confluent import consumer, take
+from tests.patience import PATIENCE_S
 
-PATIENCE_S = 30.0
 VALUE = b"x" * 500
 UNANSWERED_MAX = 5000
 

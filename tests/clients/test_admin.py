@@ -19,8 +19,8 @@ from kafka.admin import NewTopic as KafkaPythonTopic
 from ottla.testing import LocalBroker
 from tests.clients import confluent
 from tests.clients.messages import Delivery, Sent
+from tests.patience import PATIENCE_S
 
-PATIENCE_S = 10.0
 TIMES = (1000, 3000, 2000)
 """Of the records at offsets 0, 1 and 2."""
 

@@ -17,8 +17,8 @@ from kafka.admin import KafkaAdminClient
 
 from ottla.testing import LocalBroker
 from tests.clients.test_admin import confluent_topics
+from tests.patience import PATIENCE_S
 
-PATIENCE_S = 10.0
 RETENTION = "retention.ms"
 
 

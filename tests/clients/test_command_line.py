@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,10 +16,11 @@ from confluent_kafka import Producer
 from benchmarks.peers.apache_kafka import ApacheKafka
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
+from tests.needs import require_program
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "command-line.md"
-END_S = 50
 SEVERAL = re.compile("…")
 SPACES = re.compile(" +")
 QUICK = ("-X", "enable.idempotence=false")
@@ -49,7 +49,7 @@ class CommandLine:
             input=data,
             env=self.environment,
             capture_output=True,
-            timeout=END_S,
+            timeout=PATIENCE_S,
         )
 
     def __call__(self, *arguments: str, data: bytes = b"") -> bytes:
@@ -66,7 +66,7 @@ class CommandLine:
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=END_S,
+            timeout=PATIENCE_S,
         )
         return ended.stdout.decode()
 
@@ -108,8 +108,7 @@ def fits(printed: str, expected: str) -> bool:
 
 def test_the_page_tells_the_truth(tmp_path: Path) -> None:
     # Every example, in order, on one fresh broker: what it prints is what the page says.
-    if shutil.which("bash") is None:
-        pytest.skip("bash is not installed")
+    require_program("bash")
     commands = {command.split("ottla ", 1)[1].split()[0] for command, _ in examples() if "ottla " in command}
     assert commands >= {"topic", "produce", "consume", "config", "bench", "log", "completion", "group", "txn"}
     with local_broker(process=True) as fresh:
@@ -166,7 +165,7 @@ def test_following_shows_what_comes_and_ends_with_an_interrupt(ottla: CommandLin
         ottla("produce", topic, data=b"new\n" * 1000)
         assert [follower.stdout.readline() for _ in range(1000)] == [b"new\n"] * 1000
         follower.send_signal(signal.SIGINT)
-        output, errors = follower.communicate(timeout=END_S)
+        output, errors = follower.communicate(timeout=PATIENCE_S)
         assert (follower.returncode, output, errors) == (0, b"", b"")
 
 
@@ -174,7 +173,7 @@ def test_following_ends_by_itself_after_so_many(ottla: CommandLine, topic: str) 
     ottla("topic", "create", topic)
     with ottla.running("consume", topic, "--follow", "--count", "3", "--value-matches", "yes") as follower:
         ottla("produce", topic, data=b"yes 1\nno\nyes 2\nyes 3\nyes 4\n")
-        output, errors = follower.communicate(timeout=END_S)
+        output, errors = follower.communicate(timeout=PATIENCE_S)
         assert (follower.returncode, output, errors) == (0, b"yes 1\nyes 2\nyes 3\n", b"")
 
 
@@ -196,7 +195,7 @@ def test_an_interrupted_producer_has_sent_what_it_read(ottla: CommandLine, topic
         child.stdin.flush()
         assert ottla("consume", topic, "--follow", "--count", "2") == b"one\ntwo\n"
         child.send_signal(signal.SIGINT)
-        assert (child.wait(END_S), child.stderr and child.stderr.read()) == (130, b"")
+        assert (child.wait(PATIENCE_S), child.stderr and child.stderr.read()) == (130, b"")
     assert ottla("consume", topic) == b"one\ntwo\n"
 
 
@@ -219,7 +218,7 @@ def test_a_broker_that_dies_under_a_producer_is_told(tmp_path: Path) -> None:
             child.stdin.flush()
             assert ottla("consume", "orders", "--follow", "--count", "1") == b"before\n"
             fresh.kill()
-            _, errors = child.communicate(b"after\n" * 10, timeout=END_S)
+            _, errors = child.communicate(b"after\n" * 10, timeout=PATIENCE_S)
             assert child.returncode == 1
             assert errors == b"ottla: topic 'orders': 10 records not delivered: Message timed out\n"
         fresh.restart()
@@ -352,15 +351,15 @@ def use_groups(ottla: CommandLine, topic: str) -> None:
 def use_transactions(ottla: CommandLine, topic: str) -> None:
     """A transaction is shown while it is open, and after it was ended; none hangs."""
     producer = Producer({"bootstrap.servers": ottla.bootstrap, "transactional.id": "use-transactions"})
-    producer.init_transactions(20)
+    producer.init_transactions(PATIENCE_S)
     producer.begin_transaction()
     producer.produce(topic, b"x", b"k", partition=1)
-    producer.flush(20)
+    producer.flush(PATIENCE_S)
     listed = json.loads(ottla("txn", "list", "--state", "ongoing", "--matching", "use.*", "--format", "json"))
     assert [found["transactional_id"] for found in listed] == ["use-transactions"]
     (described,) = json.loads(ottla("txn", "describe", "use-transactions", "--format", "json"))
     assert (described["state"], described["partitions"]) == ("ongoing", [f"{topic}-1"])
     assert json.loads(ottla("txn", "find-hanging", "-t", topic, "--older-than", "0s", "--format", "json")) == []
-    producer.commit_transaction(20)
+    producer.commit_transaction(PATIENCE_S)
     ended = ottla.ended("txn", "abort", topic, "1", "--start-offset", "0")
     assert (ended.returncode, ended.stdout) == (2, b"")

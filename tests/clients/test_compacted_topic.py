@@ -6,6 +6,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
+from tests.patience import PATIENCE_S
 from tests.scenarios.asking import connect, create
 from tests.scenarios.test_compaction import COMPACTED, clean_end, until
 
@@ -17,13 +18,13 @@ def send(broker: LocalBroker, value: bytes, *, commit: bool = True, **settings: 
     names = {name.replace("_", "."): setting for name, setting in settings.items()}
     producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, **names})
     if "transactional_id" in settings:
-        producer.init_transactions(10)
+        producer.init_transactions(PATIENCE_S)
         producer.begin_transaction()
     for number in range(400):
         producer.produce("table", value + b"." * 60, key=b"k%d" % (number % KEYS), partition=0)
     producer.flush()
     if "transactional_id" in settings:
-        producer.commit_transaction(10) if commit else producer.abort_transaction(10)
+        producer.commit_transaction(PATIENCE_S) if commit else producer.abort_transaction(PATIENCE_S)
 
 
 def read(broker: LocalBroker, isolation: str) -> tuple[int, dict[bytes, bytes], int]:
@@ -35,7 +36,7 @@ def read(broker: LocalBroker, isolation: str) -> tuple[int, dict[bytes, bytes], 
     last: dict[bytes, bytes] = {}
     try:
         while True:
-            message = consumer.poll(20)
+            message = consumer.poll(PATIENCE_S)
             assert message is not None, f"stuck after {count} records"
             if (error := message.error()) is not None:
                 assert error.code() == KafkaError._PARTITION_EOF, error

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from benchmarks.peers.apache_kafka import run_tool
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
-from tests.clients.groups import PATIENCE_S, TestedGroup
+from tests.clients.group_member import SESSION_MS
+from tests.clients.groups import TestedGroup
+from tests.patience import PATIENCE_MS, PATIENCE_S
 
 PARTITIONS = 6
 RECORDS = 600
@@ -31,7 +34,8 @@ def broker() -> Iterator[LocalBroker]:
         group_consumer_min_heartbeat_interval_ms=100,
         group_consumer_heartbeat_interval_ms=250,
         group_consumer_min_session_timeout_ms=1000,
-        group_consumer_session_timeout_ms=4000,
+        group_consumer_session_timeout_ms=SESSION_MS,
+        group_consumer_max_session_timeout_ms=PATIENCE_MS,
     ) as running:
         yield running
 
@@ -49,7 +53,14 @@ def send(broker: LocalBroker, topic: str, count: int = RECORDS) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5})
     for number in range(count):
         producer.produce(topic, b"%d" % number, partition=number % PARTITIONS)
-    assert producer.flush(20) == 0
+    assert producer.flush(PATIENCE_S) == 0
+
+
+def set_session(broker: LocalBroker, group: str, session_ms: int) -> None:
+    setting = ConfigEntry("consumer.session.timeout.ms", str(session_ms), incremental_operation=AlterConfigOpType.SET)
+    changed = ConfigResource(ResourceType.GROUP, group, incremental_configs=[setting])
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.incremental_alter_configs([changed])[changed].result(PATIENCE_S)
 
 
 def ends(count: int) -> dict[int, int]:
@@ -78,7 +89,8 @@ def test_members_come_and_go(broker: LocalBroker, group: TestedGroup) -> None:
 
 
 def test_a_static_member_restarts(broker: LocalBroker, group: TestedGroup) -> None:
-    # It leaves for now and comes back to what it had; the other one hears nothing of it.
+    # It leaves for now and comes back to what it had, within its session; the other one hears nothing of it.
+    set_session(broker, group.topic, PATIENCE_MS)
     first, second = group.start("confluent", CONSUMER, "one"), group.start("confluent", CONSUMER, "two")
     group.await_shares(3, 3)
     had, events = set(second.assigned), len(group.events)

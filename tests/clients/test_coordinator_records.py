@@ -13,13 +13,13 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from benchmarks.peers.apache_kafka import run_tool
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
+from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
 from tests.scenarios.asking import LATEST, offset_at
 
 TOOLS = "org.apache.kafka.tools"
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 CLASSIC, CONSUMER = "classic", "consumer"
-PATIENCE_S = 30
 
 Decoded = dict[str, Any]
 

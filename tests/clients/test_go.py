@@ -7,6 +7,7 @@ import pytest
 from ottla.testing import LocalBroker
 from tests.clients import confluent, franz
 from tests.clients.messages import CODECS, Delivery, by_partition, messages
+from tests.needs import skip_without
 
 PARTITIONS = 3
 
@@ -14,7 +15,7 @@ PARTITIONS = 3
 @pytest.fixture(scope="module", autouse=True)
 def go_client() -> None:
     if reason := franz.missing():
-        pytest.skip(reason)
+        skip_without("the Go client", reason)
 
 
 @pytest.mark.parametrize("codec", CODECS)

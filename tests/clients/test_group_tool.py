@@ -8,9 +8,9 @@ from confluent_kafka.admin import AdminClient
 
 from benchmarks.peers.apache_kafka import run_tool
 from ottla.testing import LocalBroker
+from tests.patience import PATIENCE_S
 
 COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-PATIENCE_S = 20
 
 _numbers = count()
 

@@ -17,10 +17,10 @@ from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from tests.clients.group_member import CONSUMER, SESSION_MS
 from tests.clients.groups import TestedGroup
+from tests.patience import PATIENCE_MS, PATIENCE_S
 
 RECORDS = int(os.environ.get("OTTLA_GROUP_RECORDS", "6000"))
 EVENTS = max(6, RECORDS // 10_000)
-LONG = RECORDS > 10_000
 PARTITIONS = 8
 MEMBERS_MAX = 4
 LIBRARIES = ("confluent", "aiokafka", "kafka_python")
@@ -34,7 +34,6 @@ SETTINGS: dict[str, Any] = {
     "group_consumer_min_session_timeout_ms": 1000,
     "group_consumer_session_timeout_ms": SESSION_MS,
 }
-CATCHING_UP_S = 60.0 if not LONG else 600.0
 
 
 class Stream:
@@ -49,7 +48,7 @@ class Stream:
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
                 "linger.ms": 5,
-                "message.timeout.ms": 60_000,
+                "message.timeout.ms": PATIENCE_MS,
                 "queue.buffering.max.messages": 2_000_000,
                 "log_level": 0,
             }
@@ -67,7 +66,7 @@ class Stream:
         return {index: len(range(index, self.sent, PARTITIONS)) for index in range(PARTITIONS)}
 
     def close(self) -> None:
-        left = self._producer.flush(60)
+        left = self._producer.flush(PATIENCE_S)
         self._ended.set()
         self._thread.join()
         assert (left, self._failures) == (0, [])
@@ -123,7 +122,6 @@ class Churn:
         self._broker.restart()
 
 
-@pytest.mark.timeout(0 if LONG else 120)
 @pytest.mark.parametrize("assignor", ("range", "cooperative-sticky", CONSUMER, BOTH))
 def test_a_churning_group_reads_everything(assignor: str, tmp_path: Path, seed: int) -> None:
     # Whatever happens to members and broker: every record is read, each assignment goes on where the
@@ -141,9 +139,9 @@ def test_a_churning_group_reads_everything(assignor: str, tmp_path: Path, seed: 
                     churn.happen()
                     # Sometimes the group is given time to settle, sometimes the next event hits it in the middle.
                     if random.random() < 0.5:
-                        group.await_committed(RECORDS // EVENTS * (number - 1), CATCHING_UP_S)
+                        group.await_committed(RECORDS // EVENTS * (number - 1))
             finally:
                 stream.close()
-            group.await_committed(stream.sent, CATCHING_UP_S)
+            group.await_committed(stream.sent)
             again = group.check(stream.ends())
             print(f"{stream.sent} records, {EVENTS} events, {again} read again")

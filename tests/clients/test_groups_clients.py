@@ -14,6 +14,7 @@ from benchmarks.peers.apache_kafka import run_tool
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from tests.clients.groups import RESTART_MS, TestedGroup, at_once
+from tests.patience import PATIENCE_S
 
 PARTITIONS = 6
 RECORDS = 600
@@ -47,7 +48,7 @@ def send(broker: LocalBroker, group: TestedGroup, count: int = RECORDS) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5})
     for number in range(count):
         producer.produce(group.topic, b"%d" % number, partition=number % PARTITIONS)
-    assert producer.flush(20) == 0
+    assert producer.flush(PATIENCE_S) == 0
 
 
 def ends(count: int) -> dict[int, int]:

@@ -4,7 +4,6 @@ It creates a topic by writing to it; it cannot alter or delete one.
 """
 
 import json
-import shutil
 import subprocess
 from typing import Any
 
@@ -13,15 +12,18 @@ import pytest
 from ottla.testing import LocalBroker
 from tests.clients import confluent
 from tests.clients.messages import CODECS, Delivery, Sent
+from tests.needs import require_program
+from tests.patience import PATIENCE_S
 
-PATIENCE_S = 30.0
 
-pytestmark = pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
+@pytest.fixture(scope="module", autouse=True)
+def installed() -> None:
+    require_program("kcat")
 
 
 def kcat(broker: LocalBroker, *arguments: str, stdin: str = "") -> str:
     """What it prints when it succeeds."""
-    command = ["kcat", "-b", broker.bootstrap, "-m", "20", "-q", *arguments]
+    command = ["kcat", "-b", broker.bootstrap, "-m", str(PATIENCE_S), "-q", *arguments]
     done = subprocess.run(command, input=stdin.encode(), capture_output=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode()

@@ -33,10 +33,9 @@ from tests.clients.child import ottla_up
 from tests.clients.files import contents
 from tests.clients.messages import CODECS, Delivery, Sent, by_partition, messages
 from tests.kafka_peer import BROKER_OPTIONS
+from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
 from tests.scenarios.asking import LATEST, batch_of, offset_at, produced
-
-pytestmark = pytest.mark.timeout(300)  # the first of them starts Apache Kafka twice
 
 PARTITIONS = 2
 SMALL = {
@@ -46,7 +45,6 @@ SMALL = {
 }
 """A Kafka that is killed leaves every index as large as it may become, and all of it is compared."""
 SETTINGS = {"segment.bytes": str(1 << 20), "retention.ms": "-1"}
-PATIENCE_S = 30.0
 PRODUCER_ID, SEQUENCE = 70_000, 41
 """Of the batch that is sent once before the move and once after it."""
 OURS, THEIRS, KILLED, TRANSACTIONS = "ours", "theirs", "killed", "transactions"

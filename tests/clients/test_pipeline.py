@@ -11,6 +11,7 @@ import ottla
 from benchmarks.peers.apache_kafka import ApacheKafka
 from ottla.errors import KafkaError
 from ottla.testing import LocalBroker
+from tests.patience import PATIENCE_S
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 EACH = 300
@@ -22,7 +23,7 @@ def fill(bootstrap: str, topic: str) -> list[dict[str, Any]]:
     What a reader of committed records should see of it, but for offsets and times.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(20)
+    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(PATIENCE_S)
     expected = []
     for codec in CODECS:
         producer = Producer({"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 50})
@@ -32,18 +33,18 @@ def fill(bootstrap: str, topic: str) -> list[dict[str, Any]]:
             producer.produce(topic, value, key, partition=0, headers=headers if number % 2 else None)
             pairs = [{"key": name, "value": content} for name, content in headers]
             expected.append({"partition": 0, "key": key, "value": value, "headers": pairs if number % 2 else None})
-        assert not producer.flush(20)
+        assert not producer.flush(PATIENCE_S)
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
-    producer.init_transactions(20)
+    producer.init_transactions(PATIENCE_S)
     for number in range(6):
         producer.begin_transaction()
         for part in range(10):
             producer.produce(topic, b"%d.%d" % (number, part), partition=1)
-        producer.flush(20)
+        producer.flush(PATIENCE_S)
         if number % 2:
-            producer.abort_transaction(20)
+            producer.abort_transaction(PATIENCE_S)
             continue
-        producer.commit_transaction(20)
+        producer.commit_transaction(PATIENCE_S)
         rows = [b"%d.%d" % (number, part) for part in range(10)]
         expected += [{"partition": 1, "key": None, "value": value, "headers": None} for value in rows]
     return expected

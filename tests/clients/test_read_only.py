@@ -11,10 +11,10 @@ from confluent_kafka.admin import AdminClient
 from tests.clients import confluent
 from tests.clients.child import SOURCE, ottla_up
 from tests.clients.files import contents
+from tests.patience import PATIENCE_S
 
 TOPIC = "orders"
 COUNT = 2_000
-PATIENCE_S = 30.0
 
 
 @pytest.fixture

@@ -71,7 +71,6 @@ def run_tasks(client: Client, topic: str, batch_id: int, random: Random) -> None
 
 
 @pytest.mark.parametrize("way", ["batch", "task"])
-@pytest.mark.timeout(120 + 20 * KILLS)
 def test_drivers_and_brokers_that_die_lose_and_repeat_nothing(way: str, seed: int) -> None:
     """One transaction for a batch, or one for each task. A group's offsets that go with a batch are never ahead."""
     random = Random(seed)

@@ -5,7 +5,6 @@ Skipped where there is no openssl to make a certificate.
 """
 
 import asyncio
-import shutil
 import socket
 import ssl
 import struct
@@ -27,19 +26,19 @@ from ottla.config import BrokerConfig, ConfigError, Listener
 from ottla.server import Server, ServerSettings
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from tests.clients.confluent import take
+from tests.needs import require_program
+from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
 from tests.unit.server.serving import offload, on_both_loops, run, until
 
-PATIENCE_S = 40.0
-STOP_S = 40.0
+STOP_S = 2.0 * PATIENCE_S
 """More than a client that does not answer the end of TLS may take."""
 
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One file with the key and a certificate that it has signed itself."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
+    require_program("openssl")
     path = tmp_path_factory.mktemp("tls") / "broker.pem"
     subprocess.run(
         [
@@ -99,7 +98,7 @@ def port(certificate: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     thread.start()
     yield started.result(PATIENCE_S)
     ending.set_result(None)
-    thread.join(STOP_S / 2)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
 
 
@@ -161,7 +160,7 @@ def test_a_client_that_has_gone_while_nobody_read_holds_up_no_stop(loop: str, ce
             stopping = asyncio.create_task(server.stop(STOP_S))
             await asyncio.sleep(0)
             gate.set()
-            async with asyncio.timeout(STOP_S / 2):
+            async with asyncio.timeout(PATIENCE_S):
                 await stopping
 
     run(loop, main())

@@ -12,13 +12,14 @@ from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicSt
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.produce import PartitionResult as Produced
+from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
-PATIENCE_S, RETRY_S = 120.0, 0.01
+RETRY_S = 0.01
 
 
-def connect(broker: LocalBroker, timeout_s: float = 10) -> RawClient:
+def connect(broker: LocalBroker, timeout_s: float = PATIENCE_S) -> RawClient:
     return RawClient(broker.host, broker.port, timeout_s=timeout_s)
 
 

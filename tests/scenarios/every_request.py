@@ -22,6 +22,7 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
 from tests.scenarios.admin_requests import ADMIN_REQUESTS
 from tests.scenarios.group_requests import GROUP_REQUESTS
@@ -66,7 +67,6 @@ PASSING = {
 }
 """Ask again."""
 
-PATIENCE_S = 20.0
 PATIENT_MS = 20_000
 
 

@@ -30,10 +30,10 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitResponse,
 )
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
 from tests.unit.coordinators.classic_scripts import Joining
 
-PATIENCE_S = 20.0
 AT_ONCE_S = 0.1
 """What a request that waits does to others is seen by then."""
 TOGETHER_S = 0.03

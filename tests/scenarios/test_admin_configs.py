@@ -17,6 +17,7 @@ from ottla.wire.messages import describe_configs as dc
 from ottla.wire.messages import incremental_alter_configs as altering
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest
+from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
@@ -256,7 +257,7 @@ def test_the_delay_of_deletion_can_be_changed_at_run_time(own_broker: LocalBroke
         own_broker.advance(minutes=2)  # the wait that was under way when it was changed
         directory = Path(own_broker.directory)
         admin = AdminClient({"bootstrap.servers": own_broker.bootstrap})
-        admin.delete_topics(["orders"])["orders"].result(10)
+        admin.delete_topics(["orders"])["orders"].result(PATIENCE_S)
         own_broker.advance(seconds=1)
         assert not list(directory.glob("orders-0*"))
 
@@ -282,7 +283,7 @@ def test_a_deleted_topic_takes_its_settings_along(own_broker: LocalBroker) -> No
     admin = AdminClient({"bootstrap.servers": own_broker.bootstrap})
     with connect(own_broker) as client:
         alter(client, TOPIC, "orders", ("retention.ms", SET, "77"))
-        admin.delete_topics(["orders"])["orders"].result(10)
+        admin.delete_topics(["orders"])["orders"].result(PATIENCE_S)
         own_broker.create_topic("orders")
         assert value(client, TOPIC, "orders", "retention.ms") == ("7200000", 4)
 
@@ -379,8 +380,10 @@ def test_a_client_library_changes_and_describes(own_broker: LocalBroker) -> None
     broker = ConfigResource(ResourceType.BROKER, "1")
     broker.add_incremental_config(ConfigEntry("message.max.bytes", "2000", incremental_operation=AlterConfigOpType.SET))
     for future in admin.incremental_alter_configs([topic, broker]).values():
-        future.result(10)
-    described = {resource: future.result(10) for resource, future in admin.describe_configs([topic, broker]).items()}
+        future.result(PATIENCE_S)
+    described = {
+        resource: future.result(PATIENCE_S) for resource, future in admin.describe_configs([topic, broker]).items()
+    }
     assert described[topic]["retention.ms"].value == "1000"
     assert described[topic]["cleanup.policy"].value == "delete,compact"
     assert described[topic]["max.message.bytes"].value == "2000"

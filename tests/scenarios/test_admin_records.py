@@ -16,6 +16,7 @@ from ottla.wire.messages import describe_log_dirs as dld
 from ottla.wire.messages import describe_producers as dp
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
 
 HIGH_WATERMARK = -1
@@ -108,7 +109,7 @@ def test_deleted_records_stay_deleted(end: str) -> None:
             produce(client, "orders", 5)
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         partition = TopicPartition("orders", 0, 4)
-        result = admin.delete_records([partition])[partition].result(10)
+        result = admin.delete_records([partition])[partition].result(PATIENCE_S)
         assert result.low_watermark == 4
         getattr(broker, end)()
         broker.restart()
@@ -141,7 +142,7 @@ def test_a_new_topic_of_the_same_name_begins_at_0() -> None:
             produce(client, "orders", 3)
             assert delete(client, "orders", (0, 3)) == [(0, 0, 3)]
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        admin.delete_topics(["orders"])["orders"].result(10)
+        admin.delete_topics(["orders"])["orders"].result(PATIENCE_S)
         broker.create_topic("orders")
         broker.restart()
         with RawClient(broker.host, broker.port) as client:

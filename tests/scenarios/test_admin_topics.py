@@ -15,6 +15,7 @@ from ottla.wire.messages import create_partitions as cp
 from ottla.wire.messages import describe_topic_partitions as dtp
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
 
 CLUSTER_OPERATIONS = 8096
@@ -210,7 +211,7 @@ def test_partitions_are_there_after_a_restart() -> None:
     with ottla.testing.broker() as broker:
         broker.create_topic("orders")
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        admin.create_partitions([NewPartitions("orders", 3)])["orders"].result(10)
+        admin.create_partitions([NewPartitions("orders", 3)])["orders"].result(PATIENCE_S)
         with RawClient(broker.host, broker.port) as client:
             client.produce("orders", 2, encode([(None, b"x", (), 1)]))
         broker.restart()

@@ -19,12 +19,10 @@ from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from tests.exposition import Exposition
+from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
 from tests.scenarios.asking import connect, create, delete, produced, records_of
 from tests.scenarios.test_metrics import metrics
-
-PATIENCE_S = 50.0
-"""The first child of a fresh checkout compiles its kernels."""
 
 COMPACTED = {
     "cleanup.policy": "compact",

@@ -10,11 +10,12 @@ from ottla.records.batch import HEADER_SIZE
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from ottla.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionResult
+from tests.patience import PATIENCE_MS
 from tests.raw_client import RawClient
 from tests.scenarios.asking import append, connect, delete, records_of, topic_id, values_of
 
-LONG_MS = 10_000
-"""A wait that a test never sees the end of."""
+LONG_MS = 2 * PATIENCE_MS
+"""A wait that no test sees the end of: the client gives up before."""
 WAITING = 18
 """The version of the fetch that waits."""
 
@@ -33,10 +34,7 @@ def park(client: RawClient, other: RawClient, found_id: bytes, min_bytes: int = 
 
 def woken(client: RawClient) -> PartitionResult:
     """The answer to what was parked, before its time was over."""
-    began = monotonic()
-    answer = client.read_fetch(WAITING).topics[0].partitions[0]
-    assert monotonic() - began < LONG_MS / 2000
-    return answer
+    return client.read_fetch(WAITING).topics[0].partitions[0]
 
 
 @pytest.mark.parametrize("codec", range(5))
@@ -129,7 +127,7 @@ def test_a_long_poll_ends_when_its_time_is_over(client: RawClient, topic: str) -
     began = monotonic()
     assert values_of(client.fetch(topic, 0, 0, max_wait_ms=150, min_bytes=10_000)) == [b"little"]
     assert values_of(client.fetch(topic, 0, 1, max_wait_ms=150)) == []
-    assert 0.3 <= monotonic() - began < LONG_MS / 1000
+    assert monotonic() - began >= 0.3
 
 
 def test_a_long_poll_ends_when_its_topic_is_deleted(client: RawClient, other: RawClient, topic: str) -> None:
@@ -144,9 +142,7 @@ def test_a_partition_that_is_not_there_does_not_end_the_wait_for_the_others(clie
     began = monotonic()
     assert fetch_both(client, topic, 0, 7, max_wait_ms=150) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert monotonic() - began >= 0.15
-    began = monotonic()
     assert fetch_both(client, topic, 7, 8, max_wait_ms=LONG_MS) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
-    assert monotonic() - began < LONG_MS / 1000
 
 
 def fetch_both(client: RawClient, topic: str, *partitions: int, max_wait_ms: int) -> list[int]:

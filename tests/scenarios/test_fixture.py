@@ -24,11 +24,11 @@ from ottla.records.batch import decode, encode
 from ottla.testing import LocalBroker, Snapshot
 from ottla.testing.local import settings_text
 from ottla.wire.messages.metadata import MetadataRequest
+from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-PATIENCE_S = 20
 DAY_MS = 86_400_000
 
 both = pytest.mark.parametrize("process", [False, True], ids=["thread", "process"])

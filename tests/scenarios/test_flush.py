@@ -12,6 +12,7 @@ from ottla.errors import ErrorCode
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from ottla.wire.produce import PartitionData, ProduceRequest, TopicData, read_response, write_request
+from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
 from tests.scenarios.asking import LATEST, all_values, append, batch_of, connect, offset_at, produced, values_of
 
@@ -34,7 +35,7 @@ class Disk:
     def __call__(self, descriptor: int) -> None:
         self.calls += 1
         self.arrived.set()
-        assert self.open.wait(20)
+        assert self.open.wait(PATIENCE_S)
         if self.failure is not None:
             raise self.failure
         self._sync(descriptor)
@@ -79,7 +80,7 @@ def test_an_acknowledgement_waits_for_the_disk_and_so_do_consumers(acks: int, di
         append(producer, "safe", b"first")
         disk.close_gate()
         send(producer, b"second", acks, 1)
-        assert disk.arrived.wait(10)
+        assert disk.arrived.wait(PATIENCE_S)
         assert values_of(consumer.fetch("safe", 0, 0)) == [b"first"]
         fetched = consumer.fetch("safe", 0, 1, max_wait_ms=50)
         assert (values_of(fetched), fetched.high_watermark) == ([], 1)
@@ -99,7 +100,7 @@ def test_many_producers_share_an_fsync(disk: Disk, broker: LocalBroker) -> None:
         before = disk.calls
         for number, client in enumerate(clients):
             send(client, b"%d" % number, -1, 1)
-        assert disk.arrived.wait(10)
+        assert disk.arrived.wait(PATIENCE_S)
         while offset_at(onlooker, "safe", LATEST, replica_id=DEBUG).offset < 51:
             pass  # until all are appended; the high watermark stays, the end of the log moves
         disk.open.set()

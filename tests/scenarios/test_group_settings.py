@@ -11,6 +11,7 @@ from ottla.testing import LocalBroker
 from ottla.wire.messages import describe_configs as described
 from ottla.wire.messages import incremental_alter_configs as altering
 from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest
+from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
 from tests.scenarios.asking import connect
 
@@ -77,6 +78,6 @@ def test_a_real_client(own_broker: LocalBroker) -> None:
     wanted = ConfigEntry(SESSION, "47000", incremental_operation=AlterConfigOpType.SET)
     changed = ConfigResource(ResourceType.GROUP, "g", incremental_configs=[wanted])
     for future in admin.incremental_alter_configs([changed]).values():
-        future.result(timeout=10)
+        future.result(timeout=PATIENCE_S)
     (future,) = admin.describe_configs([ConfigResource(ResourceType.GROUP, "g")]).values()
-    assert future.result(timeout=10)[SESSION].value == "47000"
+    assert future.result(timeout=PATIENCE_S)[SESSION].value == "47000"

@@ -7,6 +7,7 @@ from itertools import count
 import pytest
 
 from tests.kafka_peer import Addresses
+from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
 from tests.scenarios.asking import create
 from tests.scenarios.group_scripts import GroupPlayer
@@ -177,7 +178,7 @@ SCRIPTS = {
 def addresses(both_addresses: Addresses) -> Addresses:
     """Each with a topic."""
     for address in both_addresses:
-        with RawClient(*address, timeout_s=30) as client:
+        with RawClient(*address, timeout_s=PATIENCE_S) as client:
             create(client, "t")
     return both_addresses
 

@@ -22,6 +22,7 @@ from ottla.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from tests.clients.child import HOST, OttlaUp, ottla_up
+from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
 from tests.scenarios.asking import append, create, values_of
 from tests.scenarios.memory import peak_kilobytes
@@ -30,7 +31,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits and peak
 
 TOPIC = "orders"
 INT_MAX = 2**31 - 1
-PATIENCE_S = 40.0
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,7 @@ def test_a_crowd_of_large_requests_stays_within_the_queue(broker: OttlaUp) -> No
     while min(sent.values()) < len(request):
         push(len(request))
     for connection in crowd:
-        connection.settimeout(60)
+        connection.settimeout(PATIENCE_S)
         (size,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
         answer = produce.read_response(9, connection.recv(size, socket.MSG_WAITALL), 5)
         assert answer.topics[0].partitions[0].error_code == 0

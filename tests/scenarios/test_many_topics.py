@@ -12,6 +12,7 @@ from ottla.cluster.metadata import Decision
 from ottla.config import BrokerConfig
 from ottla.errors import ErrorCode
 from ottla.wire.messages.metadata import MetadataRequest
+from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
 from tests.scenarios.asking import append, create, described
 
@@ -36,7 +37,7 @@ def as_decided(changes: Sequence[Change], image: Image) -> Decision[None]:
 
 def ask(port: int) -> None:
     """What clients ask: for all, for one of them, for a new one that is then used."""
-    with RawClient("127.0.0.1", port, timeout_s=60) as client:
+    with RawClient("127.0.0.1", port, timeout_s=PATIENCE_S) as client:
         for version in (1, 9, 13):
             answer = client.request(MetadataRequest(topics=None), version)
             assert [each.name for each in answer.topics] == [f"topic.{number:06}" for number in range(MANY)]

@@ -20,6 +20,7 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from tests.exposition import Exposition
+from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
 from tests.scenarios.asking import append, batch_of, connect, delete
 from tests.scenarios.transacting import TransactionalProducer
@@ -36,7 +37,7 @@ def watched() -> Iterator[LocalBroker]:
 
 def get(broker: LocalBroker, path: str) -> tuple[int, str, str]:
     """Status, content type and text."""
-    connection = HTTPConnection(broker.host, broker.metrics_port, timeout=10)
+    connection = HTTPConnection(broker.host, broker.metrics_port, timeout=PATIENCE_S)
     try:
         connection.request("GET", path)
         response = connection.getresponse()
@@ -246,7 +247,7 @@ def test_health_follows_the_broker(watched: LocalBroker) -> None:
     producing = threading.Thread(target=client.produce, args=("orders", 0, batch_of(b"x")))
     producing.start()
     stopping = threading.Thread(target=watched.stop)
-    held = HTTPConnection(watched.host, port, timeout=10)
+    held = HTTPConnection(watched.host, port, timeout=PATIENCE_S)
     while metrics(watched).value("ottla_request_memory_bytes") == 0:
         pass  # until the request has come
     stopping.start()

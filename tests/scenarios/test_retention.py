@@ -12,6 +12,7 @@ from ottla.records.batch import encode
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
 from tests.scenarios.asking import EARLIEST, LATEST, append, connect, offset_at
 
@@ -103,7 +104,7 @@ def test_a_changed_retention_setting_holds_at_the_next_check(broker: LocalBroker
     entry = ConfigEntry("retention.ms", str(DAY_MS), incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.incremental_alter_configs([resource])[resource].result(10)
+    admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
     broker.advance(minutes=2)
     assert bounds(broker) == (6, 6)
 

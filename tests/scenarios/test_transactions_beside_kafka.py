@@ -15,6 +15,7 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from tests.kafka_peer import Clients
+from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
 from tests.scenarios.asking import batch_of, create
 from tests.scenarios.transacting import (
@@ -25,7 +26,6 @@ from tests.scenarios.transacting import (
     write_marker,
 )
 
-PATIENCE_S = 30
 GROUP, TRANSACTION = 0, 1
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
 

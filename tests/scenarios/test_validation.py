@@ -14,6 +14,7 @@ from ottla.records.batch import BatchHeader, encode, headers, repack
 from ottla.records.compression import NAMES, compress
 from ottla.records.record import Fields
 from tests.clients.child import HOST, ottla_up
+from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
 from tests.scenarios.asking import all_values, batch_of, create, produced, records_of
 from tests.scenarios.memory import peak_kilobytes
@@ -168,7 +169,7 @@ def test_large_decompressions_do_not_add_up_in_memory(tmp_path: Path, seed: int)
     bombs = [repack(header, codec, compress(codec, bytes(18_000_000)), 1_000) for codec in (GZIP, SNAPPY, LZ4, ZSTD)]
 
     def throw(number: int) -> list[int]:
-        with RawClient(HOST, broker.port, timeout_s=30) as client:
+        with RawClient(HOST, broker.port, timeout_s=PATIENCE_S) as client:
             order = Random(seed + number).sample(bombs * 2, 5)
             return [produced(client, "bombs", bomb).error_code for bomb in order]
 

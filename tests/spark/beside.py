@@ -6,6 +6,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tests.patience import PATIENCE_S
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -22,7 +24,7 @@ WAIT_MS = "20"
 def make_topic(bootstrap: str, name: str, partitions: int = PARTITIONS, **configs: str) -> None:
     settings = {"retention.ms": "-1"} | {key.replace("_", "."): value for key, value in configs.items()}
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(30)
+    admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(PATIENCE_S)
 
 
 def fill(bootstrap: str, topic: str) -> None:
@@ -40,21 +42,21 @@ def fill(bootstrap: str, topic: str) -> None:
                 headers=[("a", b"1"), ("a", None), ("empty", b"")] if number % 2 else None,
             )
             number += 1
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_S) == 0
     transact(bootstrap, topic, number)
 
 
 def transact(bootstrap: str, topic: str, number: int) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"{topic}-writer"})
-    producer.init_transactions(30)
+    producer.init_transactions(PATIENCE_S)
     for end in (producer.commit_transaction, producer.abort_transaction, producer.commit_transaction):
         producer.begin_transaction()
         for _ in range(PARTITIONS):
             time = FIRST_MS + 1000 * number
             producer.produce(topic, f"in a transaction {number}", partition=number % PARTITIONS, timestamp=time)
             number += 1
-        assert producer.flush(30) == 0
-        end(30)
+        assert producer.flush(PATIENCE_S) == 0
+        end(PATIENCE_S)
 
 
 def batch(spark: "SparkSession", connector: str, bootstrap: str, **options: Any) -> "DataFrame":
@@ -82,7 +84,7 @@ def records(bootstrap: str, topic: str, partitions: int) -> list[list[tuple[Any,
     settings = {"bootstrap.servers": bootstrap, "group.id": "beside", "isolation.level": "read_committed"}
     consumer = Consumer({**settings, "fetch.wait.max.ms": WAIT_MS})
     places = [TopicPartition(topic, partition, 0) for partition in range(partitions)]
-    ends = [consumer.get_watermark_offsets(place, 30)[1] for place in places]
+    ends = [consumer.get_watermark_offsets(place, PATIENCE_S)[1] for place in places]
     consumer.assign(places)
     found: list[list[tuple[Any, ...]]] = [[] for _ in places]
     while any(place.offset < end for place, end in zip(consumer.position(places), ends, strict=True) if end):

@@ -6,7 +6,6 @@ Where the jars of Spark's own Kafka connector are in reach, Spark has them: for 
 import functools
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,12 +14,11 @@ from benchmarks.peers.apache_kafka import Unavailable
 from benchmarks.spark.stock_connector import find_connector_jars
 from ottla.testing import LocalBroker
 from tests.kafka_peer import FETCH_S
+from tests.needs import skip_without
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-TIMEOUT_S = 240
-"""For a test: a query is many processes, each of which takes its time on a machine that is busy."""
 
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For a JVM that lives for seconds: half of its time would go into making code fast that is then hardly run."""
@@ -31,12 +29,6 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.task.maxFailures": "1",
 }
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
 
 
 @functools.cache
@@ -52,7 +44,7 @@ def jars_or_reason() -> tuple[str, str]:
 def stock_connector() -> None:
     """`format("kafka")` works in this session."""
     if reason := jars_or_reason()[1]:
-        pytest.skip(reason)
+        skip_without("Spark's Kafka connector", reason)
 
 
 @pytest.fixture(scope="session")
@@ -72,7 +64,7 @@ def spark() -> "Iterator[SparkSession]":
     session.stop()
     gateway.shutdown()
     gateway.proc.stdin.close()
-    gateway.proc.wait(30)
+    gateway.proc.wait(PATIENCE_S)
     os.environ.clear()
     os.environ.update(before)
 

@@ -21,12 +21,12 @@ from ottla.client.groups import fetch_offsets
 from ottla.client.transaction_states import list_transactional_ids
 from ottla.testing import LocalBroker
 from ottla.topic_partition import TopicPartition
+from tests.patience import PATIENCE_S
 from tests.spark.driver import BATCH
 from tests.spark.topics import send
 from tests.unit.client.reading_back import await_markers
 
 HOME = Path(__file__).parents[2]
-PATIENCE_S = 600
 KEYS = 7
 SOURCES, SINKS = 2, 3
 STARTS_MAX = 4

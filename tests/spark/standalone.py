@@ -16,8 +16,9 @@ from pyspark.find_spark_home import _find_spark_home
 
 from benchmarks.peers.broker_process import HOST, find_free_port
 from ottla.spark.java import java_environment
+from tests.patience import PATIENCE_S
 from tests.spark.conftest import QUICK_JAVA
-from tests.spark.killing import HOME, PATIENCE_S, kill, signal_quietly
+from tests.spark.killing import HOME, kill, signal_quietly
 
 WORKERS = 2
 

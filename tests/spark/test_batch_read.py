@@ -10,6 +10,7 @@ from ottla.client.client import Client
 from ottla.client.groups import CommittedOffset, commit_offsets
 from ottla.testing import LocalBroker
 from ottla.topic_partition import TopicPartition
+from tests.patience import PATIENCE_S
 from tests.spark.topics import reader, send, values
 
 if TYPE_CHECKING:
@@ -72,12 +73,12 @@ def test_only_what_was_committed(spark: "SparkSession", broker: LocalBroker) -> 
     """Rows of an aborted transaction are there for read_uncommitted alone."""
     broker.create_topic("decided")
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "decider"})
-    producer.init_transactions(30)
+    producer.init_transactions(PATIENCE_S)
     for value, end in (("kept", producer.commit_transaction), ("dropped", producer.abort_transaction)):
         producer.begin_transaction()
         producer.produce("decided", value)
-        producer.flush(30)
-        end(30)
+        producer.flush(PATIENCE_S)
+        end(PATIENCE_S)
     committed = reader(spark, broker, "decided", **{"kafka.isolation.level": "read_committed"}).load()
     assert values(committed) == ["kept"]
     assert values(reader(spark, broker, "decided").load()) == ["kept", "dropped"]

@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.spark.conftest import QUICK_JAVA
 
 COMMAND = [sys.executable, "-m", "ottla", "demo", "--rate", "1000"]
-END_S = 200
 
 
 @pytest.fixture
@@ -27,7 +27,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 def test_without_a_terminal_it_checks_itself_and_ends(environment: dict[str, str]) -> None:
     # The pipeline's results equal the naive model; one line now and then, and nothing on stderr.
-    ended = subprocess.run([*COMMAND, "--seconds", "1"], env=environment, capture_output=True, text=True, timeout=END_S)
+    ended = subprocess.run(
+        [*COMMAND, "--seconds", "1"], env=environment, capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "The results are what the shop's own books say" in ended.stdout
     assert re.search(r"[1-9]\d* too late", ended.stdout), "an order after its minute was closed belongs to the demo"
@@ -45,14 +47,14 @@ def test_it_can_be_ended_while_spark_starts(environment: dict[str, str]) -> None
         try:
             processes = started_processes(psutil.Process(child.pid))
             child.send_signal(signal.SIGINT)
-            told, errors = child.communicate(timeout=END_S)
+            told, errors = child.communicate(timeout=PATIENCE_S)
         finally:
             for process in psutil.Process(child.pid).children(recursive=True) if child.poll() is None else ():
                 process.kill()
             child.kill()
     assert (child.returncode, errors) == (0, "")
     assert "Stopped; the demo's data is gone." in told
-    _, alive = psutil.wait_procs(processes, timeout=END_S)
+    _, alive = psutil.wait_procs(processes, timeout=PATIENCE_S)
     assert alive == []
 
 

@@ -8,6 +8,7 @@ from confluent_kafka.cimpl import NewTopic
 
 import ottla.spark
 from benchmarks.peers.apache_kafka import ApacheKafka
+from tests.patience import PATIENCE_S
 from tests.spark.topics import committed, finish, reader, send, stream, values
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def test_what_works_with_ottla_works_with_apache_kafka(
     admin = AdminClient({"bootstrap.servers": apache_kafka.bootstrap})
     topics = [NewTopic(f"spark-{name}", 2, 1) for name in ("words", "copies", "counts")]
     for created in admin.create_topics(topics).values():
-        created.result(30)
+        created.result(PATIENCE_S)
     send(apache_kafka, "spark-words", [{"value": f"{each}", "key": f"{each % 3}"} for each in range(ROWS)])
     options = {"kafka.bootstrap.servers": apache_kafka.bootstrap}
     limits = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": ROWS // 2}

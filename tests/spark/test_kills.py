@@ -15,7 +15,7 @@ import ottla.testing
 from ottla.testing import LocalBroker
 from tests.conftest import SEED
 from tests.spark.driver import BATCH, KINDS
-from tests.spark.killing import PATIENCE_S, Job
+from tests.spark.killing import Job
 
 CHAOS = "OTTLA_KILLS" in os.environ
 KILLS = int(os.environ.get("OTTLA_KILLS", "2"))
@@ -29,7 +29,6 @@ def own_broker() -> Iterator[LocalBroker]:
 
 
 @pytest.mark.parametrize("kind", KINDS if CHAOS else [Random(SEED).choice(KINDS)])
-@pytest.mark.timeout(PATIENCE_S * (KILLS + 1))
 def test_what_is_killed_loses_and_repeats_nothing(
     own_broker: LocalBroker, tmp_path: Path, seed: int, kind: str
 ) -> None:

@@ -12,7 +12,8 @@ from ottla.cli import main
 from ottla.client.client import Client
 from ottla.spark.progress import GroupOffsets, topic_offsets
 from ottla.testing import LocalBroker
-from tests.spark.topics import PATIENCE_S, committed, send, stream
+from tests.patience import PATIENCE_S
+from tests.spark.topics import committed, send, stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

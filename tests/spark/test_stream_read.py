@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.testing import LocalBroker
+from tests.patience import PATIENCE_S
 from tests.spark.topics import committed, finish, send, stream
 
 if TYPE_CHECKING:
@@ -83,4 +84,4 @@ def delete_topic(broker: LocalBroker, topic: str) -> None:
     from confluent_kafka.admin import AdminClient
 
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.delete_topics([topic])[topic].result(30)
+    admin.delete_topics([topic])[topic].result(PATIENCE_S)

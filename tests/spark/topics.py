@@ -8,13 +8,13 @@ from confluent_kafka.admin import AdminClient
 
 from benchmarks.peers.apache_kafka import ApacheKafka
 from ottla.testing import LocalBroker
+from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
-PATIENCE_S = 120
 
 Broker = LocalBroker | ApacheKafka
 
@@ -66,7 +66,7 @@ def committed(broker: Broker, group: str, topic: str, partitions: int) -> list[i
     """Where a group stands in each partition, as every tool shows it."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     wanted = [ConsumerGroupTopicPartitions(group, [TopicPartition(topic, each) for each in range(partitions)])]
-    found = admin.list_consumer_group_offsets(wanted)[group].result(30)
+    found = admin.list_consumer_group_offsets(wanted)[group].result(PATIENCE_S)
     return [each.offset for each in found.topic_partitions]
 
 

@@ -9,6 +9,7 @@ import pytest
 from ottla.storage.files import FileSlice
 from ottla.wire import fetch, frames, produce
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
+from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
 
 
@@ -17,9 +18,9 @@ class Wire:
 
     def __init__(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            self.client = RawClient("127.0.0.1", listener.getsockname()[1], timeout_s=5)
+            self.client = RawClient("127.0.0.1", listener.getsockname()[1], timeout_s=PATIENCE_S)
             self.peer = listener.accept()[0]
-        self.peer.settimeout(5)
+        self.peer.settimeout(PATIENCE_S)
 
     def answer(self, frame: bytes) -> None:
         self.peer.sendall(pack(">i", len(frame)) + frame)

@@ -1,7 +1,6 @@
 """Completion scripts: bash is asked what it would offer; for the others, every command and option is in the script."""
 
 import shlex
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -9,6 +8,8 @@ import pytest
 
 from ottla.cli import COMMANDS, command_parser, main
 from ottla.cli.completion import SCRIPTS, commands_of
+from tests.needs import require_program
+from tests.patience import PATIENCE_S
 
 ASK = """
 source "$1"; shift
@@ -21,8 +22,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 @pytest.fixture(scope="module")
 def bash(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The script as a file, checked for its syntax."""
-    if shutil.which("bash") is None:
-        pytest.skip("bash is not installed")
+    require_program("bash")
     script = tmp_path_factory.mktemp("completion") / "ottla.bash"
     script.write_text(SCRIPTS["bash"](list(commands_of(command_parser(COMMANDS)))))
     subprocess.run(["bash", "-n", script], check=True)
@@ -31,7 +31,9 @@ def bash(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def offered(script: Path, *words: str) -> list[str]:
     """What bash offers for the last word."""
-    done = subprocess.run(["bash", "-c", ASK, "ask", script, *words], capture_output=True, text=True, timeout=20)
+    done = subprocess.run(
+        ["bash", "-c", ASK, "ask", script, *words], capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert done.stderr == ""
     return done.stdout.split()
 
@@ -86,10 +88,9 @@ def test_no_help_text_breaks_out_of_its_quotes(capsys: pytest.CaptureFixture[str
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_the_shell_itself_takes_the_script(shell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
+    require_program(shell)
     main(["completion", shell])
     script = tmp_path / "script"
     script.write_text(capsys.readouterr().out)
-    done = subprocess.run([shell, "-n", script], capture_output=True, text=True, timeout=20)
+    done = subprocess.run([shell, "-n", script], capture_output=True, text=True, timeout=PATIENCE_S)
     assert (done.returncode, done.stderr) == (0, "")

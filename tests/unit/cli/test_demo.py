@@ -11,15 +11,15 @@ import psutil
 import pytest
 
 from ottla.cli import demo
+from tests.patience import PATIENCE_S
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "src")}
 COMMAND = [sys.executable, "-m", "ottla", "demo", "--broker-only", "--seconds", "0.2"]
-END_S = 40
 
 
 def test_without_a_terminal_it_ends_by_itself() -> None:
     # Every record came back, and neither the broker nor its directory is left.
-    ended = subprocess.run(COMMAND, env=ENVIRONMENT, capture_output=True, text=True, timeout=END_S)
+    ended = subprocess.run(COMMAND, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE_S)
     assert ended.returncode == 0, ended.stderr
     assert "Every record came back, once and in order." in ended.stdout
     assert "\r" not in ended.stdout
@@ -41,7 +41,7 @@ def test_on_a_terminal_the_broker_stays_until_it_is_interrupted(number: signal.S
                 shown += screen.read(4096)
             (broker,) = psutil.Process(child.pid).children()
             child.send_signal(number)
-            assert child.wait(END_S) == status
+            assert child.wait(PATIENCE_S) == status
         finally:
             if child.poll() is None:
                 for process in psutil.Process(child.pid).children():

@@ -15,9 +15,9 @@ import psutil
 import pytest
 
 from ottla import __version__
+from tests.patience import PATIENCE_S
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "src")}
-END_S = 20
 
 
 def command(*arguments: str) -> list[str]:
@@ -25,7 +25,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def finished(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), env=ENVIRONMENT, capture_output=True, text=True, timeout=END_S)
+    return subprocess.run(command(*arguments), env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def test_it_says_when_it_accepts_connections_and_keeps_others_out(tmp_path: Path
 def test_it_stops_cleanly(tmp_path: Path) -> None:
     with running("--port", "0", "--data", str(tmp_path)) as (child, _):
         child.terminate()
-        output, errors = child.communicate(timeout=END_S)
+        output, errors = child.communicate(timeout=PATIENCE_S)
         assert child.returncode == 0, errors
         assert output == ""
         assert "Traceback" not in errors
@@ -90,7 +90,7 @@ def test_it_stops_cleanly(tmp_path: Path) -> None:
 def test_an_interrupt_is_a_clean_stop_too(tmp_path: Path) -> None:
     with running("--port", "0", "--data", str(tmp_path)) as (child, _):
         child.send_signal(signal.SIGINT)
-        assert child.wait(END_S) == 0
+        assert child.wait(PATIENCE_S) == 0
 
 
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
@@ -165,14 +165,14 @@ def draining(deadline_s: float, directory: Path) -> Iterator[subprocess.Popen[st
 def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     with draining(60, tmp_path) as child:
         child.terminate()
-        output, _ = child.communicate(timeout=END_S)
+        output, _ = child.communicate(timeout=PATIENCE_S)
         assert child.returncode == 128 + signal.SIGTERM
         assert output == ""
 
 
 def test_a_stop_that_misses_its_deadline_says_so(tmp_path: Path) -> None:
     with draining(0.1, tmp_path) as child:
-        output, errors = child.communicate(timeout=END_S)
+        output, errors = child.communicate(timeout=PATIENCE_S)
         assert child.returncode == 1
         assert output == ""
         assert errors.splitlines()[-1].startswith("ottla: it did not stop within")
@@ -183,11 +183,11 @@ def test_metrics_have_a_port_of_their_own_and_a_log_line_its_form(tmp_path: Path
     with running("--port", "0", "--metrics-port", "0", "--data", str(tmp_path / "one")) as (child, line):
         match = re.search(r", metrics on (http://localhost:(\d+)/metrics)$", line)
         assert match is not None, line
-        with urlopen(match[1], timeout=END_S) as answer:
+        with urlopen(match[1], timeout=PATIENCE_S) as answer:
             assert b"\nottla_build_info{" in answer.read()
         status, refused = refusal("--port", "0", "--metrics-port", match[2], "--data", str(tmp_path / "two"))
         assert (status, refused.partition(": ")[2].partition(": ")[0]) == (1, "metrics.port")
         assert match[2] in refused
         child.send_signal(signal.SIGTERM)
-        _, log = child.communicate(timeout=END_S)
+        _, log = child.communicate(timeout=PATIENCE_S)
     assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} INFO  ottla: stopping; ", log), log

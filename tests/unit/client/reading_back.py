@@ -5,8 +5,7 @@ from ottla.client.fetching import fetch
 from ottla.client.transaction_states import list_transactional_ids, transaction_states
 from ottla.records import batch
 from ottla.topic_partition import TopicPartition
-
-PATIENCE_S = 60.0
+from tests.patience import PATIENCE_S
 
 
 def records(client: Client, topic: str, partition: int, isolation: int = READ_COMMITTED) -> list[batch.Record]:

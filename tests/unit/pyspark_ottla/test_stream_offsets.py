@@ -16,9 +16,9 @@ from ottla.testing import LocalBroker
 from pyspark_ottla import DefaultSource
 from pyspark_ottla.losses import DataLossError
 from pyspark_ottla.stream_reader import OttlaStreamReader
+from tests.patience import PATIENCE_S
 from tests.spark.topics import send
 
-PATIENCE_S = 30
 Offsets = dict[str, dict[str, int]]
 
 
@@ -58,7 +58,7 @@ def trim(broker: LocalBroker, topic: str, before: int) -> None:
     """As retention does it: the records before an offset are gone."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     where = TopicPartition(topic, 0, before)
-    admin.delete_records([where])[where].result(30)
+    admin.delete_records([where])[where].result(PATIENCE_S)
 
 
 def test_a_batch_waits_until_it_is_large_enough_or_old_enough(ottla_session_broker: LocalBroker) -> None:
@@ -105,7 +105,7 @@ def test_new_partitions_and_topics_are_read_from_their_beginning(ottla_session_b
         first = latest(reader, start)
         assert values(reader, start, first) == ["old"]
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        admin.create_partitions([NewPartitions("grow-a", 2)])["grow-a"].result(30)
+        admin.create_partitions([NewPartitions("grow-a", 2)])["grow-a"].result(PATIENCE_S)
         broker.create_topic("grow-b")
         send(broker, "grow-a", [{"value": "new partition", "partition": 1}])
         send(broker, "grow-b", [{"value": "new topic"}])

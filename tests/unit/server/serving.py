@@ -12,9 +12,8 @@ import uvloop
 
 from ottla.broker.call import Dispatch
 from ottla.server import Server, ServerSettings
+from tests.patience import PATIENCE_S
 from tests.simulation.frame_client import FrameClient
-
-PATIENCE_S = 20
 
 on_both_loops = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 

@@ -15,6 +15,7 @@ import pytest
 
 from ottla.broker.call import Answer, Client, Frame
 from ottla.server import Server, ServerSettings
+from tests.patience import PATIENCE_S
 from tests.simulation.frame_client import FrameClient
 from tests.simulation.loop import simulate
 from tests.simulation.network import SimulatedNetwork
@@ -112,7 +113,7 @@ def test_accepting_goes_on_after_descriptors_ran_out(loop: str) -> None:
         env={"PYTHONPATH": ":".join(sys.path)},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert child.stdout == "survived\n", child.stderr
@@ -469,7 +470,7 @@ def test_who_comes_while_the_server_stops_does_not_hold_it_up(loop: str) -> None
             assert await busy.read_frame() == b"done"
             await busy.wait_closed()
             busy.close()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 await stopping
 
     run(loop, main())

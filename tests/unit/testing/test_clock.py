@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ottla.testing.clock import PUT_OFF_MAX, MovableClock, MovableLoop, WatchedThreads
+from tests.patience import PATIENCE_S
 
 HOUR_MS = 3_600_000
-PATIENCE_S = 10
 
 
 @contextmanager

@@ -10,15 +10,15 @@ from ottla.wire.messages import consumer_protocol_assignment, consumer_protocol_
 from tools.generate_messages import DESTINATION, generated_files
 
 IMPORTS = """
-import sys, time
+import sys
 import ottla.wire.message
 from importlib import import_module
 from ottla.wire.messages.index import APIS
 import_module("ottla.wire.messages.heartbeat")
-start = time.perf_counter()
+before = set(sys.modules)
 for row in APIS:
     import_module(f"ottla.wire.messages.{row[2]}")
-print(time.perf_counter() - start, len(APIS), "kio" in sys.modules)
+print(*set(sys.modules) - before)
 """
 
 
@@ -31,17 +31,14 @@ def test_generated_files_are_up_to_date() -> None:
 
 
 def test_importing_is_cheap_and_needs_no_kio() -> None:
-    """A message module takes well below a millisecond, on average over all of them, and kio is not imported."""
+    """After the first message module, the others import nothing that is not a message module: neither kio nor more."""
     source = Path(ottla.__file__).parent.parent
-    best = []
-    for _ in range(3):
-        run = subprocess.run(
-            [sys.executable, "-c", IMPORTS], env={"PYTHONPATH": str(source)}, capture_output=True, text=True, check=True
-        )
-        seconds, count, has_kio = run.stdout.split()
-        assert has_kio == "False"
-        best.append(float(seconds) / int(count))
-    assert min(best) < 0.001
+    run = subprocess.run(
+        [sys.executable, "-c", IMPORTS], env={"PYTHONPATH": str(source)}, capture_output=True, text=True, check=True
+    )
+    imported = run.stdout.split()
+    assert len(imported) > 40
+    assert [name for name in imported if not name.startswith("ottla.wire.messages.")] == []
 
 
 def test_module_constants() -> None:

@@ -7,14 +7,15 @@ from confluent_kafka import Producer
 
 from ottla.cli.demo import exchange
 from ottla.cli.demo.exchange import NUMBER, PARTITIONS, TOPIC, Exchange
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture
 def mock(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of a mock broker, which makes topics when they are asked for and knows no CreateTopics."""
     host = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "mock", "log_level": 3})
-    (broker,) = host.list_topics(timeout=10).brokers.values()
-    host.list_topics(TOPIC, timeout=10)
+    (broker,) = host.list_topics(timeout=PATIENCE_S).brokers.values()
+    host.list_topics(TOPIC, timeout=PATIENCE_S)
     monkeypatch.setattr(exchange, "_create_topic", lambda address: None)
     yield f"{broker.host}:{broker.port}"
     host.flush(1)

@@ -16,6 +16,7 @@ from ottla.storage.cleaner.child import ChildCompactor, InlineCompactor
 from ottla.storage.cleaner.order import Compactor, Order, Report, Source, Summary, Uncleanable
 from ottla.storage.files import RealDisk
 from ottla.storage.log import Log
+from tests.patience import PATIENCE_S
 from tests.unit.storage.cleaner.compactions import SETTINGS, order_for, put
 from tests.unit.storage.logs import NOW, TOPIC_ID
 
@@ -93,7 +94,11 @@ def test_a_child_ends_when_nobody_listens(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     for orders in (b"", pickle.dumps(order)):
         done = subprocess.run(
-            [sys.executable, "-P", "-m", child.__name__], input=orders, env=environment, capture_output=True, timeout=30
+            [sys.executable, "-P", "-m", child.__name__],
+            input=orders,
+            env=environment,
+            capture_output=True,
+            timeout=PATIENCE_S,
         )
         assert (done.returncode, done.stderr) == (0, b"")
 
