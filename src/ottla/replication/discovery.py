@@ -118,6 +118,21 @@ class Discovery:
                 self._look_at(directory, partition)
         if directory.distrusted:
             directory.trust()
+        self._mark_checkpointed(directory)
+
+    def _mark_checkpointed(self, directory: DataDirectory) -> None:
+        """From here on a log without a recovery point is known to have been begun by this broker."""
+        recovery_points = {
+            (found.topic.name, found.number): found.log.recovery_point
+            for found in self.found.values()
+            if found.directory is directory
+        }
+        try:
+            directory.mark_checkpointed({**directory.recovery_points, **recovery_points})
+        except OSError as error:
+            if is_failure(error):
+                raise
+            logger.warning("%s: a checkpoint is not written: %s", directory.path, in_words(error))
 
     def _look_at(self, directory: DataDirectory, partition: PartitionDirectory) -> None:
         topic = self._image.topic(partition.topic)
@@ -150,6 +165,7 @@ class Discovery:
     def _open(self, directory: DataDirectory, topic: TopicImage, partition: PartitionDirectory) -> Found:
         key = TopicPartition(partition.topic, partition.index)
         config = TopicConfig.of(self._image.config(ConfigResource.TOPIC, topic.name), self._config)
+        begun_here = directory.was_begun_here(key)
         log = Log.open(
             self._disk,
             partition.path,
@@ -158,6 +174,7 @@ class Discovery:
             recovery_point=directory.recovery_points.get(key, 0),
             log_start_offset=directory.log_starts.get(key, 0),
             compacted_to=directory.clean_ends.get(key, 0),
+            begun_here=begun_here,
             now_ms=self._clock.now_ms(),
             progress=lambda done, total: self._progress(partition.path, done, total),
             cache=self._cache,
@@ -168,6 +185,10 @@ class Discovery:
             # have read them, and must never see a high watermark below: they are made durable before the first request.
             # After a failed fsync they are written again for any topic: the next fsync would succeed without them.
             self._write_again(log)
+            log.flush()
+        if log.recovery_point == 0 < log.end_offset and not begun_here:
+            # It may have been compacted elsewhere and moved here by its files. Without a recovery point the next start
+            # would take it for one that was begun here, and the gaps that compaction left for losses.
             log.flush()
         return Found(topic, partition.index, log, directory, directory.high_watermarks.get(key, 0))
 

@@ -10,9 +10,10 @@ Beside one directory per partition it holds Kafka's own files:
     cleaner-offset-checkpoint           up to where each log was compacted
     .kafka_cleanshutdown                {"version": 0, "brokerEpoch": n}: every log was closed; nothing to recover
 
-and one of Ottla's own:
+and two of Ottla's own:
 
     .ottla_failed_fsync                 a process saw an fsync fail here; what it had written may be in memory only
+    .ottla_checkpointed                 every log that had records when the broker started has a recovery point above 0
 
 A checkpoint is text: a line with the version 0, a line with the number of entries, then `topic partition offset` per
 line. It only saves work or narrows what is served, so a damaged one is ignored with a line in the log.
@@ -26,6 +27,7 @@ import logging
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -43,6 +45,7 @@ LOG_STARTS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEAN_ENDS = "cleaner-offset-checkpoint"
 FAILED_FSYNC = ".ottla_failed_fsync"
+CHECKPOINTED = ".ottla_checkpointed"
 
 DELETE = "delete"
 STRAY = "stray"
@@ -193,6 +196,8 @@ class DataDirectory:
         self.was_clean, self.broker_epoch = False, -1
         self.distrusted = False
         """Whether what an earlier process wrote may never have reached the disk although it can be read."""
+        self.is_checkpointed = False
+        """Whether every log that had records when the broker started has a recovery point above 0 on disk."""
         self.partition_count = 0
 
     @classmethod
@@ -236,6 +241,8 @@ class DataDirectory:
         self.distrusted = self._disk.exists(_join(self.path, FAILED_FSYNC))
         self.partition_count = sum(not partition.marker for partition in self.partitions())
         self.was_clean, self.broker_epoch = self._take_clean_marker()
+        # The mark says something about the checkpoint it was written after, so it counts only together with that.
+        self.is_checkpointed = RECOVERY_POINTS in self._written and self._disk.exists(_join(self.path, CHECKPOINTED))
 
     def claim(self, cluster_id: str, node_id: int, new_directory_id: bytes) -> Identity:
         """Make sure the directory is this broker's, and mark it so if it is nobody's yet."""
@@ -277,6 +284,25 @@ class DataDirectory:
     def write_clean_ends(self, offsets: Mapping[PartitionKey, int]) -> None:
         self.clean_ends = self._write_checkpoint(CLEAN_ENDS, offsets)
 
+    def mark_checkpointed(self, offsets: Mapping[PartitionKey, int]) -> None:
+        """Write the recovery points of all logs, then the mark that says so. Costs nothing if the mark is there.
+
+        A clean shutdown removes the mark: while no broker runs, somebody may put other files into a log's directory.
+        """
+        if not self.is_checkpointed:
+            self.write_recovery_points(offsets)
+            self._disk.open(_join(self.path, CHECKPOINTED), create=True).close()
+            self._disk.fsync_directory(self.path)
+            self.is_checkpointed = True
+
+    def was_begun_here(self, key: PartitionKey) -> bool:
+        """Whether the log is known to hold only records that this broker appended, none of which was compacted.
+
+        It has no recovery point on disk, so it was empty when the directory was marked as checkpointed. Compaction
+        begins with a recovery point, so there was none either.
+        """
+        return self.is_checkpointed and not self.recovery_points.get(key) and not self.clean_ends.get(key)
+
     def mentions(self, keys: Iterable[PartitionKey]) -> bool:
         """Whether a checkpoint has an entry of one of these."""
         return any(key in offsets for key in keys for offsets in self._written.values())
@@ -310,10 +336,16 @@ class DataDirectory:
         lock, self._lock = self._lock, None
         try:
             if clean:
+                self._remove_checkpointed_mark()
                 content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
                 self._disk.replace(_join(self.path, CLEAN_SHUTDOWN), content.encode())
         finally:
             lock.close()
+
+    def _remove_checkpointed_mark(self) -> None:
+        with suppress(FileNotFoundError):
+            self._disk.unlink(_join(self.path, CHECKPOINTED))
+        self.is_checkpointed = False
 
     def _read_identity(self) -> Identity | None:
         path = _join(self.path, META_PROPERTIES)
@@ -351,6 +383,7 @@ class DataDirectory:
         except FileNotFoundError:
             return False, -1
         self._disk.unlink(path)
+        self._remove_checkpointed_mark()
         self._disk.fsync_directory(self.path)
         try:
             return True, read_clean_marker(content)

@@ -133,13 +133,15 @@ class Log:
         log_start_offset: int,
         now_ms: int,
         compacted_to: int = OFFSET_MAX,
+        begun_here: bool = False,
         progress: Progress | None = None,
         cache: IndexCache | None = None,
         topic_id: bytes | None = None,
     ) -> "Log":
         """The log in `directory`. `clean` if it was closed; the offsets are what the checkpoints say.
 
-        `topic_id` for one who has read it already.
+        `begun_here` if every record in it is known to have been appended by this broker and never compacted.
+        `topic_id` for a caller that has read it already.
         """
         recovery = Recovery(disk, directory, settings, now_ms, cache or IndexCache())
         recovery.run(
@@ -148,6 +150,7 @@ class Log:
             log_start_offset=log_start_offset,
             progress=progress,
             compacted_to=compacted_to,
+            begun_here=begun_here,
         )
         return cls(disk, directory, topic_id or read_topic_id(disk, directory), recovery)
 

@@ -59,6 +59,7 @@ class Recovery:
         self._done = self._total = 0
         self._has_gaps = False
         self._compacted_to = OFFSET_MAX
+        self._begun_here = False
 
     def run(
         self,
@@ -68,9 +69,11 @@ class Recovery:
         log_start_offset: int,
         progress: Progress | None,
         compacted_to: int = OFFSET_MAX,
+        begun_here: bool = False,
     ) -> "Recovery":
         self._progress = progress
         self._compacted_to = compacted_to
+        self._begun_here = begun_here
         self.recovery_point = recovery_point
         self.log_start_offset = log_start_offset
         self._drop_before(log_start_offset)
@@ -163,6 +166,12 @@ class Recovery:
         for index in range(first, len(self.segments)):
             segment = self.segments[index]
             if index > first and self._lost_between(segment, recovery_point):
+                logger.warning(
+                    "%s ends at offset %d: the records from there to %d were lost before they were flushed",
+                    self.directory,
+                    self.end_offset,
+                    segment.base_offset,
+                )
                 self._drop_from(index)
                 break
             if index > first:
@@ -184,14 +193,15 @@ class Recovery:
     def _lost_between(self, segment: Segment, recovery_point: int) -> bool:
         """Whether unflushed records before this segment are missing: the power went before they reached the disk.
 
-        Compaction and damage leave gaps, too. Ours takes nothing from behind the recovery point on disk; so where the
-        two checkpoints agree about that, a gap there is a loss. Where they do not, or one is not there, a log that has
-        gaps inside of segments, perhaps from a time when its topic was compacted, is never cut between them.
+        Compaction and damage leave gaps, too. Our compaction takes nothing from behind the recovery point on disk. So
+        where the checkpoints of both agree about that, a gap behind the recovery point is a loss; and so is any gap in
+        a log that was begun here and has no recovery point yet. Other logs may have been compacted elsewhere and moved
+        here by their files: a compacted topic's, and one with gaps inside of segments, are never cut between segments.
         """
         if segment.base_offset == self.end_offset or any(one.damage for one in self.segments):
             return False
         known = recovery_point > 0 and self._compacted_to <= recovery_point
-        if not known and (self.settings.compacted or self._has_gaps):
+        if not known and (self._has_gaps or (self.settings.compacted and not self._begun_here)):
             return False
         return segment.base_offset > max(recovery_point, self.log_start_offset)
 

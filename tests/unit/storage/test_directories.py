@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.storage.directories import (
+    CHECKPOINTED,
     CLEAN_SHUTDOWN,
     DELETE,
     HIGH_WATERMARKS,
@@ -129,6 +130,54 @@ def test_a_damaged_identity_stops_the_start(disk: SimulatedDisk, content: bytes)
     with pytest.raises(DirectoryError, match=r"meta\.properties cannot be read") as refusal:
         DataDirectory.open(disk, DATA)
     assert "\n" not in str(refusal.value)
+
+
+# Logs that were begun here
+
+
+def test_a_log_without_a_recovery_point_was_begun_after_the_mark(disk: SimulatedDisk) -> None:
+    # Proves: the mark survives a power cut, together with the recovery points that it speaks of.
+    directory = DataDirectory.open(disk, DATA)
+    assert not directory.was_begun_here(("new", 0))
+    directory.mark_checkpointed({("old", 0): 5, ("empty", 0): 0})
+    for _ in range(2):
+        assert directory.was_begun_here(("new", 0)) and directory.was_begun_here(("empty", 0))
+        assert not directory.was_begun_here(("old", 0))
+        disk.crash(lose_unsynced=True)
+        directory = DataDirectory.open(disk, DATA)
+
+
+def test_a_clean_shutdown_ends_what_is_known_of_logs(disk: SimulatedDisk) -> None:
+    # Proves: files that are moved in while no broker runs are never taken for our own, whoever removes which mark.
+    directory = DataDirectory.open(disk, DATA)
+    directory.mark_checkpointed({})
+    directory.close(clean=True)
+    assert not disk.exists(f"{DATA}/{CHECKPOINTED}")
+    disk.replace(f"{DATA}/{CHECKPOINTED}", b"")  # as if its removal had not reached the disk
+    again = DataDirectory.open(disk, DATA)
+    assert again.was_clean and not again.was_begun_here(("new", 0))
+    assert not disk.exists(f"{DATA}/{CHECKPOINTED}")
+
+
+@pytest.mark.parametrize("content", [None, b"damaged"])
+def test_the_mark_counts_only_with_its_checkpoint(disk: SimulatedDisk, content: bytes | None) -> None:
+    # Proves: without the recovery points every log would look as if it had none.
+    directory = DataDirectory.open(disk, DATA)
+    directory.mark_checkpointed({("old", 0): 5})
+    disk.crash(lose_unsynced=False)
+    if content is None:
+        disk.unlink(f"{DATA}/{RECOVERY_POINTS}")
+    else:
+        disk.replace(f"{DATA}/{RECOVERY_POINTS}", content)
+    assert not DataDirectory.open(disk, DATA).was_begun_here(("old", 0))
+
+
+def test_a_compacted_log_was_not_begun_here(disk: SimulatedDisk) -> None:
+    # Proves: a log that the cleaner's checkpoint knows may have gaps, whatever happened to its recovery point.
+    directory = DataDirectory.open(disk, DATA)
+    directory.mark_checkpointed({("orders", 0): 0})
+    directory.write_clean_ends({("orders", 0): 5})
+    assert not directory.was_begun_here(("orders", 0))
 
 
 # Clean shutdown

@@ -1,21 +1,32 @@
 """A power cut that takes the end of a segment and leaves the next one: a compacted log has gaps of its own as well."""
 
+from struct import pack_into
+
 import pytest
 
+from ottla.records.checksum import crc32c
 from ottla.storage.log import Log, LogSettings
 from tests.unit.storage.logs import NOW, append, batch_of, new_disk, new_log, open_log, path, values
 
 SETTINGS = LogSettings(compacted=True)
+CHECKSUM_AT, LAST_OFFSET_DELTA_AT = 17, 23
 
 
-def with_a_gap(flushed: int) -> tuple[Log, int]:
-    """Three batches, `flushed` of them on the disk, the third in another segment; the second one is gone."""
+def with_a_gap(flushed: int, *, begun_here: bool = False, first: int = 1) -> tuple[Log, int]:
+    """Three batches, `flushed` of them on the disk, the third in another segment; the second one is gone.
+
+    The first one has `first` offsets and one record.
+    """
     disk = new_disk()
     log = new_log(disk, SETTINGS)
     for number in range(3):
         if number == 2:
             log.roll(NOW)
-        append(log, batch_of(b"%d" % number))
+        batch = batch_of(b"%d" % number)
+        if not number and first > 1:
+            pack_into(">i", batch, LAST_OFFSET_DELTA_AT, first - 1)
+            pack_into(">I", batch, CHECKSUM_AT, crc32c(batch[CHECKSUM_AT + 4 :]))
+        append(log, batch)
         if number == 1:
             end_of_first = log.segments[0].size // 2
         if number < flushed:
@@ -34,6 +45,7 @@ def with_a_gap(flushed: int) -> tuple[Log, int]:
         log_start_offset=0,
         now_ms=NOW,
         compacted_to=0,
+        begun_here=begun_here,
     )
     return log, recovery_point
 
@@ -42,6 +54,19 @@ def test_what_follows_a_loss_is_cut_off() -> None:
     # Else a producer's later batch would be there without the one before it.
     log, _ = with_a_gap(flushed=1)
     assert values(log) == [b"0"] and log.end_offset == 1
+
+
+def test_what_follows_a_loss_is_cut_off_before_the_first_recovery_point() -> None:
+    # Nothing was compacted in a log that was begun here, so the gap is a loss whatever the topic's cleanup policy.
+    log, recovery_point = with_a_gap(flushed=0, begun_here=True)
+    assert recovery_point == 0
+    assert values(log) == [b"0"] and log.end_offset == 1
+
+
+def test_a_log_that_shows_compaction_was_not_begun_here() -> None:
+    # A batch with fewer records than offsets is compaction's, so somebody has put another log into the directory.
+    log, _ = with_a_gap(flushed=0, begun_here=True, first=2)
+    assert values(log) == [b"0", b"2"]
 
 
 @pytest.mark.parametrize("flushed", [0, 3])
