@@ -13,7 +13,7 @@ from ottla.coordinators.consumer import progress as consumer_progress
 from ottla.coordinators.consumer.members import Member
 from ottla.coordinators.consumer.reconciliation import Goal, reconcile
 from ottla.coordinators.offsets.offsets import Offsets
-from ottla.coordinators.transactions.markers import Markers
+from ottla.coordinators.transactions.peers import LocalMarkers
 from tests.samples import sample_size
 from tests.simulation.coordination import run
 from tests.simulation.history import Place
@@ -42,7 +42,7 @@ def test_the_same_seed_gives_the_same_trace(seed: int) -> None:
 # Bugs
 
 
-def append_no_marker(markers: Markers, *args: Any) -> None:
+def append_no_marker(markers: LocalMarkers, *args: Any) -> None:
     """All is said to be well: nothing to wait for, nothing to try again."""
 
 
@@ -57,7 +57,7 @@ def forget_what_was_committed(offsets: Offsets, producer_id: int, committed: boo
 REAL_END = Offsets.end_transaction
 
 MUTANTS: dict[str, tuple[object, str, Any, str]] = {
-    "tells no partition of the end": (Markers, "_append", append_no_marker, "STUCK"),
+    "tells no partition of the end": (LocalMarkers, "append", append_no_marker, "STUCK"),
     "gives away what is not given back": (consumer_progress, "reconcile", take_from_others, "OWNED TWICE"),
     "aborts offsets that were committed": (Offsets, "end_transaction", forget_what_was_committed, "OFFSET"),
 }

@@ -8,18 +8,20 @@ from typing import Any
 
 from ottla.broker.node import Node
 from ottla.coordinators.machine import Outcome, Producer
-from ottla.coordinators.transactions.admission import Speech, admit
+from ottla.coordinators.transactions.admission import Admission, TransactionVerification
 from ottla.coordinators.transactions.machine import AbortWithFreshId, TransactionMachine, WriteMarkers
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records import batch
 from ottla.replication.partition import Partition
 from ottla.replication.transactions import TransactionMarker, append_marker, is_open
+from ottla.topic_partition import TopicPartition
 from tests.simulation import admin
 from tests.simulation.loop import simulate
 from tests.simulation.world import Machine, World
 
 PRODUCER = Producer(7, 0)
 NOW = 1_000
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def play(script: Callable[[Machine, Node], Awaitable[None]], *topics: str) -> None:
@@ -49,13 +51,13 @@ def write(partition: Partition, producer: Producer = PRODUCER) -> None:
     partition.append(memoryview(data), batch.read_header(data), NOW, -1)
 
 
-def errand(*partitions: tuple[str, int], epoch: int = 1, version: int = 2) -> WriteMarkers:
+def errand(*partitions: TopicPartition, epoch: int = 1, version: int = 2) -> WriteMarkers:
     return WriteMarkers("x", Producer(PRODUCER.id, epoch), True, frozenset(partitions), version)
 
 
 async def performed(node: Node, errand: WriteMarkers | AbortWithFreshId, epoch: int) -> Any:
     """The turn that an errand leads to, whether it is done at once or not."""
-    turn = node.markers.perform(errand, epoch)
+    turn = node.transactions.perform(errand, epoch)
     return await turn if asyncio.iscoroutine(turn) else turn
 
 
@@ -65,7 +67,7 @@ def test_an_errand_is_done_at_once_where_no_disk_is_waited_for() -> None:
     async def script(machine: Machine, node: Node) -> None:
         for index in range(2):
             write(node.replicas.get("t", index))
-        assert not asyncio.iscoroutine(node.markers.perform(errand(("t", 0), ("t", 1)), 0))
+        assert not asyncio.iscoroutine(node.transactions.perform(errand(T0, T1), 0))
         assert [node.replicas.get("t", index).last_stable_offset for index in range(2)] == [2, 2]
 
     play(script)
@@ -79,7 +81,7 @@ def test_a_full_disk_is_waited_for() -> None:
         for partition in (full, fine):
             write(partition)
         machine.disk.fail("append", ENOSPC, "*t-0*.log", times=None)
-        task = asyncio.get_running_loop().create_task(performed(node, errand(("t", 0), ("t", 1)), 3))
+        task = asyncio.get_running_loop().create_task(performed(node, errand(T0, T1), 3))
         await asyncio.sleep(30)
         assert not task.done()
         assert is_open(full, *PRODUCER) and not is_open(fine, *PRODUCER)
@@ -95,7 +97,7 @@ def test_a_full_disk_is_waited_for() -> None:
 def test_a_topic_that_is_gone_needs_no_marker() -> None:
     async def script(machine: Machine, node: Node) -> None:
         write(node.replicas.get("t", 0))
-        assert await performed(node, errand(("t", 0), ("gone", 0)), 0) is not None
+        assert await performed(node, errand(T0, TopicPartition("gone", 0)), 0) is not None
         assert node.replicas.get("t", 0).last_stable_offset == 2
 
     play(script)
@@ -109,7 +111,7 @@ def test_a_newer_coordinator_ends_the_errand_of_an_older_one() -> None:
         write(partition)
         append_marker(partition, TransactionMarker(PRODUCER.id, 1, False, coordinator_epoch=9, version=2), NOW)
         end = partition.log.end_offset
-        assert await performed(node, errand(("t", 0)), 8) is None
+        assert await performed(node, errand(T0), 8) is None
         assert partition.log.end_offset == end
 
     play(script)
@@ -119,7 +121,7 @@ def test_a_partition_that_has_seen_a_newer_epoch_holds_nobody_up() -> None:
     async def script(machine: Machine, node: Node) -> None:
         partition = node.replicas.get("t", 0)
         write(partition, Producer(PRODUCER.id, 5))
-        assert await performed(node, errand(("t", 0)), 0) is not None
+        assert await performed(node, errand(T0), 0) is not None
         assert is_open(partition, PRODUCER.id, 5)
 
     play(script)
@@ -132,7 +134,7 @@ def test_a_marker_is_written_again_after_a_coordinator_that_died() -> None:
         partition = node.replicas.get("t", 0)
         write(partition)
         for coordinator_epoch in (1, 2):
-            assert await performed(node, errand(("t", 0)), coordinator_epoch) is not None
+            assert await performed(node, errand(T0), coordinator_epoch) is not None
         assert partition.last_stable_offset == partition.log.end_offset == 3
 
     play(script)
@@ -157,13 +159,15 @@ def test_an_overdue_transaction_gets_an_id_that_nobody_has() -> None:
 
 
 class Coordinator:
-    """Answers as it is told, and does something in between."""
+    """Answers as it is told, and does something in between. Writes down which broker was asked."""
 
     def __init__(self, *answers: object, meanwhile: Callable[[], None] = lambda: None) -> None:
         self.answers = list(answers)
+        self.asked: list[int] = []
         self.meanwhile = meanwhile
 
-    async def answer(self, *args: object, **keywords: object) -> object:
+    async def answer(self, broker_id: int, *args: object) -> object:
+        self.asked.append(broker_id)
         await asyncio.sleep(0)
         answer = self.answers.pop(0)
         self.meanwhile()
@@ -185,10 +189,13 @@ def test_a_transaction_that_ends_while_it_is_verified_is_verified_again() -> Non
             if partition.log.end_offset == 0:
                 append_marker(partition, marker, NOW)
 
-        coordinator: Any = Coordinator(frozenset(), frozenset({("t", 0)}), meanwhile=end_once)
-        refused = await admit(coordinator, "x", PRODUCER, [partition], Speech.OLD)
+        coordinator: Any = Coordinator(frozenset(), frozenset({T0}), meanwhile=end_once)
+        refused = await Admission(node.transactions, coordinator).admit(
+            "x", PRODUCER, [partition], TransactionVerification.VERIFY_WITHOUT_ABORTABLE
+        )
         assert [error.code for error in refused.values()] == [ErrorCode.INVALID_TXN_STATE]
         assert coordinator.answers == []
+        assert coordinator.asked == [1, 1]  # the leader of the transactional id's partition, as the metadata has it
 
     play(script)
 
@@ -199,10 +206,17 @@ def test_adding_waits_a_little_for_the_markers_of_the_last_transaction() -> None
         busy = KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         coordinator: Any = Coordinator(busy, busy, None)
         began = asyncio.get_running_loop().time()
-        assert await admit(coordinator, "x", PRODUCER, [partition], Speech.ADD) == {}
+        assert (
+            await Admission(node.transactions, coordinator).admit(
+                "x", PRODUCER, [partition], TransactionVerification.ADD_PARTITION
+            )
+            == {}
+        )
         assert asyncio.get_running_loop().time() - began < 0.02
         coordinator = Coordinator(*[busy] * 20)
-        refused = await admit(coordinator, "x", PRODUCER, [partition], Speech.ADD)
+        refused = await Admission(node.transactions, coordinator).admit(
+            "x", PRODUCER, [partition], TransactionVerification.ADD_PARTITION
+        )
         assert refused[partition].code is ErrorCode.CONCURRENT_TRANSACTIONS
         assert asyncio.get_running_loop().time() - began < 0.2
 
@@ -214,15 +228,27 @@ def test_every_refusal_is_told_in_words_that_the_client_knows() -> None:
 
     async def script(machine: Machine, node: Node) -> None:
         partition = node.replicas.get("t", 0)
-        for code, speech, told in (
-            (ErrorCode.PRODUCER_FENCED, Speech.ADD, ErrorCode.INVALID_PRODUCER_EPOCH),
-            (ErrorCode.INVALID_PRODUCER_ID_MAPPING, Speech.OLD, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
-            (ErrorCode.CONCURRENT_TRANSACTIONS, Speech.OLD, ErrorCode.NOT_ENOUGH_REPLICAS),
-            (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, Speech.ADD, ErrorCode.NOT_ENOUGH_REPLICAS),
-            (ErrorCode.NOT_COORDINATOR, Speech.VERIFY, ErrorCode.NOT_ENOUGH_REPLICAS),
+        for code, verification, told in (
+            (ErrorCode.PRODUCER_FENCED, TransactionVerification.ADD_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH),
+            (
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+                TransactionVerification.VERIFY_WITHOUT_ABORTABLE,
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+            ),
+            (
+                ErrorCode.CONCURRENT_TRANSACTIONS,
+                TransactionVerification.VERIFY_WITHOUT_ABORTABLE,
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+            ),
+            (
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+                TransactionVerification.ADD_PARTITION,
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+            ),
+            (ErrorCode.NOT_COORDINATOR, TransactionVerification.VERIFY, ErrorCode.NOT_ENOUGH_REPLICAS),
         ):
             coordinator: Any = Coordinator(KafkaError(code))
-            refused = await admit(coordinator, "x", PRODUCER, [partition], speech)
+            refused = await Admission(node.transactions, coordinator).admit("x", PRODUCER, [partition], verification)
             assert refused[partition].code is told
 
     play(script)
@@ -233,6 +259,11 @@ def test_a_partition_with_the_transaction_open_is_not_asked_about() -> None:
         partition = node.replicas.get("t", 0)
         write(partition)
         nobody: Any = Coordinator()
-        assert await admit(nobody, "x", PRODUCER, [partition], Speech.OLD) == {}
+        assert (
+            await Admission(node.transactions, nobody).admit(
+                "x", PRODUCER, [partition], TransactionVerification.VERIFY_WITHOUT_ABORTABLE
+            )
+            == {}
+        )
 
     play(script)

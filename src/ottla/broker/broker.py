@@ -235,6 +235,7 @@ class Broker:
             groups=coordinators.groups,
             transactions=coordinators.transactions,
             markers=coordinators.markers,
+            admission=coordinators.admission,
             apis={key: handler.versions for key, handler in table.items()},
             faults=self._faults,
         )

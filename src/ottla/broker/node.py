@@ -11,8 +11,9 @@ from ottla.cluster.metadata import Metadata
 from ottla.cluster.producer_ids import ProducerIds
 from ottla.config import BrokerConfig
 from ottla.coordinators.groups.coordinator import GroupCoordinator
+from ottla.coordinators.transactions.admission import Admission
 from ottla.coordinators.transactions.coordinator import TransactionCoordinator
-from ottla.coordinators.transactions.markers import Markers
+from ottla.coordinators.transactions.peers import LocalMarkers
 from ottla.observability.metrics import RequestMeters
 from ottla.replication.assembly import Replication
 from ottla.replication.compaction import Compaction
@@ -39,7 +40,8 @@ class Node:
     producer_ids: ProducerIds
     groups: GroupCoordinator
     transactions: TransactionCoordinator
-    markers: Markers
+    markers: LocalMarkers
+    admission: Admission
     apis: Mapping[int, range]
     """Which versions of which API this broker answers."""
     faults: Faults | None = None

@@ -11,8 +11,10 @@ from ottla.config import BrokerConfig
 from ottla.coordinators.groups.coordinator import GroupCoordinator
 from ottla.coordinators.machine import Meters
 from ottla.coordinators.runtime import CoordinatorContext
+from ottla.coordinators.transactions.admission import Admission
 from ottla.coordinators.transactions.coordinator import TransactionCoordinator
-from ottla.coordinators.transactions.markers import Markers
+from ottla.coordinators.transactions.errands import TransactionErrands
+from ottla.coordinators.transactions.peers import LocalCoordinator, LocalMarkers
 from ottla.replication.replicas import Replicas
 from ottla.system.clock import Clock
 from ottla.system.threads import Offload
@@ -34,11 +36,10 @@ class Coordinators:
         self.meters = Meters.fresh()
         context = CoordinatorContext(broker_id, metadata, replicas, clock, random, offload, config, self.meters)
         self.groups = GroupCoordinator(context)
-        self.transactions = TransactionCoordinator(context, producer_ids)
-        self.markers = Markers(
-            replicas, self.groups, producer_ids, clock, lambda: metadata.image, self.meters.transactions
-        )
-        self.transactions.perform = self.markers.perform
+        self.markers = LocalMarkers(broker_id, replicas, self.groups, clock)
+        errands = TransactionErrands(self.markers, producer_ids, lambda: metadata.image, self.meters.transactions)
+        self.transactions = TransactionCoordinator(context, producer_ids, errands.perform)
+        self.admission = Admission(self.transactions, LocalCoordinator(broker_id, self.transactions))
 
     def follow(self, image: Image) -> None:
         """Coordinate what this broker leads."""

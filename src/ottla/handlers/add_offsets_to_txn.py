@@ -8,6 +8,7 @@ from ottla.broker.node import Node
 from ottla.cluster.topics import CONSUMER_OFFSETS
 from ottla.coordinators.machine import Producer
 from ottla.errors import ErrorCode, KafkaError
+from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 VERSIONS = range(0, 5)
@@ -18,6 +19,6 @@ async def handle(node: Node, call: Call[AddOffsetsToTxnRequest]) -> AddOffsetsTo
     if not request.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     producer = Producer(request.producer_id, request.producer_epoch)
-    place = (CONSUMER_OFFSETS, node.groups.partition_for(request.group_id))
-    await node.transactions.add_partitions(request.transactional_id, producer, [place], version=0)
+    partition = TopicPartition(CONSUMER_OFFSETS, node.groups.partition_for(request.group_id))
+    await node.transactions.add_partitions(request.transactional_id, producer, [partition], version=0)
     return AddOffsetsToTxnResponse()

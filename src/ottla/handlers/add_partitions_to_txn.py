@@ -9,8 +9,9 @@ from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.cluster.topics import is_internal
 from ottla.coordinators.machine import Producer
-from ottla.coordinators.transactions.transaction import EPOCH_BUMP, TopicPartition
+from ottla.coordinators.transactions.transaction import EPOCH_BUMP
 from ottla.errors import ErrorCode, KafkaError
+from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -32,13 +33,13 @@ async def handle(node: Node, call: Call[AddPartitionsToTxnRequest]) -> AddPartit
 
 
 async def answer(node: Node, version: int, transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
-    places = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
-    codes = unfit(node, places, from_client=version < BROKERS_FROM)
+    partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
+    codes = unfit(node, partitions, from_client=version < BROKERS_FROM)
     if not codes:
         try:
-            codes = await ask(node, version, transaction, places)
+            codes = await ask(node, version, transaction, partitions)
         except KafkaError as error:
-            codes = dict.fromkeys(places, error.code)
+            codes = dict.fromkeys(partitions, error.code)
     return AddPartitionsToTxnResult(
         transactional_id=transaction.transactional_id,
         topic_results=[
@@ -46,7 +47,8 @@ async def answer(node: Node, version: int, transaction: AddPartitionsToTxnTransa
                 name=topic.name,
                 results_by_partition=[
                     AddPartitionsToTxnPartitionResult(
-                        partition_index=index, partition_error_code=codes.get((topic.name, index), ErrorCode.NONE)
+                        partition_index=index,
+                        partition_error_code=codes.get(TopicPartition(topic.name, index), ErrorCode.NONE),
                     )
                     for index in topic.partitions
                 ],
@@ -56,27 +58,27 @@ async def answer(node: Node, version: int, transaction: AddPartitionsToTxnTransa
     )
 
 
-def unfit(node: Node, places: list[TopicPartition], *, from_client: bool) -> Codes:
+def unfit(node: Node, partitions: list[TopicPartition], *, from_client: bool) -> Codes:
     """If one of the partitions is not there, or not for clients to write to, none of them is added."""
     found = {}
-    for topic, index in places:
-        if from_client and is_internal(topic):
-            found[topic, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif node.image.partition(topic, index) is None:
-            found[topic, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return {place: found.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED) for place in places} if found else {}
+    for partition in partitions:
+        if from_client and is_internal(partition.topic):
+            found[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif node.image.partition(*partition) is None:
+            found[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return {each: found.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED) for each in partitions} if found else {}
 
 
 async def ask(
-    node: Node, version: int, transaction: AddPartitionsToTxnTransaction, places: list[TopicPartition]
+    node: Node, version: int, transaction: AddPartitionsToTxnTransaction, partitions: list[TopicPartition]
 ) -> Codes:
     transactional_id = transaction.transactional_id
     if not transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     producer = Producer(transaction.producer_id, transaction.producer_epoch)
     if transaction.verify_only:
-        missing = await node.transactions.find_missing_partitions(transactional_id, producer, places)
+        missing = await node.transactions.find_missing_partitions(transactional_id, producer, partitions)
         return dict.fromkeys(missing, ErrorCode.TRANSACTION_ABORTABLE)
     spoken = EPOCH_BUMP if version >= BROKERS_FROM else 0
-    await node.transactions.add_partitions(transactional_id, producer, places, version=spoken)
+    await node.transactions.add_partitions(transactional_id, producer, partitions, version=spoken)
     return {}

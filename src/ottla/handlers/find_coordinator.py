@@ -27,13 +27,10 @@ async def find(node: Node, client: Client, key: str, key_type: int) -> Coordinat
         if key_type not in (GROUP, TRANSACTION):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} has no coordinator here")
         coordinator = node.groups if key_type == GROUP else node.transactions
-        topic = await coordinator.create_topic()
-        leader = node.image.broker(topic.partitions[coordinator.partition_for(key)].leader)
-        if leader is None:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator's partition has no leader")
+        broker = await coordinator.find_broker(key)
     except KafkaError as error:
         return Coordinator(
             key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message or None
         )
-    endpoint = advertised(leader, client)
-    return Coordinator(key=key, node_id=leader.id, host=endpoint.host, port=endpoint.port)
+    endpoint = advertised(broker, client)
+    return Coordinator(key=key, node_id=broker.id, host=endpoint.host, port=endpoint.port)

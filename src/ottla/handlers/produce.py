@@ -20,7 +20,7 @@ from ottla.broker.call import Call, CloseConnection
 from ottla.broker.node import Node
 from ottla.cluster.topics import is_internal
 from ottla.coordinators.machine import Producer
-from ottla.coordinators.transactions.admission import Speech, admit
+from ottla.coordinators.transactions.admission import TransactionVerification
 from ottla.errors import ErrorCode, KafkaError
 from ottla.observability.metrics import TopicMeter
 from ottla.records import batch
@@ -165,15 +165,16 @@ async def admit_transactional(
     node: Node, call: Call[ProduceRequest], transactional_id: str, pending: list[PendingBatch]
 ) -> list[PendingBatch]:
     """Ask the transaction coordinator. Returns the batches that may be appended; the others are refused."""
-    speech = speech_of(call.version)
-    if speech is not Speech.ADD and not node.config.transaction_partition_verification_enable:
+    verification = verification_of(call.version)
+    adds = verification is TransactionVerification.ADD_PARTITION
+    if not adds and not node.config.transaction_partition_verification_enable:
         return pending
     headers = [each.header for each in pending]
     partitions = [each.partition for each in pending if each.header.is_transactional]
     producers = {Producer(header.producer_id, header.producer_epoch) for header in headers if header.is_transactional}
     refused: Mapping[Partition, KafkaError]
     if len(producers) == 1:
-        refused = await admit(node.transactions, transactional_id, producers.pop(), partitions, speech)
+        refused = await node.admission.admit(transactional_id, producers.pop(), partitions, verification)
     else:
         error = KafkaError(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING, "the batches of one transaction come from several producers"
@@ -188,10 +189,12 @@ async def admit_transactional(
     return kept
 
 
-def speech_of(version: int) -> Speech:
+def verification_of(version: int) -> TransactionVerification:
     if version >= ADDED_FROM:
-        return Speech.ADD
-    return Speech.VERIFY if version >= ABORTABLE_FROM else Speech.OLD
+        return TransactionVerification.ADD_PARTITION
+    if version >= ABORTABLE_FROM:
+        return TransactionVerification.VERIFY
+    return TransactionVerification.VERIFY_WITHOUT_ABORTABLE
 
 
 def append_all(

@@ -8,7 +8,7 @@ from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.cluster.topics import CONSUMER_OFFSETS
 from ottla.coordinators.machine import Producer
-from ottla.coordinators.transactions.admission import Speech, admit
+from ottla.coordinators.transactions.admission import TransactionVerification
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
@@ -30,8 +30,9 @@ async def handle(node: Node, call: Call[TxnOffsetCommitRequest]) -> TxnOffsetCom
 
 async def admit_offsets(node: Node, request: TxnOffsetCommitRequest, version: int) -> None:
     """The partition that keeps the group's offsets must be part of the transaction, as any other."""
-    speech = Speech.ADD if version >= ADDED_FROM else Speech.VERIFY if version >= ABORTABLE_FROM else Speech.OLD
-    if speech is not Speech.ADD and not node.config.transaction_partition_verification_enable:
+    verification = verification_of(version)
+    adds = verification is TransactionVerification.ADD_PARTITION
+    if not adds and not node.config.transaction_partition_verification_enable:
         return
     try:
         partition = node.replicas.get(CONSUMER_OFFSETS, node.groups.partition_for(request.group_id))
@@ -39,9 +40,17 @@ async def admit_offsets(node: Node, request: TxnOffsetCommitRequest, version: in
     except KafkaError:
         raise KafkaError(ErrorCode.NOT_COORDINATOR) from None
     producer = Producer(request.producer_id, request.producer_epoch)
-    refused = await admit(node.transactions, request.transactional_id, producer, [partition], speech)
+    refused = await node.admission.admit(request.transactional_id, producer, [partition], verification)
     error = refused.get(partition)
     if error is not None:
         # A group's coordinator that must wait says so in the words of coordinators.
         again = error.code is ErrorCode.NOT_ENOUGH_REPLICAS
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE if again else error.code, error.message)
+
+
+def verification_of(version: int) -> TransactionVerification:
+    if version >= ADDED_FROM:
+        return TransactionVerification.ADD_PARTITION
+    if version >= ABORTABLE_FROM:
+        return TransactionVerification.VERIFY
+    return TransactionVerification.VERIFY_WITHOUT_ABORTABLE

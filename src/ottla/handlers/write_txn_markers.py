@@ -7,6 +7,7 @@ from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.transactions import TransactionMarker
+from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -52,7 +53,9 @@ async def write(node: Node, asked: WritableTxnMarker) -> WritableTxnMarkerResult
 
 async def write_one(node: Node, topic: str, index: int, marker: TransactionMarker) -> ErrorCode:
     try:
-        await node.markers.write((topic, index), marker)
+        replicated = node.markers.append(TopicPartition(topic, index), marker)
+        if replicated is not None:
+            await replicated
     except KafkaError as error:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if error.code in COORDINATORS_WORDS else error.code
     return ErrorCode.NONE

@@ -24,6 +24,7 @@ from ottla.coordinators.transactions.machine import AbortWithFreshId, Transactio
 from ottla.coordinators.transactions.rules import FreshIdNeeded
 from ottla.coordinators.transactions.transaction import TRANSITIONS, Transaction, by_topic
 from ottla.errors import KafkaError
+from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -179,7 +180,7 @@ def act(stage: Stage, clients: dict[str, Client], text: str) -> None:
 def request(stage: Stage, client: Client, verb: str, words: list[str]) -> object:
     producer = client.producer
     options = dict(word.split("=") for word in words if "=" in word)
-    partitions = [("p", int(word[1:])) for word in words if "=" not in word and word[0] == "p"]
+    partitions = [TopicPartition("p", int(word[1:])) for word in words if "=" not in word and word[0] == "p"]
     if verb in ("inits", "continues"):
         expected = producer if verb == "continues" else NOBODY_YET
         asked = InitProducerIdRequest(
@@ -225,5 +226,5 @@ def name(producer: Producer) -> str:
     return f"{producer.id}/{producer.epoch}"
 
 
-def places(partitions: frozenset[tuple[str, int]]) -> str:
+def places(partitions: frozenset[TopicPartition]) -> str:
     return " ".join(f"p{index}" for index in by_topic(partitions).get("p", []))

@@ -10,7 +10,7 @@ coordinator.py  all partitions of an internal topic
 loading.py      reads a partition's records back out of its log
 """
 
-from ottla.coordinators.runtime.coordinator import Coordinator, CoordinatorContext
+from ottla.coordinators.runtime.coordinator import Coordinator, CoordinatorContext, Perform
 from ottla.coordinators.runtime.shard import Shard
 
-__all__ = ["Coordinator", "CoordinatorContext", "Shard"]
+__all__ = ["Coordinator", "CoordinatorContext", "Perform", "Shard"]

@@ -7,7 +7,7 @@ from functools import partial
 from random import Random
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
-from ottla.cluster.image import Image, TopicImage
+from ottla.cluster.image import BrokerImage, Image, TopicImage
 from ottla.cluster.metadata import Metadata
 from ottla.config import BrokerConfig
 from ottla.coordinators.formats import RecordFormat
@@ -32,11 +32,12 @@ M = TypeVar("M", bound=Machine)
 Decide = Callable[[M, Turn], Outcome]
 
 Perform = Callable[[Any, int], Decide[M] | Coroutine[Any, Any, Decide[M] | None]]
-"""Does an errand, told in which coordinator epoch; its end is another turn, or nothing. One that is done at once comes
-back as that turn, any other as what is left to do."""
+"""Runs an errand: the side effect that a turn asked for, such as writing transaction markers. The number is the epoch
+in which the machine coordinates. Returns the follow-up turn if the errand finished at once, otherwise a coroutine that
+returns it, or None if there is none."""
 
 LOAD_BYTES = 64 << 10
-"""Read at once when loading: a few milliseconds of replay, then others have their turn."""
+"""Bytes replayed per step while loading. A step takes a few milliseconds, then the event loop can serve other work."""
 
 RELOAD_DELAY_S = 0.1
 RELOAD_DELAY_MAX_S = 30.0
@@ -53,6 +54,10 @@ _ANSWERS = {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
 """A failed append, as the client of a coordinator may hear of it."""
+
+
+def refuse_errand(errand: Any, epoch: int) -> Any:
+    raise AssertionError(f"a machine asked for the errand {errand!r}, and this coordinator runs none")
 
 
 class CoordinatorContext(NamedTuple):
@@ -79,7 +84,7 @@ class Coordinator(Generic[M]):
         form: RecordFormat,
         machine: Callable[[], M],
         context: CoordinatorContext,
-        perform: Perform[M] | None = None,
+        perform: Perform[M] = refuse_errand,
     ) -> None:
         self.perform = perform
         self._topic = topic
@@ -125,6 +130,14 @@ class Coordinator(Generic[M]):
             if topic is None:
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._topic.name} was deleted")
         return topic
+
+    async def find_broker(self, key: str) -> BrokerImage:
+        """The broker that coordinates this key. COORDINATOR_NOT_AVAILABLE if the key's partition has no leader."""
+        topic = await self.create_topic()
+        broker = self._metadata.image.broker(topic.partitions[self.partition_for(key)].leader)
+        if broker is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator's partition has no leader")
+        return broker
 
     # What named operations are made of: a subclass has a method for each operation
 
@@ -389,7 +402,6 @@ class Coordinator(Generic[M]):
         return data
 
     def _start_errand(self, shard: Shard[M], errand: Any) -> None:
-        assert self.perform is not None, "a machine has errands and nobody to do them"
         name = type(errand).__name__
         try:
             performed = self.perform(errand, shard.epoch)

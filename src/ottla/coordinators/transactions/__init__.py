@@ -5,6 +5,7 @@ machine.py      the machine of one partition of `__transaction_state`
 transaction.py  one transactional id; its states and which may follow which
 rules.py        what comes next, who may do it, what is refused
 records.py      the records of `__transaction_state`
-markers.py      tells partitions how a transaction ended
+errands.py      what the machine has done outside of its turns: writing markers, getting producer ids
 admission.py    asks the coordinator before a transaction's first records enter a partition
+peers.py        the ports to other brokers: writing markers, asking a coordinator; today both are local calls
 """

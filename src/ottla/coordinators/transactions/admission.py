@@ -1,9 +1,9 @@
-"""Before the first records of a transaction go into a partition: does the transaction coordinator know of it?
+"""Admission: before the first records of a transaction enter a partition, its coordinator has to know of the partition.
 
-What the coordinator does not know it would never end, and consumers would wait for ever behind it. Producers of version
-2 (KIP-890) leave it to the broker to add their partitions; older ones have added them, and that is verified, so that
-nothing that comes late begins a transaction that nobody ends. A partition in which the transaction is open already
-needs no question.
+A coordinator writes no marker into a partition that it does not know of, so the transaction would stay open there, and
+consumers would wait for it for ever. For producers of version 2 of the protocol (KIP-890) the broker adds the
+partition; older ones have added it themselves, and the broker verifies that, so that a batch which comes late cannot
+begin a transaction that nobody ends. A partition in which the transaction is open already needs no question.
 """
 
 import asyncio
@@ -12,24 +12,25 @@ from enum import Enum
 
 from ottla.coordinators.machine import Producer
 from ottla.coordinators.transactions.coordinator import TransactionCoordinator
-from ottla.coordinators.transactions.transaction import EPOCH_BUMP, TopicPartition
+from ottla.coordinators.transactions.peers import CoordinatorPeers
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.partition import Partition
 from ottla.replication.transactions import is_open, last_marker
+from ottla.topic_partition import TopicPartition
 
-PATIENCE_S = (0.002, 0.004, 0.008, 0.016, 0.032, 0.032)
-"""How long to wait, again and again, for the markers of the producer's last transaction. Together about what Kafka
-allows itself; a client that is sent away comes back no sooner."""
+RETRY_DELAYS_S = (0.002, 0.004, 0.008, 0.016, 0.032, 0.032)
+"""Pauses between attempts while the markers of the producer's last transaction are being written. Together they are
+about what Kafka allows itself; a client that is refused comes back no sooner."""
 
 
-class Speech(Enum):
-    """What the producer expects of the broker, by the version of its request."""
+class TransactionVerification(Enum):
+    """What a producer expects of the broker, by the version of its request."""
 
-    OLD = 1
-    """It has added its partitions, and knows no TRANSACTION_ABORTABLE."""
+    VERIFY_WITHOUT_ABORTABLE = 1
+    """The producer has added its partitions, and does not know TRANSACTION_ABORTABLE."""
     VERIFY = 2
-    """It has added its partitions."""
-    ADD = 3
+    """The producer has added its partitions."""
+    ADD_PARTITION = 3
     """The broker adds them."""
 
 
@@ -40,70 +41,79 @@ _RETRIABLE = (
 )
 
 
-async def admit(
-    transactions: TransactionCoordinator,
-    transactional_id: str,
-    producer: Producer,
-    partitions: Sequence[Partition],
-    speech: Speech,
-) -> Mapping[Partition, KafkaError]:
-    """Which of the partitions must not be appended to, and why. To be called right before the append."""
-    unknown = [each for each in partitions if not is_open(each, producer.id, producer.epoch)]
-    if not unknown:
-        return {}
-    ask = add if speech is Speech.ADD else verify
-    try:
-        refused = await ask(transactions, transactional_id, producer, unknown)
-    except KafkaError as error:
-        told = in_words_of(error, speech)
-        return dict.fromkeys(unknown, told)
-    if not refused:
-        return {}
-    missing = KafkaError(ErrorCode.TRANSACTION_ABORTABLE, "the partition is not part of the transaction")
-    return dict.fromkeys(refused, in_words_of(missing, speech))
+class Admission:
+    def __init__(self, transactions: TransactionCoordinator, peers: CoordinatorPeers) -> None:
+        self._transactions = transactions
+        self._peers = peers
 
-
-async def add(
-    transactions: TransactionCoordinator, transactional_id: str, producer: Producer, partitions: list[Partition]
-) -> list[Partition]:
-    """Nothing that ends the transaction meanwhile can be missed: its marker raises the epoch in the partition."""
-    places = [place(each) for each in partitions]
-    for delay_s in PATIENCE_S:
+    async def admit(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Sequence[Partition],
+        verification: TransactionVerification,
+    ) -> Mapping[Partition, KafkaError]:
+        """Find out which partitions must not be appended to, and why. To be called right before the append."""
+        unknown = [each for each in partitions if not is_open(each, producer.id, producer.epoch)]
+        if not unknown:
+            return {}
         try:
-            await transactions.add_partitions(transactional_id, producer, places, version=EPOCH_BUMP)
+            if verification is TransactionVerification.ADD_PARTITION:
+                await self._add(transactional_id, producer, unknown)
+                return {}
+            missing = await self._find_missing(transactional_id, producer, unknown)
         except KafkaError as error:
-            if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
-                raise
-            await asyncio.sleep(delay_s)
-        else:
-            return []
-    await transactions.add_partitions(transactional_id, producer, places, version=EPOCH_BUMP)
-    return []
+            return dict.fromkeys(unknown, translate_error(error, verification))
+        refusal = KafkaError(ErrorCode.TRANSACTION_ABORTABLE, "the partition is not part of the transaction")
+        return dict.fromkeys(missing, translate_error(refusal, verification))
+
+    async def _add(self, transactional_id: str, producer: Producer, partitions: list[Partition]) -> None:
+        """Add partitions, after a few attempts if need be. A transaction that ends meanwhile does no harm: its marker
+        raises the epoch in the partition, and the append is refused."""
+        names = [_name(each) for each in partitions]
+        for delay_s in RETRY_DELAYS_S:
+            try:
+                await self._peers.add_partitions(
+                    await self._broker(transactional_id), transactional_id, producer, names
+                )
+            except KafkaError as error:
+                if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
+                    raise
+                await asyncio.sleep(delay_s)
+            else:
+                return
+        await self._peers.add_partitions(await self._broker(transactional_id), transactional_id, producer, names)
+
+    async def _find_missing(
+        self, transactional_id: str, producer: Producer, partitions: list[Partition]
+    ) -> list[Partition]:
+        """Which partitions are not in the transaction now. If the transaction ends while the coordinator is asked, it
+        is asked again."""
+        names = [_name(each) for each in partitions]
+        while True:
+            before = [last_marker(each, producer.id) for each in partitions]
+            missing = await self._peers.find_missing_partitions(
+                await self._broker(transactional_id), transactional_id, producer, names
+            )
+            if before == [last_marker(each, producer.id) for each in partitions]:
+                return [each for each in partitions if _name(each) in missing]
+
+    async def _broker(self, transactional_id: str) -> int:
+        return (await self._transactions.find_broker(transactional_id)).id
 
 
-async def verify(
-    transactions: TransactionCoordinator, transactional_id: str, producer: Producer, partitions: list[Partition]
-) -> list[Partition]:
-    """Those that are not in the transaction, as of now: if it ends while we ask, we ask again."""
-    places = [place(each) for each in partitions]
-    while True:
-        before = [last_marker(each, producer.id) for each in partitions]
-        missing = await transactions.find_missing_partitions(transactional_id, producer, places)
-        if before == [last_marker(each, producer.id) for each in partitions]:
-            return [each for each in partitions if place(each) in missing]
+def _name(partition: Partition) -> TopicPartition:
+    return TopicPartition(partition.topic, partition.index)
 
 
-def place(partition: Partition) -> TopicPartition:
-    return partition.topic, partition.index
-
-
-def in_words_of(error: KafkaError, speech: Speech) -> KafkaError:
-    """The code that makes a client of this age do the right thing."""
+def translate_error(error: KafkaError, verification: TransactionVerification) -> KafkaError:
+    """The code that makes a client of this version do the right thing."""
     code = error.code
-    if code is ErrorCode.TRANSACTION_ABORTABLE and speech is Speech.OLD:
+    adds = verification is TransactionVerification.ADD_PARTITION
+    if code is ErrorCode.TRANSACTION_ABORTABLE and verification is TransactionVerification.VERIFY_WITHOUT_ABORTABLE:
         code = ErrorCode.INVALID_TXN_STATE
     elif code is ErrorCode.PRODUCER_FENCED:
         code = ErrorCode.INVALID_PRODUCER_EPOCH
-    elif code in _RETRIABLE or (code is ErrorCode.CONCURRENT_TRANSACTIONS and speech is not Speech.ADD):
+    elif code in _RETRIABLE or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not adds):
         code = ErrorCode.NOT_ENOUGH_REPLICAS  # every client sends its batch again
     return KafkaError(code, error.message)

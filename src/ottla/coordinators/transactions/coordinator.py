@@ -11,10 +11,11 @@ from ottla.cluster.producer_ids import ProducerIds
 from ottla.coordinators.formats import TRANSACTION_FORMAT
 from ottla.coordinators.internal_topics import TRANSACTIONS_TOPIC
 from ottla.coordinators.machine import Producer
-from ottla.coordinators.runtime import Coordinator, CoordinatorContext
+from ottla.coordinators.runtime import Coordinator, CoordinatorContext, Perform
 from ottla.coordinators.transactions.machine import Filters, TransactionMachine
 from ottla.coordinators.transactions.rules import FreshIdNeeded
-from ottla.coordinators.transactions.transaction import TopicPartition, Transaction
+from ottla.coordinators.transactions.transaction import Transaction
+from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.describe_transactions import TransactionState
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -30,8 +31,10 @@ class TransactionCoordinator(Coordinator[TransactionMachine]):
         "list_transactions",
     )
 
-    def __init__(self, context: CoordinatorContext, producer_ids: ProducerIds) -> None:
-        super().__init__(TRANSACTIONS_TOPIC, TRANSACTION_FORMAT, TransactionMachine, context)
+    def __init__(
+        self, context: CoordinatorContext, producer_ids: ProducerIds, perform: Perform[TransactionMachine]
+    ) -> None:
+        super().__init__(TRANSACTIONS_TOPIC, TRANSACTION_FORMAT, TransactionMachine, context, perform)
         self._producer_ids = producer_ids
 
     async def init_producer_id(self, request: InitProducerIdRequest) -> InitProducerIdResponse:

@@ -31,11 +31,11 @@ from ottla.coordinators.transactions.transaction import (
     NO_ID,
     STORED,
     State,
-    TopicPartition,
     Transaction,
     by_topic,
 )
 from ottla.errors import ErrorCode, KafkaError
+from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.describe_transactions import TopicData, TransactionState
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

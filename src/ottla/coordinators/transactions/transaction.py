@@ -12,6 +12,7 @@ from typing import Any
 
 from ottla.coordinators.machine import Producer, StoredRecord
 from ottla.coordinators.transactions.records import TransactionLogKey, TransactionLogValue, TransactionPartitions
+from ottla.topic_partition import TopicPartition
 
 NO_ID = -1
 NO_EPOCH = -1
@@ -22,8 +23,6 @@ LAST_EPOCH = EPOCH_MAX - 1
 
 EPOCH_BUMP = 2
 """The version of transactions from which an end raises the epoch."""
-
-TopicPartition = tuple[str, int]
 
 
 class State(IntEnum):
@@ -172,7 +171,9 @@ class Transaction:
             value.transaction_last_update_timestamp_ms,
             State(value.transaction_status),
             frozenset(
-                (topic.topic, index) for topic in value.transaction_partitions or () for index in topic.partition_ids
+                TopicPartition(topic.topic, index)
+                for topic in value.transaction_partitions or ()
+                for index in topic.partition_ids
             ),
             value.transaction_start_timestamp_ms,
             value.previous_producer_id,

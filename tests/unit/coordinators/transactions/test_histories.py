@@ -18,6 +18,7 @@ from ottla.coordinators.transactions.transaction import Transaction
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records import batch
 from ottla.storage.producer_state import ProducerStates
+from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tests.unit.coordinators.transaction_scripts import ID, NOBODY_YET, NOW, Stage
@@ -128,7 +129,7 @@ class Histories(RuleBasedStateMachine):
         if sender.number is None:
             self.numbers += 1
             sender.number = self.numbers
-        producer, place, number = sender.producer, [("p", partition)], sender.number
+        producer, place, number = sender.producer, [TopicPartition("p", partition)], sender.number
         sequence = sender.sequences.get(partition, 0)
         try:
             self.stage.ask(
@@ -160,7 +161,9 @@ class Histories(RuleBasedStateMachine):
             return  # its transaction may still be open: then it is not late
         try:
             self.stage.ask(
-                lambda machine, turn: machine.add_partitions(ID, producer, [("p", partition)], turn, version=2)
+                lambda machine, turn: machine.add_partitions(
+                    ID, producer, [TopicPartition("p", partition)], turn, version=2
+                )
             )
         except KafkaError:
             return

@@ -14,6 +14,7 @@ from ottla.coordinators.transactions.transaction import (
     Transaction,
 )
 from ottla.errors import ErrorCode, KafkaError
+from ottla.topic_partition import TopicPartition
 from tests.unit.coordinators.transaction_scripts import ID, NOW, Stage, play
 
 HOUR = 3_600_000
@@ -407,7 +408,7 @@ def test_an_idle_id_expires_and_an_open_one_does_not() -> None:
     )
     assert stage.machine.wake_at is None
     kept = Stage(config=config)
-    prepared = Transaction(ID, 1, 0, 60_000, NOW, State.PREPARE_COMMIT, frozenset({("p", 0)}))
+    prepared = Transaction(ID, 1, 0, 60_000, NOW, State.PREPARE_COMMIT, frozenset({TopicPartition("p", 0)}))
     kept.apply(Outcome(records=[prepared.record]))
     kept.wait(5 * DAY)
     assert kept.known is not None
@@ -430,7 +431,9 @@ def test_a_record_of_an_unknown_state_is_passed_over(caplog: pytest.LogCaptureFi
 def test_many_overdue_transactions_end_in_several_batches() -> None:
     stage = Stage()
     for number in range(250):
-        open_one = Transaction(str(number), number, 0, 1_000, NOW, State.ONGOING, frozenset({("p", 0)}), NOW)
+        open_one = Transaction(
+            str(number), number, 0, 1_000, NOW, State.ONGOING, frozenset({TopicPartition("p", 0)}), NOW
+        )
         stage.apply(Outcome(records=[open_one.record]))
     stage.apply(stage.machine.loaded(stage.turn()))
     stage.wait(15_000)

@@ -1,0 +1,73 @@
+"""The ports to other brokers: who is asked, and what a broker alone says of the others."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from ottla.cluster import changes
+from ottla.cluster.image import EMPTY
+from ottla.coordinators.machine import Outcome, Producer
+from ottla.coordinators.transactions.errands import TransactionErrands
+from ottla.coordinators.transactions.machine import WriteMarkers
+from ottla.coordinators.transactions.peers import LocalCoordinator, LocalMarkers, MarkerResult
+from ottla.errors import ErrorCode, KafkaError
+from ottla.observability.metrics import TransactionMeter
+from ottla.replication.transactions import TransactionMarker
+from ottla.topic_partition import TopicPartition
+
+TOPIC_ID = b"t" * 16
+PARTITIONS = [TopicPartition("t", index) for index in range(4)]
+MARKER = TransactionMarker(7, 1, True, 5, 2)
+NOTHING: Any = None
+
+
+class Peers:
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, list[TopicPartition]]] = []
+
+    def write_markers(
+        self, broker_id: int, marker: TransactionMarker, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, MarkerResult]:
+        assert marker == MARKER
+        self.asked.append((broker_id, list(partitions)))
+        return dict.fromkeys(partitions)
+
+
+def test_each_leader_is_asked_once_for_its_partitions() -> None:
+    # The metadata says who leads; a partition that is gone is asked of nobody.
+    image = EMPTY.replay(
+        1,
+        [
+            changes.CreateTopic(TOPIC_ID, "t"),
+            *(changes.CreatePartition(TOPIC_ID, index, (1, 2), (1, 2), 1 + index % 2) for index in range(4)),
+        ],
+    )
+    peers = Peers()
+    errands = TransactionErrands(peers, NOTHING, lambda: image, TransactionMeter())
+    gone = TopicPartition("gone", 0)
+    turn = errands.perform(WriteMarkers("x", Producer(7, 1), True, frozenset({*PARTITIONS, gone}), 2), 5)
+    assert peers.asked == [(1, [PARTITIONS[0], PARTITIONS[2]]), (2, [PARTITIONS[1], PARTITIONS[3]])]
+    assert not asyncio.iscoroutine(turn)
+
+    class Machine:
+        def complete(self, transactional_id: str, producer: Producer, turn: object) -> Outcome:
+            assert (transactional_id, producer) == ("x", Producer(7, 1))
+            return Outcome()
+
+    machine: Any = Machine()
+    assert callable(turn) and turn(machine, NOTHING) == Outcome()
+
+
+def test_another_broker_is_not_asked_by_a_local_port() -> None:
+    # The answers are those after which the caller looks at the metadata again.
+    results = LocalMarkers(1, NOTHING, NOTHING, NOTHING).write_markers(2, MARKER, PARTITIONS[:2])
+    assert list(results) == PARTITIONS[:2]
+    for result in results.values():
+        assert isinstance(result, KafkaError) and result.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    local = LocalCoordinator(1, NOTHING)
+    for asked in (local.add_partitions, local.find_missing_partitions):
+        with pytest.raises(KafkaError) as refused:
+            asyncio.run(asked(2, "x", Producer(7, 1), PARTITIONS))
+        assert refused.value.code is ErrorCode.NOT_COORDINATOR
