@@ -1,9 +1,9 @@
 """The composition root: builds every part of a broker, starts and stops them in order.
 
-Start: data directories, metadata, logs (with recovery), registration in the metadata, then the listeners, so that the
-first client finds everything in its place. Stop is the reverse: answers out, logs flushed and closed, then the mark of
-a clean shutdown. Whatever touches the outside (disk, clock, randomness, threads, network) is handed in; the defaults
-are the real ones.
+Start: data directories, metadata, logs (with recovery), registration in the metadata, and last the listeners, so that
+the first client finds everything ready. Stop is the reverse: answers are sent, logs flushed and closed, then the mark
+of a clean shutdown is written. Disk, clock, randomness, threads and network are parameters, so that a simulation can
+replace them; the defaults are the real ones.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from ottla.config.overrides import connections_per_address
 from ottla.coordinators.assembly import Coordinators
 from ottla.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.observability.endpoint import PageServer
-from ottla.observability.pages import pages_of
+from ottla.observability.pages import build_pages
 from ottla.replication.assembly import Replication
 from ottla.replication.compaction import Compaction
 from ottla.replication.fetch_sessions import FetchSessions
@@ -55,24 +55,26 @@ from ottla.system.threads import Offload, Threads
 logger = logging.getLogger(__name__)
 
 FETCH_SESSION_EVICTION_S = 120.0
-"""As in Kafka, where it cannot be set either."""
+"""As in Kafka, where it is no setting either."""
 
 RETENTION, COMPACTION = "retention", "compaction"
 UPKEEP = (RETENTION, COMPACTION)
-"""Jobs that take records away. A read-only broker shows what there is, however old."""
+"""Jobs that remove records. A read-only broker does not run them: it shows all records, however old."""
 
 METRICS = "metrics"
-"""The endpoint's name among `ports`; no listener can have it, theirs are in capital letters."""
+"""Name of the metrics endpoint in `ports`. Listener names are in capital letters, so no listener can have it."""
 
 UNLIMITED = (1 << 31) - 1
 
 Listen = Callable[[Server, Listener], Awaitable[int]]
-"""Opens a listener and says on which port."""
+"""Opens a listener and returns its port."""
 
 
 async def listen_on_sockets(server: Server, listener: Listener) -> int:
     if listener.protocol != "PLAINTEXT":
-        raise ConfigError(f"listeners: {listener.name} asks for {listener.protocol}, and there is only PLAINTEXT yet")
+        raise ConfigError(
+            f"listeners: {listener.name} has the protocol {listener.protocol}; only PLAINTEXT is supported"
+        )
     return await server.start(listener.host, listener.port, listener.name)
 
 
@@ -92,7 +94,7 @@ class Broker:
         read_only: bool = False,
         connections_max: int = UNLIMITED,
     ) -> None:
-        """`read_only`: not a byte of the data directories is changed, and clients cannot change a topic."""
+        """`read_only`: the broker changes no byte of the data directories, and clients cannot change a topic."""
         self.ports: dict[str, int] = {}
         self._config = config
         self._paths = list(config.log_dirs or (data_directory,))
@@ -100,7 +102,7 @@ class Broker:
         self._disk: Disk = disk or RealDisk()
         if read_only:
             self._disk = OverlayDisk(self._disk)
-        # A child knows only the disk of the machine.
+        # A child process can only use the real disk.
         self._compactor = ChildCompactor() if disk is None else InlineCompactor(self._disk)
         self._clock = clock or WallClock()
         self._random = random or SystemRandom()
@@ -120,7 +122,7 @@ class Broker:
         self._metadata_log: EmbeddedLog | None = None
         self._broker_epoch = -1
         self.failure: asyncio.Future[str]
-        """Done when the broker cannot go on, from its start on: it has to be stopped. Why, in one line."""
+        """Created by `start`. Done when the broker cannot go on and has to be stopped: the reason, in one line."""
 
     @property
     def node(self) -> Node:
@@ -130,7 +132,7 @@ class Broker:
     # Starting
 
     async def start(self) -> None:
-        """Returns when clients can connect. If it fails, everything it opened is closed again."""
+        """Returns when clients can connect. If the start fails, everything that it opened is closed again."""
         self.failure = asyncio.get_running_loop().create_future()
         try:
             await self._start()
@@ -176,7 +178,7 @@ class Broker:
         for listener in config.endpoints.bound:
             self.ports[listener.name] = await self._listen(self._server, listener)
         if config.metrics_port is not None:
-            self._endpoint = PageServer(pages_of(self._node, self._server, lambda: self._stopping))
+            self._endpoint = PageServer(build_pages(self._node, self._server, lambda: self._stopping))
             self.ports[METRICS] = await self._endpoint.start(config.endpoints.bound[0].host, config.metrics_port)
         self._background = Background([job for job in self._jobs() if not self._read_only or job.name not in UPKEEP])
 
@@ -241,7 +243,7 @@ class Broker:
         )
 
     def _take_over_settings(self) -> None:
-        """A read-only broker is whoever the directory belongs to. Apache Kafka's metadata is not read."""
+        """A read-only broker takes the node id of the data directory. Metadata of Apache Kafka is not read."""
         known = next((directory.identity for directory in self._directories if directory.identity), None)
         changes: dict[str, str | None] = {"auto.create.topics.enable": "false"}
         if known is not None:
@@ -260,7 +262,7 @@ class Broker:
             await metadata.change(decide)
 
     def _open_directory(self, path: str) -> DataDirectory:
-        """One that fails stays out of service, unless it is the first: that one holds the metadata."""
+        """Open a data directory. One that fails stays out of service, unless it is the first: that has the metadata."""
         try:
             return DataDirectory.open(self._disk, path)
         except FailedDirectory as error:
@@ -270,18 +272,18 @@ class Broker:
             return DataDirectory.out_of_service(self._disk, path, str(error))
 
     def _require_metadata(self, head: int) -> None:
-        """DamagedMetadata if entries are missing: no topic would be known, and all data would be taken for strays."""
+        """DamagedMetadata if entries are missing: topics would be unknown, and their data set aside as strays."""
         first = self._directories[0]
         topics = (partition.topic for partition in first.partitions() if not partition.marker)
         if head < first.broker_epoch or (not head and any(topic != CLUSTER_METADATA for topic in topics)):
             raise DamagedMetadata(
-                f"{first.path}/{METADATA_DIRECTORY} has lost its entries after {head}: put it back from a copy, or "
-                f"move the partitions elsewhere and begin without them"
+                f"{first.path}/{METADATA_DIRECTORY} has lost its entries after {head}: restore it from a copy, or "
+                f"move the partitions elsewhere and start without them"
             )
 
     def _directory_failed(self, directory: DataDirectory) -> None:
         if directory is self._directories[0]:
-            self._fail(f"{directory.path}, which holds the metadata, failed: {directory.failure}")
+            self._fail(f"{directory.path} holds the metadata and failed: {directory.failure}")
 
     def _metadata_failed(self, reason: str) -> None:
         self._fail(f"{self._paths[0]}: the metadata log failed: {reason}")
@@ -291,7 +293,7 @@ class Broker:
             self.failure.set_result(reason)
 
     async def _resign_offline(self) -> None:
-        """Of partitions that are offline this broker must not be the leader."""
+        """Give up the leadership of partitions that are offline on this broker."""
         replicas, metadata = self.node.replicas, self.node.metadata
         if len(replicas.offline):
             await metadata.change(
@@ -299,7 +301,7 @@ class Broker:
             )
 
     def _claim_directories(self) -> Identity:
-        """All data directories carry the cluster's id and this broker's; a new cluster gets a random one."""
+        """Write the ids of the cluster and of this broker to all data directories. A new cluster gets a random id."""
         known = next((directory.identity for directory in self._directories if directory.identity), None)
         cluster_id = known.cluster_id if known else urlsafe_b64encode(self._random.randbytes(16)).decode().rstrip("=")
         identities = [
@@ -310,13 +312,13 @@ class Broker:
         return identities[0]
 
     async def _register(self, metadata: Metadata, identity: Identity) -> None:
-        """Enter the cluster: leave every ISR, then, all logs being open, lead again what is this broker's to lead."""
+        """Register in the metadata. Registration removes the broker from every ISR; unfencing lets it lead again."""
         config = self.node.config
         clean = all(directory.was_clean for directory in self._directories if directory.failure is None)
         newcomer = Newcomer(
             config.node_id,
             identity.directory_id,
-            _advertised(config),
+            _endpoints_to_advertise(config),
             config.broker_rack,
             self._directories[0].broker_epoch if clean else None,
         )
@@ -327,7 +329,7 @@ class Broker:
         self._broker_epoch = epoch
 
     def _follow_settings(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
-        """Settings of brokers that were changed in the metadata hold at once, for everyone who looks at them."""
+        """Apply broker settings that were changed in the metadata at once."""
         if self._node is None or run_time_settings(before, self._config) == run_time_settings(after, self._config):
             return
         config = self._node.config = broker_config(self._config, after)
@@ -335,7 +337,7 @@ class Broker:
         if self._server is not None:
             self._server.traffic.settings = _server_settings(config, self._connections_max)
 
-    # What runs by itself
+    # Background jobs
 
     def _jobs(self) -> list[Job]:
         config = self.node.config
@@ -358,13 +360,13 @@ class Broker:
                 replication.log_starts.write_periodically,
             ),
             Job("flush by time", 1.0, upkeep.flush_by_time),
-            Job("catching up with the metadata", 1.0, metadata.refresh),
+            Job("refresh of the metadata", 1.0, metadata.refresh),
             Job(
-                "creating replicas that the disk had no room for",
+                "creation of replicas that the disk had no room for",
                 5.0,
                 lambda: replication.reconciliation.create_missing(metadata.image),
             ),
-            Job("leaving partitions that are offline", 0.5, self._resign_offline),
+            Job("resignation from offline partitions", 0.5, self._resign_offline),
             Job(
                 RETENTION,
                 config.log_retention_check_interval_ms / 1000,
@@ -379,13 +381,13 @@ class Broker:
     # Stopping
 
     async def stop(self, deadline_s: float) -> None:
-        """Finish what is being answered, close every log, leave the mark of a clean shutdown."""
+        """Finish the requests in progress, close every log, write the mark of a clean shutdown."""
         self._stopping = True
-        if self._background is None:  # the last step of a start: one that is not over leaves nothing to close cleanly
+        if self._background is None:  # the last step of a start: without it there is nothing to close cleanly
             self.abort()
             return
         if self._coordinators is not None:
-            self._coordinators.stop()  # or members that wait for a rebalance would hold everybody up
+            self._coordinators.stop()  # or members that wait for a rebalance would delay the stop
         if self._server is not None:
             await self._server.stop(deadline_s)
         if self._endpoint is not None:
@@ -394,7 +396,7 @@ class Broker:
         await self.node.auto_creation.stop()
         self._compactor.end()
         clean = await self._node.replication.close() if self._node is not None else []
-        if self.failure.done():  # the metadata may end in half an entry
+        if self.failure.done():  # the metadata log may end in half an entry
             clean = [directory for directory in clean if directory is not self._directories[0]]
         if self._metadata_log is not None:
             self._metadata_log.close()
@@ -403,7 +405,7 @@ class Broker:
         self._end_threads()
 
     def abort(self) -> None:
-        """End at once, as if killed: nothing is flushed, and the next start recovers."""
+        """End at once, as if killed: nothing is flushed, and the next start runs recovery."""
         if self._coordinators is not None:
             self._coordinators.stop()
         if self._server is not None:
@@ -419,7 +421,7 @@ class Broker:
         if self._metadata_log is not None:
             self._metadata_log.close()
         for directory in self._directories:
-            # A start that failed before anything was appended leaves the directory as clean as it found it.
+            # A start that failed before anything was appended leaves the directory as clean as it was.
             untouched = self._node is None and directory.was_clean
             directory.close(clean=untouched, broker_epoch=directory.broker_epoch)
         self._end_threads()
@@ -429,8 +431,8 @@ class Broker:
             self._threads.close()
 
 
-def _advertised(config: BrokerConfig) -> tuple[Endpoint, ...]:
-    """What clients are told. Without advertised.listeners the host stays open: `addresses` fills it in per client."""
+def _endpoints_to_advertise(config: BrokerConfig) -> tuple[Endpoint, ...]:
+    """The endpoints to register. Without advertised.listeners they have no host: `addresses` chooses it per client."""
     endpoints = config.endpoints
     if endpoints.advertised is not None:
         return tuple(Endpoint(*listener) for listener in endpoints.advertised)

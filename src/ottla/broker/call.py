@@ -1,4 +1,4 @@
-"""One request, as a handler sees it, and the answers a connection can send."""
+"""One request as a handler sees it, and the kinds of answers that a connection can send."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -9,19 +9,19 @@ from ottla.storage.files import FileSlice
 Body = TypeVar("Body")
 
 Frame = bytearray | memoryview
-"""A request without its size. Writable memory that belongs to it: an array of its own, or a view of one if large."""
+"""A request without its size, in writable memory of its own: a bytearray, or a view of one if it is large."""
 
 Part = bytes | bytearray | memoryview | FileSlice
 Answer = list[Part] | None
-"""The response header and body in pieces; None where the request wants no answer (acks=0)."""
+"""The response header and body in parts; None if the request has no answer (Produce with acks=0)."""
 
 Result = Answer | Coroutine[Any, Any, Answer | asyncio.Future[Answer]] | asyncio.Future[Answer]
-"""An answer; or a coroutine, and the connection waits for it; or a future, and further requests may start meanwhile.
-A coroutine may end with a future in its turn: then the connection waits no longer, and the answer comes later."""
+"""An answer; or a coroutine, for which the connection waits; or a future, while which further requests are handled.
+A coroutine may return a future: then the connection stops waiting, and the answer is sent when the future is done."""
 
 
 class CloseConnection(Exception):
-    """The only fitting answer: bytes that are no request, or a failure that acks=0 leaves no other way to tell."""
+    """Close the connection instead of an answer: the bytes are no request, or a Produce with acks=0 failed."""
 
 
 class Client:
@@ -33,16 +33,16 @@ class Client:
         self.id = id
         self.listener = listener
         self.address, self.port = peer
-        self.local_address = local  # what the client connected to
-        self.state: Any = None  # free for whoever dispatches
+        self.local_address = local  # the address that the client connected to
+        self.state: Any = None  # for the dispatcher
         self.closing = False
         self._callbacks: list[Callable[[], None]] = []
 
     def when_closed(self, callback: Callable[[], None]) -> None:
-        """Call back when nobody waits for answers: the client has ended its side, or the connection is gone."""
+        """Call back when the client has ended its side of the connection, or the connection is lost."""
         self._callbacks.append(callback)
 
-    def closed(self) -> None:
+    def mark_closed(self) -> None:
         self.closing = True
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
@@ -71,12 +71,14 @@ class Call(Generic[Body]):
         self.client_id = client_id
         self.body = body
         self.client = client
-        self.started_s = started_s  # by the stopwatch
+        self.started_s = started_s  # of `ottla.system.clock.stopwatch`
 
 
-class Held:
-    """A handler's coroutine, for the one who waits for it. If that task is cancelled before it has begun, as on a stop,
-    nobody ever awaits the coroutine: then it is closed, or Python would complain."""
+class OwnedCoroutine:
+    """A handler's coroutine that is closed if nobody awaits it.
+
+    A task that is cancelled before it begins, as at a stop, never awaits its coroutine; Python would warn about that.
+    """
 
     __slots__ = ("coroutine",)
 

@@ -1,8 +1,9 @@
-"""Bytes of a request in, an answer out: finds the handler, decodes, runs it, encodes, counts.
+"""From the bytes of a request to the bytes of its answer: finds the handler, decodes, runs it, encodes, counts.
 
-A handler's `handle` is a coroutine function, or a plain function where the answer is usually ready at once. A plain
-one may return a coroutine (the connection waits for it) or a future (the next request may start meanwhile; only Produce
-does that). An answer that is the same for many clients may be bytes: the response body, written once, without an error.
+The `handle` of a handler is a coroutine function, or a plain function if the answer is usually ready at once. A plain
+function may return the response, a coroutine (the connection waits for it) or a future (the next request may start
+meanwhile; only Produce does that). A response that is the same for many clients may be bytes: the encoded body, which
+must not contain an error code.
 """
 
 import logging
@@ -14,7 +15,7 @@ from struct import error as struct_error
 from types import CoroutineType
 from typing import Any
 
-from ottla.broker.call import Answer, Call, Client, CloseConnection, Held, Result
+from ottla.broker.call import Answer, Call, Client, CloseConnection, OwnedCoroutine, Result
 from ottla.broker.faults import Fault
 from ottla.broker.handler_table import Frame, Handler, Refuse, Written
 from ottla.broker.node import Node
@@ -28,14 +29,14 @@ from ottla.wire.malformed import Malformed
 
 logger = logging.getLogger(__name__)
 request_logger = logging.getLogger("ottla.requests")
-"""Every answered request, one line each, if this logger itself is set to DEBUG: --log-level debug is not enough."""
+"""Logs one line per answered request if this logger itself is set to DEBUG: --log-level debug is not enough."""
 
 API_VERSIONS = 18
 SHORTEST_S = BOUNDS_S[0]
 
 
 class Route:
-    """One version of an API: all that its requests need, put together when the first of them comes."""
+    """One version of an API with everything that its requests need. Built when the first such request arrives."""
 
     __slots__ = (
         "api_key",
@@ -66,7 +67,7 @@ class Route:
         self.write: Callable[[Any, bytes], Written]
         self.refuse: Refuse
         self.errors: Finder | None = None
-        """Every error code that a response tells; None where the handler counts them: it answers too often for that."""
+        """Finds the error codes in a response, to count them; None if the handler counts them itself, as Fetch does."""
         if handler.codec is not None:
             read, write, self.refuse = handler.codec
             self.read, self.write = partial(read, version), partial(write, version)
@@ -78,7 +79,7 @@ class Route:
 
 
 class Dispatch:
-    """Bytes of a request in, an answer (or the promise of one) out."""
+    """A function from a frame to its answer, or to a coroutine or future of it."""
 
     def __init__(self, node: Node, handlers: Mapping[int, Handler]) -> None:
         self._node = node
@@ -94,7 +95,7 @@ class Dispatch:
             kind, correlation_id, size = frames.REQUEST_HEAD.unpack_from(frame)
             route = self._routes.get(kind) or self._find_route(kind)
             if route is None:
-                return self._unsupported(client, kind, correlation_id)
+                return self._answer_unsupported(client, kind, correlation_id)
             client_id, position = frames.read_client_id(frame, size, route.flexible)
             body = route.read(frame, position)
         except (Malformed, struct_error) as error:
@@ -102,7 +103,7 @@ class Dispatch:
             raise CloseConnection(f"malformed request: {error}") from None
         call = Call(route.api_key, route.version, correlation_id, client_id, body, client, started_s)
         if self._node.faults is not None and (fault := self._node.faults.take(route.name)) is not None:
-            return self._faulty(route, call, fault)
+            return self._misbehave(route, call, fault)
         return self._run(route, call)
 
     def _find_route(self, kind: int) -> Route | None:
@@ -119,21 +120,21 @@ class Dispatch:
         except Exception as error:
             response = self._refusal(route, call, error)
         if response.__class__ is CoroutineType:
-            return self._wait(route, call, Held(response))
+            return self._await_response(route, call, OwnedCoroutine(response))
         if isinstance(response, Future):
-            return self._later(route, call, response)
+            return self._encode_later(route, call, response)
         return self._encode(route, call, response)
 
-    async def _wait(self, route: Route, call: Call[Any], response: Held) -> Answer | Future[Answer]:
+    async def _await_response(self, route: Route, call: Call[Any], response: OwnedCoroutine) -> Answer | Future[Answer]:
         try:
             result = await response.coroutine
         except Exception as error:
             result = self._refusal(route, call, error)
         if isinstance(result, Future):
-            return self._later(route, call, result)
+            return self._encode_later(route, call, result)
         return self._encode(route, call, result)
 
-    def _later(self, route: Route, call: Call[Any], response: Future[Any]) -> Future[Answer]:
+    def _encode_later(self, route: Route, call: Call[Any], response: Future[Any]) -> Future[Answer]:
         answer: Future[Answer] = get_running_loop().create_future()
 
         def done(response: Future[Any]) -> None:
@@ -150,9 +151,9 @@ class Dispatch:
         return answer
 
     def _encode(self, route: Route, call: Call[Any], response: Any) -> Answer:
-        """The answer in bytes, counted: every request that has one passes here once."""
+        """Encode the response and count the request. Every answered request passes here once."""
         seconds = stopwatch() - call.started_s
-        bucket = bisect_left(BOUNDS_S, seconds) if seconds > SHORTEST_S else 0  # most requests need no search
+        bucket = bisect_left(BOUNDS_S, seconds) if seconds > SHORTEST_S else 0  # most requests are in the first bucket
         route.buckets[bucket] += 1
         route.meter.seconds += seconds
         if request_logger.level:
@@ -180,21 +181,21 @@ class Dispatch:
             self._node.request_meters.count_error(call.api_key, code)
         return route.refuse(call, code, message)
 
-    def _unsupported(self, client: Client, kind: int, correlation_id: int) -> Result:
+    def _answer_unsupported(self, client: Client, kind: int, correlation_id: int) -> Result:
         self._node.request_meters.unsupported += 1
         api_key, version = kind >> 16, kind & 0xFFFF
         if api_key != API_VERSIONS:
             raise CloseConnection(f"API {api_key} version {version} is not supported")
-        # A client newer than us asks for our versions: it cannot know yet which form of the answer we speak, so
-        # the error goes out in version 0, with our own range of ApiVersions inside for it to try again.
+        # A client that is newer than this broker asks for the supported versions. It cannot know yet which version of
+        # the answer the broker speaks, so the error is sent in version 0, with the supported range of ApiVersions.
         kind = frames.kind(API_VERSIONS, 0)
         route = self._routes.get(kind) or self._find_route(kind)
         assert route is not None
         call = Call(api_key, 0, correlation_id, None, None, client, stopwatch())
         return self._encode(route, call, route.handle(self._node, call))
 
-    async def _faulty(self, route: Route, call: Call[Any], fault: Fault) -> Answer:
-        """A test asked for this API to misbehave (ottla.testing)."""
+    async def _misbehave(self, route: Route, call: Call[Any], fault: Fault) -> Answer:
+        """Misbehave as a test demands (`ottla.testing`)."""
         await sleep(fault.delay_s)
         answer: Any = None
         if fault.answer_only or not (fault.drop or fault.error is not None):

@@ -1,4 +1,4 @@
-"""Misbehaviour on request: a test tells a broker to fail, delay or drop its next answers to an API."""
+"""Faults that a test injects: the broker fails, delays or drops its next answers to an API."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ class Fault:
     error: ErrorCode | None = None
     delay_s: float = 0.0
     drop: bool = False
-    answer_only: bool = False  # the request is handled all the same; only its answer is lost or wrong
+    answer_only: bool = False  # the request is handled, and only its answer is lost or wrong
     times: int | None = 1  # None: until it is cleared
 
 
@@ -25,7 +25,7 @@ class Faults:
         self._by_api.clear()
 
     def take(self, api: str) -> Fault | None:
-        """The fault the next call of `api` meets, if any; each is met `times` times, in the order they were added."""
+        """The fault for the next request to `api`, if any. Faults apply in the order they were added, `times` times."""
         faults = self._by_api.get(api)
         if not faults:
             return None

@@ -17,9 +17,10 @@ from ottla.wire import frames
 Frame = bytes | bytearray | memoryview
 Refuse = Callable[[Call[Any], ErrorCode, str], Any]
 Written = bytes | bytearray | list[Part]
-"""A response behind its header: in one piece, or in parts."""
+"""A response header and body: in one piece, or in parts."""
 Codec = tuple[Callable[[int, Frame, int], Any], Callable[[int, Any, bytes], Written], Refuse]
-"""Reads a request of a version from a position on; writes a response of a version behind its header; refuses."""
+"""Three functions: read a request of a version from a position on, write a response of a version after its header, and
+build the response to a request that failed as a whole."""
 
 
 class Handler(NamedTuple):
@@ -27,7 +28,7 @@ class Handler(NamedTuple):
     versions: range
     handle: Callable[[Node, Call[Any]], Any]
     codec: Codec | None
-    """Its own; else the one that is made of the API's schema."""
+    """Of handlers that read and write without a schema; None: the codec is compiled from the schema of the API."""
 
 
 def load_handlers() -> Mapping[int, Handler]:
@@ -62,12 +63,13 @@ WRITES = frozenset(
         "AlterUserScramCredentials",
     )
 )
-"""What a read-only broker refuses. The coordinators' state goes to memory, so that groups work as ever; a producer gets
-its identity, and the reason with its first batch: without an identity librdkafka would ask again and again."""
+"""APIs that a read-only broker refuses. Groups work as usual, because the state of coordinators is written to memory.
+InitProducerId works too, and the producer is refused with its first batch: librdkafka would repeat a failed
+InitProducerId again and again."""
 
 
 def refuse_writes(table: Mapping[int, Handler]) -> Mapping[int, Handler]:
-    """The same table for a broker that must not change anything."""
+    """The table of a read-only broker: handlers that write answer POLICY_VIOLATION."""
 
     def refuse(node: Node, call: Call[Any]) -> Any:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "this broker is read-only")

@@ -1,4 +1,4 @@
-"""This broker's parts, typed: what a handler may use. `broker` builds them and takes them down."""
+"""The parts of this broker, typed: what a handler may use. `broker.py` builds them and stops them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -43,7 +43,7 @@ class Node:
     markers: LocalMarkers
     admission: Admission
     apis: Mapping[int, range]
-    """Which versions of which API this broker answers."""
+    """API key -> supported versions."""
     faults: Faults | None = None
     request_meters: RequestMeters = field(default_factory=RequestMeters)
 

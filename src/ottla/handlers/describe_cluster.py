@@ -3,7 +3,7 @@
 Versions: 1 endpoint type (KIP-919): brokers answer for brokers only; 2 fenced brokers too, if asked for (KIP-1073).
 """
 
-from ottla.broker.addresses import advertised
+from ottla.broker.addresses import choose_endpoint
 from ottla.broker.call import Call, Client
 from ottla.broker.node import Node
 from ottla.cluster.image import BrokerImage
@@ -38,7 +38,7 @@ def handle(node: Node, call: Call[DescribeClusterRequest]) -> DescribeClusterRes
 
 
 def describe(broker: BrokerImage, client: Client) -> DescribeClusterBroker:
-    endpoint = advertised(broker, client)
+    endpoint = choose_endpoint(broker, client)
     return DescribeClusterBroker(
         broker_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack, is_fenced=broker.fenced
     )

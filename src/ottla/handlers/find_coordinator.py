@@ -4,7 +4,7 @@ Versions: 1 key type (transactions) and error message; 3 flexible; 4 many keys a
 The coordinator of a key is the leader of its partition of the internal topic, which is created on first use.
 """
 
-from ottla.broker.addresses import advertised
+from ottla.broker.addresses import choose_endpoint
 from ottla.broker.call import Call, Client
 from ottla.broker.node import Node
 from ottla.errors import ErrorCode, KafkaError
@@ -32,5 +32,5 @@ async def find(node: Node, client: Client, key: str, key_type: int) -> Coordinat
         return Coordinator(
             key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message or None
         )
-    endpoint = advertised(broker, client)
+    endpoint = choose_endpoint(broker, client)
     return Coordinator(key=key, node_id=broker.id, host=endpoint.host, port=endpoint.port)

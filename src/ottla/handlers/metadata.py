@@ -11,7 +11,7 @@ UNKNOWN_TOPIC_OR_PARTITION, and a later one has the topic (`cluster.auto_creatio
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from ottla.broker.addresses import advertised
+from ottla.broker.addresses import choose_endpoint
 from ottla.broker.call import Call, Client
 from ottla.broker.node import Node
 from ottla.cluster.changes import NO_LEADER
@@ -158,7 +158,7 @@ def answer(node: Node, call: Call[MetadataRequest]) -> MetadataResponse:
 
 
 def describe_broker(broker: BrokerImage, client: Client) -> MetadataResponseBroker:
-    endpoint = advertised(broker, client)
+    endpoint = choose_endpoint(broker, client)
     return MetadataResponseBroker(node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
 
 

@@ -8,7 +8,7 @@ Versions: 1 from the broker; 2 all partitions of a group, an error for the group
 from collections.abc import Coroutine
 from typing import Any
 
-from ottla.broker.call import Call, Held
+from ottla.broker.call import Call, OwnedCoroutine
 from ottla.broker.node import Node
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.offset_fetch import (
@@ -37,7 +37,7 @@ def handle(
         return OffsetFetchResponse(groups=[refused(group, error.code, call.version)])
     if isinstance(found, OffsetFetchResponseGroup):
         return OffsetFetchResponse(groups=[found])
-    return fetch_one(Held(found), group, call.version)
+    return fetch_one(OwnedCoroutine(found), group, call.version)
 
 
 async def fetch_all(node: Node, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
@@ -51,7 +51,7 @@ async def fetch_all(node: Node, request: OffsetFetchRequest, version: int) -> Of
     return OffsetFetchResponse(groups=found)
 
 
-async def fetch_one(answer: Held, group: OffsetFetchRequestGroup, version: int) -> OffsetFetchResponse:
+async def fetch_one(answer: OwnedCoroutine, group: OffsetFetchRequestGroup, version: int) -> OffsetFetchResponse:
     try:
         return OffsetFetchResponse(groups=[await answer.coroutine])
     except KafkaError as error:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, cast
 
-from ottla.server import bound_sockets
+from ottla.server import bind_sockets
 
 CONNECTIONS_MAX = 8
 HEAD_BYTES_MAX = 8 * 1024
@@ -63,7 +63,7 @@ class PageServer:
         """Listen; returns the port, which is chosen if `port` is 0."""
         loop = asyncio.get_running_loop()
         try:
-            sockets = await bound_sockets(loop, host, port)
+            sockets = await bind_sockets(loop, host, port)
         except OSError as error:
             raise PortTaken(f"metrics.port: cannot listen on {host or '*'}:{port}: {error.strerror}") from error
         for bound in sockets:

@@ -9,7 +9,7 @@ from ottla.observability.survey import exposition
 from ottla.server import Server
 
 
-def pages_of(node: Node, server: Server, stopping: Callable[[], bool]) -> Pages:
+def build_pages(node: Node, server: Server, stopping: Callable[[], bool]) -> Pages:
     """What the endpoint of a broker serves."""
 
     def health() -> Page:

@@ -1,11 +1,15 @@
-"""Listeners and connections: frames in, ordered answers out. It knows frames, not Kafka.
+"""Listeners and connections: frames in, answers out in the same order. The server knows frames, not Kafka.
 
-listeners.py   listening, and how a server ends        connection.py  one connection: order, closing
-receiving.py   frames cut out of what arrives          traffic.py     limits and counters that connections share
-sending.py     the one writer of a connection          outbox.py      what it still has to send, files included
+listeners.py   listens on addresses, and stops gracefully
+connection.py  one connection: the fast path, order of answers, closing
+receiving.py   cuts frames out of the bytes that arrive
+sending.py     sends the outbox of a connection: writev, sendfile, or the transport
+outbox.py      answers that a connection still has to send, ranges of files included
+traffic.py     limits, counters and memory that all connections share
+admission.py   limits on new connections: how many, per address, per second
 """
 
-from ottla.server.listeners import Server, bound_sockets
+from ottla.server.listeners import Server, bind_sockets
 from ottla.server.traffic import ServerSettings
 
-__all__ = ["Server", "ServerSettings", "bound_sockets"]
+__all__ = ["Server", "ServerSettings", "bind_sockets"]

@@ -1,7 +1,8 @@
-"""Who may come in: how many connections at once, how many of one address, how many per second.
+"""Limits on new connections: how many are open, how many of one address, how many per second.
 
-Too many at once are refused. Too many per second are let in and wait for their turn, as in Kafka: a client notices
-nothing but the delay. A second's worth of them may come at one moment, and ten seconds' worth may wait.
+Connections above the first two limits are refused. Those above the rate are accepted and wait for their turn, as in
+Kafka: a client notices nothing but the delay. The connections of one second may come at once, and those of ten seconds
+may wait.
 """
 
 from collections.abc import Mapping
@@ -27,21 +28,21 @@ class Limits(Protocol):
 class Admission:
     def __init__(self) -> None:
         self.host_names: dict[str, str] = {}
-        """Address -> the name under which the settings know it."""
+        """Address -> the host name by which max.connections.per.ip.overrides calls it."""
         self.closed = False
-        """The server stops: whoever was still agreeing on TLS comes too late, and would not be told to go."""
+        """The server stops. A connection that was still in its TLS handshake would not be drained, so it is refused."""
         self._per_address: dict[str, int] = {}
         self._due_at = float("-inf")
 
-    def refusal(self, address: str, connections: int, now: float, limits: Limits) -> str | None:
-        """Why there is no room for one more connection of this address, if there is none."""
+    def find_refusal(self, address: str, connections: int, now: float, limits: Limits) -> str | None:
+        """Why one more connection from this address is refused; None if it is not."""
         if self.closed:
-            return "the broker stops"
+            return "the broker is stopping"
         here, allowed = self._per_address.get(address, 0), self._allowed(address, limits)
         if connections >= limits.max_connections:
             return f"{connections} are open (max.connections)"
         if connections >= limits.descriptors_for_connections:
-            return f"{connections} are open, and the process may have no more files (ulimit -n)"
+            return f"{connections} are open, and the process may open no more files (ulimit -n)"
         if here >= allowed:
             return f"it has {here} (max.connections.per.ip)"
         if limits.max_connection_creation_rate == 0 or self._due_at - now > WAIT_S_MAX:
@@ -54,7 +55,7 @@ class Admission:
         return overrides.get(address, by_name)
 
     def enter(self, address: str, now: float, limits: Limits) -> float:
-        """Count a connection in; how many seconds it has to wait for its turn."""
+        """Count a new connection. Returns the seconds that it has to wait for its turn."""
         self._per_address[address] = self._per_address.get(address, 0) + 1
         self._due_at = max(self._due_at, now - BURST_S) + 1 / limits.max_connection_creation_rate
         return max(self._due_at - now, 0.0)

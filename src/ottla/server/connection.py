@@ -70,19 +70,22 @@ class Connection(asyncio.BufferedProtocol):
         self._input = NO_BYTES  # bytes that arrived and have not been handled, from _position on
         self._position = 0
         self._unfinished: UnfinishedFrame | None = None
-        self._answers: deque[list[Part] | asyncio.Future[Answer]] = deque()  # those that wait, and all behind them
-        self._small_answer = b""  # a small answer that leaves in this turn of the loop, before all others
-        self._task: asyncio.Future[Any] | None = None  # what holds the connection: a request, or too many newcomers
+        self._answers: deque[list[Part] | asyncio.Future[Answer]] = deque()
+        """Answers that are not ready, and all behind them."""
+        self._small_answer = b""
+        """With its size. It is sent in this turn of the loop, before everything in the outbox."""
+        self._task: asyncio.Future[Any] | None = None
+        """A request that holds the connection, or a new connection's wait for its turn."""
         self._unsent_memory = 0
         self._active_at = 0.0
         self._advancing = False
         self._scheduled = False
         self._paused = False
-        self._ending = False  # handle nothing more; close when all answers have left
+        self._ending = False  # handle no further frame; close when all answers are sent
         self._ended_by_peer = False
         self._linger: asyncio.TimerHandle | None = None
 
-    # Coming and going
+    # Opening and closing
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         peer = transport.get_extra_info("peername") or ("", 0)
@@ -100,40 +103,40 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
         elif wait_s:
             self._task = self._loop.create_future()
-            self._loop.call_later(wait_s, self._take_turn)
+            self._loop.call_later(wait_s, self._end_wait)
 
-    def _take_turn(self) -> None:
-        """Others that came in the same second were served first; what was sent meanwhile is handled now."""
+    def _end_wait(self) -> None:
+        """max.connection.creation.rate: this connection has its turn now. Handle what the client sent meanwhile."""
         self._task = None
         if not self._transport.is_closing():
             self._advance()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._let_go()
+        self._release()
         self._traffic.release(self)
-        self.client.closed()
+        self.client.mark_closed()
 
     def drain(self) -> None:
-        """Handle no further frame; close when the answers to those that came have left."""
-        if self._quiet():
+        """Handle no further frame, and close when the answers to earlier frames are sent."""
+        if self._is_quiet():
             self._close()
         else:
             self._end()
 
     def abort(self) -> None:
         """Close at once."""
-        self._let_go()
+        self._release()
         self._transport.abort()
 
     def _end(self) -> None:
-        """No further frame is handled. Bytes that still come are thrown away: unread ones would make the kernel reset
-        the connection, and the client might lose the last answers."""
+        """Handle no further frame. Bytes that still arrive are read and thrown away: if they stayed unread, the kernel
+        would reset the connection and the client might lose the last answers."""
         self._ending = True
         self._input, self._position, self._header = NO_BYTES, 0, b""
         self._drop_unfinished()
 
     def _finish(self) -> None:
-        """All answers have left: let the client take them and close, or close after a while."""
+        """All answers are sent: wait a moment for the client to read them and to close, then close."""
         if self._linger is not None or self._transport.is_closing():
             return
         if self._ended_by_peer or not self._transport.can_write_eof():
@@ -142,20 +145,20 @@ class Connection(asyncio.BufferedProtocol):
         self.client.closing = True
         try:
             self._transport.write_eof()
-        except OSError:  # it has gone without waiting for them
+        except OSError:  # the client has closed without waiting for them
             self._close()
             return
         self._linger = self._loop.call_later(self._traffic.settings.linger_ms / 1000, self._close)
 
     def _close(self) -> None:
-        self._let_go()
+        self._release()
         if self._paused and not self._transport.is_closing():
-            # Under TLS a client that has gone while nobody read would be waited for without end.
+            # Under TLS, close() would wait for ever for a client that went away while reading was paused.
             self._paused = False
             self._transport.resume_reading()
         self._transport.close()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self.client.closing = True
         self._end()
         self._answers.clear()
@@ -192,7 +195,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._small_answer or self._outbox.parts:
             self._traffic.send(self)  # calls `send`, now or at the end of this turn of the loop
         if self._ending:
-            self._arrange()
+            self._go_on()
 
     def _dispatch_frame(self, frame: Frame) -> Result:
         self._traffic.requests += 1
@@ -275,7 +278,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         self._ended_by_peer = True
-        self.client.closed()
+        self.client.mark_closed()
         if self._linger is not None:
             self._close()
         else:
@@ -285,7 +288,7 @@ class Connection(asyncio.BufferedProtocol):
     # Frames
 
     def _advance(self) -> None:
-        """Handle the frames that are there, as far as allowed, send what is ready and see to the rest."""
+        """Handle the frames that have arrived, as far as the limits allow, and send the answers that are ready."""
         if self._advancing:
             return
         self._advancing = True
@@ -295,22 +298,22 @@ class Connection(asyncio.BufferedProtocol):
                 self._traffic.send(self)
         finally:
             self._advancing = False
-        self._arrange()
+        self._go_on()
 
     def _advance_later(self) -> None:
         self._scheduled = False
         self._advance()
 
-    def _arrange(self) -> None:
-        """Read on, come back, or close."""
+    def _go_on(self) -> None:
+        """Decide what happens next: read on, come back for the frames that are left, or close."""
         if self._transport.is_closing():
             return
         waiting = bool(self._input) or (self._unfinished is not None and self._unfinished.complete)
         if waiting:
-            if not self._scheduled and not self._blocked():
+            if not self._scheduled and not self._is_blocked():
                 self._scheduled = True
                 self._loop.call_soon(self._advance_later)
-        elif (self._ending or self._ended_by_peer) and self._quiet():
+        elif (self._ending or self._ended_by_peer) and self._is_quiet():
             self._finish()
         self._read(not waiting and (self._ending or self._traffic.may_read(self)))
 
@@ -319,13 +322,13 @@ class Connection(asyncio.BufferedProtocol):
             self._paused = not wanted
             if wanted:
                 if self._unfinished is not None:
-                    self._unfinished.started_at = self._loop.time()  # the wait was not the client's fault
+                    self._unfinished.started_at = self._loop.time()  # the server caused the pause, not the client
                 self._transport.resume_reading()
             else:
                 self._transport.pause_reading()
 
-    def _blocked(self) -> bool:
-        """Whether no frame may be handled now. Whatever changes it calls `_advance`."""
+    def _is_blocked(self) -> bool:
+        """Whether a limit forbids to handle the next frame. Whatever lifts it calls `_advance`."""
         settings, unsent = self._traffic.settings, self._outbox.unsent
         return (
             self._task is not None
@@ -335,18 +338,18 @@ class Connection(asyncio.BufferedProtocol):
             or (unsent > 0 and self._traffic.unsent_memory > settings.unsent_memory_bytes_max)
         )
 
-    def _quiet(self) -> bool:
+    def _is_quiet(self) -> bool:
         return not (self._small_answer or self._answers or self._outbox.parts or self._input)
 
     def _handle_frames(self) -> None:
         unfinished = self._unfinished
-        if unfinished is not None and unfinished.complete and not self._blocked():
+        if unfinished is not None and unfinished.complete and not self._is_blocked():
             self._unfinished = None
             self._traffic.arriving(-unfinished.memory)
             self._handle(unfinished.take())
         for _ in range(self._traffic.settings.frames_per_turn_max):
             left = len(self._input) - self._position
-            if not left or self._blocked():
+            if not left or self._is_blocked():
                 return
             if left < SIZE.size:
                 self._header = bytes(self._input[self._position :])
@@ -355,7 +358,7 @@ class Connection(asyncio.BufferedProtocol):
             self._handle_next(left - SIZE.size)
 
     def _handle_next(self, available: int) -> None:
-        """Handle the next frame of the input, or begin it if it is not all there."""
+        """Handle the next frame of the input; if not all of it has arrived, begin an `UnfinishedFrame`."""
         data = self._input
         (size,) = SIZE.unpack_from(data, self._position)
         start = self._position + SIZE.size
@@ -371,7 +374,7 @@ class Connection(asyncio.BufferedProtocol):
             self._input, self._position = NO_BYTES, 0
             self._traffic.arriving(self._unfinished.memory)
         else:
-            self._traffic.complain(f"closed the connection of {self.address}: it announced a frame of {size} bytes")
+            self._traffic.warn(f"closed the connection of {self.address}: it announced a request of {size} bytes")
             self._end()
 
     def _drop_unfinished(self) -> None:
@@ -410,7 +413,7 @@ class Connection(asyncio.BufferedProtocol):
         self._active_at = self._loop.time()
         if future is self._task:
             self._task = None
-            if self._follows(size, future):
+            if self._replace_task(size, future):
                 self._advance()
                 return
         self._traffic.answering(-size)
@@ -421,16 +424,16 @@ class Connection(asyncio.BufferedProtocol):
         self._collect()
         self._advance()
 
-    def _follows(self, size: int, task: "asyncio.Future[Answer | asyncio.Future[Answer]]") -> bool:
-        """Whether the task ended with the promise of an answer, which then takes its place."""
-        if task.cancelled() or task.exception() is not None or not asyncio.isfuture(promised := task.result()):
+    def _replace_task(self, size: int, task: "asyncio.Future[Answer | asyncio.Future[Answer]]") -> bool:
+        """If the task returned a future, put that in its place among the answers. Returns whether it did."""
+        if task.cancelled() or task.exception() is not None or not asyncio.isfuture(future := task.result()):
             return False
-        self._answers = deque(promised if answer is task else answer for answer in self._answers)
-        promised.add_done_callback(partial(self._answered, size))
+        self._answers = deque(future if answer is task else answer for answer in self._answers)
+        future.add_done_callback(partial(self._answered, size))
         return True
 
     def _collect(self) -> None:
-        """Send the answers at the front that are there."""
+        """Queue the answers at the front that are ready."""
         answers = self._answers
         while answers:
             first = answers[0]
@@ -452,7 +455,7 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(error, CloseConnection):
             log.debug("closing the connection of %s: %s", self.address, error)
         else:
-            log.error("closing the connection of %s: its request failed", self.address, exc_info=error)
+            log.error("closing the connection of %s: handling its request failed", self.address, exc_info=error)
 
     # Bytes out
 
@@ -465,7 +468,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def send_failed(self, error: Exception) -> None:
         if not isinstance(error, ConnectionError):
-            self._traffic.complain(f"closed the connection of {self.address}: cannot send to it ({error!r})")
+            self._traffic.warn(f"closed the connection of {self.address}: cannot send to it ({error!r})")
         self.abort()
 
     def pause_writing(self) -> None:
@@ -489,27 +492,27 @@ class Connection(asyncio.BufferedProtocol):
 
     def reconsider_reading(self) -> None:
         if not self._advancing:
-            self._arrange()
+            self._go_on()
 
     def sweep(self, now: float) -> None:
-        reason = self._overdue(now)
+        reason = self._find_timeout(now)
         if reason:
             log.debug("closing the connection of %s: %s", self.address, reason)
             self.abort()
 
-    def _overdue(self, now: float) -> str:
-        """Why this connection has had its time, if it has."""
+    def _find_timeout(self, now: float) -> str:
+        """Which time limit of this connection is over, in words; empty if none is."""
         settings = self._traffic.settings
         idle = settings.connections_max_idle_ms >= 0 and now - self._active_at > settings.connections_max_idle_ms / 1000
         if self._outbox.parts or self._transport.is_closing():
-            return "the client takes no answers" if idle else ""
-        if self._answers or (self._paused and not self._input):  # it is us who let the client wait
+            return "the client reads no answers" if idle else ""
+        if self._answers or (self._paused and not self._input):  # the client waits for the server
             return ""
         if idle:
-            return "nothing happens on it"
+            return "it is idle (connections.max.idle.ms)"
         unfinished = self._unfinished
         if unfinished is not None and settings.frame_timeout_ms >= 0:
             allowed = settings.frame_timeout_ms / 1000 + unfinished.filled / settings.frame_bytes_per_second_min
             if now - unfinished.started_at > allowed:
-                return "its frame does not arrive"
+                return "its request does not arrive in time"
         return ""

@@ -1,14 +1,13 @@
-"""Listeners, and how a server ends. What happens on one connection is `connection.py`'s, what connections share is
-`traffic.py`'s.
+"""Listeners, and the stop of a server.
 
-The server knows frames, not Kafka. `dispatch(client, frame)` answers each of them in one of three ways:
+The server knows frames, not Kafka. `dispatch(client, frame)` returns one of three things:
 
-- a list of parts (the answer, without its size), or None if there is none: done.
-- a coroutine: it runs as a task, and the connection handles no other frame until it is done. It ends with one of the
-  other two.
-- a future: the answer comes later, further frames may be handled meanwhile. Answers leave in the order of the frames.
+- a list of parts, which is the answer without its size, or None if the request has no answer;
+- a coroutine: it runs as a task, and the connection handles no other frame until it is done. It returns one of the
+  other two;
+- a future of the answer: further frames are handled meanwhile. Answers are sent in the order of the frames.
 
-Raising `CloseConnection`, in any of these, ends the connection after the answers that came before.
+If any of these raises `CloseConnection`, the connection is closed after the answers to earlier frames.
 """
 
 import asyncio
@@ -29,13 +28,13 @@ from ottla.server.traffic import ServerSettings, Traffic
 logger = logging.getLogger(__name__)
 
 BACKLOG = 1024
-CANCELLATION_S = 1.0  # for cancelled requests to clean up
-GREETING_S = 10.0  # for a client to agree on TLS: until then nobody counts its connection
-FAREWELL_S = 1.0  # for a client to answer the end of TLS, which few do
+CANCELLATION_S = 1.0  # for cancelled requests to end
+HANDSHAKE_S = 10.0  # for a TLS handshake: until then no limit counts the connection
+TLS_SHUTDOWN_S = 1.0  # for a client to answer the end of TLS, which few do
 
 
 class Server:
-    """Made inside a running loop. Every name that `traffic` counts is for metrics to read."""
+    """Created inside a running loop. Metrics read the counters of `traffic`."""
 
     def __init__(self, dispatch: Dispatch, settings: ServerSettings, offload: Offload) -> None:
         self.traffic = Traffic(settings)
@@ -51,10 +50,10 @@ class Server:
         return Counter(connection.client.listener for connection in self._open_connections())
 
     async def start(self, host: str, port: int, listener: str, ssl: SSLContext | None = None) -> int:
-        """Listen on one more address; returns the port, which is chosen if `port` is 0."""
+        """Listen on one more address. Returns the port; the system chooses one if `port` is 0."""
         loop = self.traffic.loop
-        await self._look_up_names()
-        sockets = await bound_sockets(loop, host, port)
+        await self._resolve_names()
+        sockets = await bind_sockets(loop, host, port)
         bound_port = int(sockets[0].getsockname()[1])
         for bound in sockets:
             server = await loop.create_server(
@@ -62,14 +61,14 @@ class Server:
                 sock=bound,
                 backlog=BACKLOG,
                 ssl=ssl,
-                ssl_handshake_timeout=GREETING_S if ssl else None,
-                ssl_shutdown_timeout=FAREWELL_S if ssl else None,
+                ssl_handshake_timeout=HANDSHAKE_S if ssl else None,
+                ssl_shutdown_timeout=TLS_SHUTDOWN_S if ssl else None,
             )
             self._listeners.append(server)
         return bound_port
 
-    async def _look_up_names(self) -> None:
-        """Hosts that the limits call by name. One that nobody knows has no exception, and is told."""
+    async def _resolve_names(self) -> None:
+        """Look up the host names in max.connections.per.ip.overrides. An unknown one has no effect but a warning."""
         for name in self.traffic.settings.max_connections_per_ip_overrides:
             if not is_address(name):
                 try:
@@ -80,11 +79,11 @@ class Server:
                     self.traffic.admission.host_names.update((str(each[4][0]), name) for each in found)
 
     def protocol_factory(self, listener: str) -> Callable[[], Connection]:
-        """What makes the protocol of an accepted connection; the simulator's network calls it too."""
+        """Creates the protocol of an accepted connection. The network of the simulator uses it too."""
         return lambda: Connection(self.traffic, self._dispatch, self._offload, listener)
 
     async def stop(self, deadline_s: float) -> None:
-        """Accept nothing more, finish the requests in progress and send their answers; at the deadline, abort."""
+        """Accept no more connections, finish the requests in progress and send their answers; abort at the deadline."""
         traffic = self.traffic
         self._stop_listening()
         for connection in self._open_connections():
@@ -96,7 +95,7 @@ class Server:
         await self._settle(CANCELLATION_S)
 
     async def _settle(self, deadline_s: float) -> None:
-        """Wait until all connections and requests are gone, or the deadline is past."""
+        """Wait until all connections are closed and all requests done, or until the deadline."""
         unfinished: list[asyncio.Future[Any]] = list(self.traffic.tasks)
         if self.traffic.emptied is not None:
             unfinished.append(self.traffic.emptied)
@@ -104,7 +103,7 @@ class Server:
             await asyncio.wait(unfinished, timeout=deadline_s)
 
     def abort(self) -> None:
-        """End at once: connections are closed as they are, requests in progress are cancelled."""
+        """Close all connections at once and cancel the requests in progress."""
         self._stop_listening()
         for connection in self._open_connections():
             connection.abort()
@@ -121,8 +120,8 @@ class Server:
         self._listeners.clear()
 
 
-async def bound_sockets(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[socket.socket]:
-    """A bound socket for each address of the host, all on one port; an empty host means every interface."""
+async def bind_sockets(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[socket.socket]:
+    """Bind a socket to each address of the host, all on one port. An empty host means every interface."""
     found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
     missing = OSError(errno.EADDRNOTAVAIL, f"no address of {host!r} can be listened on")
@@ -130,11 +129,11 @@ async def bound_sockets(loop: asyncio.AbstractEventLoop, host: str, port: int) -
         for family, kind, protocol, _, address in dict.fromkeys(found):
             same_port = sockets[0].getsockname()[1] if sockets else port
             try:
-                sockets.append(_bound(family, kind, protocol, (address[0], same_port, *address[2:])))
+                sockets.append(_bind(family, kind, protocol, (address[0], same_port, *address[2:])))
             except OSError as error:
                 if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
                     raise
-                missing = error  # a name may have an address of a family that this machine does not have
+                missing = error  # a host may have an address of a family that this machine does not support
     except OSError:
         for bound in sockets:
             bound.close()
@@ -144,12 +143,12 @@ async def bound_sockets(loop: asyncio.AbstractEventLoop, host: str, port: int) -
     return sockets
 
 
-def _bound(family: int, kind: int, protocol: int, address: tuple[Any, ...]) -> socket.socket:
+def _bind(family: int, kind: int, protocol: int, address: tuple[Any, ...]) -> socket.socket:
     bound = socket.socket(family, kind, protocol)
     try:
         bound.setblocking(False)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # inherited: finds peers that vanished
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # accepted sockets inherit it: finds lost peers
         if family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         bound.bind(address)

@@ -1,6 +1,7 @@
-"""What a connection still has to send: answers in order, each a 4-byte big-endian size followed by its parts.
+"""Answers that a connection still has to send, in order: each is a 4-byte big-endian size followed by its parts.
 
-Parts are bytes in memory or ranges of files. A file in the outbox is pinned, so that it can be deleted meanwhile.
+Parts are bytes in memory or ranges of files. Files in the outbox are pinned, so that a range stays readable if its file
+is deleted meanwhile.
 """
 
 import os
@@ -10,22 +11,22 @@ from struct import Struct
 from ottla.broker.call import Part
 from ottla.storage.files import Bytes, File, FileSlice
 
-RUN_BYTES = 256 * 1024  # what leaves in one call
+RUN_BYTES = 256 * 1024  # of one system call
 RUN_PARTS = 512  # parts of one call; the kernel takes 1,024
-COLD_BYTES = 1024 * 1024  # how much of a cold range is brought into the page cache at once
-JOINED_BYTES = 16 * 1024  # an answer up to this size is copied behind its size, to be one part
-PROBE_STRIDE = 128 * 1024  # a range counts as cached if one byte in each stride is; readahead comes in such clusters
+COLD_BYTES = 1024 * 1024  # of a range that is not in the page cache: how much is read into it at once
+JOINED_BYTES = 16 * 1024  # an answer up to this size is joined with its 4-byte size into one part
+PROBE_STRIDE = 128 * 1024  # a range counts as cached if one byte of each stride is: readahead works in such units
 
 _SIZE = Struct(">i")
-_PROBE = [bytearray(1)]  # what a probe reads, and nobody looks at
+_PROBE = [bytearray(1)]  # probes read into it; the content does not matter
 
 
 class TruncatedFile(Exception):
-    """A file ended before the range that an answer had promised."""
+    """A file ended before the range that an answer has announced."""
 
 
 class Range:
-    """The part of a pinned file that has not been sent yet."""
+    """The part of a pinned file that has still to be sent."""
 
     __slots__ = ("_cached_until", "descriptor", "file", "length", "position")
 
@@ -36,8 +37,8 @@ class Range:
         self.descriptor = part.file.pin()
         self._cached_until = 0
 
-    def cached(self, length: int) -> bool:
-        """Whether the next `length` bytes can be read without waiting for a disk."""
+    def is_cached(self, length: int) -> bool:
+        """Whether the next `length` bytes are in the page cache, so that reading them does not wait for a disk."""
         descriptor, start = self.descriptor, self.position
         end = start + length
         if descriptor is None or end <= self._cached_until:
@@ -48,7 +49,7 @@ class Range:
         return True
 
     def read_cached(self, length: int) -> bytes | bytearray | None:
-        """The next `length` bytes if they can be had without waiting for a disk."""
+        """The next `length` bytes if they are in the page cache, else None."""
         descriptor = self.descriptor
         if descriptor is None or self.position + length <= self._cached_until:
             return self._read(length)
@@ -57,12 +58,12 @@ class Range:
             count = os.preadv(descriptor, [data], self.position, os.RWF_NOWAIT)
         except BlockingIOError:
             return None
-        except OSError:  # this file system cannot say: it lives in memory, or there is no better way than to ask it
+        except OSError:  # the file system does not support the flag, for example because it lives in memory
             return self._read(length)
         return data if count == length else None
 
     def warm(self) -> None:
-        """Bring the start of the range into the page cache; waits for the disk, so run it in a thread."""
+        """Read the start of the range into the page cache. Waits for the disk: run it in a thread."""
         length = min(self.length, COLD_BYTES)
         self._read(length)
         self._cached_until = self.position + length
@@ -87,19 +88,19 @@ def _in_page_cache(descriptor: int, position: int) -> bool:
 
 
 class Outbox:
-    """Parts of answers that have not left, in order."""
+    """Parts of answers that have still to be sent, in order."""
 
     __slots__ = ("_copied_bytes", "memory", "parts", "unsent")
 
     def __init__(self, copied_bytes: int) -> None:
-        """`copied_bytes`: a file range up to this size is read and sent with its neighbours."""
+        """`copied_bytes`: a file range up to this size is read into memory and sent with its neighbours."""
         self.parts: deque[Bytes | Range] = deque()
         self.unsent = 0  # all bytes
         self.memory = 0  # those that are not in files
         self._copied_bytes = copied_bytes
 
     def put(self, answer: list[Part]) -> None:
-        """Queue one answer behind its size."""
+        """Queue one answer, preceded by its size."""
         if len(answer) == 1 and isinstance(first := answer[0], (bytes, bytearray)) and len(first) <= JOINED_BYTES:
             size = len(first) + _SIZE.size
             self.parts.append(_SIZE.pack(size - _SIZE.size) + first)
@@ -124,19 +125,19 @@ class Outbox:
                 self.parts.append(part)
 
     def put_back(self, rest: Bytes) -> None:
-        """What is left of an answer, or all of it with its size, that could not leave before those in here."""
+        """Put bytes in front of everything else: the rest of an answer that could not be sent, or all of it."""
         self.parts.appendleft(rest)
         self.unsent += len(rest)
         self.memory += len(rest)
 
     def run(self) -> list[Bytes]:
-        """The parts at the front that can leave together from memory; empty if a file range must be sent or warmed."""
+        """The parts at the front that can be sent together from memory; empty if a file range comes first."""
         run: list[Bytes] = []
         size = 0
         for index in range(min(len(self.parts), RUN_PARTS)):
             part = self.parts[index]
             if isinstance(part, Range):
-                data = self._copied(index, part, RUN_BYTES - size)
+                data = self._copy_range(index, part, RUN_BYTES - size)
                 if data is None:
                     break
                 run.append(data)
@@ -148,8 +149,8 @@ class Outbox:
                 break
         return run
 
-    def _copied(self, index: int, part: Range, limit: int) -> Bytes | None:
-        """Take bytes of a range into memory, in its place; None if it is too large for that or not cached."""
+    def _copy_range(self, index: int, part: Range, limit: int) -> Bytes | None:
+        """Replace the start of a range by its bytes in memory; None if the range is too large or not cached."""
         if part.descriptor is not None and part.length > self._copied_bytes:
             return None
         length = min(part.length, limit)
@@ -167,7 +168,7 @@ class Outbox:
         return data
 
     def sent(self, count: int) -> None:
-        """`count` bytes from the front, all of them in memory, have left."""
+        """Remove `count` bytes that were sent from the front, all of them in memory."""
         self.unsent -= count
         self.memory -= count
         parts = self.parts
@@ -181,7 +182,7 @@ class Outbox:
             parts.popleft()
 
     def sent_range(self, part: Range, count: int) -> None:
-        """`count` bytes of the range at the front have left."""
+        """Remove `count` bytes that were sent from the range at the front."""
         self.unsent -= count
         part.position += count
         part.length -= count
@@ -189,8 +190,8 @@ class Outbox:
             self.parts.popleft()
             part.file.unpin()
 
-    def file_follows(self, run: list[Bytes]) -> bool:
-        """Whether the parts after `run` begin with a file range."""
+    def is_file_next(self, run: list[Bytes]) -> bool:
+        """Whether a file range comes after the parts of `run`."""
         return len(self.parts) > len(run) and isinstance(self.parts[len(run)], Range)
 
     def clear(self) -> None:

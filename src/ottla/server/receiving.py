@@ -1,17 +1,17 @@
-"""Bytes in: frames cut out of what arrives. A frame is a 4-byte big-endian size, then that many bytes.
+"""Frames that arrive. A frame is a 4-byte big-endian size, then that many bytes.
 
-All connections of a server receive into one area, because a loop fills and reports a buffer in one go: an idle
-connection costs no buffer. Whole frames are copied out of the area; the rest of an unfinished one is received straight
-into a buffer of its own, which grows with the bytes that came, not with the size that was announced. Every frame is
-writable memory that belongs to its request for as long as anyone looks at it.
+All connections of a server receive into one shared area: the event loop fills a buffer and reports it without a pause,
+so an idle connection needs no buffer. Whole frames are copied out of the area. The rest of an unfinished frame is
+received straight into a buffer of its own, which grows with the bytes that arrived, not with the size that the client
+announced. A frame is writable memory that belongs to its request for as long as it is referenced.
 """
 
 from struct import Struct
 
 AREA_BYTES = 64 * 1024
-CROWDED_AREA_BYTES = 4 * 1024  # for a small request, or the first bytes of a large one that then has to wait
-FIRST_BYTES = 64 * 1024  # up to here buffers are not worth keeping
-POOLED_BYTES = 16 * 1024 * 1024  # memory that all idle buffers may keep
+CROWDED_AREA_BYTES = 4 * 1024  # above the memory limit: a small request, or the first bytes of a large one
+FIRST_BYTES = 64 * 1024  # smaller buffers are not kept
+POOLED_BYTES = 16 * 1024 * 1024  # of all idle buffers together
 POOLED_BUFFERS = 32
 
 SIZE = Struct(">i")
@@ -19,10 +19,10 @@ NO_BYTES = memoryview(b"")
 
 
 class BufferPool:
-    """Large buffers to be used again: fresh memory costs as much as receiving into it.
+    """Large buffers that are used again: fresh memory costs as much as receiving into it.
 
-    A buffer is given back when its frame has been handed out, while views of it may still be alive. It is taken again
-    only once they are gone: a bytearray refuses to change its length as long as there is a view.
+    A buffer is given back as soon as its frame is dispatched, while the request may still have views of it. It is taken
+    again only when the views are gone, which is seen by changing its length: a bytearray with views refuses that.
     """
 
     def __init__(self) -> None:
@@ -30,10 +30,10 @@ class BufferPool:
         self._bytes = 0
 
     def take(self, size: int, arrived: int) -> bytearray:
-        """A free buffer that holds `size`, or a new one with room for as much again as has arrived."""
+        """A free buffer of at least `size`, or a new one that has room for as much again as has arrived."""
         if size > FIRST_BYTES:
             for index, buffer in enumerate(self._buffers):
-                if size <= len(buffer) <= 4 * size and _free(buffer):
+                if size <= len(buffer) <= 4 * size and _is_free(buffer):
                     del self._buffers[index]
                     self._bytes -= len(buffer)
                     return buffer
@@ -48,7 +48,7 @@ class BufferPool:
             self._bytes -= len(self._buffers.pop(0))
 
 
-def _free(buffer: bytearray) -> bool:
+def _is_free(buffer: bytearray) -> bool:
     try:
         buffer.pop()
     except BufferError:
@@ -58,7 +58,7 @@ def _free(buffer: bytearray) -> bool:
 
 
 class UnfinishedFrame:
-    """One frame on its way in."""
+    """A frame of which not all bytes have arrived."""
 
     __slots__ = ("_buffer", "_pool", "_view", "filled", "memory", "size", "started_at")
 
@@ -71,20 +71,20 @@ class UnfinishedFrame:
         self._view = memoryview(self._buffer)
         self._view[: self.filled] = start
         self.memory = len(self._buffer)
-        """What it holds, or will hold with the next bytes."""
+        """Size of the buffer, including the growth that `room` will do."""
 
     @property
     def complete(self) -> bool:
         return self.filled == self.size
 
     def room(self) -> memoryview:
-        """Where the next bytes go."""
+        """The memory for the next bytes."""
         if len(self._buffer) < self.memory:
             self._grow()
         return self._view[self.filled : self.size]
 
     def received(self, count: int) -> int:
-        """`count` more bytes are there; returns by how much the memory has to grow to make room for the next."""
+        """Count bytes that arrived in `room`. Returns by how much the buffer will grow to make room for the next."""
         self.filled += count
         if self.filled < self.memory or self.complete:
             return 0
@@ -93,16 +93,16 @@ class UnfinishedFrame:
         return growth
 
     def _grow(self) -> None:
-        """In place. Large memory is moved by the system then, not copied, and never there twice."""
+        """Grow in place: the system moves large memory without copying it, so it never exists twice."""
         self._view.release()
         self._buffer += bytes(self.memory - len(self._buffer))
         self._view = memoryview(self._buffer)
 
     def take(self) -> bytearray | memoryview:
-        """The complete frame; its buffer is free again when nobody looks at it any more."""
+        """The complete frame. Its buffer can be used again when no view of it is left."""
         buffer, frame = self._buffer, self._view[: self.size]
         self._view = NO_BYTES
         if len(buffer) > POOLED_BYTES:
-            return buffer if len(buffer) == self.size else frame  # nobody else will use it
+            return buffer if len(buffer) == self.size else frame  # too large for the pool
         self._pool.give(buffer)
         return frame

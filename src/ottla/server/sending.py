@@ -1,11 +1,11 @@
-"""Bytes out: the one writer of a connection empties its outbox.
+"""Sends the outbox of a connection: each connection has one sender, and nothing else writes to its socket.
 
 `SocketSender` writes to a plaintext socket itself (`writev`, `sendfile`), past the transport, which then never holds
-output of its own: head and data of an answer leave without a turn of the loop between them, and answers that are ready
-together leave in one call. Room is awaited with `add_writer` on a duplicate of the descriptor, because a loop lets
-nobody watch a transport's own.
+output of its own. The header and the data of an answer are sent without a turn of the loop in between, and answers that
+are ready together are sent in one call. The sender waits for room with `add_writer` on a duplicate of the descriptor,
+because an event loop lets nobody watch a transport's own descriptor.
 
-`TransportSender` goes through the transport and its flow control: TLS, and the simulator's network.
+`TransportSender` goes through the transport and its flow control, for TLS and for the network of the simulator.
 """
 
 import asyncio
@@ -20,23 +20,24 @@ from ottla.storage.files import Bytes
 
 Offload = Callable[..., Awaitable[Any]]
 
-TURN_BYTES = 1024 * 1024  # what one connection may send before the others have their turn: a usual fetch
-TAIL_BYTES = 4096  # the end of an answer that goes along rather than take a turn of its own
-COPIED_BYTES = 32 * 1024  # up to this size a file range is cheaper to copy than to sendfile
-ROOM_RETRY_S = 0.01  # how soon to try again when no descriptor is left to wait with
+TURN_BYTES = 1024 * 1024  # that one connection sends before others get their turn: a usual fetch
+TAIL_BYTES = 4096  # so few remaining bytes are sent in the same turn
+COPIED_BYTES = 32 * 1024  # up to this size a file range is cheaper to copy than to send with sendfile
+ROOM_RETRY_S = 0.01  # until the next attempt, if no descriptor is left for a duplicate to wait with
 
 
 class SendObserver(Protocol):
-    """What a sender tells its connection."""
+    """What a sender reports to its connection."""
 
     def sent(self, count: int) -> None:
-        """Bytes left. Called once per turn, when the outbox is up to date."""
+        """`count` bytes were sent. Called once per turn, after the outbox is updated."""
 
-    def send_failed(self, error: Exception) -> None: ...
+    def send_failed(self, error: Exception) -> None:
+        """Nothing more can be sent."""
 
 
 class Sender(ABC):
-    """Turns, and cold files; how bytes leave is the subclass's."""
+    """Sends in turns, and reads ranges that are not cached in a thread. A subclass knows how bytes are sent."""
 
     __slots__ = (
         "_closed",
@@ -59,7 +60,7 @@ class Sender(ABC):
         observer: SendObserver,
     ) -> None:
         self.outbox = outbox
-        self.blocked = False  # the peer takes nothing more for now
+        self.blocked = False  # the socket or transport has no room
         self._transport = transport
         self._loop = loop
         self._offload = offload
@@ -69,16 +70,16 @@ class Sender(ABC):
         self._closed = False
 
     def flush(self) -> None:
-        """Send what can be sent now; the rest follows by itself."""
+        """Send what can be sent now. The rest follows without another call."""
         if not (self.blocked or self._scheduled or self._warming or self._closed) and self.outbox.parts:
             self._turn()
 
     @abstractmethod
     def send_small(self, data: Bytes) -> int:
-        """Send an answer past the empty outbox; how much of it has left."""
+        """Send a small answer past the empty outbox. Returns how many bytes were sent."""
 
     def close(self) -> None:
-        """Forget what is unsent and let go of files. The transport is the connection's to close."""
+        """Drop unsent parts and unpin their files. The connection closes the transport itself."""
         self._closed = True
         self.outbox.clear()
 
@@ -106,18 +107,18 @@ class Sender(ABC):
         except (OSError, TruncatedFile) as error:
             self._observer.send_failed(error)
             return
-        self._arrange(full)
+        self._schedule_turn(full)
         if outbox.unsent != before:
             self._observer.sent(before - outbox.unsent)
 
-    def _arrange(self, full: bool) -> None:
-        """See to the next turn."""
+    def _schedule_turn(self, full: bool) -> None:
+        """Schedule the next turn, if there is something to send and room for it."""
         if self.outbox.parts and not full:
             self._scheduled = True
             self._loop.call_soon(self._turn)
 
     async def _warm(self, part: Range) -> None:
-        """A cold page would stop the whole broker: have a thread read it first."""
+        """Have a thread read the range into the page cache: waiting for the disk here would stop the whole broker."""
         try:
             await self._offload(part.warm)
         except (OSError, TruncatedFile) as error:
@@ -130,12 +131,12 @@ class Sender(ABC):
 
     @abstractmethod
     def _send_run(self, run: list[Bytes]) -> bool:
-        """Send parts in memory; True if this must wait before it goes on."""
+        """Send parts that are in memory. Returns True if there is no room for more."""
 
     def _send_range(self, part: Bytes | Range) -> bool:
-        """What the outbox could not put into a run is a cold range; True as above."""
+        """Send a file range. This one is not cached: it is read in a thread first. Returns True if there is no room."""
         assert isinstance(part, Range)
-        part.file.pin()  # the connection may be gone before the thread is done
+        part.file.pin()  # the connection may be closed before the thread is done
         self._warming = self._loop.create_task(self._warm(part))
         return True
 
@@ -176,20 +177,20 @@ class SocketSender(Sender):
             return 0
         try:
             return os.write(self._descriptor, data)
-        except OSError:  # no room, or nobody there: a turn sees to it
+        except OSError:  # no room, or the peer is gone: the next turn finds out
             return 0
 
     def close(self) -> None:
         super().close()
         self._stop_watching()
         if self._socket is not None:
-            self._socket.close()  # while it is open the peer does not see the transport's close
+            self._socket.close()  # while the duplicate is open, the peer does not see that the transport is closed
             self._socket = None
 
     def _send_run(self, run: list[Bytes]) -> bool:
         outbox = self.outbox
         size = sum(map(len, run))
-        if outbox.file_follows(run) and (duplicate := self._duplicate()) is not None:
+        if outbox.is_file_next(run) and (duplicate := self._duplicate_socket()) is not None:
             sent = duplicate.sendmsg(run, (), socket.MSG_MORE | socket.MSG_DONTWAIT)  # one packet with the file's bytes
         else:
             sent = os.writev(self._descriptor, run)
@@ -199,7 +200,7 @@ class SocketSender(Sender):
     def _send_range(self, part: Bytes | Range) -> bool:
         assert isinstance(part, Range) and part.descriptor is not None
         wanted = min(part.length, TURN_BYTES)
-        if not part.cached(wanted):
+        if not part.is_cached(wanted):
             return super()._send_range(part)
         sent = os.sendfile(self._descriptor, part.descriptor, part.position, wanted)
         if sent == 0:
@@ -207,16 +208,16 @@ class SocketSender(Sender):
         self.outbox.sent_range(part, sent)
         return sent < wanted
 
-    def _arrange(self, full: bool) -> None:
+    def _schedule_turn(self, full: bool) -> None:
         if not self.outbox.parts or self._warming:
             self._stop_watching()
         elif full and not self.blocked:
             self._watch()
-        elif not self.blocked:  # a watched writer calls again by itself
-            super()._arrange(full)
+        elif not self.blocked:  # else the event loop calls `_turn` when there is room
+            super()._schedule_turn(full)
 
     def _watch(self) -> None:
-        duplicate = self._duplicate()
+        duplicate = self._duplicate_socket()
         if duplicate is None:
             self._scheduled = True
             self._loop.call_later(ROOM_RETRY_S, self._turn)
@@ -229,8 +230,8 @@ class SocketSender(Sender):
             self._loop.remove_writer(self._socket.fileno())
         self.blocked = False
 
-    def _duplicate(self) -> socket.socket | None:
-        """The socket under a descriptor of our own; None if there is none to be had."""
+    def _duplicate_socket(self) -> socket.socket | None:
+        """The socket under a second descriptor; None if the process has no descriptor left."""
         if self._socket is None:
             try:
                 self._socket = socket.socket(fileno=os.dup(self._descriptor))

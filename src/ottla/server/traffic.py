@@ -1,12 +1,16 @@
-"""What all connections of a server share: the limits, the counters, the receive buffers.
+"""What all connections of a server share: limits, counters, the receive buffer.
 
-Two sums are limited. Frames that are arriving or being answered hold memory (`queued`): above the limit no frame that
-is on its way is read further. A connection between two frames is read on, so that small requests are answered whatever
-the large ones do; a large one stops there after its first bytes. Frames that have begun to arrive must be able to
-finish, though, or nobody would ever move again: while no request is in progress, the connection whose frame began first
-is read on, for as long as it brings something. So the sum exceeds the limit by one frame, and by the first bytes of one
-for each connection. Answers that clients do not read hold memory too (`unsent`): above that limit a connection that has
-unsent answers handles no further frame.
+Two amounts of memory are limited.
+
+`queued` is the memory of frames that are arriving or being answered. Above its limit no connection in the middle of a
+frame is read further. A connection between two frames is still read, so that small requests are answered whatever the
+large ones do; a large request stops there after its first bytes. Frames that have begun must be able to finish, or the
+server would stand still: while no request is being answered, the connection whose frame began first (`favoured`) is
+read on, for as long as bytes arrive. So the limit can be exceeded by one frame, and by the first bytes of one frame for
+each connection.
+
+`unsent_memory` is the memory of answers that clients have not read yet. Above its limit a connection that has unsent
+answers handles no further frame.
 """
 
 import asyncio
@@ -18,56 +22,56 @@ from typing import Any, Protocol
 from ottla.server.admission import Admission
 from ottla.server.receiving import AREA_BYTES, CROWDED_AREA_BYTES, BufferPool
 
-COMPLAINT_INTERVAL_S = 1.0
+WARNING_INTERVAL_S = 1.0
 SWEEP_INTERVAL_S_MAX = 10.0
-PATIENCE_S = 2.0  # for a frame that brings nothing while others wait for its memory
+STALL_S = 2.0  # a frame of which nothing arrives for so long is given up, if others wait for its memory
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """Limits, by Kafka's name where it has one. -1 switches off those that may be."""
+    """Limits of a server, named as in Kafka where Kafka has them."""
 
     socket_request_max_bytes: int = 104_857_600
-    queued_max_request_bytes: int = 50_331_648  # of all connections; may be -1
+    queued_max_request_bytes: int = 50_331_648  # of all connections together; -1: no limit
     max_connections: int = 2_147_483_647
     max_connections_per_ip: int = 2_147_483_647
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
-    max_connection_creation_rate: int = 2_147_483_647  # per second; those beyond it wait
-    descriptors_for_connections: int = 2_147_483_647  # what the process may have open, less what it needs itself
-    connections_max_idle_ms: int = 600_000  # no byte either way and no answer being computed; may be -1
-    frame_timeout_ms: int = 120_000  # for a frame to arrive; may be -1
-    frame_bytes_per_second_min: int = 16_384  # a frame that keeps this pace may take longer than that
-    in_flight_requests_max: int = 100  # answers that one connection may wait for
-    unsent_bytes_max: int = 4_194_304  # output above which a connection handles no further frame
-    unsent_memory_bytes_max: int = 50_331_648  # of all connections, not counting what lies in files
-    frames_per_turn_max: int = 64  # handled on one connection before the others have their turn
-    linger_ms: int = 500  # for a client to take the last answers before its connection is closed
+    max_connection_creation_rate: int = 2_147_483_647  # per second; further connections wait
+    descriptors_for_connections: int = 2_147_483_647  # open files that the process may have, less those it needs itself
+    connections_max_idle_ms: int = 600_000  # without a byte in or out and without a request in progress; -1: no limit
+    frame_timeout_ms: int = 120_000  # for one frame to arrive; -1: no limit
+    frame_bytes_per_second_min: int = 16_384  # a frame that arrives at this rate may take longer than frame_timeout_ms
+    in_flight_requests_max: int = 100  # of one connection
+    unsent_bytes_max: int = 4_194_304  # a connection with more unsent output handles no further frame
+    unsent_memory_bytes_max: int = 50_331_648  # of all connections together, without slices of files
+    frames_per_turn_max: int = 64  # frames of one connection before other connections get their turn
+    linger_ms: int = 500  # for a client to read the last answers before its connection is closed
 
 
 class Flow(Protocol):
-    """What the shared limits need to know of a connection."""
+    """A connection as the shared limits see it."""
 
     address: str
 
     def frame_began_at(self) -> float | None:
-        """When the frame that is arriving began; None if there is none."""
+        """The loop time when the frame that is arriving began; None if no frame is."""
 
     def frame_filled(self) -> int:
-        """How much of that frame is there."""
+        """Bytes of that frame that have arrived."""
 
     def abort(self) -> None:
         """Close at once."""
 
     def reconsider_reading(self) -> None:
-        """Whether reading is allowed has changed."""
+        """Start or stop reading: the answer of `Traffic.may_read` may have changed."""
 
     def send(self) -> None:
-        """The turn to send that it was promised."""
+        """Send what is ready."""
 
     def sweep(self, now: float) -> None:
-        """Close if nothing has happened for too long."""
+        """Close the connection if a time limit is over."""
 
 
 class Traffic:
@@ -75,7 +79,7 @@ class Traffic:
         self.settings = settings
         self.loop = asyncio.get_running_loop()
         self._whole_area = memoryview(bytearray(AREA_BYTES))
-        self.area = self._whole_area  # what connections receive into: less of it while there is too much already
+        self.area = self._whole_area  # all connections receive into it; only its start is used above the limit
         self.pool = BufferPool()
         self.admission = Admission()
         self.flows: dict[Flow, None] = {}
@@ -86,27 +90,28 @@ class Traffic:
         self.accepted = 0
         self.refused = 0
         self.unsent_memory = 0
-        self.emptied: asyncio.Future[None] | None = None  # done when the last connection has left
+        self.emptied: asyncio.Future[None] | None = None  # done when the last connection is closed
         self._arriving = 0
         self._answering = 0
         self._crowded = False
         self._favoured: Flow | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._turn_time = self.loop.time
         self._sent_at = float("-inf")
         self._sender: Flow | None = None
         self._senders: dict[Flow, None] = {}
-        self._complained_at = float("-inf")
-        self._unsaid = 0
+        self._warned_at = float("-inf")
+        self._suppressed = 0
 
     # Connections
 
     def admit(self, flow: Flow) -> float | None:
-        """Count a connection in, unless there are too many already; how many seconds it has to wait for its turn."""
+        """Admit a connection. Returns the seconds until it may send requests; None if it is refused."""
         now = self.loop.time()
-        refusal = self.admission.refusal(flow.address, len(self.flows), now, self.settings)
+        refusal = self.admission.find_refusal(flow.address, len(self.flows), now, self.settings)
         if refusal is not None:
             self.refused += 1
-            self.complain(f"refused a connection of {flow.address}: {refusal}")
+            self.warn(f"refused a connection from {flow.address}: {refusal}")
             return None
         self.flows[flow] = None
         self.accepted += 1
@@ -146,13 +151,13 @@ class Traffic:
     # Turns to send
 
     def send(self, flow: Flow) -> None:
-        """Have `flow` send: now, if it is alone in this turn of the loop. If others send in it, too, then at its end.
+        """Let `flow` send now, or at the end of this turn of the loop if another connection has sent in it.
 
-        Each answer wakes a client, and a broker that its clients preempt after every answer handles fewer requests: 13
-        to 14 thousand a second instead of 15 to 20, with 64 connections. The loop's time stands still during a turn (of
-        uvloop), so it tells turns apart.
+        Each answer wakes a client, which then competes for the processor. With 64 connections a broker that sends one
+        by one handles 13 to 14 thousand requests a second instead of 15 to 20 thousand. Two sends with the same loop
+        time count as the same turn: uvloop's clock counts milliseconds, and most turns are shorter.
         """
-        now = self.loop.time()
+        now = self._turn_time()
         if now == self._sent_at and flow is not self._sender:
             if not self._senders:
                 self.loop.call_soon(self._send)
@@ -184,7 +189,7 @@ class Traffic:
         return not self._crowded or flow is self._favoured or flow.frame_began_at() is None
 
     def _reconsider(self) -> None:
-        """Pause or resume everybody when the limit is crossed; while it is exceeded, see that one frame can finish."""
+        """Pause or resume all connections when the limit is crossed. Above it, let one frame finish."""
         limit = self.settings.queued_max_request_bytes
         if limit < 0:
             return
@@ -208,31 +213,31 @@ class Traffic:
             self._favoured = min(waiting, key=lambda pair: pair[0])[1] if waiting else None
             if self._favoured is not None:
                 self._favoured.reconsider_reading()
-                self._keep_an_eye_on(self._favoured)
+                self._watch_favoured(self._favoured)
 
-    def _keep_an_eye_on(self, flow: Flow) -> None:
-        self.loop.call_later(PATIENCE_S, self._lose_patience, flow, flow.frame_filled())
+    def _watch_favoured(self, flow: Flow) -> None:
+        self.loop.call_later(STALL_S, self._close_if_stalled, flow, flow.frame_filled())
 
-    def _lose_patience(self, flow: Flow, filled: int) -> None:
-        """A client that stopped in the middle of its frame must not hold up all the others."""
+    def _close_if_stalled(self, flow: Flow, filled: int) -> None:
+        """Close the favoured connection if nothing of its frame arrives while others wait for memory."""
         if not self._crowded or flow is not self._favoured or flow.frame_began_at() is None:
             return
         others_wait = any(other is not flow and other.frame_began_at() is not None for other in self.flows)
         if others_wait and flow.frame_filled() == filled:
-            self.complain(f"closed the connection of {flow.address}: its request stopped, and others wait for memory")
+            self.warn(f"closed the connection of {flow.address}: its request stalled while others wait for memory")
             flow.abort()
         else:
-            self._keep_an_eye_on(flow)
+            self._watch_favoured(flow)
 
-    # Complaints
+    # Warnings
 
-    def complain(self, message: str) -> None:
-        """A warning that a stranger can cause: one a second at most, the others are counted."""
+    def warn(self, message: str) -> None:
+        """Log a warning that any client can cause: one per second at most, the others are counted."""
         now = self.loop.time()
-        if now - self._complained_at < COMPLAINT_INTERVAL_S:
-            self._unsaid += 1
+        if now - self._warned_at < WARNING_INTERVAL_S:
+            self._suppressed += 1
             return
-        suffix = f" (and {self._unsaid} more warnings of this kind)" if self._unsaid else ""
+        suffix = f" (and {self._suppressed} more such warnings)" if self._suppressed else ""
         log.warning("%s%s", message, suffix)
-        self._complained_at = now
-        self._unsaid = 0
+        self._warned_at = now
+        self._suppressed = 0

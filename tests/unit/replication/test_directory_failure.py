@@ -176,7 +176,7 @@ def test_the_directory_of_the_metadata_ends_the_broker() -> None:
         broker.node.replicas.get(TOPIC, 0).request_flush()
         await settled()
         assert broker.failure.done()
-        assert broker.failure.result().startswith("/one, which holds the metadata, failed: ")
+        assert broker.failure.result().startswith("/one holds the metadata and failed: ")
         await broker.stop(1)
         clean = [disk.exists(f"{path}/.kafka_cleanshutdown") for path in DIRECTORIES]
         assert clean == [False, True, True]

@@ -21,13 +21,13 @@ def test_an_exception_may_be_wider_or_narrower_than_the_rule() -> None:
     admission.host_names["10.0.0.2"] = "build"
     for _ in range(2):
         for address in (HERE, "10.0.0.1"):
-            assert admission.refusal(address, 0, 0.0, limits) is None
+            assert admission.find_refusal(address, 0, 0.0, limits) is None
             admission.enter(address, 0.0, limits)
-    assert admission.refusal("10.0.0.1", 0, 0.0, limits) is None
-    assert admission.refusal(HERE, 0, 0.0, limits) == "it has 2 (max.connections.per.ip)"
-    assert admission.refusal("10.0.0.2", 0, 0.0, limits) == "it has 0 (max.connections.per.ip)"
+    assert admission.find_refusal("10.0.0.1", 0, 0.0, limits) is None
+    assert admission.find_refusal(HERE, 0, 0.0, limits) == "it has 2 (max.connections.per.ip)"
+    assert admission.find_refusal("10.0.0.2", 0, 0.0, limits) == "it has 0 (max.connections.per.ip)"
     admission.leave(HERE)
-    assert admission.refusal(HERE, 0, 0.0, limits) is None
+    assert admission.find_refusal(HERE, 0, 0.0, limits) is None
 
 
 def test_the_rate_is_kept_after_a_second_of_grace() -> None:
@@ -45,19 +45,19 @@ def test_not_everybody_may_wait() -> None:
     limits = ServerSettings(max_connection_creation_rate=10)
     admission = Admission()
     for _ in range(10 + 100):
-        assert admission.refusal(HERE, 0, 5.0, limits) is None
+        assert admission.find_refusal(HERE, 0, 5.0, limits) is None
         admission.enter(HERE, 5.0, limits)
     admission.enter(HERE, 5.0, limits)
-    assert admission.refusal(HERE, 0, 5.0, limits) == "too many wait already (max.connection.creation.rate)"
-    assert admission.refusal(HERE, 0, 6.0, limits) is None
-    assert Admission().refusal(HERE, 0, 0.0, ServerSettings(max_connection_creation_rate=0)) is not None
+    assert admission.find_refusal(HERE, 0, 5.0, limits) == "too many wait already (max.connection.creation.rate)"
+    assert admission.find_refusal(HERE, 0, 6.0, limits) is None
+    assert Admission().find_refusal(HERE, 0, 0.0, ServerSettings(max_connection_creation_rate=0)) is not None
 
 
 def test_descriptors_are_a_limit_of_their_own() -> None:
     # And the reason that is told is not max.connections.
     limits = ServerSettings(descriptors_for_connections=5)
-    assert "ulimit" in (Admission().refusal(HERE, 5, 0.0, limits) or "")
-    assert Admission().refusal(HERE, 4, 0.0, limits) is None
+    assert "ulimit" in (Admission().find_refusal(HERE, 5, 0.0, limits) or "")
+    assert Admission().find_refusal(HERE, 4, 0.0, limits) is None
 
 
 @on_both_loops
