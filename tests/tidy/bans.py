@@ -375,7 +375,6 @@ BANS: tuple[Ban, ...] = (
         harmless=("random.Random",),
         allowed={
             "ottla.broker.broker": "makes the one Random of a real broker, unless a simulator brings its own",
-            "ottla.cli.client": "the nonce of an authentication",
             "ottla.cli.demo.story": "makes the Random of the demo's shop, always the same",
             "ottla.client.client": "the nonce of an authentication",
         },

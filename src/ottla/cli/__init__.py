@@ -1,8 +1,20 @@
-"""`ottla`: the command line. Each command is a module that is imported only when it is run, so starting stays quick.
+"""`ottla`: the command line. Each command is a module that is imported only when it runs, so that `ottla` starts fast.
 
-A command's module has `add_arguments(parser)` and `run(options)`, which returns the exit status. A command ends with
-0 when it did what was asked, 2 when it was asked wrongly, 1 when something stood in its way, and says why in one line
-on stderr. Ctrl-C ends it quietly with 130; a reader that has seen enough (`| head`) is no trouble at all.
+The module of a command has `add_arguments(parser)` and `run(options)`, which returns the exit status: 0 for success, 1
+for a failure, 2 for a usage error. `main` turns every exception into one line on stderr; a traceback is printed only if
+OTTLA_TRACEBACK=1 is set or the log level is debug. Ctrl-C ends a command silently with 130, and a closed pipe
+(`| head`) silently with 0.
+
+    commands     up, demo/, topic, produce, consume, sql/, group, txn, sink, config, bench, log, completion
+    shared       client.py            options and clients of commands that talk to brokers
+                 command_error.py     errors as one line and an exit status
+                 output.py            tables and JSON             settings.py         a broker's settings for `up`
+                 escapes.py           \\n and \\x41 in arguments    process.py          limits of the broker's process
+    topic        topic_description.py, topic_trim.py, resource_settings.py (with config)
+    group        group_description.py, group_reset.py
+    txn          hanging.py           transactions that no coordinator will end
+    records      record_input.py, record_output.py, offset_ranges.py, topic_reader.py
+    log          log_files.py (dump), log_verification.py and log_metadata.py (verify)
 """
 
 import argparse
@@ -16,11 +28,13 @@ from signal import SIGINT
 from typing import Any, NoReturn
 
 from ottla import __version__
-from ottla.cli.command_error import FAILURE, USAGE_ERROR, CommandError
+from ottla.cli.command_error import FAILURE, USAGE_ERROR, CommandError, explain_error
 
 STARTED_S = time.perf_counter()
 INTERRUPTED = 128 + SIGINT
-GARBAGE_THRESHOLD = 20_000  # imports make what stays, requests what goes at once: look for garbage rarely
+TRACEBACK_VARIABLE = "OTTLA_TRACEBACK"
+GARBAGE_THRESHOLD = 20_000
+"""Imported modules stay and a request's objects are freed at once, so a rare garbage collection is enough."""
 
 COMMANDS = {
     "up": "start a broker",
@@ -49,45 +63,56 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status: int = import_module(f"ottla.cli.{options.command}").run(options)
         sys.stdout.flush()
         return status
-    except CommandError as error:
-        return _refuse(str(error), error.status)
     except KeyboardInterrupt:
+        _flush_output()
         return INTERRUPTED
     except BrokenPipeError:
-        _discard_output()
+        _flush_output()
         return 0
-    except OSError as error:  # commands name the files they know of, so this is about what they print
-        _discard_output()
-        return _refuse(f"{error.filename or 'standard output'}: {error.strerror or error}", FAILURE)
+    except Exception as error:
+        _flush_output()
+        if _is_traceback_wanted():
+            import traceback
+
+            traceback.print_exc()
+        print(f"ottla: {explain_error(error)}", file=sys.stderr)
+        return error.status if isinstance(error, CommandError) else FAILURE
 
 
-def _refuse(reason: str, status: int) -> int:
-    print(f"ottla: {reason}", file=sys.stderr)
-    return status
+def _is_traceback_wanted() -> bool:
+    if os.environ.get(TRACEBACK_VARIABLE, "") not in ("", "0"):
+        return True
+    logging = sys.modules.get("logging")
+    return logging is not None and logging.getLogger("ottla").isEnabledFor(logging.DEBUG)
 
 
-def _discard_output() -> None:
-    """What is left in the buffer cannot be written; Python would complain about it when it ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _flush_output() -> None:
+    """Write what was printed before the error. What cannot be written is discarded, or Python reports it at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _open_missing_streams() -> None:
-    """A shell can start a command without them (`<&-`), and then Python has no objects for them either."""
+    """Open /dev/null for streams that the shell has closed (`<&-`); Python has no objects for them."""
     if sys.stdin is None:
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
     if sys.stdout is None:
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Takes options before, after and between names; says in one line what is wrong, as everything else here does."""
+    """Accepts options before, after and between positional arguments, and reports a usage error in one line."""
 
     _mixing = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         if self._mixing or self._subparsers is not None:
             return super().parse_known_args(args, namespace)
-        self._mixing = True  # the call below comes back to this method, once for options and once for names
+        self._mixing = True  # the call below calls this method again, for options and then for positional arguments
         try:
             return self.parse_known_intermixed_args(args, namespace)
         finally:
@@ -98,7 +123,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def command_parser(wanted: Collection[str]) -> CommandParser:
-    """The whole tree of commands, but only the wanted ones with their arguments: those have to be imported."""
+    """The parser of all commands. Only the `wanted` ones have their arguments, because only they are imported."""
     parser = CommandParser(prog="ottla", description="An event streaming platform that speaks Kafka.")
     parser.add_argument("--version", action="version", version=f"ottla {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

@@ -1,7 +1,9 @@
-"""What every command that talks to a broker shares: its options, its client, and words for what goes wrong.
+"""What every command that talks to brokers shares: its options, its clients, and how their errors are explained.
 
-Questions are asked through the client library's asynchronous administration calls. So a broker that is away is noticed
-within seconds, and Ctrl-C at once; nothing is logged by the library, the one line on stderr is ours.
+Most requests go through confluent-kafka. Its calls are asynchronous, so Ctrl-C works while a command waits and a broker
+that does not answer is noticed within seconds. The library logs nothing: the one line on stderr is the command's own.
+Requests that confluent-kafka lacks (log directories, transactions, producers) or gets wrong (the metadata of committed
+offsets) go through Ottla's own client, `ottla.client`.
 """
 
 import argparse
@@ -9,7 +11,8 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ottla.cli.command_error import USAGE_ERROR, CommandError
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
     from confluent_kafka.admin import ClusterMetadata, DescribeClusterResult, OffsetSpec, TopicDescription
 
-    from ottla.client.connection import Connection
+    from ottla.client.client import Client
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -28,7 +31,9 @@ DEFAULT_BOOTSTRAP = "localhost:9092"
 BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
 CONNECT_S = 5.0
 REFUSED_S = 1.5  # a few attempts: another address of the same name may answer, or the broker is about to be there
+PROBE_S = 1.0
 OPERATION_S = 30.0
+RETRY_S = 10.0
 GLANCE_S = 0.05
 
 _ADDRESS = re.compile(r"^\S+/\S+: ")
@@ -54,19 +59,19 @@ def add_client_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def create_action_adder(parser: argparse.ArgumentParser) -> Callable[[str, str], argparse.ArgumentParser]:
-    """What adds an action to a command, by its name and purpose; each of them talks to a cluster."""
+    """A function that adds an action to a command, by its name and purpose, with the options of a client."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
-    def action(name: str, purpose: str) -> argparse.ArgumentParser:
+    def add_action(name: str, purpose: str) -> argparse.ArgumentParser:
         subparser = actions.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
         add_client_arguments(subparser)
         return subparser
 
-    return action
+    return add_action
 
 
-def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
-    """`key=value` arguments as a table."""
+def parse_pairs(texts: Iterable[str], option: str) -> dict[str, str]:
+    """`key=value` arguments as a dictionary."""
     found = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -77,7 +82,7 @@ def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
 
 
 def explain(error: "KafkaError") -> str:
-    """What a client library's error says, in one line, without the library's own particulars."""
+    """The message of a confluent-kafka error in one line, without librdkafka's internal details."""
     text = _STATE.sub("", _ADDRESS.sub("", " ".join(error.str().split())))
     return text.removeprefix("Broker: ").removeprefix("Local: ").removesuffix(".")
 
@@ -87,12 +92,12 @@ def to_command_error(error: "KafkaException", what: str) -> CommandError:
 
 
 class ConnectionErrors:
-    """The errors that a client reported by itself: the way to the brokers, not the answer to a question."""
+    """Errors that librdkafka reports about its connections, outside of any request. Used as its `error_cb`."""
 
     def __init__(self) -> None:
         self.latest = ""
         self.give_up_at_s = math.inf
-        """When to give up: a while after it was first said that no broker can be reached."""
+        """When to stop waiting: REFUSED_S after librdkafka first reported that all brokers are down."""
 
     def __call__(self, error: "KafkaError") -> None:
         from confluent_kafka import KafkaError
@@ -102,56 +107,71 @@ class ConnectionErrors:
         else:
             self.latest = explain(error).rpartition(" failed: ")[2]
 
-    def forget(self) -> None:
-        """A broker has answered."""
+    def clear(self) -> None:
+        """Forget them, because a broker has answered."""
         self.latest, self.give_up_at_s = "", math.inf
 
 
 class Answer(Protocol[T_co]):
-    """A future of the client library."""
+    """A future of confluent-kafka."""
 
     def result(self, timeout: float | None = None) -> T_co: ...
 
 
 class CommandClient:
-    """A cluster that has answered once. Made from a command's options; every method waits for its answer."""
+    """The clients of one command, made from its options. The constructor returns when a broker has answered."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         from confluent_kafka.admin import AdminClient
 
-        self._given = {"bootstrap.servers": options.bootstrap} | pairs(options.client_settings, "-X")
-        self.address = self._given["bootstrap.servers"]
+        self._settings = {"bootstrap.servers": options.bootstrap} | parse_pairs(options.client_settings, "-X")
+        self.address = self._settings["bootstrap.servers"]
         if not self.address.strip(", "):
             raise CommandError("--bootstrap: no broker is named", USAGE_ERROR)
         self.connection_errors = ConnectionErrors()
-        self.admin = self._made(AdminClient, {})
-        self.brokers = self._reach()
+        self.admin = self._create(AdminClient, {})
+        self.brokers = self._wait_for_brokers()
+        """Their ids."""
 
     def create_producer(self, settings: Mapping[str, object]) -> "Producer":
-        """A producer with these settings; what was given with -X is stronger."""
+        """A producer with these settings; those given with -X win."""
         from confluent_kafka import Producer
 
-        return self._made(Producer, settings)
+        return self._create(Producer, settings)
 
     def create_consumer(self, settings: Mapping[str, object]) -> "Consumer":
-        """A consumer that is in no group, though the library insists on a name for one."""
+        """A consumer that joins no group; librdkafka requires a group.id nevertheless."""
         from confluent_kafka import Consumer
 
-        return self._made(Consumer, {"group.id": "ottla", "enable.auto.commit": False, **settings})
+        return self._create(Consumer, {"group.id": "ottla", "enable.auto.commit": False, **settings})
 
-    def ask(self, question: Callable[..., dict[K, Any]], *arguments: object, **options: object) -> dict[K, Any]:
-        """The futures of a question to many; a question that the library itself finds wrong is refused."""
+    @contextmanager
+    def open_own_client(self) -> "Iterator[Client]":
+        """Ottla's own client with the same settings, for requests that confluent-kafka lacks or gets wrong."""
+        from ottla.client.client import Client
+
+        try:
+            client = Client({"default.api.timeout.ms": str(int(RETRY_S * 1000)), **self._settings})
+        except ValueError as error:
+            raise CommandError(f"-X: {error}", USAGE_ERROR) from None
+        try:
+            yield client
+        finally:
+            client.close()
+
+    def ask(self, method: Callable[..., dict[K, Any]], *arguments: object, **options: object) -> dict[K, Any]:
+        """Call a method of the admin client that returns futures. Arguments that it refuses are a usage error."""
         from confluent_kafka import KafkaException
 
         try:
-            return question(*arguments, request_timeout=OPERATION_S, **options)
+            return method(*arguments, request_timeout=OPERATION_S, **options)
         except KafkaException as error:
             raise CommandError(explain(error.args[0]), USAGE_ERROR) from None
         except (ValueError, TypeError) as error:
             raise CommandError(str(error), USAGE_ERROR) from None
 
     def wait_for(self, future: Answer[T], what: str) -> T:
-        """The answer to a question; `what` stands before the reason if it is an error."""
+        """The result of a future. A CommandError begins with `what`."""
         from confluent_kafka import KafkaException
 
         try:
@@ -168,10 +188,10 @@ class CommandClient:
         try:
             return self.admin.list_topics(timeout=OPERATION_S)
         except KafkaException as error:
-            raise to_command_error(error, "the list of topics") from None
+            raise to_command_error(error, "cannot list topics") from None
 
     def describe_topics(self, topics: list[str]) -> "dict[str, TopicDescription | None]":
-        """What the cluster knows of these topics; None for one that does not exist. None of them is created by this."""
+        """The descriptions of these topics; None for one that does not exist. Never creates a topic."""
         from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
         asked = self.ask(self.admin.describe_topics, TopicCollection(topics))
@@ -186,13 +206,14 @@ class CommandClient:
         return found
 
     def describe_topic(self, name: str) -> "TopicDescription":
+        """Raises CommandError if the topic does not exist."""
         description = self.describe_topics([name])[name]
         if description is None:
             raise CommandError(f"there is no topic {name!r} at {self.address}")
         return description
 
     def list_offsets(self, topic: str, partitions: Iterable[int], spec: "OffsetSpec") -> dict[int, int]:
-        """By partition; -1 where no record is as new as the time that the spec names. Only what is committed counts."""
+        """The offset of each partition, of committed records only; -1 where no record is as new as the spec's time."""
         from confluent_kafka import IsolationLevel, TopicPartition
 
         wanted = {TopicPartition(topic, partition): spec for partition in partitions}
@@ -200,54 +221,43 @@ class CommandClient:
             return {}
         asked = self.ask(self.admin.list_offsets, wanted, isolation_level=IsolationLevel.READ_COMMITTED)
         return {
-            place.partition: self.wait_for(future, f"offsets of partition {place.partition}").offset
-            for place, future in asked.items()
+            where.partition: self.wait_for(future, f"offsets of {topic}-{where.partition}").offset
+            for where, future in asked.items()
         }
 
-    def connection(self, broker_id: int) -> "Connection":
-        """A connection of our own to one broker, for what the client library cannot ask."""
-        from random import SystemRandom
+    def explain_no_broker(self, reason: str) -> CommandError:
+        """The error for a cluster of which no broker answers.
 
-        from ottla.client.connection import Connection, Security, Unreachable
+        librdkafka says little about what it met at an address ("Failed while waiting for controller"), so Ottla's own
+        client connects once more to find out. `reason` is the fallback.
+        """
+        from ottla.client.client import Client
+        from ottla.client.connection import NotAuthenticated, NotListening, Unreachable
 
-        broker = self.fetch_metadata().brokers.get(broker_id)
-        if broker is None:
-            raise CommandError(f"broker {broker_id} is not in the cluster at {self.address}")
         try:
-            return Connection(str(broker.host), broker.port, Security.of(self._given), SystemRandom(), OPERATION_S)
-        except (Unreachable, ValueError) as error:
-            raise CommandError(str(error)) from None
+            client = Client({**self._settings, "request.timeout.ms": str(int(min(CONNECT_S, PROBE_S) * 1000))})
+            with closing(client):
+                client.connect_any()
+        except ValueError:  # settings that only librdkafka understands
+            return CommandError(f"no broker answers at {self.address}: {reason}")
+        except NotAuthenticated as error:
+            return CommandError(f"cannot connect to {error}")
+        except NotListening as error:
+            return CommandError(f"cannot connect to {error}. Is a broker running there? (ottla up)")
+        except Unreachable as error:
+            return CommandError(f"cannot connect to {error}. Is that the address of a Kafka broker?")
+        return CommandError(f"no broker answers at {self.address}: {reason}")
 
-    def coordinator(self, kind: str, name: str) -> "Connection":
-        """A connection to the broker that looks after a `group` or a `transaction`."""
-        from ottla.errors import ErrorCode
-        from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
-
-        request = FindCoordinatorRequest(key_type=int(kind == "transaction"), coordinator_keys=[name])
-        deadline_s = time.monotonic() + OPERATION_S
-        while True:
-            with self.connection(self.brokers[0]) as connection:
-                found = connection.ask(request).coordinators[0]
-            if not found.error_code:
-                return self.connection(found.node_id)
-            if time.monotonic() > deadline_s or found.error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE:
-                raise CommandError(f"{kind} {name!r}: {ErrorCode(found.error_code).name}")
-            time.sleep(GLANCE_S)
-
-    def unreachable(self, reason: str) -> CommandError:
-        return CommandError(f"no Kafka broker answers at {self.address}: {reason}")
-
-    def _made(self, kind: "type[T]", settings: Mapping[str, object]) -> T:
+    def _create(self, kind: "type[T]", settings: Mapping[str, object]) -> T:
         from confluent_kafka import KafkaException
 
         quiet = {"log_level": 0, "error_cb": self.connection_errors}
         try:
-            return kind({**quiet, **settings, **self._given})  # type: ignore[call-arg]
+            return kind({**quiet, **settings, **self._settings})  # type: ignore[call-arg]
         except KafkaException as error:
             raise CommandError(f"-X: {explain(error.args[0])}", USAGE_ERROR) from None
 
-    def _reach(self) -> list[int]:
-        """Wait for the first answer: the ids of the brokers."""
+    def _wait_for_brokers(self) -> list[int]:
         from confluent_kafka import KafkaException
 
         asked: Answer[DescribeClusterResult] = self.admin.describe_cluster(request_timeout=CONNECT_S)
@@ -259,6 +269,6 @@ class CommandClient:
                 self.admin.poll(0)
                 if time.monotonic() >= min(deadline_s, self.connection_errors.give_up_at_s):
                     reason = self.connection_errors.latest or f"no answer within {CONNECT_S:.0f} s"
-                    raise self.unreachable(reason) from None
+                    raise self.explain_no_broker(reason) from None
             except KafkaException as error:
-                raise self.unreachable(self.connection_errors.latest or explain(error.args[0])) from None
+                raise self.explain_no_broker(self.connection_errors.latest or explain(error.args[0])) from None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ottla.cli.client import CommandClient, create_action_adder, explain
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.group_description import MemberRow, OffsetRow, describe_groups, show_groups
-from ottla.cli.group_reset import ResetRow, add_reset_arguments, reset_plan, store
+from ottla.cli.group_reset import ResetRow, add_reset_arguments, commit_plan, plan_reset
 from ottla.cli.output import JSON, add_format_argument, show_json, show_table
 
 if TYPE_CHECKING:
@@ -85,9 +85,9 @@ def _describe(options: argparse.Namespace) -> None:
 
 def _reset(options: argparse.Namespace) -> None:
     client = CommandClient(options)
-    rows = reset_plan(client, options)
+    rows = plan_reset(client, options)
     if not options.dry_run:
-        store(client, options.name, rows)
+        commit_plan(client, options.name, rows)
     if options.format == JSON:
         show_json([row._asdict() for row in rows])
     else:
@@ -115,12 +115,11 @@ def _delete(options: argparse.Namespace) -> None:
 
 
 def _delete_offsets(client: CommandClient, name: str, topics: Iterable[str]) -> None:
-    from ottla.errors import ErrorCode
+    from ottla.client.groups import raise_for_errors
     from ottla.wire.messages.offset_delete import (
         OffsetDeleteRequest,
         OffsetDeleteRequestPartition,
         OffsetDeleteRequestTopic,
-        OffsetDeleteResponse,
     )
 
     asked = []
@@ -128,11 +127,7 @@ def _delete_offsets(client: CommandClient, name: str, topics: Iterable[str]) -> 
         numbers = [partition.id for partition in client.describe_topic(topic).partitions]
         partitions = [OffsetDeleteRequestPartition(partition_index=number) for number in numbers]
         asked.append(OffsetDeleteRequestTopic(name=topic, partitions=partitions))
-    with client.coordinator("group", name) as connection:
-        response: OffsetDeleteResponse = connection.ask(OffsetDeleteRequest(group_id=name, topics=asked))
-    codes = [response.error_code]
-    codes += [partition.error_code for topic in response.topics for partition in topic.partitions]
-    wrong = next((code for code in codes if code), 0)
-    if wrong:
-        raise CommandError(f"group {name!r}: {ErrorCode(wrong).name}")
+    with client.open_own_client() as own:
+        answer = own.ask_coordinator("group", name, OffsetDeleteRequest(group_id=name, topics=asked))
+        raise_for_errors(answer, f"group {name!r}")
     print(f"group {name!r}: offsets of {', '.join(map(repr, topics))} deleted")

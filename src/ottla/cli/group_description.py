@@ -1,4 +1,4 @@
-"""What `ottla group describe` tells of a group: what it has committed, how far that is from the end, who reads it."""
+"""What `ottla group describe` shows of a group: committed offsets, lag, and members."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.cli.client import CommandClient
 from ottla.cli.command_error import CommandError
 from ottla.cli.output import counted, show_table
+from ottla.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from confluent_kafka import TopicPartition
     from confluent_kafka.admin import ConsumerGroupDescription, MemberDescription
 
-Place = tuple[str, int]
+    from ottla.client.groups import CommittedOffset
 
 
 class OffsetRow(NamedTuple):
     topic: str
     partition: int
     committed: int | None
-    """None if it is read and nothing was committed yet."""
+    """None if a member reads the partition and nothing was committed yet."""
     end: int | None
-    """None if the partition is no more, or has no leader."""
+    """None if the partition does not exist any more, or has no leader."""
     lag: int | None
     member: str | None
     client: str | None
@@ -63,77 +63,78 @@ class GroupDetails(NamedTuple):
 
 
 def describe_groups(client: CommandClient, names: Iterable[str]) -> list[GroupDetails]:
-    """In the order they were asked for. A CommandError names one that does not exist."""
+    """In the order of `names`. Raises CommandError for a group that does not exist."""
     wanted = list(dict.fromkeys(names))
     asked = client.ask(client.admin.describe_consumer_groups, wanted)
-    return [_details(client, client.wait_for(asked[name], f"group {name!r}")) for name in wanted]
+    return [_describe_group(client, client.wait_for(asked[name], f"group {name!r}")) for name in wanted]
 
 
-def _details(client: CommandClient, group: "ConsumerGroupDescription") -> GroupDetails:
-    committed = committed_offsets(client, group.group_id)
+def _describe_group(client: CommandClient, group: "ConsumerGroupDescription") -> GroupDetails:
+    committed = fetch_committed_offsets(client, group.group_id)
     if not committed and not group.members and group.state.name in ("DEAD", "UNKNOWN"):
-        # Kafka describes a group that nobody has heard of as dead.
+        # Kafka describes a group that does not exist as dead.
         raise CommandError(f"there is no group {group.group_id!r} at {client.address}")
-    readers: dict[Place, MemberDescription] = {
-        (place.topic, place.partition): member
+    readers: dict[TopicPartition, MemberDescription] = {
+        TopicPartition(assigned.topic, assigned.partition): member
         for member in group.members
-        for place in member.assignment.topic_partitions
+        for assigned in member.assignment.topic_partitions
     }
-    places = sorted({*committed, *readers})
-    ends = end_offsets(client, places)
+    partitions = sorted({*committed, *readers})
+    ends = list_end_offsets(client, partitions)
     return GroupDetails(
         group.group_id,
         group.state.name.lower().replace("_rebalancing", "-rebalance"),
         group.type.name.lower(),
         group.partition_assignor,
         group.coordinator.id,
-        [_member(member) for member in sorted(group.members, key=lambda member: (member.client_id, member.member_id))],
-        [_offset(place, committed.get(place), ends.get(place), readers.get(place)) for place in places],
+        [
+            _member_row(member)
+            for member in sorted(group.members, key=lambda member: (member.client_id, member.member_id))
+        ],
+        [_offset_row(where, committed.get(where), ends.get(where), readers.get(where)) for where in partitions],
     )
 
 
-def _member(member: "MemberDescription") -> MemberRow:
-    places = sorted((place.topic, place.partition) for place in member.assignment.topic_partitions)
+def _member_row(member: "MemberDescription") -> MemberRow:
+    assigned = sorted(TopicPartition(each.topic, each.partition) for each in member.assignment.topic_partitions)
     return MemberRow(
         member.member_id,
         member.group_instance_id,
         member.client_id,
         member.host,
-        [f"{topic}-{partition}" for topic, partition in places],
+        [str(where) for where in assigned],
     )
 
 
-def _offset(
-    place: Place, committed: "TopicPartition | None", end: int | None, reader: "MemberDescription | None"
+def _offset_row(
+    where: TopicPartition, committed: "CommittedOffset | None", end: int | None, reader: "MemberDescription | None"
 ) -> OffsetRow:
-    topic, partition = place
     offset = committed.offset if committed is not None else None
     metadata = (committed.metadata or None) if committed is not None else None
     lag = None if offset is None or end is None else max(end - offset, 0)
     if reader is None:
-        return OffsetRow(topic, partition, offset, end, lag, None, None, None, metadata)
-    return OffsetRow(topic, partition, offset, end, lag, reader.member_id, reader.client_id, reader.host, metadata)
+        return OffsetRow(*where, offset, end, lag, None, None, None, metadata)
+    return OffsetRow(*where, offset, end, lag, reader.member_id, reader.client_id, reader.host, metadata)
 
 
-def committed_offsets(client: CommandClient, group: str) -> "dict[Place, TopicPartition]":
-    """Everything that a group has committed."""
-    from confluent_kafka import ConsumerGroupTopicPartitions
+def fetch_committed_offsets(client: CommandClient, group: str) -> "dict[TopicPartition, CommittedOffset]":
+    """Everything that a group has committed.
 
-    asked = client.ask(client.admin.list_consumer_group_offsets, [ConsumerGroupTopicPartitions(group)])
-    answer = client.wait_for(asked[group], f"group {group!r}")
-    return {
-        (place.topic, place.partition): place
-        for place in answer.topic_partitions or ()
-        if place.error is None and place.offset >= 0
-    }
+    confluent-kafka 2.16 reads past the end of an offset's metadata, and fails where it finds no UTF-8 there. So the
+    offsets are fetched with Ottla's own client.
+    """
+    from ottla.client.groups import fetch_offsets
+
+    with client.open_own_client() as own:
+        return fetch_offsets(own, group)
 
 
-def end_offsets(client: CommandClient, places: Iterable[Place]) -> dict[Place, int]:
-    """Of partitions that are there and have a leader."""
+def list_end_offsets(client: CommandClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Only of partitions that exist and have a leader."""
     from confluent_kafka.admin import OffsetSpec
 
     by_topic: dict[str, list[int]] = {}
-    for topic, partition in places:
+    for topic, partition in partitions:
         by_topic.setdefault(topic, []).append(partition)
     found = {}
     for topic, description in client.describe_topics(list(by_topic)).items() if by_topic else ():
@@ -141,7 +142,7 @@ def end_offsets(client: CommandClient, places: Iterable[Place]) -> dict[Place, i
             led = {partition.id for partition in description.partitions if partition.leader is not None}
             there = [partition for partition in by_topic[topic] if partition in led]
             for partition, offset in client.list_offsets(topic, there, OffsetSpec.latest()).items():
-                found[topic, partition] = offset
+                found[TopicPartition(topic, partition)] = offset
     return found
 
 

@@ -1,4 +1,4 @@
-"""`ottla group reset`: where a group goes on, in every form that Kafka's own tool has, looked at before it is done."""
+"""`ottla group reset`: sets the committed offsets of a group, in every way that Kafka's own tool has."""
 
 import argparse
 import csv
@@ -10,8 +10,11 @@ from typing import NamedTuple
 
 from ottla.cli.client import CommandClient
 from ottla.cli.command_error import USAGE_ERROR, CommandError
-from ottla.cli.group_description import Place, committed_offsets
+from ottla.cli.group_description import fetch_committed_offsets
 from ottla.cli.offset_ranges import nearest, time_ms
+from ottla.topic_partition import TopicPartition
+
+Offsets = dict[TopicPartition, int]
 
 
 class ResetRow(NamedTuple):
@@ -44,35 +47,32 @@ def add_reset_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only say what would be set")
 
 
-def reset_plan(client: CommandClient, options: argparse.Namespace) -> list[ResetRow]:
-    committed = {place: found.offset for place, found in committed_offsets(client, options.name).items()}
+def plan_reset(client: CommandClient, options: argparse.Namespace) -> list[ResetRow]:
+    committed = {where: found.offset for where, found in fetch_committed_offsets(client, options.name).items()}
     if options.from_file is not None:
-        wanted = _from_file(options.from_file)
-        return [_bounded(client, place, committed.get(place), offset) for place, offset in sorted(wanted.items())]
-    places = _places(client, options, committed)
+        wanted = _read_file(options.from_file)
+        return [_plan_one(client, where, committed.get(where), offset) for where, offset in sorted(wanted.items())]
+    partitions = _select_partitions(client, options, committed)
     by_topic: dict[str, list[int]] = {}
-    for topic, partition in places:
+    for topic, partition in partitions:
         by_topic.setdefault(topic, []).append(partition)
     rows = []
-    for topic, partitions in by_topic.items():
-        for partition, offset in _targets(client, options, topic, partitions, committed).items():
-            rows.append(ResetRow(topic, partition, committed.get((topic, partition)), offset))
+    for topic, numbers in by_topic.items():
+        for partition, offset in _choose_targets(client, options, topic, numbers, committed).items():
+            rows.append(ResetRow(topic, partition, committed.get(TopicPartition(topic, partition)), offset))
     return rows
 
 
-def store(client: CommandClient, group: str, rows: Sequence[ResetRow]) -> None:
-    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+def commit_plan(client: CommandClient, group: str, rows: Sequence[ResetRow]) -> None:
+    from ottla.client.groups import CommittedOffset, commit_offsets
 
     _require_no_members(client, group)
     if not rows:
         return
-    places = [TopicPartition(row.topic, row.partition, row.after) for row in rows]
-    request = ConsumerGroupTopicPartitions(group, places)
-    asked = client.ask(client.admin.alter_consumer_group_offsets, [request])
-    answer = client.wait_for(asked[group], f"group {group!r}")
-    for place in answer.topic_partitions:
-        if place.error is not None:
-            raise CommandError(f"group {group!r}: {place.topic}-{place.partition}: {place.error.str()}")
+    with client.open_own_client() as own:
+        commit_offsets(
+            own, group, {TopicPartition(row.topic, row.partition): CommittedOffset(row.after) for row in rows}
+        )
 
 
 def _require_no_members(client: CommandClient, group: str) -> None:
@@ -85,12 +85,14 @@ def _require_no_members(client: CommandClient, group: str) -> None:
         )
 
 
-def _places(client: CommandClient, options: argparse.Namespace, committed: dict[Place, int]) -> list[Place]:
+def _select_partitions(
+    client: CommandClient, options: argparse.Namespace, committed: dict[TopicPartition, int]
+) -> list[TopicPartition]:
     if options.all_topics == bool(options.topic):
         raise CommandError("group reset: name --topic, or say --all-topics", USAGE_ERROR)
     if options.all_topics:
         return sorted(committed)
-    places: dict[Place, None] = {}
+    selected: dict[TopicPartition, None] = {}
     for text in options.topic:
         topic, colon, numbers = text.rpartition(":") if ":" in text else (text, "", "")
         there = sorted(partition.id for partition in client.describe_topic(topic).partitions)
@@ -101,12 +103,16 @@ def _places(client: CommandClient, options: argparse.Namespace, committed: dict[
         for partition in partitions:
             if partition not in there:
                 raise CommandError(f"topic {topic!r} has no partition {partition}")
-            places[topic, partition] = None
-    return sorted(places)
+            selected[TopicPartition(topic, partition)] = None
+    return sorted(selected)
 
 
-def _targets(
-    client: CommandClient, options: argparse.Namespace, topic: str, partitions: list[int], committed: dict[Place, int]
+def _choose_targets(
+    client: CommandClient,
+    options: argparse.Namespace,
+    topic: str,
+    partitions: list[int],
+    committed: dict[TopicPartition, int],
 ) -> dict[int, int]:
     from confluent_kafka.admin import OffsetSpec
 
@@ -118,7 +124,7 @@ def _targets(
         at_time = client.list_offsets(topic, partitions, spec)
     targets = {}
     for partition in partitions:
-        current = committed.get((topic, partition))
+        current = committed.get(TopicPartition(topic, partition))
         if options.to_earliest:
             target = 0
         elif options.to_offset is not None:
@@ -135,10 +141,10 @@ def _targets(
     return targets
 
 
-def _bounded(client: CommandClient, place: Place, before: int | None, offset: int) -> ResetRow:
+def _plan_one(client: CommandClient, where: TopicPartition, before: int | None, offset: int) -> ResetRow:
     from confluent_kafka.admin import OffsetSpec
 
-    topic, partition = place
+    topic, partition = where
     if partition not in {there.id for there in client.describe_topic(topic).partitions}:
         raise CommandError(f"topic {topic!r} has no partition {partition}")
     first = client.list_offsets(topic, [partition], OffsetSpec.earliest())[partition]
@@ -146,7 +152,7 @@ def _bounded(client: CommandClient, place: Place, before: int | None, offset: in
     return ResetRow(topic, partition, before, nearest(max(offset, 0), first, end))
 
 
-def _from_file(path: str) -> dict[Place, int]:
+def _read_file(path: str) -> Offsets:
     """JSON as this command writes it, or lines of `topic,partition,offset` as Kafka's tool does."""
     try:
         if path == "-":
@@ -155,10 +161,10 @@ def _from_file(path: str) -> dict[Place, int]:
             with open(path, encoding="utf-8") as file:
                 text = file.read()
         if text.lstrip().startswith("["):
-            return {(row["topic"], int(row["partition"])): int(row["after"]) for row in json.loads(text)}
+            return {TopicPartition(row["topic"], int(row["partition"])): int(row["after"]) for row in json.loads(text)}
         # Kafka's tool quotes topics, and with several groups in one file puts the group first.
         rows = [row for row in csv.reader(text.splitlines()) if row]
-        return {(row[-3], int(row[-2])): int(row[-1]) for row in rows}
+        return {TopicPartition(row[-3], int(row[-2])): int(row[-1]) for row in rows}
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror or error}") from None
     except (ValueError, LookupError, TypeError):

@@ -1,27 +1,36 @@
-"""Open transactions as partitions see them, compared with what the coordinators know; and the marker that ends one."""
+"""Open transactions as partitions see them, compared with what the coordinators know, and the marker that ends one."""
 
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cli.client import CommandClient
 from ottla.cli.command_error import CommandError
-from ottla.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.client.client import Client
 
 UNDECIDED = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+"""States of a transaction that its coordinator will still end."""
 
 
-class Hanging(NamedTuple):
+class OpenTransaction(NamedTuple):
+    """A transaction that is open in a partition."""
+
     topic: str
     partition: int
     start_offset: int
     producer_id: int
     producer_epoch: int
     last_ms: int
+    """When its producer last wrote."""
     coordinator_epoch: int
 
 
-def open_producers(client: CommandClient, topics: Iterable[str], partitions: Collection[int] = ()) -> list[Hanging]:
-    """Every producer with an open transaction, asked of the leader of each partition."""
+def list_open_transactions(
+    client: CommandClient, topics: Iterable[str], partitions: Collection[int] = ()
+) -> list[OpenTransaction]:
+    """Every transaction that is open in these topics, as the leaders of their partitions tell."""
+    from ottla.client.connection import name_error
     from ottla.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 
     led: dict[int, dict[str, list[int]]] = {}
@@ -32,61 +41,60 @@ def open_producers(client: CommandClient, topics: Iterable[str], partitions: Col
             if partition.leader is not None and (not partitions or partition.id in partitions):
                 led.setdefault(partition.leader.id, {}).setdefault(name, []).append(partition.id)
     found = []
-    for broker, wanted in sorted(led.items()):
-        asked = [TopicRequest(name=name, partition_indexes=numbers) for name, numbers in wanted.items()]
-        with client.connection(broker) as connection:
-            response = connection.ask(DescribeProducersRequest(topics=asked))
-        for answer in response.topics:
-            for part in answer.partitions:
-                if part.error_code:
-                    reason = part.error_message or ErrorCode(part.error_code).name
-                    raise CommandError(f"{answer.name}-{part.partition_index}: {reason}")
-                for each in part.active_producers:
-                    if each.current_txn_start_offset >= 0:
-                        found.append(
-                            Hanging(
-                                answer.name,
-                                part.partition_index,
-                                each.current_txn_start_offset,
-                                each.producer_id,
-                                each.producer_epoch,
-                                each.last_timestamp,
-                                each.coordinator_epoch,
-                            )
+    with client.open_own_client() as own:
+        for broker, wanted in sorted(led.items()):
+            asked = [TopicRequest(name=name, partition_indexes=numbers) for name, numbers in wanted.items()]
+            for answer in own.ask_broker(broker, DescribeProducersRequest(topics=asked)).topics:
+                for part in answer.partitions:
+                    if part.error_code:
+                        reason = part.error_message or name_error(part.error_code)
+                        raise CommandError(f"{answer.name}-{part.partition_index}: {reason}")
+                    found += [
+                        OpenTransaction(
+                            answer.name,
+                            part.partition_index,
+                            each.current_txn_start_offset,
+                            each.producer_id,
+                            each.producer_epoch,
+                            each.last_timestamp,
+                            each.coordinator_epoch,
                         )
+                        for each in part.active_producers
+                        if each.current_txn_start_offset >= 0
+                    ]
     return sorted(found)
 
 
-def find_hanging(client: CommandClient, topics: Iterable[str], before_ms: int) -> list[Hanging]:
-    """Those that wrote nothing since, and that no coordinator has open in that partition."""
-    old = [each for each in open_producers(client, topics) if each.last_ms < before_ms]
+def find_hanging(client: CommandClient, topics: Iterable[str], before_ms: int) -> list[OpenTransaction]:
+    """Open transactions whose producers have not written since `before_ms` and that no coordinator will end."""
+    old = [each for each in list_open_transactions(client, topics) if each.last_ms < before_ms]
     if not old:
         return []
-    known = _known(client, sorted({each.producer_id for each in old}))
+    with client.open_own_client() as own:
+        known = _list_known(own, sorted({each.producer_id for each in old}))
     return [each for each in old if (each.producer_id, each.topic, each.partition) not in known]
 
 
-def _known(client: CommandClient, producer_ids: list[int]) -> set[tuple[int, str, int]]:
-    """Producer, topic and partition of every transaction that a coordinator will end."""
+def _list_known(client: "Client", producer_ids: list[int]) -> set[tuple[int, str, int]]:
+    """Producer id, topic and partition of every transaction that a coordinator will end."""
     from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
     from ottla.wire.messages.list_transactions import ListTransactionsRequest
 
     known = set()
-    for broker in sorted(client.brokers):
-        with client.connection(broker) as connection:
-            listed = connection.ask(ListTransactionsRequest(producer_id_filters=producer_ids)).transaction_states
-            names = [state.transactional_id for state in listed]
-            if not names:
-                continue
-            for state in connection.ask(DescribeTransactionsRequest(transactional_ids=names)).transaction_states:
-                if state.transaction_state in UNDECIDED:
-                    for topic in state.topics:
-                        known |= {(state.producer_id, topic.topic, number) for number in topic.partitions}
+    for broker, listed in client.ask_each(ListTransactionsRequest(producer_id_filters=producer_ids)).items():
+        names = [state.transactional_id for state in listed.transaction_states]
+        if not names:
+            continue
+        described = client.ask_broker(broker, DescribeTransactionsRequest(transactional_ids=names))
+        for state in described.transaction_states:
+            if state.transaction_state in UNDECIDED:
+                for topic in state.topics:
+                    known |= {(state.producer_id, topic.topic, number) for number in topic.partitions}
     return known
 
 
-def abort_marker(client: CommandClient, hanging: Hanging) -> int:
-    """Write the marker that ends it into its partition; the partition's error code."""
+def write_abort_marker(client: CommandClient, hanging: OpenTransaction) -> int:
+    """End a transaction in its partition. Returns the partition's error code."""
     from ottla.wire.messages.write_txn_markers import (
         WritableTxnMarker,
         WritableTxnMarkerTopic,
@@ -94,16 +102,15 @@ def abort_marker(client: CommandClient, hanging: Hanging) -> int:
         WriteTxnMarkersResponse,
     )
 
-    topic = client.describe_topic(hanging.topic)
-    leader = next(part.leader for part in topic.partitions if part.id == hanging.partition)
     marker = WritableTxnMarker(
         producer_id=hanging.producer_id,
         producer_epoch=hanging.producer_epoch,
         transaction_result=False,
         topics=[WritableTxnMarkerTopic(name=hanging.topic, partition_indexes=[hanging.partition])],
-        coordinator_epoch=max(hanging.coordinator_epoch, 0),  # none has ever ended a transaction of it here
+        coordinator_epoch=max(hanging.coordinator_epoch, 0),  # -1 if no coordinator has ended a transaction here yet
     )
-    with client.connection(leader.id) as connection:
-        response: WriteTxnMarkersResponse = connection.ask(WriteTxnMarkersRequest(markers=[marker]))
+    request = WriteTxnMarkersRequest(markers=[marker])
+    with client.open_own_client() as own:
+        response: WriteTxnMarkersResponse = own.ask_leader(hanging.topic, hanging.partition, request)
     code: int = response.markers[0].topics[0].partitions[0].error_code
     return code

@@ -1,14 +1,15 @@
 """`ottla sink list|describe|abort`: queries that write topics exactly once, as the cluster knows them.
 
-A sink of Spark (`ottla.spark.write_stream`, `writeStream.format("ottla")`) remembers in the broker which batches have
-landed. This tells what is remembered, and which transactions are open: readers of committed records wait for those.
+A sink of Spark (`ottla.spark.write_stream`, `writeStream.format("ottla")`) keeps a ledger in the broker of the batches
+that it has written. This command shows the ledgers and the open transactions of the sinks: readers of committed records
+wait for those.
 """
 
 import argparse
 import time
 from typing import TYPE_CHECKING
 
-from ottla.cli.client import CommandClient, create_action_adder, pairs
+from ottla.cli.client import CommandClient, create_action_adder
 from ottla.cli.command_error import CommandError
 from ottla.cli.output import JSON, add_format_argument, counted, hyphenated, show_json, show_table
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from ottla.client.exactly_once.sinks import Sink
     from ottla.client.transaction_states import TransactionState
 
-PATIENCE_MS = "10000"
 COLUMNS = ("transactional_id", "last_batch", "state", "producer_id", "epoch", "open_s", "timeout_s", "partitions")
 
 
@@ -27,28 +27,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     describe = action("describe", "show a query's ledger and its transactions")
     describe.add_argument("names", nargs="+", metavar="QUERY", help="the id of a query, or how it begins")
     add_format_argument(describe)
-    abort = action("abort", "end what a query that will not come back has left open")
+    abort = action("abort", "abort the open transactions of a query that will not be started again")
     abort.add_argument("names", nargs="+", metavar="QUERY", help="the id of a query, or how it begins")
 
 
 def run(options: argparse.Namespace) -> int:
-    from ottla.client.client import Client
-    from ottla.client.connection import Unreachable
-    from ottla.errors import KafkaError
-
-    address = CommandClient(options).address  # says in its own words if nobody is there
-    settings = {"default.api.timeout.ms": PATIENCE_MS, "bootstrap.servers": address}
-    try:
-        client = Client({**settings, **pairs(options.client_settings, "-X")})
-    except ValueError as error:
-        raise CommandError(f"-X {error}") from None
     actions = {"list": _list, "describe": _describe, "abort": _abort}
-    try:
+    with CommandClient(options).open_own_client() as client:
         actions[options.action](client, options)
-    except (KafkaError, Unreachable) as error:
-        raise CommandError(str(error)) from None
-    finally:
-        client.close()
     return 0
 
 

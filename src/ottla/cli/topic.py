@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ottla.cli.client import Answer, CommandClient, create_action_adder, explain, pairs
+from ottla.cli.client import Answer, CommandClient, create_action_adder, explain, parse_pairs
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.output import JSON, add_format_argument, counted, show_json, show_table
 from ottla.cli.resource_settings import apply_changes, changes_of
@@ -98,7 +98,7 @@ def _create(options: argparse.Namespace) -> None:
     from confluent_kafka import KafkaError
     from confluent_kafka.cimpl import NewTopic
 
-    settings = pairs(options.settings, "--set")
+    settings = parse_pairs(options.settings, "--set")
     client = CommandClient(options)
     topics = [
         NewTopic(name, num_partitions=options.partitions, replication_factor=options.replicas, config=settings)

@@ -1,4 +1,4 @@
-"""What `ottla topic describe` tells of a topic: who keeps its partitions, where, which offsets, and what was set."""
+"""What `ottla topic describe` shows: the replicas of each partition, their directories, offsets, and settings."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -7,13 +7,13 @@ from ottla.cli.client import CommandClient
 from ottla.cli.command_error import CommandError
 from ottla.cli.output import counted, show_table
 from ottla.cli.resource_settings import settings_of
-from ottla.errors import KafkaError
+from ottla.topic_partition import TopicPartition
 
 _URL_SAFE = str.maketrans("+/", "-_")  # as Kafka's own tools write ids
 
 
 class Copy(NamedTuple):
-    """A replica as its broker keeps it."""
+    """A replica on the disk of a broker."""
 
     broker: int
     directory: str
@@ -29,13 +29,13 @@ class PartitionRow(NamedTuple):
     beginning: int | None
     end: int | None
     copies: list[Copy]
-    """Of those brokers that tell."""
+    """Only of brokers that answered."""
 
     def document(self) -> dict[str, object]:
         return {**self._asdict(), "copies": [copy._asdict() for copy in self.copies]}
 
     def line(self) -> tuple[object, ...]:
-        """For a table: of the copies only the leader's."""
+        """A row of the table, which shows only the leader's copy."""
         kept = next((copy for copy in self.copies if copy.broker == self.leader), None)
         return (*self[:-1], kept and kept.bytes, kept and kept.directory)
 
@@ -49,7 +49,7 @@ class TopicDetails(NamedTuple):
     internal: bool
     partitions: list[PartitionRow]
     settings: dict[str, str | None] | None
-    """Those that somebody set; None if the cluster does not tell."""
+    """Those set for this topic; None if the client may not read them."""
 
     def document(self) -> dict[str, object]:
         return {
@@ -62,37 +62,38 @@ class TopicDetails(NamedTuple):
 
 
 def describe_topics(client: CommandClient, names: list[str]) -> list[TopicDetails]:
-    """In the order they were asked for. A CommandError names those that do not exist."""
+    """In the order of `names`. Raises CommandError if one does not exist."""
     found = client.describe_topics(list(dict.fromkeys(names)))
     missing = [name for name, topic in found.items() if topic is None]
     if missing:
         raise CommandError(f"there is no topic {', '.join(map(repr, missing))} at {client.address}")
-    copies = _copies(client, found)
-    return [_details(client, name, copies) for name in found]
+    copies = _list_copies(client, found)
+    return [_describe_topic(client, name, copies) for name in found]
 
 
-def _copies(client: CommandClient, topics: Iterable[str]) -> dict[tuple[str, int], list[Copy]]:
-    """By topic and partition. A broker that cannot be asked, or must not tell, is left out."""
+def _list_copies(client: CommandClient, topics: Iterable[str]) -> dict[TopicPartition, list[Copy]]:
+    """The replicas of these topics on disk. A broker that cannot be reached, or does not permit it, is left out."""
     from ottla.client.connection import Unreachable
+    from ottla.errors import KafkaError
     from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 
-    copies: dict[tuple[str, int], list[Copy]] = {}
+    copies: dict[TopicPartition, list[Copy]] = {}
     wanted = frozenset(topics)
-    for broker in sorted(client.brokers):
-        try:
-            with client.connection(broker) as connection:
-                response: DescribeLogDirsResponse = connection.ask(DescribeLogDirsRequest(topics=None))
-        except (CommandError, Unreachable, KafkaError):
-            continue
-        for directory in response.results:
-            for topic in directory.topics:
-                for kept in topic.partitions if topic.name in wanted else ():
-                    copy = Copy(broker, directory.log_dir, kept.partition_size, kept.offset_lag)
-                    copies.setdefault((topic.name, kept.partition_index), []).append(copy)
+    with client.open_own_client() as own:
+        for broker in own.list_brokers():
+            try:
+                response: DescribeLogDirsResponse = own.connect(broker).ask(DescribeLogDirsRequest(topics=None))
+            except (Unreachable, KafkaError):
+                continue
+            for directory in response.results:
+                for topic in directory.topics:
+                    for kept in topic.partitions if topic.name in wanted else ():
+                        copy = Copy(broker, directory.log_dir, kept.partition_size, kept.offset_lag)
+                        copies.setdefault(TopicPartition(topic.name, kept.partition_index), []).append(copy)
     return copies
 
 
-def _details(client: CommandClient, name: str, copies: dict[tuple[str, int], list[Copy]]) -> TopicDetails:
+def _describe_topic(client: CommandClient, name: str, copies: dict[TopicPartition, list[Copy]]) -> TopicDetails:
     from confluent_kafka.admin import OffsetSpec
 
     topic = client.describe_topic(name)
@@ -107,16 +108,16 @@ def _details(client: CommandClient, name: str, copies: dict[tuple[str, int], lis
             [node.id for node in partition.isr],
             beginnings.get(partition.id),
             ends.get(partition.id),
-            copies.get((name, partition.id), []),
+            copies.get(TopicPartition(name, partition.id), []),
         )
         for partition in sorted(topic.partitions, key=lambda partition: partition.id)
     ]
     topic_id = str(topic.topic_id).translate(_URL_SAFE)
-    return TopicDetails(name, topic_id, topic.is_internal, rows, _settings(client, name))
+    return TopicDetails(name, topic_id, topic.is_internal, rows, _fetch_settings(client, name))
 
 
-def _settings(client: CommandClient, name: str) -> dict[str, str | None] | None:
-    """Of a topic that one may see, the settings may still be hidden."""
+def _fetch_settings(client: CommandClient, name: str) -> dict[str, str | None] | None:
+    """The settings set for a topic; None if the client may not read them."""
     try:
         settings = settings_of(client, "topic", name)
     except CommandError:

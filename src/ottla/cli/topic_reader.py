@@ -84,7 +84,7 @@ class TopicReader:
             if self._follow or offset < end:
                 found.append(message)
         if found:
-            self._client.connection_errors.forget()
+            self._client.connection_errors.clear()
         return found
 
     def newest(self, count: int) -> "list[Message]":
@@ -116,6 +116,6 @@ class TopicReader:
         if self._follow:
             return
         if now_s > self._client.connection_errors.give_up_at_s:
-            raise self._client.unreachable(self._client.connection_errors.latest)
+            raise self._client.explain_no_broker(self._client.connection_errors.latest)
         if now_s - self._heard_s > OPERATION_S:
             raise CommandError(f"topic {self._topic!r}: no record has come for {OPERATION_S:.0f} s")

@@ -1,8 +1,8 @@
 """`ottla txn list|describe|find-hanging|abort`: transactions, and those that nobody will end.
 
-A hanging transaction is open in a partition, but its coordinator does not know that it is: the last stable offset
-stays where it began, and read_committed consumers see nothing behind it. The client library has none of these
-questions, so they are asked over a connection of our own.
+A hanging transaction is open in a partition, but its coordinator does not know it, so nobody will end it. The last
+stable offset stays where the transaction began, and read_committed consumers see nothing behind it. confluent-kafka
+has none of these requests, so they go through Ottla's own client.
 """
 
 import argparse
@@ -11,47 +11,54 @@ from typing import Any
 
 from ottla.cli.client import CommandClient, create_action_adder
 from ottla.cli.command_error import USAGE_ERROR, CommandError
-from ottla.cli.hanging import UNDECIDED, Hanging, abort_marker, find_hanging, open_producers
+from ottla.cli.hanging import (
+    UNDECIDED,
+    OpenTransaction,
+    find_hanging,
+    list_open_transactions,
+    write_abort_marker,
+)
 from ottla.cli.offset_ranges import time_ms
 from ottla.cli.output import JSON, add_format_argument, hyphenated, show_json, show_table
 
 STATES = ("empty", "ongoing", "prepare-commit", "prepare-abort", "complete-commit", "complete-abort", "dead")
 LONGEST = "15m"
-"""transaction.max.timeout.ms of a broker, unless it was changed: no transaction that anybody cares for is older."""
+"""The default of transaction.max.timeout.ms: the coordinator ends every older transaction that it knows."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     action = create_action_adder(parser)
     listing = action("list", "list transactional ids")
     listing.add_argument("--state", action="append", choices=STATES, default=[], help="only these; may be repeated")
-    listing.add_argument("--producer-id", action="append", type=int, default=[], help="only its; may be repeated")
+    listing.add_argument(
+        "--producer-id", action="append", type=int, default=[], help="only those of this producer; may be repeated"
+    )
     listing.add_argument("--older-than", metavar="TIME", help="only transactions that are open for longer: 10m")
-    listing.add_argument("--matching", metavar="REGEX", help="only ids like this")
+    listing.add_argument("--matching", metavar="REGEX", help="only ids that match")
     add_format_argument(listing)
     describe = action("describe", "show what a transactional id is doing")
     describe.add_argument("names", nargs="+", metavar="TRANSACTIONAL_ID")
     add_format_argument(describe)
-    hanging = action("find-hanging", "find transactions that are open in a partition and nowhere else")
-    hanging.add_argument("-t", "--topic", action="append", default=[], help="only there; may be repeated")
-    hanging.add_argument("--older-than", default=LONGEST, metavar="TIME", help=f"(default: {LONGEST})")
+    hanging = action("find-hanging", "find transactions that are open in a partition but unknown to their coordinator")
+    hanging.add_argument("-t", "--topic", action="append", default=[], help="only in this topic; may be repeated")
+    hanging.add_argument(
+        "--older-than",
+        default=LONGEST,
+        metavar="TIME",
+        help=f"whose producer has written nothing for this long (default: {LONGEST})",
+    )
     add_format_argument(hanging)
     abort = action("abort", "end a hanging transaction of a partition")
     abort.add_argument("topic", metavar="TOPIC")
     abort.add_argument("partition", type=int, metavar="PARTITION")
-    abort.add_argument("--start-offset", type=int, required=True, help="where it began, as find-hanging tells")
+    abort.add_argument(
+        "--start-offset", type=int, required=True, help="where the transaction began, as find-hanging shows"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    from ottla.client.connection import Unreachable
-    from ottla.errors import KafkaError
-
     actions = {"list": _list, "describe": _describe, "find-hanging": _find_hanging, "abort": _abort}
-    try:
-        actions[options.action](options)
-    except Unreachable as error:
-        raise CommandError(str(error)) from None
-    except KafkaError as error:
-        raise CommandError(error.message or error.code.name) from None
+    actions[options.action](options)
     return 0
 
 
@@ -59,15 +66,15 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _camel(word: str) -> str:
+def _to_camel_case(word: str) -> str:
     return "".join(part.capitalize() for part in word.split("-"))
 
 
-def _checked(code: int, what: str) -> None:
-    from ottla.errors import ErrorCode
+def _raise_for_error(code: int, what: str) -> None:
+    from ottla.client.connection import name_error
 
     if code:
-        raise CommandError(f"{what}: {ErrorCode(code).name}")
+        raise CommandError(f"{what}: {name_error(code)}")
 
 
 def _show(options: argparse.Namespace, columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
@@ -78,22 +85,22 @@ def _show(options: argparse.Namespace, columns: tuple[str, ...], rows: list[tupl
 
 
 def _list(options: argparse.Namespace) -> None:
-    from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+    from ottla.wire.messages.list_transactions import ListTransactionsRequest
 
     client = CommandClient(options)
     now = _now_ms()
     request = ListTransactionsRequest(
-        state_filters=[_camel(state) for state in options.state],
+        state_filters=[_to_camel_case(state) for state in options.state],
         producer_id_filters=options.producer_id,
         duration_filter=-1 if options.older_than is None else now - time_ms(options.older_than, now),
         transactional_id_pattern=options.matching,
     )
     rows = []
-    for broker in sorted(client.brokers):
-        with client.connection(broker) as connection:
-            response: ListTransactionsResponse = connection.ask(request)
-        _checked(response.error_code, "the list of transactions")
-        for found in response.transaction_states:
+    with client.open_own_client() as own:
+        answers = own.ask_each(request)
+    for broker, answer in answers.items():
+        _raise_for_error(answer.error_code, "cannot list transactions")
+        for found in answer.transaction_states:
             rows.append((found.transactional_id, broker, found.producer_id, hyphenated(found.transaction_state)))
     _show(options, ("transactional_id", "coordinator", "producer_id", "state"), sorted(rows))
 
@@ -103,10 +110,12 @@ def _describe(options: argparse.Namespace) -> None:
 
     client = CommandClient(options)
     rows = []
-    for name in dict.fromkeys(options.names):
-        with client.coordinator("transaction", name) as connection:
-            (found,) = connection.ask(DescribeTransactionsRequest(transactional_ids=[name])).transaction_states
-        _checked(found.error_code, f"transactional id {name!r}")
+    with client.open_own_client() as own:
+        requests = {name: DescribeTransactionsRequest(transactional_ids=[name]) for name in options.names}
+        answers = {name: own.ask_coordinator("transaction", name, request) for name, request in requests.items()}
+    for name, answer in answers.items():
+        (found,) = answer.transaction_states
+        _raise_for_error(found.error_code, f"transactional id {name!r}")
         started = found.transaction_start_time_ms if found.transaction_state in UNDECIDED else -1
         rows.append(
             (
@@ -131,16 +140,16 @@ def _find_hanging(options: argparse.Namespace) -> None:
     rows: list[tuple[Any, ...]] = [
         (*hanging[:-2], (now - hanging.last_ms) // 1000, hanging.coordinator_epoch) for hanging in found
     ]
-    columns = (*Hanging._fields[:-2], "silent_s", "coordinator_epoch")
+    columns = (*OpenTransaction._fields[:-2], "silent_s", "coordinator_epoch")
     _show(options, columns, rows)
 
 
 def _abort(options: argparse.Namespace) -> None:
     client = CommandClient(options)
-    producers = open_producers(client, [options.topic], {options.partition})
-    found = next((each for each in producers if each.start_offset == options.start_offset), None)
-    place = f"{options.topic}-{options.partition}"
+    transactions = list_open_transactions(client, [options.topic], {options.partition})
+    found = next((each for each in transactions if each.start_offset == options.start_offset), None)
+    where = f"{options.topic}-{options.partition}"
     if found is None:
-        raise CommandError(f"{place}: no transaction that is open began at offset {options.start_offset}", USAGE_ERROR)
-    _checked(abort_marker(client, found), place)
-    print(f"{place}: the transaction of producer {found.producer_id} from offset {found.start_offset} on is aborted")
+        raise CommandError(f"{where}: no open transaction began at offset {options.start_offset}", USAGE_ERROR)
+    _raise_for_error(write_abort_marker(client, found), where)
+    print(f"{where}: the transaction of producer {found.producer_id} from offset {found.start_offset} on is aborted")

@@ -257,11 +257,20 @@ class Client:
         """The answer of any one broker."""
         return self.retry(lambda: self._ask_any(request))
 
-    def ask_each(self, request: Request) -> list[Any]:
-        """The answers of all brokers there are, each as `ask_coordinator` gives it."""
+    def ask_each(self, request: Request) -> dict[int, Any]:
+        """The answer of every broker, by broker id. Each is retried while it holds a retriable error."""
+        return {node: self.ask_broker(node, request) for node in self.list_brokers()}
+
+    def list_brokers(self) -> list[int]:
+        """The ids of all brokers."""
         self._fetch_metadata([])
-        nodes = sorted(self._nodes)
-        return [self.retry(lambda node=node: self._ask_node(node, request, lambda: None)) for node in nodes]  # type: ignore[misc]
+        return sorted(self._nodes)
+
+    def ask_broker(self, node: int, request: Request) -> Any:
+        """The answer of one broker, retried while it holds a retriable error."""
+        if node not in self._nodes:
+            self._fetch_metadata([])
+        return self.retry(lambda: self._ask_node(node, request, lambda: None))
 
     def ask_leader(self, topic: str, partition: int, request: Request) -> Any:
         """The answer of the partition's leader. It is retried while the answer holds a retriable error."""
@@ -353,6 +362,18 @@ class Client:
             )
         return connection
 
+    def connect_any(self) -> Connection:
+        """The connection to any one broker. Each address is tried once; raises Unreachable if all fail."""
+        trouble: Unreachable | None = None
+        for node in self._nodes_to_try():
+            try:
+                return self.connect(node)
+            except NotAuthenticated:
+                raise
+            except Unreachable as error:
+                trouble = error
+        raise trouble or Unreachable("no address of a broker is known")
+
     def disconnect(self, node: int) -> None:
         """Close the connection to a broker, for example after an error. The next request opens another."""
         connection = self._connections.pop(node, None)
@@ -367,10 +388,9 @@ class Client:
         return self._nodes[node]
 
     def _ask_any(self, request: Request) -> Any:
-        """Ask one broker after the other until one answers: connected ones, other known ones, bootstrap.servers."""
-        bootstrap = range(-1, -1 - len(self.settings.bootstrap), -1)
+        """Ask one broker after the other until one answers."""
         trouble: Unreachable | None = None
-        for node in dict.fromkeys((*self._connections, *sorted(self._nodes), *bootstrap)):
+        for node in self._nodes_to_try():
             try:
                 return self.connect(node).ask(request)
             except NotAuthenticated:
@@ -378,7 +398,12 @@ class Client:
             except Unreachable as error:
                 self.disconnect(node)
                 trouble = error
-        raise trouble or Unreachable("no broker is known")
+        raise trouble or Unreachable("no address of a broker is known")
+
+    def _nodes_to_try(self) -> list[int]:
+        """Connected brokers first, then the other known ones, then bootstrap.servers as -1, -2, ..."""
+        bootstrap = range(-1, -1 - len(self.settings.bootstrap), -1)
+        return list(dict.fromkeys((*self._connections, *sorted(self._nodes), *bootstrap)))
 
 
 class RetriableAnswer(Exception):

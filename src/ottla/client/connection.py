@@ -1,11 +1,11 @@
-"""A client's connection that waits for its answers: for the pipeline, and for APIs that the client library lacks.
+"""One blocking connection to one broker, of Ottla or Apache Kafka: plain text or TLS, SASL PLAIN or SCRAM.
 
-It speaks to any Kafka: the newest version of an API that both sides know, in plain text or TLS, with SASL PLAIN or
-SCRAM. Settings are librdkafka's, by librdkafka's names, so that a user gives them once.
+Requests are sent in the newest version that both sides know. Settings have librdkafka's names, so that a user of the
+command line gives them once.
 
-`ask` sends one request and waits. `send` and `receive` let several be under way: a broker answers them in their order,
-and an answer that comes before somebody asks for it is kept until then. Fetch and Produce are read and written by hand
-(`fetch.py`, `produce.py`): their requests may be given too. One thread only.
+`ask` sends one request and waits for its answer. With `send` and `receive` several requests can be in flight: the
+broker answers them in order, and an answer is kept until `receive` asks for it. Fetch and Produce requests are those of
+the hand-written codecs `wire/fetch.py` and `wire/produce.py`. A connection belongs to one thread.
 """
 
 import socket
@@ -38,15 +38,19 @@ _SIZE = Struct(">i")
 _CORRELATION_MAX = (1 << 31) - 1
 _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _ITERATIONS_MAX = 1_000_000
-"""A server that asks for more wants to keep the client busy."""
+"""A broker that asks for more SCRAM iterations would keep the client busy for seconds."""
 
 
 class Unreachable(Exception):
-    """The broker did not answer, or not as a broker does; one line."""
+    """The broker did not answer, or not as a broker does. The message is one line that begins with the address."""
+
+
+class NotListening(Unreachable):
+    """The connection was refused: no program listens at the address."""
 
 
 class NotAuthenticated(Unreachable):
-    """One of the two sides did not prove who it is: to try again will not help."""
+    """The client or the broker failed to authenticate. A retry does not help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +62,16 @@ class Security:
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> "Security":
-        """From librdkafka's settings. ValueError for what only librdkafka itself can do, or that contradicts itself."""
+        """From librdkafka's settings. Raises ValueError for settings that this client does not support."""
         protocol = settings.get("security.protocol", "plaintext").upper()
         if protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
-            raise ValueError(f"security.protocol={protocol.lower()} is unknown")
+            raise ValueError(f"security.protocol: {protocol.lower()!r} is unknown")
         context = _tls_context(settings) if protocol.endswith("SSL") else None
         if not protocol.startswith("SASL"):
             return cls(context)
         mechanism = settings.get("sasl.mechanism", settings.get("sasl.mechanisms", "")).upper()
         if mechanism != "PLAIN" and mechanism not in _HASHES:
-            raise ValueError(f"sasl.mechanism={mechanism} cannot be used for this; PLAIN and SCRAM can")
+            raise ValueError(f"sasl.mechanism: {mechanism!r} is not supported here; use PLAIN or SCRAM")
         return cls(context, mechanism, settings.get("sasl.username", ""), settings.get("sasl.password", ""))
 
 
@@ -99,12 +103,30 @@ _BY_HAND: dict[type, tuple[Any, frames.Api]] = {
 
 
 class Awaited(NamedTuple):
-    """An answer that is still to come."""
+    """A request whose answer has not been received."""
 
     correlation: int
     version: int
     request_class: type
     api: frames.Api
+
+
+def name_error(code: int) -> str:
+    """The name of an error code; a code that this client does not know keeps its number."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error code {code}"
+
+
+def _describe(error: OSError) -> str:
+    """An error of the socket in the middle of a sentence."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return f"TLS: {error.reason.replace('_', ' ').lower()}"
+    text = error.strerror or str(error)
+    return text[:1].lower() + text[1:]
 
 
 def _read_by_hand(awaited: Awaited, frame: bytearray | memoryview) -> Any:
@@ -114,12 +136,12 @@ def _read_by_hand(awaited: Awaited, frame: bytearray | memoryview) -> Any:
         if awaited.version >= of.tagged_responses_from:
             position = skip_tags(frame, position, len(frame), "response header")
     except IndexError:
-        raise Malformed("a response that ends within its header") from None
+        raise Malformed("the response ends within its header") from None
     return codec.read_response(awaited.version, frame, position)
 
 
 class Connection:
-    """Made when it is open, authenticated, and knows what the broker can do."""
+    """The constructor connects, asks for the broker's API versions and authenticates."""
 
     def __init__(
         self,
@@ -129,17 +151,17 @@ class Connection:
         random: Random,
         timeout_s: float = 10.0,
         client_id: str = CLIENT_ID,
-        room: Callable[[int], bytearray | memoryview] = bytearray,
+        allocate: Callable[[int], bytearray | memoryview] = bytearray,
     ) -> None:
-        """`random` is for the nonce that keeps an authentication from being replayed, `room` for large answers."""
-        self._room = room
+        """`random` makes the nonce of SCRAM; `allocate` provides the memory of large answers."""
+        self._allocate = allocate
         self._name = f"{host}:{port}"
         self._client_id = client_id
         self._correlation = 0
         self._versions: dict[int, range] = {}
         self._under_way: set[int] = set()
         self._early: dict[int, bytearray | memoryview] = {}
-        """Answers that came before they were asked for, by their correlation."""
+        """Answers that `receive` has not asked for yet, by correlation id."""
         self._unwanted: set[int] = set()
         try:
             plain = socket.create_connection((host, port), timeout_s)
@@ -148,8 +170,10 @@ class Connection:
             self._socket = context.wrap_socket(plain, server_hostname=host) if context is not None else plain
         except ssl.SSLCertVerificationError as error:
             raise NotAuthenticated(f"{self._name}: TLS: {error.verify_message}") from None
+        except ConnectionRefusedError as error:
+            raise NotListening(f"{self._name}: {_describe(error)}") from None
         except OSError as error:
-            raise Unreachable(f"{self._name}: {error.strerror or error}") from None
+            raise Unreachable(f"{self._name}: {_describe(error)}") from None
         try:
             self._learn_versions()
             if security.mechanism:
@@ -168,11 +192,11 @@ class Connection:
         self._socket.close()
 
     def knows(self, request_class: type[Request]) -> bool:
-        """Whether the broker has this API in a version that we have too."""
+        """Whether there is a version of this API that both sides know."""
         return bool(self.versions(request_class))
 
     def versions(self, request_class: type[Request]) -> range:
-        """Those of an API that both sides know."""
+        """The versions of an API that both sides know."""
         by_hand = _BY_HAND.get(request_class)
         if by_hand is not None:
             of, ours = by_hand[1], by_hand[0].VERSIONS
@@ -183,22 +207,25 @@ class Connection:
         return range(max(ours.start, theirs.start), min(ours.stop, theirs.stop))
 
     def ask(self, request: Request, version_max: int | None = None) -> Any:
-        """The answer in the newest version that both sides know. KafkaError(UNSUPPORTED_VERSION) if there is none."""
+        """Send a request and wait for its answer. Raises what `send` and `receive` raise."""
         return self.receive(self.send(request, version_max))
 
     def send(self, request: Request, version_max: int | None = None) -> Awaited:
-        """Send it in the newest version that both sides know, at most `version_max`. `receive` gets the answer."""
+        """Send a request in the newest version that both sides know, at most `version_max`.
+
+        Raises KafkaError(UNSUPPORTED_VERSION) if there is no such version.
+        """
         common = self.versions(type(request))
         if version_max is not None:
             common = range(common.start, min(common.stop, version_max + 1))
         if not common:
             name = _BY_HAND[type(request)][1].name if type(request) in _BY_HAND else type(request).__name__
-            message = f"{self._name} does not know {name.removesuffix('Request')} in a version that will do"
+            message = f"{self._name} has no version of {name.removesuffix('Request')} that this client can use"
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
         return self._send(request, common[-1])
 
     def receive(self, awaited: Awaited) -> Any:
-        """Wait for this answer; others that come before it are kept."""
+        """Wait for the answer of one request. Answers of other requests are kept for their own `receive`."""
         try:
             while (frame := self._early.pop(awaited.correlation, None)) is None:
                 self._receive_any()
@@ -206,12 +233,12 @@ class Connection:
                 return _read_by_hand(awaited, frame)
             return frames.decode_response(awaited.api.response, awaited.version, frame)[1]
         except Malformed as error:
-            raise Unreachable(f"{self._name}: an answer that cannot be read: {error}") from None
+            raise Unreachable(f"{self._name}: malformed answer: {error}") from None
         except OSError as error:
-            raise Unreachable(f"{self._name}: {error.strerror or error}") from None
+            raise Unreachable(f"{self._name}: {_describe(error)}") from None
 
     def abandon(self, awaited: Awaited) -> None:
-        """Nobody will ask for this answer; it is thrown away when it comes."""
+        """Drop the answer of a request when it arrives, because nobody will `receive` it."""
         if self._early.pop(awaited.correlation, None) is None:
             self._unwanted.add(awaited.correlation)
 
@@ -234,17 +261,17 @@ class Connection:
         try:
             self._socket.sendall(encoded)
         except OSError as error:
-            raise Unreachable(f"{self._name}: {error.strerror or error}") from None
+            raise Unreachable(f"{self._name}: {_describe(error)}") from None
         return Awaited(self._correlation, version, type(request), of)
 
     def _receive_any(self) -> None:
         (size,) = _SIZE.unpack(self._read(_SIZE.size))
         if not _SIZE.size <= size <= ANSWER_BYTES_MAX:
-            raise Unreachable(f"{self._name}: an answer of {size} bytes; is this a Kafka broker?")
+            raise Unreachable(f"{self._name}: the answer is not that of a Kafka broker")
         frame = self._read(size)
         (correlation,) = _SIZE.unpack_from(frame)
         if correlation not in self._under_way:
-            raise Unreachable(f"{self._name}: an answer to another question")
+            raise Unreachable(f"{self._name}: an answer to a request that was not sent")
         self._under_way.remove(correlation)
         if correlation in self._unwanted:
             self._unwanted.remove(correlation)
@@ -252,11 +279,11 @@ class Connection:
             self._early[correlation] = frame
 
     def _read(self, size: int) -> bytearray | memoryview:
-        found = self._room(size) if size >= LARGE_BYTES else bytearray(size)
-        with memoryview(found) as room:
+        found = self._allocate(size) if size >= LARGE_BYTES else bytearray(size)
+        with memoryview(found) as target:
             done = 0
             while done < size:
-                count = self._socket.recv_into(room[done:])
+                count = self._socket.recv_into(target[done:])
                 if not count:
                     raise Unreachable(f"{self._name}: the connection was closed")
                 done += count
@@ -265,7 +292,7 @@ class Connection:
     def _learn_versions(self) -> None:
         response: ApiVersionsResponse = self._exchange(ApiVersionsRequest(), 0)  # which every broker knows
         if response.error_code:
-            raise Unreachable(f"{self._name}: {ErrorCode(response.error_code).name}")
+            raise Unreachable(f"{self._name}: {name_error(response.error_code)}")
         self._versions = {api.api_key: range(api.min_version, api.max_version + 1) for api in response.api_keys}
 
     # SASL
@@ -274,33 +301,37 @@ class Connection:
         answer: SaslHandshakeResponse = self._exchange(SaslHandshakeRequest(mechanism=security.mechanism), 1)
         if answer.error_code:
             offered = ", ".join(answer.mechanisms) or "none"
-            raise NotAuthenticated(f"{self._name}: {security.mechanism} is not offered, but {offered}")
+            raise NotAuthenticated(f"{self._name}: the broker does not offer {security.mechanism}, only {offered}")
         if security.mechanism == "PLAIN":
             self._exchange_token(b"\0" + security.username.encode() + b"\0" + security.password.encode())
-        else:
+            return
+        try:
             self._scram(security, b64encode(random.randbytes(18)).decode())
+        except ValueError:
+            raise NotAuthenticated(f"{self._name}: malformed SCRAM message") from None
 
     def _exchange_token(self, token: bytes) -> bytes:
         answer: SaslAuthenticateResponse = self._exchange(SaslAuthenticateRequest(auth_bytes=token), 1)
         if answer.error_code:
-            reason = answer.error_message or ErrorCode(answer.error_code).name
+            reason = answer.error_message or name_error(answer.error_code)
             raise NotAuthenticated(f"{self._name}: {reason}")
         return answer.auth_bytes
 
     def _scram(self, security: Security, nonce: str) -> None:
-        """RFC 5802. The server's own proof is checked too: it must know the password's keys."""
+        """RFC 5802. The broker's proof is checked too, so a broker that does not know the password is rejected."""
         algorithm = _HASHES[security.mechanism]
         name = security.username.replace("=", "=3D").replace(",", "=2C")
         first = f"n={name},r={nonce}"
         answer = self._exchange_token(f"n,,{first}".encode()).decode()
-        told = dict(part.split("=", 1) for part in answer.split(",") if "=" in part)
-        if not told.get("r", "").startswith(nonce) or not told.get("i", "").isdecimal():
-            raise NotAuthenticated(f"{self._name}: the broker's part of SCRAM cannot be read")
-        iterations = int(told["i"])
+        attributes = dict(part.split("=", 1) for part in answer.split(",") if "=" in part)
+        nonce_of_broker, iteration_text = attributes.get("r", ""), attributes.get("i", "")
+        if not nonce_of_broker.startswith(nonce) or not iteration_text.isdecimal():
+            raise NotAuthenticated(f"{self._name}: malformed SCRAM message")
+        iterations = int(iteration_text)
         if iterations > _ITERATIONS_MAX:
-            raise NotAuthenticated(f"{self._name}: SCRAM with {iterations} iterations")
-        salted = pbkdf2_hmac(algorithm, security.password.encode(), b64decode(told.get("s", "")), iterations)
-        final = f"c=biws,r={told['r']}"
+            raise NotAuthenticated(f"{self._name}: SCRAM with {iterations} iterations; the limit is {_ITERATIONS_MAX}")
+        salted = pbkdf2_hmac(algorithm, security.password.encode(), b64decode(attributes.get("s", "")), iterations)
+        final = f"c=biws,r={nonce_of_broker}"
         signed = f"{first},{answer},{final}".encode()
         client_key = keyed_digest(salted, b"Client Key", algorithm)
         signature = keyed_digest(new_hash(algorithm, client_key).digest(), signed, algorithm)
@@ -308,4 +339,4 @@ class Connection:
         answer = self._exchange_token(f"{final},p={b64encode(proof).decode()}".encode()).decode()
         expected = keyed_digest(keyed_digest(salted, b"Server Key", algorithm), signed, algorithm)
         if not compare_digest(answer.partition("v=")[2].encode(), b64encode(expected)):
-            raise NotAuthenticated(f"{self._name}: the broker does not know the password either")
+            raise NotAuthenticated(f"{self._name}: the broker failed to prove that it knows the password")

@@ -38,7 +38,7 @@ def list_transactional_ids(client: Client, prefix: str, *, only_open: bool = Fal
     """Every transactional id that begins so, as far as the principal may see them."""
     answers = client.ask_each(ListTransactionsRequest(state_filters=[OPEN] if only_open else []))
     found = []
-    for answer in answers:
+    for answer in answers.values():
         raise_for_errors(answer, "the list of transactions")
         found += [each.transactional_id for each in answer.transaction_states]
     return sorted(name for name in found if name.startswith(prefix))

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from ottla.cli import COMMANDS, command_parser, main
-from ottla.cli.client import explain, pairs
+from ottla.cli.client import explain, parse_pairs
 from ottla.cli.command_error import CommandError
 from tests.patience import PATIENCE_S
 
@@ -124,7 +124,7 @@ def test_a_broker_that_is_away_is_told_within_seconds(
     address = f"127.0.0.1:{free_port()}"
     assert refused(capsys, *arguments, "-b", address) == (
         1,
-        f"ottla: no Kafka broker answers at {address}: Connection refused",
+        f"ottla: cannot connect to {address}: connection refused. Is a broker running there? (ottla up)",
     )
 
 
@@ -136,7 +136,7 @@ def test_a_listener_that_never_answers_is_told_too(
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         status, line = refused(capsys, "topic", "list", "-b", address)
     assert status == 1
-    assert line.startswith(f"ottla: no Kafka broker answers at {address}: ")
+    assert line == f"ottla: cannot connect to {address}: no answer in time. Is that the address of a Kafka broker?"
 
 
 def test_the_cluster_can_be_named_in_the_environment(
@@ -166,9 +166,9 @@ def test_an_error_of_the_library_becomes_one_plain_line(text: str, expected: str
 
 
 def test_a_later_setting_is_stronger_and_values_may_have_equals_signs() -> None:
-    assert pairs(["a=1", "b = x=y", "a=2"], "-X") == {"a": "2", "b": " x=y"}
+    assert parse_pairs(["a=1", "b = x=y", "a=2"], "-X") == {"a": "2", "b": " x=y"}
     with pytest.raises(CommandError):
-        pairs(["=1"], "-X")
+        parse_pairs(["=1"], "-X")
 
 
 def test_an_interrupt_is_quiet(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,10 +46,10 @@ def test_settings_that_say_nothing_to_this_client_are_passed_over() -> None:
         ({"bootstrap.servers": "one:99999"}, "'one:99999' is not host:port"),
         ({**SERVERS, "request.timeout.ms": "soon"}, "request.timeout.ms: 'soon'"),
         ({**SERVERS, "check.crcs": "maybe"}, "check.crcs: 'maybe'"),
-        ({**SERVERS, "security.protocol": "SSH"}, "security.protocol=ssh is unknown"),
+        ({**SERVERS, "security.protocol": "SSH"}, "security.protocol: 'ssh' is unknown"),
         ({**SERVERS, "ssl.truststore.location": "x.jks"}, "ssl.truststore.type=JKS is Java's own"),
         ({**SERVERS, "ssl.keystore.key": "---"}, "ssl.keystore.key: a client's certificate and key must be in files"),
-        ({**SERVERS, "security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}, "sasl.mechanism=GSSAPI"),
+        ({**SERVERS, "security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}, "sasl.mechanism: 'GSSAPI'"),
     ],
 )
 def test_what_cannot_be_done_is_told_by_its_name(settings: dict[str, str], reason: str) -> None:

@@ -4,7 +4,7 @@ from ottla.cli.client import CommandClient, explain
 from ottla.cli.command_error import CommandError
 from ottla.cli.demo.books import Tally, tally_of
 from ottla.cli.demo.topics import GROUPS, RESULTS, REVENUE, places
-from ottla.cli.group_description import committed_offsets, end_offsets
+from ottla.cli.group_description import fetch_committed_offsets, list_end_offsets
 from ottla.cli.offset_ranges import OffsetRange
 from ottla.cli.topic_reader import TopicReader
 
@@ -40,7 +40,7 @@ class LiveResults:
 
 def committed_values(client: CommandClient, topic: str) -> list[bytes]:
     """Of all records that are there, those of one partition in their order."""
-    ends = end_offsets(client, places((topic,)))
+    ends = list_end_offsets(client, places((topic,)))
     ranges = {partition: OffsetRange(0, end) for (_, partition), end in ends.items()}
     reader = TopicReader(client, topic, ranges, follow=False)
     values = []
@@ -54,8 +54,8 @@ def lags(client: CommandClient) -> dict[str, int]:
     """How far each group of the pipeline is behind, as `ottla group describe` tells it."""
     found = {}
     for group, topics in GROUPS.items():
-        committed = committed_offsets(client, group)
-        ends = end_offsets(client, places(topics))
+        committed = fetch_committed_offsets(client, group)
+        ends = list_end_offsets(client, places(topics))
         read = {place: committed[place].offset if place in committed else 0 for place in ends}
         found[group] = sum(max(end - read[place], 0) for place, end in ends.items())
     return found

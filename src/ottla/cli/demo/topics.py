@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from ottla.cli.client import CommandClient
+from ottla.topic_partition import TopicPartition
 
 CUSTOMERS = "customers"
 ORDERS = "orders"
@@ -31,6 +32,6 @@ def create_topics(client: CommandClient) -> None:
         client.wait_for(created, f"topic {name!r}")
 
 
-def places(topics: tuple[str, ...]) -> list[tuple[str, int]]:
+def places(topics: tuple[str, ...]) -> list[TopicPartition]:
     """All their partitions."""
-    return [(topic, partition) for topic in topics for partition in range(PARTITIONS)]
+    return [TopicPartition(topic, partition) for topic in topics for partition in range(PARTITIONS)]

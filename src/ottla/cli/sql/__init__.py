@@ -12,7 +12,7 @@ import time
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from ottla.cli.client import CommandClient, add_client_arguments, pairs
+from ottla.cli.client import CommandClient, add_client_arguments, parse_pairs
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.offset_ranges import time_ms
 from ottla.cli.output import TABLE, add_format_argument
@@ -108,7 +108,7 @@ def _show(frame: "DataFrame", form: str, limit: int | None) -> None:
 
 def _read_settings(options: argparse.Namespace, now_ms: int) -> dict[str, str]:
     """Options of format("ottla"), the strongest last."""
-    found = {f"kafka.{name}": value for name, value in pairs(options.client_settings, "-X").items()}
+    found = {f"kafka.{name}": value for name, value in parse_pairs(options.client_settings, "-X").items()}
     for column in ("key", "value"):
         form, schema = getattr(options, f"{column}_format"), getattr(options, f"{column}_schema")
         found[f"{column}Format"] = form
@@ -121,4 +121,4 @@ def _read_settings(options: argparse.Namespace, now_ms: int) -> dict[str, str]:
     if options.since is not None:
         found["startingTimestamp"] = str(time_ms(options.since, now_ms))
         found["startingOffsetsByTimestampStrategy"] = "latest"
-    return found | pairs(options.options, "--option")
+    return found | parse_pairs(options.options, "--option")

@@ -62,7 +62,7 @@ Ledgers = dict[tuple[str, str], tuple[str, CommittedOffset]]
 
 def _ledgers(client: Client, prefix: str) -> Ledgers:
     found: Ledgers = {}
-    for answer in client.ask_each(ListGroupsRequest()):
+    for answer in client.ask_each(ListGroupsRequest()).values():
         raise_for_errors(answer, "the list of groups")
         for group in answer.groups:
             name = _NAME.fullmatch(group.group_id)
