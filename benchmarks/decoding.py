@@ -1,17 +1,17 @@
-"""A topic to columns: python -m benchmarks.decoding [--quick]
+"""Records per second from a topic to Arrow columns: python -m benchmarks.decoding [--quick]
 
-For records of 100 B and 1 KB, in each codec: records a second
+For records of 100 B and 1 KB, in each codec, four ways:
 
-    decode      record batches in memory to Arrow's columns (key, value, offset, timestamp and the rest), no network
-    read        the same from a broker, as a Spark task does it: fetched, checked, decoded
-    client      confluent-kafka's consumer, `consume(10_000)`, values looked at and let go
+    decode      record batches in memory to Arrow columns (key, value, offset, timestamp and the rest), no network
+    read        the same from a broker, as a Spark task does it: fetch, check, decode
+    client      confluent-kafka's consumer, `consume(10_000)`, which looks at each value
     Python      the plain decoder of `ottla.records.batch`, on batches in memory
 
---processor-time counts only the time that this process has had a processor, all its threads together: on a machine that
-is busy with something else that is the figure to trust, though nothing in it tells of waiting for the broker.
+--processor-time counts the CPU time of this process, all its threads together, instead of the time on the clock. On a
+busy machine that is the figure to trust, but it does not include the time that a reader waits for the broker.
 
-One process, one thread; the broker is another process. Each figure is the best of several rounds in which the four take
-turns: what else runs on the machine only makes them slower. How many records came is checked in every round.
+One process with one thread; the broker is another process. The four ways take turns for several rounds, and each figure
+is the best round: other programs on the machine can only make it slower. The records are counted in every round.
 """
 
 import argparse
@@ -40,7 +40,7 @@ WORDS = b"alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu 
 
 
 class Sample:
-    """One topic of one partition, full of records of one size in one codec."""
+    """A topic with one partition, filled with records of one size in one codec."""
 
     def __init__(self, address: str, codec: str, size: int, total_bytes: int) -> None:
         self.topic = f"{codec}-{size}"
@@ -93,8 +93,8 @@ class Sample:
         consumer.close()
         return count
 
-    def plainly(self) -> int:
-        """As many as there is time for."""
+    def decode_in_python(self) -> int:
+        """Decodes a part of the records, because this decoder is slow."""
         count = 0
         for view in self._raw:
             for position, _ in headers(view):
@@ -108,15 +108,15 @@ class Sample:
 
 
 def measure_best_rates(sample: Sample, rounds: int, seconds: Callable[[], float]) -> list[float]:
-    """Records a second of each way, all taking turns."""
-    ways: list[Callable[[], int]] = [sample.decode, sample.read, sample.client, sample.plainly]
+    """The records per second of each way, in its best round."""
+    ways: list[Callable[[], int]] = [sample.decode, sample.read, sample.client, sample.decode_in_python]
     best = [0.0] * len(ways)
     for _ in range(rounds):
         for index, way in enumerate(ways):
             began = seconds()
             count = way()
             rate = count / (seconds() - began)
-            if way != sample.plainly and count != sample.records:
+            if way != sample.decode_in_python and count != sample.records:
                 sys.exit(f"{sample.topic}: {count} records instead of {sample.records}")
             best[index] = max(best[index], rate)
     return best
@@ -125,7 +125,7 @@ def measure_best_rates(sample: Sample, rounds: int, seconds: Callable[[], float]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of the records, two rounds")
-    parser.add_argument("--processor-time", action="store_true", help="count the processor's time, not the clock's")
+    parser.add_argument("--processor-time", action="store_true", help="count CPU time instead of the time on the clock")
     options = parser.parse_args()
     seconds = time.process_time if options.processor_time else time.perf_counter
     total, rounds = (BYTES_EACH // 10, 2) if options.quick else (BYTES_EACH, ROUNDS)

@@ -1,10 +1,10 @@
-"""What a small request costs without its connection: python -m benchmarks.dispatch
+"""Microseconds of a small request without its connection: python -m benchmarks.dispatch
 
-A broker in this process, and each kind of small request handed to its dispatch again and again: from the bytes of the
-request to those of the answer, no socket and no second process. First the kinds that need nobody but their topic, then
-those of a group with one member. The fastest of many short windows is told. Whatever else runs on the machine only
-makes a window slower, so this number holds still where a rate does not, and says whether a change pays. To it belong
-about 10 us for the socket, the event loop and the connection, two thirds of them in the kernel.
+A broker in this process gets each kind of small request again and again, through its dispatch: from the bytes of the
+request to those of the answer, without a socket and without a second process. First the kinds that need only a topic,
+then those of a group with one member. The result is the fastest of many short windows. Other programs on the machine
+can only make a window slower, so this figure is steady where a rate is not, and shows whether a change pays off. The
+socket, the event loop and the connection add about 10 us, two thirds of them in the kernel.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAss
 
 WINDOW_REQUESTS = 30
 SECONDS_EACH = 1.0
-SIZE_BYTES = 4  # of a frame, which the connection takes off
+SIZE_BYTES = 4  # the size in front of a request, which the connection removes
 READ, WRITTEN = "read", "written"
 GROUP = "group"
 
@@ -61,7 +61,7 @@ def measure_microseconds(dispatch: Dispatch, client: Client, frame: bytes, secon
 
 
 async def ask(dispatch: Dispatch, client: Client, message: Message, version: int) -> Any:
-    """The answer to one request, whether it is ready at once or not."""
+    """Send one request to the dispatch and wait for its answer."""
     answer: Any = dispatch(client, bytearray(frames.encode_request(message, version, 1, CLIENT_ID)[SIZE_BYTES:]))
     while asyncio.iscoroutine(answer) or isinstance(answer, asyncio.Future):
         answer = await answer
@@ -69,7 +69,7 @@ async def ask(dispatch: Dispatch, client: Client, message: Message, version: int
 
 
 async def build_group_frames(dispatch: Dispatch, client: Client) -> dict[str, Frame]:
-    """What the only member of a group says all day."""
+    """Create a group with one member. Returns the requests that such a member sends all the time."""
     join = JoinGroupRequest(
         group_id=GROUP,
         session_timeout_ms=45_000,
@@ -100,7 +100,7 @@ async def build_group_frames(dispatch: Dispatch, client: Client) -> dict[str, Fr
 
 
 async def measure(seconds: float = SECONDS_EACH) -> dict[str, float]:
-    """Microseconds for each kind."""
+    """The microseconds of each kind of request."""
     with tempfile.TemporaryDirectory(prefix="ottla-dispatch-") as directory:
         config = BrokerConfig.of({"group.initial.rebalance.delay.ms": "0"})
         broker = Broker(config, directory, listen=open_no_listener, machine_code=False)

@@ -1,8 +1,8 @@
-"""Arrow columns to record batches, and on to a broker: python -m benchmarks.encoding
+"""Rows per second from Arrow columns to record batches, and on to a broker: python -m benchmarks.encoding
 
-The first table is the encoder alone, for values of 100 B and 1 KB, with keys and without, over one partition and over
-twelve, in every codec: million rows and megabytes of values in a second of one core. The second sends what the encoder
-makes to a broker in a child process, and waits for every acknowledgement: by the clock, and by the core of the sender.
+The first table is the encoder alone, for values of 100 B and 1 KB, with and without keys, for one and for twelve
+partitions, in every codec: million rows and megabytes of values per CPU second. The second table sends the batches to a
+broker in a child process and waits for every acknowledgement, per second of the clock and per CPU second of the sender.
 """
 
 import argparse
@@ -25,7 +25,7 @@ TOPIC = "events"
 
 
 def make_rows(size: int, keys: bool) -> pa.RecordBatch:
-    """What Spark hands over at once: values of words, as compressible as text is."""
+    """As many rows as Spark hands over at once. The values are words, which compress as text does."""
     random = Random(1)
     words = make_text(random, size * 1000)
     values = [words[start : start + size] for start in (random.randrange(len(words) - size) for _ in range(LOT_ROWS))]
@@ -37,7 +37,7 @@ def make_rows(size: int, keys: bool) -> pa.RecordBatch:
 
 
 def measure_encoding(rows: pa.RecordBatch, partitions: int, codec: int, seconds: float) -> float:
-    """Rows in a second of the processor, whatever else the machine does."""
+    """Rows per CPU second, which does not depend on other programs of the machine."""
     encoder = Encoder(lambda topic: partitions, Random(1), topic=TOPIC, codec=codec)
     for _ in range(20):
         list(encoder.add(rows))
@@ -49,7 +49,7 @@ def measure_encoding(rows: pa.RecordBatch, partitions: int, codec: int, seconds:
 
 
 def measure_sending(client: Client, rows: pa.RecordBatch, codec: int, lots: int) -> tuple[float, float]:
-    """Rows a second, until the last one is acknowledged, and rows in a second of the processor."""
+    """Rows per second until the last one is acknowledged, and rows per CPU second."""
     (partitions,) = client.count_partitions([TOPIC]).values()
     encoder = Encoder(lambda topic: partitions, Random(1), topic=TOPIC, codec=codec)
     sender = Sender(client)
@@ -74,7 +74,7 @@ def main() -> None:
             rate = measure_encoding(rows, partitions, codec, options.seconds)
             name = f"{size} B, {'keys' if keys else 'no keys'}, partitions: {partitions}, {NAMES[codec]}"
             print(f"{name:<38}{rate / 1e6:>10.2f}{rate * size / 1e6:>8.0f}", flush=True)
-    print(f"\n{'to a broker':<38}{'M rows/s':>10}{'MB/s':>8}{'M rows/core s':>16}")
+    print(f"\n{'to a broker':<38}{'M rows/s':>10}{'MB/s':>8}{'M rows/CPU s':>16}")
     with broker(process=True) as local:
         local.create_topic(TOPIC, 2)
         client = Client({"bootstrap.servers": local.bootstrap})
@@ -82,9 +82,10 @@ def main() -> None:
             for codec in (0, 3, 4):
                 rows = make_rows(size, False)
                 measure_sending(client, rows, codec, 5)
-                rate, of_core = measure_sending(client, rows, codec, options.lots)
+                rate, per_cpu_second = measure_sending(client, rows, codec, options.lots)
                 name = f"{size} B, no keys, partitions: 2, {NAMES[codec]}"
-                print(f"{name:<38}{rate / 1e6:>10.2f}{rate * size / 1e6:>8.0f}{of_core / 1e6:>16.2f}", flush=True)
+                rates = f"{rate / 1e6:>10.2f}{rate * size / 1e6:>8.0f}{per_cpu_second / 1e6:>16.2f}"
+                print(f"{name:<38}{rates}", flush=True)
         client.close()
 
 

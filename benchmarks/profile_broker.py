@@ -1,7 +1,7 @@
-"""Where the broker's time goes: Ottla under cProfile for one workload, and its hottest functions.
+"""Run Ottla under cProfile for one workload of benchmarks.broker, and print its hottest functions.
 
-`python -m benchmarks.profile_broker consume-1000`. The profiler makes every Python call dearer and leaves C alone, so
-read it as a list of places, not as a stopwatch; `--output FILE` keeps the raw profile for pstats.
+`python -m benchmarks.profile_broker consume-1000`. The profiler makes every Python call more expensive and C code not,
+so the list shows where to look, not how long things take. `--output FILE` keeps the raw profile for pstats.
 """
 
 import argparse

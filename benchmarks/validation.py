@@ -1,9 +1,9 @@
-"""What it costs to look at every record: python -m benchmarks.validation
+"""Microseconds to check every record of a batch: python -m benchmarks.validation
 
-One batch of each shape, in this process, without a network: microseconds for its checksum, for the survey of its
-records by machine code and by Python, for the whole check that Produce makes of them (a compressed batch has to be
-unpacked for it, which a thread does if it is large), and for an append without that check: header, checksum, write into
-the log. To these the work of a connection is to be added: about 40 us for a request and 500 us for a megabyte.
+One batch of each shape, in this process, without a network. The columns: its checksum; the survey of its records by
+machine code and by Python; the whole check that Produce makes of the records, which includes decompression; and an
+append without that check, which is header, checksum and the write to the log. A connection adds about 40 us per request
+and 500 us per megabyte.
 """
 
 import tempfile
@@ -35,7 +35,7 @@ SHAPES = (
 
 
 def measure_microseconds(work: Callable[[], object]) -> float:
-    """The fastest of as many runs as there is time for: what else runs on the machine only makes it slower."""
+    """The fastest of as many runs as there is time for: other programs on the machine can only make a run slower."""
     best = float("inf")
     end = time.perf_counter() + SECONDS_EACH
     while (began := time.perf_counter()) < end:
@@ -57,7 +57,7 @@ def make_batch(count: int, size: int, codec: int) -> bytearray:
 
 
 class Shape:
-    """One batch, and what can be done to it."""
+    """One batch, and the operations that are measured on it."""
 
     def __init__(self, log: Log, rules: Rules, name: str, count: int, size: int, codec: int) -> None:
         self.name = name
@@ -82,7 +82,7 @@ class Shape:
         batch.stamp(self.data, 0, 0)
         return self._log.append(self.data, batch.check_client_batch(self.data), 0, NOW_MS)
 
-    def row(self) -> str:
+    def format_row(self) -> str:
         machine_code = columns.compile_survey()
         checksum = measure_microseconds(self.checksum)
         compiled = measure_microseconds(lambda: self.survey(machine_code))
@@ -104,7 +104,7 @@ def main() -> None:
     for name, count, size, codec in SHAPES:
         with tempfile.TemporaryDirectory(prefix="ottla-") as directory:
             log = Log.create(RealDisk(), f"{directory}/sample-0", bytes(16), LogSettings(), NOW_MS)
-            print(Shape(log, rules, name, count, size, codec).row(), flush=True)
+            print(Shape(log, rules, name, count, size, codec).format_row(), flush=True)
             log.abandon()
 
 

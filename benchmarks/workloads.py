@@ -182,7 +182,7 @@ def make_java_produce_workload(acks: str) -> Workload:
 
     def measure(broker: BrokerProcess, size: Size) -> Values:
         topic = f"java-produce-{next(topic_numbers)}"
-        found = kafka_tools.produce(broker, topic, size.produced(1000) // 2, 1000, acks)
+        found = kafka_tools.run_producer(broker, topic, size.produced(1000) // 2, 1000, acks)
         return make_bulk_values(rows, found["bytes"], found["rate"], found["cpu_seconds"])
 
     return Workload(f"java-produce-{acks}", rows, measure)
@@ -196,7 +196,7 @@ def make_java_consume_workload() -> Workload:
         run_job(broker, "produce", topic=topic, records=size.consumed(1000), size=1000, keep=True)
 
     def measure(broker: BrokerProcess, size: Size) -> Values:
-        found = kafka_tools.consume(broker, topic, size.consumed(1000), 1000)
+        found = kafka_tools.run_consumer(broker, topic, size.consumed(1000), 1000)
         return make_bulk_values(rows, found["bytes"], found["rate"], found["cpu_seconds"])
 
     return Workload("java-consume", rows, measure, prepare)
@@ -207,7 +207,7 @@ def make_java_end_to_end_workload() -> Workload:
 
     def measure(broker: BrokerProcess, size: Size) -> Values:
         topic = f"java-end-to-end-{next(topic_numbers)}"
-        return {mean.name: kafka_tools.end_to_end(broker, topic, size.latency_records, 100)["mean_ms"]}
+        return {mean.name: kafka_tools.run_end_to_end(broker, topic, size.latency_records, 100)["mean_ms"]}
 
     return Workload("java-end-to-end", (mean,), measure)
 

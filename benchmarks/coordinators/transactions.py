@@ -129,6 +129,8 @@ def measure_small(broker: BrokerProcess, seconds: float) -> tuple[float, float]:
                 each.send()
         done = sum(each.committed for each in producers) - committed
         used = broker.usage().cpu_seconds - cpu_seconds
+        if not done:
+            raise BenchmarkFailure(f"{broker.name} committed no transaction within {seconds:g} s")
         return done / (time.monotonic() - began), used / done * 1e6
     finally:
         for each in producers:

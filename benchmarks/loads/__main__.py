@@ -1,8 +1,8 @@
-"""The load generator: one job against one broker, in a process of its own, the same for every broker.
+"""The process of a load generator: runs one job against one broker, the same way for every broker.
 
-`python -m benchmarks.loads '{"job": "produce", ...}'` prints one line of JSON. Records go through librdkafka; small
-requests go through raw sockets. Only what is named in the result is timed: topics, connections and metadata are there
-before the clock starts. Every job counts what arrived and fails when a record is missing.
+`python -m benchmarks.loads '{"job": "produce", ...}'` prints one line of JSON. Records go through librdkafka, small
+requests through raw sockets. Only what the result names is timed: topics, connections and metadata are there before the
+clock starts. Every job counts what arrived and fails when a record is missing.
 """
 
 import json
@@ -20,7 +20,7 @@ def create_topic(bootstrap: str, topic: str) -> Result:
 
 
 def verify_topic(bootstrap: str, topic: str, records: int, delete: bool = False) -> Result:
-    """The topic holds so many records. For load that another program made."""
+    """Check that the topic has so many records, which another program has sent."""
     topics.verify_count(bootstrap, topic, records)
     if delete:
         topics.delete_topic(bootstrap, topic)
@@ -30,7 +30,7 @@ def verify_topic(bootstrap: str, topic: str, records: int, delete: bool = False)
 def send_requests(
     bootstrap: str, topic: str, kinds: list[str], connections: int, seconds: float, broker_process_id: int
 ) -> Result:
-    """Ask small things, one request in flight on each connection; produced records go to a topic of their own."""
+    """Send small requests, one in flight on each connection. Produced records go to a topic of their own."""
     written = f"{topic}-written"
     for name in (topic, written):
         topics.create_topic(bootstrap, name)

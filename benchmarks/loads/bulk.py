@@ -1,4 +1,4 @@
-"""As many records as the client can send or take: how long it took."""
+"""Produce and consume as many records per second as the client can."""
 
 import os
 import time
@@ -26,7 +26,7 @@ def build_producer_settings(bootstrap: str, acks: str, linger_ms: float) -> dict
 
 
 def make_values(size: int, codec: str) -> list[bytes]:
-    """One chunk of values. A codec gets text that shrinks to about a third, and no value twice in a chunk."""
+    """One chunk of values. With a codec they are texts that shrink to about a third and differ from each other."""
     if codec == "none":
         return [os.urandom(size)] * PRODUCE_CHUNK
     random = Random(size)
@@ -46,7 +46,7 @@ def make_text(random: Random, size: int) -> bytes:
 def produce(
     bootstrap: str, topic: str, records: int, size: int, acks: str = "1", codec: str = "none", keep: bool = False
 ) -> dict[str, float]:
-    """Send `records` values of `size` bytes to one partition as fast as the client can, and wait for every answer."""
+    """Send `records` values of `size` bytes to one partition as fast as the client can, until all are acknowledged."""
     create_topic(bootstrap, topic)
     failures: list[KafkaError] = []
     settings = build_producer_settings(bootstrap, acks, linger_ms=5) | {
@@ -82,7 +82,7 @@ def flush(producer: Producer) -> None:
 
 
 def consume(bootstrap: str, topic: str, records: int, size: int, delete: bool = False) -> dict[str, float]:
-    """Read one partition from its beginning until `records` values of `size` bytes have come, in order."""
+    """Read `records` values of `size` bytes from the beginning of one partition, in order."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -110,10 +110,11 @@ def consume(bootstrap: str, topic: str, records: int, size: int, delete: bool = 
 
 
 def check_values(messages: list[Message], first_offset: int, size: int) -> None:
-    """The ends of a chunk and its length tell whether a record is missing; looking at each would slow the client."""
+    """Check the first and the last record of a chunk, which shows if one is missing. Checking each would be slow."""
     for position in (0, len(messages) - 1):
         message = messages[position]
         if (error := message.error()) is not None:
             raise KafkaException(error)
-        if message.offset() != first_offset + position or len(message.value() or b"") != size:
-            raise Mismatch(f"offset {message.offset()} came where {first_offset + position} was due, or was cut")
+        expected = first_offset + position
+        if message.offset() != expected or len(message.value() or b"") != size:
+            raise Mismatch(f"expected {size} bytes at offset {expected}, not what came with offset {message.offset()}")

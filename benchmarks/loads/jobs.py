@@ -1,4 +1,4 @@
-"""One job of a load generator against one broker: in a process of its own, with what the broker spent meanwhile."""
+"""Runs one job of a load generator in a process of its own, and reads how much CPU the broker spent meanwhile."""
 
 import json
 import subprocess
@@ -15,11 +15,11 @@ Values = dict[str, float]
 
 
 class JobFailure(Exception):
-    """The load generator failed: records missing, refused or late. Its message is what it printed."""
+    """The load generator failed: records are missing, refused or late. The message is what it printed."""
 
 
 def run_job(broker: BrokerProcess, job: str, **details: object) -> tuple[Values, float]:
-    """What our own load generator measured, and the CPU seconds the broker spent meanwhile."""
+    """Run a job of benchmarks.loads. Returns what it measured, and the CPU seconds of the broker meanwhile."""
     description = json.dumps({"job": job, "bootstrap": broker.bootstrap} | details)
     printed, cpu_seconds = run_command(broker, [sys.executable, "-m", "benchmarks.loads", description])
     result: Values = json.loads(printed)
@@ -27,7 +27,7 @@ def run_job(broker: BrokerProcess, job: str, **details: object) -> tuple[Values,
 
 
 def run_command(broker: BrokerProcess, command: Sequence[str]) -> tuple[str, float]:
-    """What a program printed that put load on the broker, and the CPU seconds the broker spent meanwhile."""
+    """Run a program that puts load on a broker. Returns what it printed, and the CPU seconds of the broker."""
     before = broker.usage().cpu_seconds
     try:
         done = subprocess.run(

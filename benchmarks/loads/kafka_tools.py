@@ -1,6 +1,6 @@
-"""Apache Kafka's own load generators, run as its scripts run them; what they print, as numbers.
+"""Apache Kafka's own load generators, started as its scripts start them, and the numbers that they print.
 
-Each is a JVM of its own with a heap of 512 MB. What they measure is theirs; we count records afterwards.
+Each runs in a JVM of its own with a heap of 512 MB. The records in the topic are counted afterwards.
 """
 
 import re
@@ -12,13 +12,13 @@ from benchmarks.peers.broker_process import BrokerProcess
 TOOLS = "org.apache.kafka.tools"
 HEAP = ("-Xmx512M",)
 WARM_UP_PART = 4
-"""One record in so many is sent before the producer's clock starts."""
+"""One record in so many is a warm-up record, which ProducerPerformance does not count."""
 RECORDS_PER_SECOND = re.compile(r"([\d.]+) records/sec")
 MEAN_MS = re.compile(r"Avg latency: ([\d.]+) ms")
 
 
-def produce(broker: BrokerProcess, topic: str, records: int, size: int, acks: str, keep: bool = False) -> Values:
-    """ProducerPerformance without a limit: records, bytes and seconds of its steady state, and the broker's CPU."""
+def run_producer(broker: BrokerProcess, topic: str, records: int, size: int, acks: str, keep: bool = False) -> Values:
+    """ProducerPerformance without a rate limit: bytes, bytes per second after the warm-up, and the broker's CPU."""
     run_job(broker, "create", topic=topic)
     warm_up = records // WARM_UP_PART
     command = java_command(
@@ -34,8 +34,8 @@ def produce(broker: BrokerProcess, topic: str, records: int, size: int, acks: st
     return {"bytes": records * size, "rate": rate * size, "cpu_seconds": cpu_seconds}
 
 
-def consume(broker: BrokerProcess, topic: str, records: int, size: int) -> Values:
-    """ConsumerPerformance, in a group: what it fetched per second, without the time to join the group."""
+def run_consumer(broker: BrokerProcess, topic: str, records: int, size: int) -> Values:
+    """ConsumerPerformance, in a group: bytes per second without the time to join the group, and the broker's CPU."""
     command = java_command(
         f"{TOOLS}.ConsumerPerformance",
         *("--bootstrap-server", broker.bootstrap, "--topic", topic, "--num-records", str(records), "--hide-header"),
@@ -48,8 +48,8 @@ def consume(broker: BrokerProcess, topic: str, records: int, size: int) -> Value
     return {"bytes": int(columns[4]) * size, "rate": float(columns[9]) * size, "cpu_seconds": cpu_seconds}
 
 
-def end_to_end(broker: BrokerProcess, topic: str, records: int, size: int) -> Values:
-    """EndToEndLatency: a record is sent, acknowledged by all, and polled, before the next one is sent."""
+def run_end_to_end(broker: BrokerProcess, topic: str, records: int, size: int) -> Values:
+    """EndToEndLatency: each record is sent, acknowledged by all and polled before the next one is sent."""
     run_job(broker, "create", topic=topic)
     command = java_command(
         f"{TOOLS}.EndToEndLatency", broker.bootstrap, topic, str(records), "all", str(size), options=HEAP
@@ -60,7 +60,8 @@ def end_to_end(broker: BrokerProcess, topic: str, records: int, size: int) -> Va
 
 
 def parse_last(pattern: re.Pattern[str], printed: str) -> float:
+    """The last number that matches: ProducerPerformance prints the one without the warm-up last."""
     found = pattern.findall(printed)
     if not found:
-        raise JobFailure(f"a tool of Kafka's printed no result: {printed[-500:]}")
+        raise JobFailure(f"a tool of Kafka printed no result: {printed[-500:]}")
     return float(found[-1])

@@ -1,4 +1,4 @@
-"""How long one record takes: to be acknowledged, and to reach a consumer."""
+"""How long one record takes until it is acknowledged, and until it reaches a consumer."""
 
 import os
 import struct
@@ -22,7 +22,7 @@ def compute_quantiles(seconds: Sequence[float]) -> dict[str, float]:
 
 
 def measure_synchronous(bootstrap: str, topic: str, records: int, size: int, warm_up: int = 500) -> dict[str, float]:
-    """Send one record, wait until it is acknowledged, send the next: the quantiles of the wait."""
+    """Send one record at a time, and wait until it is acknowledged. Returns the quantiles of the wait."""
     create_topic(bootstrap, topic)
     settings = build_producer_settings(bootstrap, acks="1", linger_ms=0) | {"max.in.flight.requests.per.connection": 1}
     producer = Producer(settings)
@@ -50,9 +50,9 @@ def measure_synchronous(bootstrap: str, topic: str, records: int, size: int, war
 def measure_end_to_end(
     bootstrap: str, topic: str, rate: float, seconds: float, size: int, acks: str = "all", warm_up: int = 500
 ) -> dict[str, float]:
-    """Send at a fixed rate while a consumer reads: the quantiles from when a record was due to when it was received.
+    """Send at a fixed rate while a consumer reads. Returns the quantiles of the time from due to received.
 
-    From when it was due, not from when it left: a sender that is held up must not hide how long that was.
+    A record counts from when it was due, not from when it was sent: otherwise a sender that is delayed would hide it.
     """
     create_topic(bootstrap, topic)
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "benchmark", "enable.auto.commit": False})
@@ -77,7 +77,7 @@ def measure_end_to_end(
 
 
 def await_delivery(producer: Producer, consumer: Consumer, topic: str, size: int) -> None:
-    """Returns when the consumer is in place: it has received a record that was sent after it came."""
+    """Send records until the consumer has received one, which shows that its assignment is in effect."""
     deadline = time.monotonic() + SILENCE_SECONDS
     sent = received = 0
     while received == 0 or received < sent:

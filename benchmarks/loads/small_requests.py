@@ -1,8 +1,8 @@
-"""Small requests by raw sockets, prepared as bytes before the clock starts: several kinds, one in flight at a time.
+"""Small requests over raw sockets, one in flight per connection, encoded before the clock starts.
 
-The first answer of each kind on a connection must carry no error; every later one must be as long as that and have the
-next correlation id, so that a broker cannot be fast by refusing. A connection goes through the kinds in turn, and each
-begins with another of them.
+The first answer of each kind on a connection must have no error. Every later answer must have the same length and the
+next correlation id, so that a broker cannot be fast by refusing. A connection sends the kinds in turn; which kind comes
+first differs from connection to connection.
 """
 
 import resource
@@ -27,11 +27,11 @@ LATEST = -1
 
 
 class WrongAnswer(Exception):
-    """The broker did not answer the request that was sent."""
+    """The broker closed the connection, or its answer is not that to the request."""
 
 
 class Frame:
-    """A request of one kind; the correlation id is written into a copy of it for each time it is sent."""
+    """The encoded request of one kind. Connections copy it and write a correlation id into the copy."""
 
     def __init__(self, message: Message, version: int) -> None:
         self.data = wire.encode_request(message, version, 0, CLIENT_ID)
@@ -39,13 +39,14 @@ class Frame:
         self._version = version
 
     def check(self, answer: bytes) -> None:
-        """WrongAnswer if it cannot be read, or has an error anywhere."""
+        """Raises WrongAnswer if the answer has an error code anywhere."""
         _, read = wire.decode_response(self._answer, self._version, answer[4:])
         if found := find_errors(read):
             raise WrongAnswer(f"{self._answer.__name__} has error {found[0]}")
 
 
 def find_errors(value: Any) -> list[int]:
+    """Every error code in a message and in the messages within it."""
     if isinstance(value, list):
         return [code for each in value for code in find_errors(each)]
     if not isinstance(value, Message):
@@ -72,7 +73,7 @@ def build_list_offsets(topic: str, written: str) -> Frame:
 
 
 def build_empty_fetch(topic: str, written: str) -> Frame:
-    """At the end of a log that nobody writes to, and without waiting."""
+    """A fetch at the end of a log that nobody writes to, with no time to wait."""
     partition = fetch.FetchPartition(
         fetch_offset=0, partition_max_bytes=1 << 20, current_leader_epoch=-1, last_fetched_epoch=-1, log_start_offset=-1
     )
@@ -128,7 +129,7 @@ class Connection:
         answer = self._read_frame()
         size = self._sizes[(self._sent - 1) % len(self._sizes)]
         if len(answer) != size or struct.unpack_from(">i", answer, 4)[0] != self._sent:
-            raise WrongAnswer(f"an answer of {len(answer)} bytes is not that of request {self._sent}")
+            raise WrongAnswer(f"{len(answer)} bytes are not the answer to request {self._sent}")
 
     def _read_frame(self) -> bytes:
         data = self.socket.recv(65536)
@@ -141,7 +142,7 @@ class Connection:
 
 
 class Throughput(NamedTuple):
-    """What was measured while the connections were at work; not what it took to open them."""
+    """What the connections did; the time to open them is not included."""
 
     requests: int
     seconds: float

@@ -1,4 +1,4 @@
-"""Topics of the load generator: made before the clock starts, counted and removed after it has stopped."""
+"""Topics of the load generators: created before the clock starts, counted and deleted after it has stopped."""
 
 import time
 
@@ -11,11 +11,11 @@ CREATED_PAUSE_SECONDS = 0.01
 
 
 class Mismatch(Exception):
-    """The broker does not hold, or did not deliver, what was sent."""
+    """The broker does not have, or did not deliver, the records that were sent."""
 
 
 def create_topic(bootstrap: str, topic: str) -> None:
-    """Returns when the broker also answers for the topic: Apache Kafka says that it is created a moment earlier."""
+    """Returns when Metadata has the topic too: Apache Kafka answers CreateTopics a moment earlier."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1)])[topic].result(30)
     deadline = time.monotonic() + DEADLINE_SECONDS

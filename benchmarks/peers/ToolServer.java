@@ -14,12 +14,13 @@ import java.nio.file.Path;
 import org.apache.kafka.common.utils.Exit;
 
 /**
- * Runs Kafka's command line tools, one after the other, in one JVM: most of what a tool takes is the start of its own.
+ * Runs Kafka's command line tools, one after the other, in one JVM: most of the time of a tool is the start of its JVM.
  *
- * On standard input come, for each run, the number of words, the words (the class and its arguments), and what the tool
- * shall read; on standard output go its status and what it printed on both its streams. Numbers have four bytes; all
- * else is a length and bytes. Tools keep what they know in static fields, so each run loads their classes anew, from
- * the jar that is the argument; the libraries that they use are on the class path and stay.
+ * A request on standard input: the number of words, the words (the class and its arguments), and the standard input of
+ * the tool. An answer on standard output: the exit status, the standard output and the standard error of the tool.
+ * Numbers have four bytes; everything else is a length and its bytes. Tools keep state in static fields, so each run
+ * loads their classes again, from the jar that is the argument. The libraries that they use are on the class path and
+ * stay loaded.
  */
 public class ToolServer {
     private static final class Ended extends Error {
@@ -43,7 +44,7 @@ public class ToolServer {
             String[] words;
             try {
                 words = new String[requests.readInt()];
-            } catch (EOFException nobody) {
+            } catch (EOFException closed) {
                 System.exit(0);
                 return;
             }
@@ -85,7 +86,7 @@ public class ToolServer {
         }
     }
 
-    /** The first status counts: a tool that catches everything catches its own end as well, and then ends again. */
+    /** The first status counts: a tool that catches every error also catches Ended, and then ends a second time. */
     private static void end(int code) {
         if (status == NOT_ENDED) {
             status = code;

@@ -1,8 +1,8 @@
-"""A real Apache Kafka as the peer: its jars, one broker of it, and its command line tools.
+"""A real Apache Kafka: its jars, a broker, and its command line tools.
 
-Maven resolves the jars into `.cache/apache-kafka-<version>/jars` under the project root, from whatever repository the
-user's own Maven is set up for; nothing is downloaded twice. OTTLA_KAFKA_JARS names a directory of jars to use instead.
-No distribution is needed: the broker and every tool is a class on that class path.
+Maven resolves the jars into `.cache/apache-kafka-<version>/jars` under the project root, once, from the repository that
+the user's Maven is set up for. OTTLA_KAFKA_JARS names a directory of jars to use instead. Kafka's distribution is not
+needed: the broker and every tool is a class in those jars.
 """
 
 import os
@@ -22,7 +22,7 @@ VERSION = "4.3.1"
 JARS_VARIABLE = "OTTLA_KAFKA_JARS"
 CACHE = PROJECT / ".cache" / f"apache-kafka-{VERSION}"
 Artifact = tuple[str, str, str]
-"""Group, name and version, as Maven has them."""
+"""Maven coordinates: group, name and version."""
 ARTIFACTS: tuple[Artifact, ...] = (
     ("org.apache.kafka", "kafka_2.13", VERSION),
     ("org.apache.kafka", "kafka-tools", VERSION),
@@ -41,19 +41,19 @@ BROKER_OPTIONS = (
     "-XX:InitiatingHeapOccupancyPercent=35",
 )
 SHORT_LIVED_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
-"""A JVM that compiles little and collects simply: one that runs for a second is done in half the time."""
+"""JVM options that halve the time of a tool that runs for a second: little compilation, a simple garbage collector."""
 
 
 _servers: list[ToolServer] | None = None
-"""The one that runs tools, once it was needed; None if each has a JVM of its own."""
+"""At most one server, which is started for the first tool. None: every tool has a JVM of its own."""
 
 
 class Unavailable(Exception):
-    """Apache Kafka cannot be run on this machine; the message says what is missing."""
+    """Apache Kafka cannot run on this machine. The message says what is missing."""
 
 
 class ToolFailure(Exception):
-    """A Kafka tool ended with an error; the message is what it printed."""
+    """A tool of Kafka ended with an error. The message is what it printed."""
 
 
 def find_executable(name: str) -> str:
@@ -64,7 +64,7 @@ def find_executable(name: str) -> str:
 
 
 def find_jars(patience_seconds: float = RESOLVE_SECONDS) -> Path:
-    """The directory that holds every jar, resolved now if this is the first time."""
+    """The directory with all jars. Resolves them first if they are not there yet."""
     if given := os.environ.get(JARS_VARIABLE):
         if not any(Path(given).glob("kafka-clients-*.jar")):
             raise Unavailable(f"{JARS_VARIABLE} names a directory without Kafka's jars: {given}")
@@ -76,9 +76,9 @@ def find_jars(patience_seconds: float = RESOLVE_SECONDS) -> Path:
 
 
 def resolve(complete: Path, patience_seconds: float, artifacts: Sequence[Artifact], *, alone: bool = False) -> None:
-    """Have Maven copy the jars into a directory beside `complete`, and rename it there only when all have come.
+    """Have Maven copy the jars into a directory beside `complete`, and rename that to `complete` when all are there.
 
-    `alone`: without what they depend on, for whoever has that already.
+    `alone` leaves out the dependencies of the artifacts.
     """
     maven = find_executable("mvn")
     complete.parent.mkdir(parents=True, exist_ok=True)
@@ -104,17 +104,17 @@ def resolve(complete: Path, patience_seconds: float, artifacts: Sequence[Artifac
         try:
             partial.rename(complete)
         except OSError:
-            if not complete.is_dir():  # otherwise another process was first, and its jars are as good
+            if not complete.is_dir():  # otherwise another process was faster, and its jars are the same
                 raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
 def build_project_file(artifacts: Sequence[Artifact] = ARTIFACTS, *, alone: bool = False) -> str:
-    nothing_else = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+    no_dependencies = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
     dependencies = "\n".join(
         f"    <dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-        f"<version>{version}</version>{nothing_else if alone else ''}</dependency>"
+        f"<version>{version}</version>{no_dependencies if alone else ''}</dependency>"
         for group, artifact, version in artifacts
     )
     return f"""<project>
@@ -134,7 +134,7 @@ def java_command(class_name: str, *arguments: str, options: tuple[str, ...] = ()
 
 
 def run_tool(class_name: str, *arguments: str, stdin: str = "", timeout_seconds: float = 100) -> str:
-    """Run one of Kafka's command line classes to its end; what it printed on standard output."""
+    """Run one of Kafka's command line classes. Returns what it printed on standard output, raises ToolFailure."""
     done = _run_in_server((class_name, *arguments), stdin, timeout_seconds)
     if done is None:
         command = java_command(class_name, *arguments, options=SHORT_LIVED_JVM)
@@ -147,7 +147,7 @@ def run_tool(class_name: str, *arguments: str, stdin: str = "", timeout_seconds:
 
 @contextmanager
 def share_one_jvm() -> Iterator[None]:
-    """Until its end all tools run in one JVM, which starts with the first of them."""
+    """Within this context all tools run in one JVM, which is started for the first of them."""
     global _servers
     _servers = []
     try:
@@ -159,7 +159,7 @@ def share_one_jvm() -> Iterator[None]:
 
 
 def _run_in_server(words: Sequence[str], stdin: str, timeout_seconds: float) -> Done | None:
-    """None if there is no server, or it cannot run: then a tool has a JVM of its own."""
+    """None if there is no server or it has ended: then the tool needs a JVM of its own."""
     if _servers is None:
         return None
     if not _servers:
@@ -173,7 +173,8 @@ def _run_in_server(words: Sequence[str], stdin: str, timeout_seconds: float) -> 
 class ApacheKafka(BrokerProcess):
     """One broker that is its own controller (KRaft), on free ports of the loopback address, in a formatted directory.
 
-    `directory` is created if it is missing and kept; without one, a temporary directory goes when the broker stops.
+    `directory` is created if it is missing, and kept. Without it, a temporary directory is removed when the broker
+    stops.
     """
 
     def __init__(
@@ -210,7 +211,7 @@ class ApacheKafka(BrokerProcess):
 
 
 def build_one_node_settings(port: int, controller_port: int, data: Path) -> dict[str, str]:
-    """Kafka's defaults except what one node cannot have: more than one replica of its internal topics."""
+    """Kafka's defaults, except that internal topics have one replica, because there is one node."""
     return {
         "process.roles": "broker,controller",
         "node.id": "1",

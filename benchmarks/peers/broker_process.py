@@ -58,8 +58,10 @@ def probe(port: int) -> float | None:
 
 
 def read_usage(process_id: int) -> Usage:
+    """Of a process and its children, also of those that have ended, such as Ottla's cleaner."""
     root = psutil.Process(process_id)
-    cpu_seconds = 0.0
+    ended = root.cpu_times()
+    cpu_seconds: float = ended.children_user + ended.children_system
     resident_bytes = 0
     for process in [root, *root.children(recursive=True)]:
         with contextlib.suppress(psutil.NoSuchProcess):

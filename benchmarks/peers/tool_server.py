@@ -1,4 +1,7 @@
-"""A JVM that runs Kafka's command line tools one after the other, see `ToolServer.java`: each call saves a start."""
+"""One JVM that runs many of Kafka's command line tools, one after the other, which saves the start of a JVM for each.
+
+`ToolServer.java` is the program in that JVM, and describes the protocol.
+"""
 
 import contextlib
 import os
@@ -18,16 +21,20 @@ _NUMBER = struct.Struct(">i")
 
 
 class Unanswered(Exception):
-    """The server has ended, or cannot run here: the source of a class can be run with a whole JDK only."""
+    """The server has ended, or cannot run here: only a whole JDK can run a class from its source."""
 
 
 class Done(NamedTuple):
+    """The exit status of a tool and what it printed."""
+
     status: int
     output: str
     errors: str
 
 
 class ToolServer:
+    """The JVM as a child process. Its protocol goes over standard input and output."""
+
     def __init__(self, java: str, options: Sequence[str], jars: Path) -> None:
         (tools,) = jars.glob(TOOLS_JAR)
         libraries = os.pathsep.join(sorted(str(jar) for jar in jars.glob("*.jar") if jar != tools))
@@ -40,7 +47,7 @@ class ToolServer:
         self._lock = threading.Lock()
 
     def run(self, words: Sequence[str], stdin: str, timeout_seconds: float) -> Done:
-        """Unanswered if there is nobody to do it, TimeoutExpired if it takes too long; both are the server's end."""
+        """Run one tool. Raises Unanswered or TimeoutExpired; the server has ended after either."""
         parts = [_NUMBER.pack(len(words))]
         for text in (*words, stdin):
             data = text.encode()
@@ -53,7 +60,7 @@ class ToolServer:
             try:
                 self._process.stdin.write(b"".join(parts))
                 self._process.stdin.flush()
-                return Done(self._number(deadline), self._text(deadline), self._text(deadline))
+                return Done(self._read_number(deadline), self._read_text(deadline), self._read_text(deadline))
             except TimeoutError:
                 self.close()
                 raise subprocess.TimeoutExpired(list(words), timeout_seconds) from None
@@ -62,18 +69,18 @@ class ToolServer:
                 raise Unanswered(f"{words[0]}: {error!r}") from None
 
     def close(self) -> None:
-        """May be called again."""
+        """Kill the JVM. May be called more than once."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
-            with contextlib.suppress(BrokenPipeError):  # what it did not take
+            with contextlib.suppress(BrokenPipeError):  # a request that the JVM did not read
                 pipe.close()
 
-    def _text(self, deadline: float) -> str:
-        return self._read(self._number(deadline), deadline).decode()
+    def _read_text(self, deadline: float) -> str:
+        return self._read(self._read_number(deadline), deadline).decode()
 
-    def _number(self, deadline: float) -> int:
+    def _read_number(self, deadline: float) -> int:
         number: int
         (number,) = _NUMBER.unpack(self._read(_NUMBER.size, deadline))
         return number
