@@ -7,10 +7,16 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests.samples import sample_size
 from tests.simulation.scenario import run
 
 SEEDS = sample_size(40, 400)
+FAILED_ONCE = (1309,)
+"""Seeds that broke a promise: a retry of a batch that was compacted before the broker was restarted."""
+FAILED_WITH_PAGE_CACHE = (1060, 1148, 1209)
+"""Seeds that broke a promise when a broker was started again after a failed fsync without a reboot of its machine."""
 
 
 def test_no_seed_breaks_a_promise(seed: int) -> None:
@@ -22,6 +28,18 @@ def test_no_seed_breaks_a_promise(seed: int) -> None:
             again = f"make simulate ARGS='--seed {verdict.seed} --only records --trace 100'"
             failures.append(f"{verdict}\n  to run it again: {again}")
     assert not failures, f"{len(failures)} of {SEEDS} seeds from {seed}:\n" + "\n".join(failures)
+
+
+@pytest.mark.parametrize("kept", FAILED_ONCE)
+def test_a_seed_that_failed_once_keeps_every_promise(kept: int) -> None:
+    assert run(kept, trace_lines=1).problems == []
+
+
+@pytest.mark.parametrize("kept", FAILED_WITH_PAGE_CACHE)
+def test_a_restart_without_a_reboot_after_a_failed_fsync_keeps_every_promise(kept: int) -> None:
+    # Pages that could not be written can still be read, and the next fsync would not write them: the next start has to
+    # write them again.
+    assert run(kept, trace_lines=1, keep_page_cache=True).problems == []
 
 
 def test_the_same_seed_gives_the_same_trace_and_another_seed_another(seed: int) -> None:

@@ -3,9 +3,10 @@
 import contextlib
 import logging
 from collections.abc import Sequence
+from itertools import pairwise
 
 from ottla.errors import KafkaError
-from ottla.records.batch import CONTROL, BatchHeader, ControlMarker, CorruptBatch, control_type
+from ottla.records.batch import CONTROL, BatchHeader, ControlMarker, CorruptBatch, control_type, sequence_after
 from ottla.storage import names
 from ottla.storage.files import Disk, File
 from ottla.storage.producer_snapshot import CorruptSnapshot, decode, encode
@@ -85,6 +86,8 @@ def recall(producer: Producer, segments: Sequence[Segment]) -> None:
         budget -= segment.size
         if budget <= 0 or len(producer.batches) == BATCHES_KEPT:
             break
+    follow = all(sequence_after(one.last_sequence, 1) == two.first_sequence for one, two in pairwise(producer.batches))
+    producer.has_lost_batches = not follow or len(producer.batches) < BATCHES_KEPT
     producer.partial = False  # only now: a disk that could not be read is asked again
 
 

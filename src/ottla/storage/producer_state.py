@@ -6,7 +6,7 @@ recovery alike, so all of them come to the same state from the same log.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
@@ -37,6 +37,7 @@ class Producer:
         "batches",
         "coordinator_epoch",
         "epoch",
+        "has_lost_batches",
         "marker_offset",
         "partial",
         "producer_id",
@@ -54,6 +55,8 @@ class Producer:
         """Where its last transaction ended, if that was seen: in memory only."""
         self.partial = False
         """It comes from a snapshot, which has the last batch only; the log may have up to four more."""
+        self.has_lost_batches = False
+        """The log was searched for the batches before those that are known, and compaction had taken some of them."""
         self.batches: deque[AppendedBatch] = deque(maxlen=BATCHES_KEPT)
 
     @property
@@ -64,6 +67,7 @@ class Producer:
         """A new epoch begins with an empty history."""
         if epoch != self.epoch:
             self.epoch = epoch
+            self.has_lost_batches = False
             self.batches.clear()
 
 
@@ -218,7 +222,22 @@ def _duplicate_or_gap(producer: Producer, header: BatchHeader) -> AppendedBatch:
         if batch.first_sequence == first and batch.last_sequence == last:
             return batch
     message = f"producer {header.producer_id} sent sequence {first} after {producer.last_sequence}"
+    if producer.has_lost_batches and _is_between(first, last, producer.batches):
+        # A producer's batches are appended in order, so this one was in the log. Nobody knows at which offset.
+        raise KafkaError(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, message)
     raise KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
+
+
+def _is_between(first: int, last: int, batches: Sequence[AppendedBatch]) -> bool:
+    """Whether sequence numbers from `first` to `last` come before the newest batch and are in none that is known."""
+    if not batches or not 0 < (batches[-1].first_sequence - last) & SEQUENCE_MAX <= SEQUENCE_MAX // 2:
+        return False
+    count = (last - first) & SEQUENCE_MAX
+    return not any(
+        (first - batch.first_sequence) & SEQUENCE_MAX <= (batch.last_sequence - batch.first_sequence) & SEQUENCE_MAX
+        or (batch.first_sequence - first) & SEQUENCE_MAX <= count
+        for batch in batches
+    )
 
 
 def _expired(producer: Producer, now_ms: int, expiration_ms: int) -> bool:

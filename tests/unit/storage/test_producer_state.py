@@ -143,6 +143,29 @@ def test_all_five_batches_survive_a_clean_restart() -> None:
     assert log.end_offset == 8
 
 
+def test_a_retry_of_a_compacted_batch_is_known_to_be_one() -> None:
+    # After a restart the snapshot has the producer's last batch only, and compaction has taken the ones before it. The
+    # client, whose answers were lost, must not be told that it skipped something: the batch was in the log.
+    disk = new_disk()
+    log = new_log(disk)
+    for sequence in range(6):
+        append(log, batch_of(b"%d" % sequence, producer_id=9, sequence=sequence))
+        if sequence == 4:
+            log.roll(NOW)
+    log.close()
+    file = disk.open(path(0, ".log"))
+    content = file.read_at(0, file.size // 5 * 2)
+    overwrite(disk, path(0, ".log"), content)  # batches 2 to 4 are gone
+    log = open_log(disk, clean=True)
+    for sequence in (2, 3, 4):
+        assert code_of(log, batch_of(b"x", producer_id=9, sequence=sequence)) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    overlap = batch_of(b"x", b"y", producer_id=9, sequence=4)
+    assert code_of(log, overlap) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert append(log, batch_of(b"5", producer_id=9, sequence=5)).duplicate
+    assert code_of(log, batch_of(b"x", producer_id=9, sequence=7)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert append(log, batch_of(b"6", producer_id=9, sequence=6)).base_offset == 6
+
+
 def test_a_snapshot_is_kept_per_segment_and_at_the_end() -> None:
     disk = new_disk()
     log = new_log(disk, LogSettings(segment_bytes=300))
