@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinators.consumer import progress as consumer_progress
+from ottla.coordinators.consumer import rebalance as consumer_rebalance
 from ottla.coordinators.consumer.members import Member
 from ottla.coordinators.consumer.reconciliation import Goal, reconcile
 from ottla.coordinators.offsets.offsets import Offsets
@@ -58,7 +58,7 @@ REAL_END = Offsets.end_transaction
 
 MUTANTS: dict[str, tuple[object, str, Any, str]] = {
     "tells no partition of the end": (LocalMarkers, "append", append_no_marker, "STUCK"),
-    "gives away what is not given back": (consumer_progress, "reconcile", take_from_others, "OWNED TWICE"),
+    "gives away what is not given back": (consumer_rebalance, "reconcile", take_from_others, "OWNED TWICE"),
     "aborts offsets that were committed": (Offsets, "end_transaction", forget_what_was_committed, "OFFSET"),
 }
 

@@ -51,7 +51,7 @@ class Notebook:
         if committed:
             self.notes |= pending
 
-    def loaded(self, turn: Turn) -> Outcome:
+    def finish_loading(self, turn: Turn) -> Outcome:
         self.loads += 1
         return NOTHING
 
@@ -130,7 +130,7 @@ async def failure(awaitable: Awaitable[Any]) -> ErrorCode:
 
 async def loaded(coordinator: Coordinator[Notebook], index: int = 0) -> Notebook:
     """The machine of a partition, as soon as it is loaded."""
-    while index not in coordinator._shards or not coordinator._shards[index].loaded:
+    while index not in coordinator._shards or not coordinator._shards[index].is_loaded:
         await asyncio.sleep(0.01)
     return coordinator._shards[index].machine
 

@@ -212,7 +212,7 @@ class Broker:
                 metadata,
                 self._random,
                 lambda: self.node.config,
-                {topic.name: topic.creation for topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)},
+                {topic.name: topic.create for topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)},
             ),
             replication=replication,
             replicas=replication.replicas,

@@ -19,7 +19,7 @@ class InternalTopic(NamedTuple):
     replicas: Callable[[BrokerConfig], int]
     settings: Callable[[BrokerConfig], Mapping[str, str]]
 
-    def creation(self, image: Image, config: BrokerConfig, random: Random) -> Decision[None]:
+    def create(self, image: Image, config: BrokerConfig, random: Random) -> Decision[None]:
         """Create the topic, unless somebody else just did."""
         if image.topic(self.name) is not None:
             return Decision((), None)

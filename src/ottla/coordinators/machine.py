@@ -141,7 +141,7 @@ class Machine(Protocol):
     def end_transaction(self, producer: Producer, committed: bool) -> None:
         """A marker: what the producer's transaction left pending counts now, or is gone."""
 
-    def loaded(self, turn: Turn) -> Outcome:
+    def finish_loading(self, turn: Turn) -> Outcome:
         """All records were replayed: set timers, finish what the last coordinator began."""
 
     def wake(self, turn: Turn) -> Outcome:

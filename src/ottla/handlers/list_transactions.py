@@ -5,7 +5,7 @@ Versions: 1 only what runs longer than a time (KIP-994); 2 only ids that match a
 
 from ottla.broker.call import Call
 from ottla.broker.node import Node
-from ottla.coordinators.consumer.regular_expressions import check_pattern, matching
+from ottla.coordinators.consumer.regular_expressions import check_pattern, match_patterns
 from ottla.coordinators.transactions.machine import Filters
 from ottla.coordinators.transactions.transaction import State, Transaction
 from ottla.wire.messages.list_transactions import (
@@ -34,7 +34,7 @@ async def handle(node: Node, call: Call[ListTransactionsRequest]) -> ListTransac
     if not request.state_filters or filters.states:
         found = await node.transactions.list_transactions(filters)
     if pattern:
-        names = matching([pattern], (each.transactional_id for each in found))[pattern]
+        names = match_patterns([pattern], (each.transactional_id for each in found))[pattern]
         found = [each for each in found if each.transactional_id in names]
     return ListTransactionsResponse(
         unknown_state_filters=unknown,

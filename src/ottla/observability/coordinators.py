@@ -48,9 +48,9 @@ class CoordinatorSurvey:
             catalogue.COORDINATED_PARTITIONS,
             [
                 (("group", "active"), len(self._groups.machines())),
-                (("group", "loading"), self._groups.loading),
+                (("group", "loading"), self._groups.loading_count),
                 (("transaction", "active"), len(self._transactions.machines())),
-                (("transaction", "loading"), self._transactions.loading),
+                (("transaction", "loading"), self._transactions.loading_count),
             ],
         )
         operations: list[tuple[tuple[str, str], int]] = []

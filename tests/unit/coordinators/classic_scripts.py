@@ -240,7 +240,7 @@ class Stage:
         self.group = self.copy_from_log()
         self._state = self.group.state
         self.tell(f"[{self._state}]")
-        self.run(None, self.group.loaded)
+        self.run(None, self.group.finish_loading)
 
     def copy_from_log(self) -> ClassicGroup:
         copy = ClassicGroup("group")

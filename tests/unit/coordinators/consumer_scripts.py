@@ -144,7 +144,7 @@ class Stage:
             self._answer(self.waiting.pop(reply.ticket), reply.response)
         for errand in outcome.errands:
             if isinstance(errand, Downgrade):
-                self.run(None, lambda turn, errand=errand: self.groups.downgraded(errand, turn))
+                self.run(None, lambda turn, errand=errand: self.groups.begin_classic_group(errand, turn))
             else:
                 self.errands.append(errand)
 
@@ -152,7 +152,9 @@ class Stage:
         """The searches that were put off are done."""
         for errand in self.errands:
             found = errand.run()
-            self.run(None, lambda turn, errand=errand, found=found: self.groups.topics_found("group", found, turn))
+            self.run(
+                None, lambda turn, errand=errand, found=found: self.groups.store_found_topics("group", found, turn)
+            )
         self.errands.clear()
 
     def _see_state(self) -> None:
@@ -412,7 +414,7 @@ class Stage:
         self.waiting.clear()
         self.errands.clear()
         self.groups = self.copy_from_log()
-        self.run(None, self.groups.loaded)
+        self.run(None, self.groups.finish_loading)
 
     # --- scripts ---
 

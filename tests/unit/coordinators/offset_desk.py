@@ -58,7 +58,7 @@ class Desk:
         self.log: list[Entry] = []
         self.groups = GroupMachine()
         self.meters = Meters.fresh()
-        self._turn(self.groups.loaded)
+        self._turn(self.groups.finish_loading)
 
     # --- turns ---
 
@@ -95,7 +95,7 @@ class Desk:
                 record = GROUP_FORMAT.decode(entry[0], entry[1])
                 assert record is not None
                 self.groups.replay(record, entry[2], entry[3])
-        self._turn(self.groups.loaded)
+        self._turn(self.groups.finish_loading)
 
     def passes(self, milliseconds: int) -> None:
         """Time goes on, and the machine is woken whenever it wants to be."""

@@ -135,7 +135,7 @@ class Stage:
             assert record is not None
             self.machine.replay(record, NOW, None)
         assert self.machine.by_id == before
-        self.apply(self.machine.loaded(self.turn()))
+        self.apply(self.machine.finish_loading(self.turn()))
 
 
 @dataclass

@@ -7,8 +7,8 @@ when everybody is there. A group that only stores offsets is one of these withou
 
 from typing import Literal
 
-from ottla.coordinators.classic.joins import Arrival, Joins, told_reasons, unknown_member
-from ottla.coordinators.classic.members import Member, Roster, protocols_of
+from ottla.coordinators.classic.joins import JoinAttempt, Joins, format_reasons, unknown_member
+from ottla.coordinators.classic.members import Member, Roster, read_protocols
 from ottla.coordinators.classic.rebalance import Rebalance
 from ottla.coordinators.classic.states import State
 from ottla.coordinators.classic.subscriptions import CONSUMER, Subscriptions
@@ -78,14 +78,14 @@ class ClassicGroup:
     def uses_consumer_protocol(self) -> bool:
         return self._rebalance.protocol_type == CONSUMER
 
-    def subscribed_to(self, topic: str) -> bool:
+    def is_subscribed_to(self, topic: str) -> bool:
         """Where the members speak in a way that nobody but they understand, a consumer group counts as subscribed."""
         if not self.uses_consumer_protocol:
             return False
         topics = self._subscriptions.topics()
         return topics is None or topic in topics
 
-    def offsets_expire_from(self, committed_ms: int) -> int | None:
+    def find_expiry_start(self, committed_ms: int) -> int | None:
         """When the retention of an offset that was committed then began; None while it has not.
 
         Offsets of topics to which the group is subscribed are no matter of this: they stay.
@@ -107,7 +107,7 @@ class ClassicGroup:
             group_state=self.state_name,
             protocol_type=self.protocol_type,
             protocol_data=protocol or "",
-            members=[member.described(protocol) for member in self.members],
+            members=[member.describe(protocol) for member in self.members],
         )
 
     # --- requests ---
@@ -116,8 +116,8 @@ class ClassicGroup:
         self, request: JoinGroupRequest, caller: Caller, turn: Turn, *, version: int, fresh_member_id: str
     ) -> Outcome:
         """`fresh_member_id` is the id of a member that has none yet."""
-        arrival = Arrival(request, protocols_of(request.protocols), caller, version, fresh_member_id)
-        return self._joins.join(arrival, turn)
+        attempt = JoinAttempt(request, read_protocols(request.protocols), caller, version, fresh_member_id)
+        return self._joins.join(attempt, turn)
 
     def sync(self, request: SyncGroupRequest, turn: Turn) -> Outcome:
         rebalance = self._rebalance
@@ -132,9 +132,9 @@ class ClassicGroup:
         if self.state is State.PREPARING_REBALANCE:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, "the group rebalances: join again")
         outcome = OutcomeBuilder(turn)
-        rebalance.synchronised(member)
+        rebalance.mark_synced(member)
         if self.state is State.STABLE:
-            outcome.reply(turn.ticket, rebalance.synced(member.assignment))
+            outcome.reply(turn.ticket, rebalance.build_sync_response(member.assignment))
             return outcome.build()
         outcome.may_be_refused = True  # the generation goes on to wait for an assignment that can be stored
         rebalance.await_sync(outcome, member, turn.ticket)
@@ -154,7 +154,7 @@ class ClassicGroup:
         outcome = OutcomeBuilder(turn)
         before = len(self.members)
         responses = [self._leave_one(outcome, identity) for identity in request.members]
-        reasons = told_reasons(identity.reason for identity in request.members)
+        reasons = format_reasons(identity.reason for identity in request.members)
         self._share_anew(outcome, before, f"members left the group: {reasons}")
         outcome.reply(turn.ticket, LeaveGroupResponse(members=responses))
         return outcome.build()
@@ -220,7 +220,7 @@ class ClassicGroup:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"the group is {self.state_name}: it has members")
 
     def check_delete_offsets(self) -> None:
-        """With members that say what they are subscribed to, `subscribed_to` decides for each topic."""
+        """With members that say what they are subscribed to, `is_subscribed_to` decides for each topic."""
         if not self.is_empty and not self.uses_consumer_protocol:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"the group is {self.state_name}: it has members")
 
@@ -235,7 +235,7 @@ class ClassicGroup:
 
     def wake(self, turn: Turn) -> Outcome:
         rebalance, outcome, before = self._rebalance, OutcomeBuilder(turn), len(self.members)
-        for member_id in rebalance.sessions.expired(turn.monotonic_ms):
+        for member_id in rebalance.sessions.take_expired(turn.monotonic_ms):
             self._end_session(outcome, member_id)
         self._share_anew(outcome, before, "members were not heard of for too long")
         if rebalance.deadline is not None and rebalance.deadline <= turn.monotonic_ms:
@@ -275,7 +275,7 @@ class ClassicGroup:
     def replay_metadata(self, value: GroupMetadataValue | None) -> None:
         self._rebalance.replay(value)
 
-    def loaded(self, turn: Turn) -> Outcome:
+    def finish_loading(self, turn: Turn) -> Outcome:
         """After replay: every member has a new session, and must fit into the group as it may be now."""
         outcome = OutcomeBuilder(turn)
         for member in self.members:

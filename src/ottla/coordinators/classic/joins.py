@@ -23,7 +23,7 @@ SKIPS_ASSIGNMENT_FROM = 9
 REASONS_MAX, REASON_LENGTH_MAX = 3, 255
 
 
-class Arrival(NamedTuple):
+class JoinAttempt(NamedTuple):
     """One JoinGroup: what was asked, by whom, and who that will be if it is nobody yet."""
 
     request: JoinGroupRequest
@@ -34,7 +34,7 @@ class Arrival(NamedTuple):
 
     @property
     def reason(self) -> str:
-        return told_reasons([self.request.reason])
+        return format_reasons([self.request.reason])
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -48,20 +48,20 @@ class Joins:
         self._rebalance = rebalance
         self._roster = rebalance.roster
 
-    def join(self, arrival: Arrival, turn: Turn) -> Outcome:
-        outcome, request = OutcomeBuilder(turn), arrival.request
+    def join(self, attempt: JoinAttempt, turn: Turn) -> Outcome:
+        outcome, request = OutcomeBuilder(turn), attempt.request
         if not self._has_room(request, turn):
             self._turn_away(outcome, request)
         else:
-            self._check_protocols(arrival)
+            self._check_protocols(attempt)
             if request.member_id:
-                self._join_known(outcome, arrival)
+                self._join_known(outcome, attempt)
             elif request.group_instance_id is not None:
-                self._join_static(outcome, arrival)
-            elif arrival.version >= MEMBER_ID_REQUIRED_FROM:
-                self._give_id(outcome, arrival)
+                self._join_static(outcome, attempt)
+            elif attempt.version >= MEMBER_ID_REQUIRED_FROM:
+                self._give_id(outcome, attempt)
             else:
-                self._join_new(outcome, arrival, arrival.fresh_member_id)
+                self._join_new(outcome, attempt, attempt.fresh_member_id)
         return outcome.build()
 
     def member(self, member_id: str, instance_id: str | None) -> Member:
@@ -102,16 +102,16 @@ class Joins:
         if self._rebalance.state is State.PREPARING_REBALANCE:
             self._rebalance.advance(outcome, lambda: "a member found no room")
 
-    def _check_protocols(self, arrival: Arrival) -> None:
+    def _check_protocols(self, attempt: JoinAttempt) -> None:
         """A first member decides what the group is for; the others must share a protocol with all who are in it."""
-        request, protocol_type = arrival.request, self._rebalance.protocol_type
+        request, protocol_type = attempt.request, self._rebalance.protocol_type
         if self._rebalance.state is State.EMPTY:
-            if request.protocol_type and arrival.protocols:
+            if request.protocol_type and attempt.protocols:
                 return
             problem = "a member must name its protocol type and at least one protocol"
         elif request.protocol_type != protocol_type:
             problem = f"the group's protocol type is {protocol_type!r}, not {request.protocol_type!r}"
-        elif not self._roster.supports(name for name, _ in arrival.protocols):
+        elif not self._roster.supports(name for name, _ in attempt.protocols):
             problem = "none of the protocols is known to all members of the group"
         else:
             return
@@ -119,51 +119,51 @@ class Joins:
 
     # --- new members ---
 
-    def _give_id(self, outcome: OutcomeBuilder, arrival: Arrival) -> None:
-        member_id = arrival.fresh_member_id
+    def _give_id(self, outcome: OutcomeBuilder, attempt: JoinAttempt) -> None:
+        member_id = attempt.fresh_member_id
         self._roster.pending[member_id] = None
-        self._rebalance.sessions.renew(member_id, outcome.turn.monotonic_ms + arrival.request.session_timeout_ms)
+        self._rebalance.sessions.renew(member_id, outcome.turn.monotonic_ms + attempt.request.session_timeout_ms)
         required = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
         outcome.reply(outcome.turn.ticket, required)
 
-    def _join_new(self, outcome: OutcomeBuilder, arrival: Arrival, member_id: str) -> None:
-        request = arrival.request
+    def _join_new(self, outcome: OutcomeBuilder, attempt: JoinAttempt, member_id: str) -> None:
+        request = attempt.request
         if not self._roster:
             self._rebalance.protocol_type = request.protocol_type
         member = Member(
             member_id,
             request.group_instance_id,
-            arrival.caller.client_id,
-            arrival.caller.host,
+            attempt.caller.client_id,
+            attempt.caller.host,
             request.session_timeout_ms,
-            arrival.rebalance_timeout_ms,
-            arrival.protocols,
+            attempt.rebalance_timeout_ms,
+            attempt.protocols,
             joining=outcome.turn.ticket,
             is_new=True,
         )
         self._rebalance.admit(member, outcome.turn)
-        self._rebalance.advance(outcome, lambda: f"a member joined: {arrival.reason}")
+        self._rebalance.advance(outcome, lambda: f"a member joined: {attempt.reason}")
 
-    def _join_static(self, outcome: OutcomeBuilder, arrival: Arrival) -> None:
-        member = self._roster.of_instance(arrival.request.group_instance_id or "")
+    def _join_static(self, outcome: OutcomeBuilder, attempt: JoinAttempt) -> None:
+        member = self._roster.of_instance(attempt.request.group_instance_id or "")
         if member is None:
-            self._join_new(outcome, arrival, arrival.fresh_member_id)
+            self._join_new(outcome, attempt, attempt.fresh_member_id)
             return
         rebalance, leader_before = self._rebalance, self._roster.leader.id if self._roster.leader is not None else ""
         self._fence(outcome, member)
-        self._replace(outcome, member, arrival)
+        self._replace(outcome, member, attempt)
         if rebalance.state is State.STABLE and self._roster.choose_protocol() == rebalance.protocol:
             # Nothing changes for the others: it goes on with what it had before.
-            outcome.store(rebalance.stored(outcome.turn, {each.id: each.assignment for each in self._roster}))
-            joined = rebalance.joined(member)
-            if arrival.version >= SKIPS_ASSIGNMENT_FROM:
+            outcome.store(rebalance.build_record(outcome.turn, {each.id: each.assignment for each in self._roster}))
+            joined = rebalance.build_join_response(member)
+            if attempt.version >= SKIPS_ASSIGNMENT_FROM:
                 joined.skip_assignment = member is self._roster.leader
             else:
                 joined.leader, joined.members = leader_before, []  # not told that it leads, it does not assign
             outcome.reply(outcome.turn.ticket, joined)
             return
         rebalance.await_join(outcome, member, outcome.turn.ticket)
-        rebalance.advance(outcome, lambda: f"a static member came back: {arrival.reason}")
+        rebalance.advance(outcome, lambda: f"a static member came back: {attempt.reason}")
 
     def _fence(self, outcome: OutcomeBuilder, member: Member) -> None:
         fenced = ErrorCode.FENCED_INSTANCE_ID
@@ -171,42 +171,42 @@ class Joins:
         outcome.reply(member.syncing, SyncGroupResponse(error_code=fenced))
         member.syncing = None
 
-    def _replace(self, outcome: OutcomeBuilder, member: Member, arrival: Arrival) -> None:
+    def _replace(self, outcome: OutcomeBuilder, member: Member, attempt: JoinAttempt) -> None:
         """It is the same member, under a new id and perhaps at another place."""
-        self._rebalance.synchronised(member)
+        self._rebalance.mark_synced(member)
         self._rebalance.sessions.end(member.id)
-        self._roster.rename(member, arrival.fresh_member_id)
-        member.client_id, member.client_host, member.is_new = *arrival.caller, False
-        self._update(member, arrival)
+        self._roster.rename(member, attempt.fresh_member_id)
+        member.client_id, member.client_host, member.is_new = *attempt.caller, False
+        self._update(member, attempt)
         self._rebalance.renew(member, outcome.turn)
 
     # --- members that are known ---
 
-    def _join_known(self, outcome: OutcomeBuilder, arrival: Arrival) -> None:
-        request = arrival.request
+    def _join_known(self, outcome: OutcomeBuilder, attempt: JoinAttempt) -> None:
+        request = attempt.request
         if request.member_id in self._roster.pending and request.group_instance_id is None:
-            self._join_new(outcome, arrival, request.member_id)
+            self._join_new(outcome, attempt, request.member_id)
             return
         member = self.member(request.member_id, request.group_instance_id)
-        unchanged = member.protocols == arrival.protocols
+        unchanged = member.protocols == attempt.protocols
         state, leads = self._rebalance.state, member is self._roster.leader
         if unchanged and (state is State.COMPLETING_REBALANCE or (state is State.STABLE and not leads)):
             # It may have missed the answer to its last JoinGroup. A leader that joins a stable group has seen
             # something that changes the assignment: that is a reason to rebalance.
-            outcome.reply(outcome.turn.ticket, self._rebalance.joined(member))
+            outcome.reply(outcome.turn.ticket, self._rebalance.build_join_response(member))
             return
-        self._update(member, arrival)
+        self._update(member, attempt)
         self._rebalance.await_join(outcome, member, outcome.turn.ticket)
-        self._rebalance.advance(outcome, lambda: f"a member joined again: {arrival.reason}")
+        self._rebalance.advance(outcome, lambda: f"a member joined again: {attempt.reason}")
 
-    def _update(self, member: Member, arrival: Arrival) -> None:
-        if member.protocols != arrival.protocols:
-            self._roster.offer(member, arrival.protocols)
-        member.session_timeout_ms = arrival.request.session_timeout_ms
-        member.rebalance_timeout_ms = arrival.rebalance_timeout_ms
+    def _update(self, member: Member, attempt: JoinAttempt) -> None:
+        if member.protocols != attempt.protocols:
+            self._roster.offer(member, attempt.protocols)
+        member.session_timeout_ms = attempt.request.session_timeout_ms
+        member.rebalance_timeout_ms = attempt.rebalance_timeout_ms
 
 
-def told_reasons(given: Iterable[str | None]) -> str:
+def format_reasons(given: Iterable[str | None]) -> str:
     """What clients say why they come or go, for the log: each reason once, and not more than one wants to read."""
     reasons = dict.fromkeys(reason or "no reason given" for reason in given)
     return "; ".join(reason[:REASON_LENGTH_MAX] for reason in islice(reasons, REASONS_MAX))

@@ -13,7 +13,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 """What a member could use (the names of its assignors, for a consumer), the best first, and what it says with each."""
 
 
-def protocols_of(offered: Iterable[JoinGroupRequestProtocol]) -> Protocols:
+def read_protocols(offered: Iterable[JoinGroupRequestProtocol]) -> Protocols:
     return tuple((protocol.name, protocol.metadata) for protocol in offered)
 
 
@@ -44,7 +44,7 @@ class Member:
     def vote(self, candidates: Collection[str]) -> str | None:
         return next((name for name, _ in self.protocols if name in candidates), None)
 
-    def stored(self, protocol: str | None, assignment: bytes) -> MemberMetadata:
+    def build_record(self, protocol: str | None, assignment: bytes) -> MemberMetadata:
         return MemberMetadata(
             member_id=self.id,
             group_instance_id=self.instance_id,
@@ -63,7 +63,7 @@ class Member:
         self.session_timeout_ms = stored.session_timeout
         self.rebalance_timeout_ms = rebalance_timeout_ms(stored.rebalance_timeout, stored.session_timeout)
 
-    def described(self, protocol: str | None) -> DescribedGroupMember:
+    def describe(self, protocol: str | None) -> DescribedGroupMember:
         return DescribedGroupMember(
             member_id=self.id,
             group_instance_id=self.instance_id,
@@ -79,7 +79,7 @@ def rebalance_timeout_ms(given_ms: int, session_timeout_ms: int) -> int:
     return session_timeout_ms if given_ms < 0 else given_ms
 
 
-def restored(stored: MemberMetadata, protocol: str | None) -> Member:
+def restore_member(stored: MemberMetadata, protocol: str | None) -> Member:
     return Member(
         stored.member_id,
         stored.group_instance_id,
@@ -201,7 +201,7 @@ class Roster:
         for member_id, each in by_id.items():
             known = self._by_id.get(member_id)
             if known is None:
-                self.add(restored(each, protocol))
+                self.add(restore_member(each, protocol))
                 continue
             known.take_over(each)
             if protocol is not None and known.metadata(protocol) != each.subscription:
@@ -225,7 +225,7 @@ class Roster:
         votes = Counter(member.vote(candidates) for member in self)
         return max(sorted(name for name in votes if name is not None), key=votes.__getitem__, default=None)
 
-    def listing(self, protocol: str | None) -> list[JoinGroupResponseMember]:
+    def list_members(self, protocol: str | None) -> list[JoinGroupResponseMember]:
         """What the leader needs to assign."""
         return [
             JoinGroupResponseMember(

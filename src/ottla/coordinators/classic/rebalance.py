@@ -123,12 +123,12 @@ class Rebalance:
         self.unsynced.clear()
         if not self.roster:
             self.protocol = None
-            outcome.store(self.stored(outcome.turn, {}))
+            outcome.store(self.build_record(outcome.turn, {}))
             return
         self.protocol = self.roster.choose_protocol()
         self._move(State.COMPLETING_REBALANCE, outcome.turn)
         for member in self.roster:
-            outcome.reply(self.roster.stop_joining(member), self.joined(member))
+            outcome.reply(self.roster.stop_joining(member), self.build_join_response(member))
             member.is_new = False
             self.renew(member, outcome.turn)
             self.unsynced[member.id] = None
@@ -136,16 +136,16 @@ class Rebalance:
 
     def assign(self, outcome: OutcomeBuilder, assignments: Mapping[str, bytes]) -> None:
         """The leader has spoken: store it, and answer everybody who waits for it."""
-        outcome.store(self.stored(outcome.turn, assignments))
+        outcome.store(self.build_record(outcome.turn, assignments))
         turn = outcome.turn
         turn.meters.groups.classic_rebalances.took((turn.monotonic_ms - self._began_ms) / 1000)
         for member in self.roster:
             if member.syncing is not None:
                 ticket, member.syncing = member.syncing, None
-                outcome.reply(ticket, self.synced(assignments.get(member.id, b"")))
+                outcome.reply(ticket, self.build_sync_response(assignments.get(member.id, b"")))
                 self.renew(member, outcome.turn)
 
-    def synchronised(self, member: Member) -> None:
+    def mark_synced(self, member: Member) -> None:
         if member.id in self.unsynced:
             del self.unsynced[member.id]
             if not self.unsynced:
@@ -205,7 +205,7 @@ class Rebalance:
 
     # --- what is told and stored ---
 
-    def joined(self, member: Member) -> JoinGroupResponse:
+    def build_join_response(self, member: Member) -> JoinGroupResponse:
         leader = self.roster.leader
         return JoinGroupResponse(
             generation_id=self.generation,
@@ -213,13 +213,13 @@ class Rebalance:
             protocol_name=self.protocol,
             leader=leader.id if leader is not None else "",
             member_id=member.id,
-            members=self.roster.listing(self.protocol) if member is leader else [],
+            members=self.roster.list_members(self.protocol) if member is leader else [],
         )
 
-    def synced(self, assignment: bytes) -> SyncGroupResponse:
+    def build_sync_response(self, assignment: bytes) -> SyncGroupResponse:
         return SyncGroupResponse(protocol_type=self.protocol_type, protocol_name=self.protocol, assignment=assignment)
 
-    def stored(self, turn: Turn, assignments: Mapping[str, bytes]) -> StoredRecord:
+    def build_record(self, turn: Turn, assignments: Mapping[str, bytes]) -> StoredRecord:
         leader = self.roster.leader
         return StoredRecord(
             GroupMetadataKey(group_id=self.group_id),
@@ -229,7 +229,7 @@ class Rebalance:
                 protocol=self.protocol,
                 leader=leader.id if leader is not None else None,
                 current_state_timestamp=turn.wall_ms,
-                members=[member.stored(self.protocol, assignments.get(member.id, b"")) for member in self.roster],
+                members=[member.build_record(self.protocol, assignments.get(member.id, b"")) for member in self.roster],
             ),
         )
 

@@ -4,7 +4,7 @@ group.py                what the group decides about a heartbeat
 state.py                what the log knows of a group; immutable
 members.py              one member: what it asked for, how far it has come
 identities.py           members by id and instance id, and their epochs
-progress.py             from subscriptions to a target assignment to members
+rebalance.py            from subscriptions to a target assignment, and the members towards it
 reconciliation.py       one member's steps from what it reads to what it is to read
 assignors.py            server-side assignors
 topic_searches.py       which topics the members' patterns match

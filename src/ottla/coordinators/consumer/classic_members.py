@@ -11,13 +11,13 @@ from typing import Final
 
 from ottla.coordinators.consumer.identities import (
     check_room,
-    identified_member,
-    known_member,
+    find_identified_member,
+    find_member,
+    find_static_member,
     replace_member,
-    static_member,
 )
 from ottla.coordinators.consumer.members import Member, MemberState
-from ottla.coordinators.consumer.progress import Progress
+from ottla.coordinators.consumer.rebalance import ConsumerRebalance
 from ottla.coordinators.consumer.state import Change, GroupState
 from ottla.coordinators.formats import ClassicMemberMetadata, ClassicProtocol
 from ottla.coordinators.groups.consumer_protocol import (
@@ -44,11 +44,11 @@ MEMBER_ID_REQUIRED_FROM: Final = 4
 class ClassicMembers:
     """Answers them, and remembers until when each has to join or to sync."""
 
-    __slots__ = ("_joins", "_progress", "_sessions", "_syncs")
+    __slots__ = ("_joins", "_rebalance", "_sessions", "_syncs")
 
-    def __init__(self, sessions: Sessions, progress: Progress) -> None:
+    def __init__(self, sessions: Sessions, rebalance: ConsumerRebalance) -> None:
         self._sessions = sessions
-        self._progress = progress
+        self._rebalance = rebalance
         self._joins = Sessions()
         self._syncs = Sessions()
 
@@ -70,13 +70,13 @@ class ClassicMembers:
             return Outcome.answer(turn, response)
         subscription = _subscription(request)
         before, replaces_consumer = self._identify(change, request, fresh_member_id)
-        member = _informed(before, request, subscription, caller)
-        subscribed = self._progress.subscribe(change, before, member, turn)
+        member = _update_member(before, request, subscription, caller)
+        subscribed = self._rebalance.subscribe(change, before, member, turn)
         owned = partitions_by_id(subscription.owned_partitions, turn.image)
         downgrades = replaces_consumer and may_downgrade(change.state, (), turn)
         if not downgrades:
-            self._progress.assign(change, turn)
-        member = self._progress.reconcile(change, member.id, owned, subscribed.changed, turn)
+            self._rebalance.assign(change, turn)
+        member = self._rebalance.reconcile(change, member.id, owned, subscribed.changed, turn)
         change.reply(turn.ticket, _joined(member))
         if downgrades:
             # A classic group has no half-way: unless everybody is there already, all join again.
@@ -94,7 +94,7 @@ class ClassicMembers:
         self._syncs.renew(member.id, turn.monotonic_ms + member.rebalance_timeout_ms)
 
     def sync(self, state: GroupState, request: SyncGroupRequest, turn: Turn) -> Outcome:
-        member = self._speaking(state, request.member_id, request.group_instance_id, request.generation_id)
+        member = self._find_classic_member(state, request.member_id, request.group_instance_id, request.generation_id)
         _check_protocol(member, request)
         if state.target_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
             self._await_join(member, turn)
@@ -112,21 +112,21 @@ class ClassicMembers:
         return Outcome.answer(turn, response)
 
     def heartbeat(self, state: GroupState, request: HeartbeatRequest, turn: Turn) -> Outcome:
-        member = self._speaking(state, request.member_id, request.group_instance_id, request.generation_id)
+        member = self._find_classic_member(state, request.member_id, request.group_instance_id, request.generation_id)
         self._renew(member, turn)
         if not _has_to_join(state, member):
             return Outcome.answer(turn, HeartbeatResponse())
         self._await_join(member, turn)
         return Outcome.answer(turn, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
 
-    def leavers(self, state: GroupState, request: LeaveGroupRequest) -> tuple[list[Member], LeaveGroupResponse]:
+    def find_leavers(self, state: GroupState, request: LeaveGroupRequest) -> tuple[list[Member], LeaveGroupResponse]:
         """Who leaves, and what each is told. Members of either protocol can be sent away like this."""
         members: dict[str, Member] = {}
         rows = []
         for identity in request.members:
             row = MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
             try:
-                member = _leaver(state, identity)
+                member = _find_leaver(state, identity)
                 members[member.id] = member
             except KafkaError as error:
                 row.error_code = error.code
@@ -142,8 +142,8 @@ class ClassicMembers:
             return sync_at if join_at is None else join_at
         return min(join_at, sync_at)
 
-    def expired(self, now: int) -> list[str]:
-        return [*self._joins.expired(now), *self._syncs.expired(now)]
+    def take_expired(self, now: int) -> list[str]:
+        return [*self._joins.take_expired(now), *self._syncs.take_expired(now)]
 
     def forget(self, member_id: str) -> None:
         """It is gone, or speaks the new protocol now."""
@@ -177,15 +177,17 @@ class ClassicMembers:
         if request.group_instance_id is None:
             return change.state.members.get(member_id) or Member(member_id), False
         if request.member_id:
-            return identified_member(change.state, member_id, request.group_instance_id), False
+            return find_identified_member(change.state, member_id, request.group_instance_id), False
         static = change.state.of_instance(request.group_instance_id)
         if static is None:
             return Member(member_id), False
         return replace_member(change, static, member_id), static.classic is None
 
-    def _speaking(self, state: GroupState, member_id: str, instance_id: str | None, generation: int) -> Member:
+    def _find_classic_member(
+        self, state: GroupState, member_id: str, instance_id: str | None, generation: int
+    ) -> Member:
         """A member that speaks the classic protocol, and of its own epoch."""
-        member = identified_member(state, member_id, instance_id)
+        member = find_identified_member(state, member_id, instance_id)
         if member.classic is None:
             message = f"member {member_id!r} does not use the classic protocol"
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
@@ -211,7 +213,7 @@ def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message) from None
 
 
-def _informed(
+def _update_member(
     member: Member, request: JoinGroupRequest, subscription: ConsumerProtocolSubscription, caller: Caller
 ) -> Member:
     given_ms = request.rebalance_timeout_ms
@@ -266,10 +268,10 @@ def _waits_for_others(state: GroupState, member: Member) -> bool:
     )
 
 
-def _leaver(state: GroupState, identity: MemberIdentity) -> Member:
+def _find_leaver(state: GroupState, identity: MemberIdentity) -> Member:
     """By member id; or, as administrators do it, by instance id alone."""
     if identity.group_instance_id is None:
-        return known_member(state, identity.member_id)
+        return find_member(state, identity.member_id)
     if not identity.member_id:
-        return static_member(state, identity.group_instance_id)
-    return identified_member(state, identity.member_id, identity.group_instance_id)
+        return find_static_member(state, identity.group_instance_id)
+    return find_identified_member(state, identity.member_id, identity.group_instance_id)

@@ -6,7 +6,7 @@ from typing import Final
 
 from ottla.cluster.image import Image
 from ottla.coordinators.consumer.members import Member
-from ottla.coordinators.consumer.progress import preferred_assignor
+from ottla.coordinators.consumer.rebalance import preferred_assignor
 from ottla.coordinators.consumer.state import GroupState
 from ottla.coordinators.machine import Turn
 from ottla.wire.messages.consumer_group_describe import (

@@ -19,12 +19,12 @@ from ottla.coordinators.consumer.descriptions import describe, state_of
 from ottla.coordinators.consumer.identities import (
     check_epoch,
     check_room,
-    identified_member,
-    known_member,
+    find_identified_member,
+    find_member,
     replace_member,
 )
 from ottla.coordinators.consumer.members import LEAVING, LEAVING_FOR_NOW, Member
-from ottla.coordinators.consumer.progress import Progress
+from ottla.coordinators.consumer.rebalance import ConsumerRebalance
 from ottla.coordinators.consumer.state import Change, GroupState, Resolution
 from ottla.coordinators.consumer.topic_searches import store_resolutions
 from ottla.coordinators.groups.consumer_protocol import PROTOCOL_TYPE
@@ -54,7 +54,7 @@ COMMIT_BY_EPOCH_FROM = 9
 
 
 class ConsumerGroup:
-    __slots__ = ("_classic", "_progress", "_sessions", "id", "state")
+    __slots__ = ("_classic", "_rebalance", "_sessions", "id", "state")
 
     kind: Literal["consumer"] = "consumer"
     protocol_type = PROTOCOL_TYPE
@@ -63,8 +63,8 @@ class ConsumerGroup:
         self.id = group_id
         self.state = GroupState(group_id)
         self._sessions = Sessions()
-        self._progress = Progress()
-        self._classic = ClassicMembers(self._sessions, self._progress)
+        self._rebalance = ConsumerRebalance()
+        self._classic = ClassicMembers(self._sessions, self._rebalance)
 
     # --- what is known of it ---
 
@@ -80,7 +80,7 @@ class ConsumerGroup:
     def size(self) -> int:
         return len(self.state.members)
 
-    def subscribed_to(self, topic: str) -> bool:
+    def is_subscribed_to(self, topic: str) -> bool:
         return self.state.is_subscribed_to(topic)
 
     def describe(self, turn: Turn) -> DescribedGroup:
@@ -100,10 +100,10 @@ class ConsumerGroup:
         check_room(change.state, request.member_id, request.instance_id, turn.config.group_consumer_max_size)
         owned = _partitions(request)
         before = self._identify(change, request, owned)
-        member = _informed(before, request, caller)
-        subscribed = self._progress.subscribe(change, before, member, turn)
-        self._progress.assign(change, turn)
-        moved = self._progress.reconcile(change, member.id, owned, subscribed.changed, turn)
+        member = _update_member(before, request, caller)
+        subscribed = self._rebalance.subscribe(change, before, member, turn)
+        self._rebalance.assign(change, turn)
+        moved = self._rebalance.reconcile(change, member.id, owned, subscribed.changed, turn)
         session_ms = turn.group_setting(self.id, "consumer.session.timeout.ms")
         change.effects += (
             partial(self._classic.forget, member.id),
@@ -124,7 +124,7 @@ class ConsumerGroup:
     def _identify(self, change: Change, request: ConsumerGroupHeartbeatRequest, owned: Partitions | None) -> Member:
         """The member as it is until now; one that is new is blank."""
         if request.member_epoch != 0:
-            member = identified_member(change.state, request.member_id, request.instance_id)
+            member = find_identified_member(change.state, request.member_id, request.instance_id)
             check_epoch(member, request.member_epoch, owned)
             return member
         static = None if request.instance_id is None else change.state.of_instance(request.instance_id)
@@ -136,11 +136,11 @@ class ConsumerGroup:
         return replace_member(change, static, request.member_id)
 
     def _leave(self, change: Change, request: ConsumerGroupHeartbeatRequest, turn: Turn) -> Outcome:
-        member = identified_member(change.state, request.member_id, request.instance_id)
+        member = find_identified_member(change.state, request.member_id, request.instance_id)
         response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
         if request.member_epoch == LEAVING_FOR_NOW:
-            change.store(member.away().progress_record(self.id))
-            change.effects.append(partial(self._progress.revocations.end, member.id))
+            change.store(member.leave_for_now().current_assignment_record(self.id))
+            change.effects.append(partial(self._rebalance.revocations.end, member.id))
         else:
             self.dismiss(change, [member], turn, "left the group")
         change.reply(turn.ticket, response)
@@ -163,14 +163,14 @@ class ConsumerGroup:
         for pattern in sorted({member.topic_pattern for member in members}):
             if pattern in change.state.resolutions and pattern not in change.state.patterns:
                 change.store(change.state.resolution_record(pattern, None))
-        self._progress.raise_epoch(change, turn, bump=True)
+        self._rebalance.raise_epoch(change, turn, bump=True)
 
-    def topics_found(self, found: Mapping[str, Resolution], turn: Turn) -> Outcome:
+    def store_found_topics(self, found: Mapping[str, Resolution], turn: Turn) -> Outcome:
         """The end of an errand: what patterns of this group stand for."""
-        self._progress.searches.ended()
+        self._rebalance.searches.end()
         change = self.begin_change(turn)
         news = store_resolutions(change, found)
-        self._progress.raise_epoch(change, turn, bump=news)
+        self._rebalance.raise_epoch(change, turn, bump=news)
         return change.build()
 
     # --- members of the classic protocol ---
@@ -188,7 +188,7 @@ class ConsumerGroup:
         return self._classic.heartbeat(self.state, request, turn)
 
     def leave(self, request: LeaveGroupRequest, turn: Turn) -> Outcome:
-        members, response = self._classic.leavers(self.state, request)
+        members, response = self._classic.find_leavers(self.state, request)
         change = self.begin_change(turn)
         if members:
             self.dismiss(change, members, turn, "left the group")
@@ -215,7 +215,7 @@ class ConsumerGroup:
         checked."""
         if generation < 0 and self.is_empty:
             return None
-        member = known_member(self.state, member_id)
+        member = find_member(self.state, member_id)
         if member.classic is None and api_version < COMMIT_BY_EPOCH_FROM:
             message = f"members of consumer groups commit with version {COMMIT_BY_EPOCH_FROM} or above"
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
@@ -227,12 +227,12 @@ class ConsumerGroup:
         """Old producers tell nothing about the member, and none of them knows an error of member epochs."""
         if generation < 0 and (self.is_empty or (not member_id and instance_id is None)):
             return None
-        return _commit_check(known_member(self.state, member_id), generation, ErrorCode.ILLEGAL_GENERATION)
+        return _commit_check(find_member(self.state, member_id), generation, ErrorCode.ILLEGAL_GENERATION)
 
     def check_fetch(self, member_id: str, member_epoch: int, turn: Turn) -> None:
         if not member_id and member_epoch < 0:
             return
-        member = known_member(self.state, member_id)
+        member = find_member(self.state, member_id)
         if member_epoch != member.epoch:
             code = _stale(member, ErrorCode.STALE_MEMBER_EPOCH)
             raise KafkaError(code, f"the member is at epoch {member.epoch}, not at {member_epoch}")
@@ -242,9 +242,9 @@ class ConsumerGroup:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"the group is {self.state_name}: it has members")
 
     def check_delete_offsets(self) -> None:
-        """`subscribed_to` decides for each topic."""
+        """`is_subscribed_to` decides for each topic."""
 
-    def offsets_expire_from(self, committed_ms: int) -> int | None:
+    def find_expiry_start(self, committed_ms: int) -> int | None:
         """Offsets of topics that the group does not read expire, whether it has members or not."""
         return committed_ms
 
@@ -252,16 +252,16 @@ class ConsumerGroup:
 
     @property
     def wake_at(self) -> int | None:
-        times = (self._sessions.next, self._progress.revocations.next, self._classic.wake_at)
+        times = (self._sessions.next, self._rebalance.revocations.next, self._classic.wake_at)
         return min((time for time in times if time is not None), default=None)
 
     def wake(self, turn: Turn) -> Outcome:
         late: dict[str, str] = {}
         now = turn.monotonic_ms
         for reason, ids in (
-            ("did not give its partitions back in time", self._progress.revocations.expired(now)),
-            ("did not join or sync in time", self._classic.expired(now)),
-            ("was not heard of for too long", self._sessions.expired(now)),
+            ("did not give its partitions back in time", self._rebalance.revocations.take_expired(now)),
+            ("did not join or sync in time", self._classic.take_expired(now)),
+            ("was not heard of for too long", self._sessions.take_expired(now)),
         ):
             late.update(dict.fromkeys(ids, reason))
         members = [self.state.members[id] for id in sorted(late) if id in self.state.members]
@@ -282,17 +282,17 @@ class ConsumerGroup:
         if len(self.state.members) < len(before):
             member_id = record.key.member_id  # type: ignore[attr-defined]
             self._sessions.end(member_id)
-            self._progress.revocations.end(member_id)
+            self._rebalance.revocations.end(member_id)
             self._classic.forget(member_id)
 
-    def loaded(self, turn: Turn) -> Outcome:
+    def finish_loading(self, turn: Turn) -> Outcome:
         """Every member has a new session, and those who have to give something back new time for it."""
         for member in self.state.members_by_id():
             timeout_ms = turn.group_setting(self.id, "consumer.session.timeout.ms")
             if member.classic is not None:
                 timeout_ms = member.classic.session_timeout_ms
             self._sessions.renew(member.id, turn.monotonic_ms + timeout_ms)
-            self._progress.watch_revocation(member, turn)
+            self._rebalance.watch_revocation(member, turn)
         return NOTHING
 
     def tombstones(self) -> list[StoredRecord]:
@@ -321,7 +321,7 @@ def _stale(member: Member, code: ErrorCode) -> ErrorCode:
     return code if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
 
-def _informed(member: Member, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Member:
+def _update_member(member: Member, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Member:
     """With what the request says; what it does not say stays as it was."""
     names, pattern = request.subscribed_topic_names, request.subscribed_topic_regex
     timeout_ms = request.rebalance_timeout_ms

@@ -8,25 +8,25 @@ from ottla.coordinators.consumer.state import Change, GroupState
 from ottla.errors import ErrorCode, KafkaError
 
 
-def known_member(state: GroupState, member_id: str) -> Member:
+def find_member(state: GroupState, member_id: str) -> Member:
     member = state.members.get(member_id)
     if member is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {state.id!r} has no member {member_id!r}")
     return member
 
 
-def static_member(state: GroupState, instance_id: str) -> Member:
+def find_static_member(state: GroupState, instance_id: str) -> Member:
     member = state.of_instance(instance_id)
     if member is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {state.id!r} has no instance {instance_id!r}")
     return member
 
 
-def identified_member(state: GroupState, member_id: str, instance_id: str | None) -> Member:
+def find_identified_member(state: GroupState, member_id: str, instance_id: str | None) -> Member:
     """The member that goes by this id and, if it has one, by this instance id."""
     if instance_id is None:
-        return known_member(state, member_id)
-    member = static_member(state, instance_id)
+        return find_member(state, member_id)
+    member = find_static_member(state, instance_id)
     if member.id != member_id:
         message = f"member {member.id!r} has taken the place of instance {instance_id!r}"
         raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, message)
@@ -39,7 +39,7 @@ def replace_member(change: Change, static: Member, member_id: str) -> Member:
     member = replace(static, id=member_id, epoch=0, previous_epoch=0)
     change.store(*static.tombstones(group_id))
     change.store(member.metadata_record(group_id))
-    change.store(member.target_record(group_id, target), member.progress_record(group_id))
+    change.store(member.target_record(group_id, target), member.current_assignment_record(group_id))
     return member
 
 

@@ -70,7 +70,7 @@ class Member:
     revoking: Holding = field(default_factory=lambda: NOTHING_HELD)
     """Told to give back and not yet given back."""
 
-    def reconciled_to(self, target_epoch: int) -> bool:
+    def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     def holds(self, topic_id: bytes, partition: int) -> int | None:
@@ -78,7 +78,7 @@ class Member:
         epoch = self.assigned.get(topic_id, {}).get(partition)
         return self.revoking.get(topic_id, {}).get(partition) if epoch is None else epoch
 
-    def away(self) -> "Member":
+    def leave_for_now(self) -> "Member":
         """A static member that is gone for now keeps its place, not its epochs."""
         assigned = {topic: dict.fromkeys(numbers, 0) for topic, numbers in self.assigned.items()}
         return replace(self, epoch=LEAVING_FOR_NOW, assigned=assigned, revoking=NOTHING_HELD)
@@ -97,7 +97,7 @@ class Member:
             classic=value.classic_member_metadata,
         )
 
-    def with_progress(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> "Member":
+    def with_current_assignment(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> "Member":
         return replace(
             self,
             epoch=value.member_epoch,
@@ -107,7 +107,7 @@ class Member:
             revoking=_holding(value.partitions_pending_revocation, value.member_epoch),
         )
 
-    def without_progress(self) -> "Member":
+    def without_current_assignment(self) -> "Member":
         return replace(
             self,
             epoch=LEAVING,
@@ -133,7 +133,7 @@ class Member:
             ),
         )
 
-    def progress_record(self, group_id: str) -> StoredRecord:
+    def current_assignment_record(self, group_id: str) -> StoredRecord:
         return StoredRecord(
             ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=self.id),
             ConsumerGroupCurrentMemberAssignmentValue(

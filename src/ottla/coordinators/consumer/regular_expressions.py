@@ -36,7 +36,7 @@ def check_pattern(pattern: str) -> None:
         raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, message) from None
 
 
-def matching(patterns: Iterable[str], names: Iterable[str]) -> Mapping[str, frozenset[str]]:
+def match_patterns(patterns: Iterable[str], names: Iterable[str]) -> Mapping[str, frozenset[str]]:
     """The names that each pattern matches from end to end. A pattern that is not valid matches nothing."""
     names = list(names)
     return {pattern: frozenset(_matches(pattern, names)) for pattern in patterns}

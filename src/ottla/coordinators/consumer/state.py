@@ -87,7 +87,7 @@ class GroupState:
     def is_settled(self) -> bool:
         """Every member has come to where it is to be."""
         return self.target_epoch >= self.epoch and all(
-            member.reconciled_to(self.target_epoch) for member in self.members.values()
+            member.is_reconciled_to(self.target_epoch) for member in self.members.values()
         )
 
     def subscribed_topics(self) -> frozenset[str]:
@@ -208,15 +208,15 @@ def _replay_member(
     return state.with_member(before, (before or Member(key.member_id)).with_metadata(value))
 
 
-def _replay_progress(
+def _replay_current_assignment(
     state: GroupState,
     key: ConsumerGroupCurrentMemberAssignmentKey,
     value: ConsumerGroupCurrentMemberAssignmentValue | None,
 ) -> GroupState:
     before = state.members.get(key.member_id)
     if value is None:
-        return state if before is None else state.with_member(before, before.without_progress())
-    return state.with_member(before, (before or Member(key.member_id)).with_progress(value))
+        return state if before is None else state.with_member(before, before.without_current_assignment())
+    return state.with_member(before, (before or Member(key.member_id)).with_current_assignment(value))
 
 
 def _replay_target_epoch(
@@ -255,7 +255,7 @@ _REPLAYS: Final[Mapping[type[Message], Callable[[GroupState, Any, Any], GroupSta
     ConsumerGroupMetadataKey: _replay_epoch,
     ConsumerGroupPartitionMetadataKey: _replay_partition_metadata,
     ConsumerGroupMemberMetadataKey: _replay_member,
-    ConsumerGroupCurrentMemberAssignmentKey: _replay_progress,
+    ConsumerGroupCurrentMemberAssignmentKey: _replay_current_assignment,
     ConsumerGroupTargetAssignmentMetadataKey: _replay_target_epoch,
     ConsumerGroupTargetAssignmentMemberKey: _replay_target,
     ConsumerGroupRegularExpressionKey: _replay_resolution,

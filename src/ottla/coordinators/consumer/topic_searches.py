@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from ottla.cluster.image import Image
-from ottla.coordinators.consumer.regular_expressions import matching
+from ottla.coordinators.consumer.regular_expressions import match_patterns
 from ottla.coordinators.consumer.state import Change, Resolution
 from ottla.coordinators.machine import Turn
 
@@ -34,7 +34,7 @@ class TopicSearch(NamedTuple):
 
     def run(self) -> Mapping[str, Resolution]:
         """A pure function of the search, wherever it runs."""
-        found = matching(self.patterns, self.image.topics_by_name)
+        found = match_patterns(self.patterns, self.image.topics_by_name)
         return {pattern: Resolution(topics, self.image.version, self.wall_ms) for pattern, topics in found.items()}
 
 
@@ -48,7 +48,7 @@ class TopicSearches:
         self._names: object = None
         self._running = False
 
-    def due(self, change: Change, turn: Turn) -> TopicSearch | None:
+    def find_due(self, change: Change, turn: Turn) -> TopicSearch | None:
         """What should be looked for now."""
         state = change.state
         if not state.patterns or self._running:
@@ -67,11 +67,11 @@ class TopicSearches:
             return search.is_short or age_ms >= SEARCH_INTERVAL_MS
         return age_ms >= turn.config.group_consumer_regex_refresh_interval_ms
 
-    def begun(self, search: TopicSearch, turn: Turn) -> None:
+    def begin(self, search: TopicSearch, turn: Turn) -> None:
         self._searched_ms, self._names = turn.monotonic_ms, search.image.topic_names
         self._running = not search.is_short
 
-    def ended(self) -> None:
+    def end(self) -> None:
         self._running = False
 
 

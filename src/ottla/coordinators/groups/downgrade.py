@@ -47,7 +47,7 @@ def downgrade_records(state: GroupState, leaving: Collection[str], turn: Turn) -
         if member.id not in leaving:
             roster.add(_classic_member(member))
     protocol = roster.choose_protocol()
-    members = [member.stored(protocol, _assignment(state, member, protocol, turn)) for member in roster]
+    members = [member.build_record(protocol, _assignment(state, member, protocol, turn)) for member in roster]
     value = GroupMetadataValue(
         protocol_type=PROTOCOL_TYPE,
         generation=state.epoch,

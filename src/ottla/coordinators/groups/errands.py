@@ -18,6 +18,6 @@ class GroupErrands:
     ) -> Callable[[GroupMachine, Turn], Outcome] | None:
         """What comes back is the group's next turn."""
         if isinstance(errand, Downgrade):
-            return lambda groups, turn: groups.downgraded(errand, turn)
+            return lambda groups, turn: groups.begin_classic_group(errand, turn)
         found = await self._offload(errand.run)
-        return lambda groups, turn: groups.topics_found(errand.group_id, found, turn)
+        return lambda groups, turn: groups.store_found_topics(errand.group_id, found, turn)

@@ -30,9 +30,9 @@ class Group(Protocol):
     def size(self) -> int:
         """How many members there are."""
 
-    def subscribed_to(self, topic: str) -> bool: ...
+    def is_subscribed_to(self, topic: str) -> bool: ...
 
-    def offsets_expire_from(self, committed_ms: int) -> int | None:
+    def find_expiry_start(self, committed_ms: int) -> int | None:
         """When the retention of an offset that was committed then began; None while it has not."""
 
     # Offsets: KafkaError if it must not be
@@ -54,7 +54,7 @@ class Group(Protocol):
 
     # The log
 
-    def loaded(self, turn: Turn) -> Outcome:
+    def finish_loading(self, turn: Turn) -> Outcome:
         """Everything was replayed: set timers, begin sessions."""
 
     def tombstones(self) -> list[StoredRecord]:

@@ -23,6 +23,7 @@ from ottla.coordinators.machine import Caller, Outcome, Producer, StoredRecord, 
 from ottla.coordinators.offsets.offsets import Offsets
 from ottla.coordinators.offsets.requests import OffsetRequests
 from ottla.errors import ErrorCode, KafkaError
+from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.wire.messages.delete_groups import DeletableGroupResult
 from ottla.wire.messages.describe_groups import DescribedGroup
@@ -127,18 +128,18 @@ class GroupMachine:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group '{group_id}'")
         return Outcome.answer(turn, group.describe(turn))
 
-    def topics_found(self, group_id: str, found: Mapping[str, Resolution], turn: Turn) -> Outcome:
+    def store_found_topics(self, group_id: str, found: Mapping[str, Resolution], turn: Turn) -> Outcome:
         """The end of an errand: which topics a group's patterns stand for."""
         group = self.groups.get(group_id)
-        return group.topics_found(found, turn) if isinstance(group, ConsumerGroup) else Outcome()
+        return group.store_found_topics(found, turn) if isinstance(group, ConsumerGroup) else Outcome()
 
-    def downgraded(self, downgrade: Downgrade, turn: Turn) -> Outcome:
+    def begin_classic_group(self, downgrade: Downgrade, turn: Turn) -> Outcome:
         """A group that became a classic one in the last turn begins its life as that."""
         group = self.groups.get(downgrade.group_id)
         if not isinstance(group, ClassicGroup) or group.is_empty:
             return Outcome()
         self._touched[group.id] = None
-        outcome = group.loaded(turn)
+        outcome = group.finish_loading(turn)
         if not downgrade.rebalance:
             return outcome
         return Outcome.merge([outcome, group.rebalance(turn, "the group has gone back to the classic protocol")])
@@ -169,8 +170,8 @@ class GroupMachine:
         for group_id in groups:
             offsets = self.offsets.group(group_id)
             if offsets is not None:
-                places = [place for place in offsets.places() if place[0] in gone]
-                records += self.offsets.tombstones(group_id, places)
+                deleted = [each for each in offsets.partitions() if each.topic in gone]
+                records += self.offsets.tombstones(group_id, deleted)
         turn.meters.groups.offsets_deleted += len(records)
         return Outcome(records=records)
 
@@ -256,19 +257,19 @@ class GroupMachine:
 
     def _expired_of(self, group: Group, turn: Turn) -> list[StoredRecord]:
         offsets = self.offsets.group(group.id)
-        places = []
+        expired = []
         kept = 0
         if offsets is not None:
             kept = len(offsets.pending)
             for topic, partitions in offsets.by_topic.items():
-                subscribed = group.subscribed_to(topic)
+                subscribed = group.is_subscribed_to(topic)
                 for partition, committed in partitions.items():
                     pending = (topic, partition) in offsets.pending
                     if not subscribed and not pending and _has_expired(group, committed.value, turn):
-                        places.append((topic, partition))
+                        expired.append(TopicPartition(topic, partition))
                     else:
                         kept += 1
-        records = self.offsets.tombstones(group.id, places)
+        records = self.offsets.tombstones(group.id, expired)
         turn.meters.groups.offsets_expired += len(records)
         if not kept and group.is_empty:
             records += group.tombstones()
@@ -315,11 +316,11 @@ class GroupMachine:
     def end_transaction(self, producer: Producer, committed: bool) -> None:
         self.offsets.end_transaction(producer.id, committed)
 
-    def loaded(self, turn: Turn) -> Outcome:
+    def finish_loading(self, turn: Turn) -> Outcome:
         self._expiry_at = turn.monotonic_ms + turn.config.offsets_retention_check_interval_ms
         inhabited = [group for group in self.groups.values() if not group.is_empty]  # most only keep offsets
         self._touched = dict.fromkeys(group.id for group in inhabited)
-        return Outcome.merge([group.loaded(turn) for group in inhabited])
+        return Outcome.merge([group.finish_loading(turn) for group in inhabited])
 
 
 _REPLAYS: dict[type, Callable[[GroupMachine, Any, Any, Producer | None], None]] = {
@@ -329,7 +330,7 @@ _REPLAYS: dict[type, Callable[[GroupMachine, Any, Any, Producer | None], None]] 
 
 
 def _has_expired(group: Group, value: OffsetCommitValue, turn: Turn) -> bool:
-    begun_ms = group.offsets_expire_from(value.commit_timestamp)
+    begun_ms = group.find_expiry_start(value.commit_timestamp)
     if begun_ms is None:
         return False
     if value.expire_timestamp >= 0:

@@ -37,12 +37,12 @@ class Sessions:
 
     @property
     def next(self) -> int | None:
-        """When to call `expired`: not after the nearest deadline."""
+        """When to call `take_expired`: not after the nearest deadline."""
         while self._heap and self._is_void(self._heap[0]):
             self._drop()
         return self._heap[0][0] if self._heap else None
 
-    def expired(self, now: int) -> list[str]:
+    def take_expired(self, now: int) -> list[str]:
         """Members whose deadline has come, each told once, the earliest first."""
         found = []
         while (next_at := self.next) is not None and next_at <= now:

@@ -42,7 +42,7 @@ def upgrade_records(group: ClassicGroup, turn: Turn) -> list[StoredRecord]:
         target = {topic: frozenset(numbers) for topic, numbers in member.assigned.items()}
         change.store(member.target_record(group.id, target))
     change.store(change.state.target_epoch_record(group.generation, 0))
-    change.store(*(member.progress_record(group.id) for member in members))
+    change.store(*(member.current_assignment_record(group.id) for member in members))
     return [*group.tombstones(), *change.records]
 
 

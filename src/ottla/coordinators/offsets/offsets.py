@@ -9,12 +9,10 @@ from typing import NamedTuple
 
 from ottla.coordinators.formats import OffsetCommitKey, OffsetCommitValue
 from ottla.coordinators.machine import StoredRecord
-
-Place = tuple[str, int]
-"""Topic and partition."""
+from ottla.topic_partition import TopicPartition
 
 
-class Committed(NamedTuple):
+class StoredOffset(NamedTuple):
     order: int
     """Of two commits the one that came later in the log has the higher number."""
     value: OffsetCommitValue
@@ -26,8 +24,8 @@ class GroupOffsets:
     __slots__ = ("by_topic", "pending")
 
     def __init__(self) -> None:
-        self.by_topic: dict[str, dict[int, Committed]] = {}
-        self.pending: dict[Place, dict[int, Committed]] = {}
+        self.by_topic: dict[str, dict[int, StoredOffset]] = {}
+        self.pending: dict[TopicPartition, dict[int, StoredOffset]] = {}
         """What open transactions want to commit, by the producer's id."""
 
     @property
@@ -39,16 +37,16 @@ class GroupOffsets:
         """Of those that count, not of those that are pending."""
         return sum(map(len, self.by_topic.values()))
 
-    def places(self) -> Iterator[Place]:
+    def partitions(self) -> Iterator[TopicPartition]:
         """Every partition that has an offset, counting or pending."""
         for topic, partitions in self.by_topic.items():
             for partition in partitions:
-                yield topic, partition
-        for topic, partition in self.pending:
-            if partition not in self.by_topic.get(topic, ()):
-                yield topic, partition
+                yield TopicPartition(topic, partition)
+        for pending in self.pending:
+            if pending.partition not in self.by_topic.get(pending.topic, ()):
+                yield pending
 
-    def put(self, topic: str, partition: int, committed: Committed) -> None:
+    def put(self, topic: str, partition: int, committed: StoredOffset) -> None:
         partitions = self.by_topic.get(topic)
         if partitions is None:
             partitions = self.by_topic[topic] = {}
@@ -83,7 +81,7 @@ class Offsets:
         return [
             group_id
             for group_id, group in self._groups.items()
-            if topic in group.by_topic or any(place[0] == topic for place in group.pending)
+            if topic in group.by_topic or any(pending.topic == topic for pending in group.pending)
         ]
 
     def committed(self, group_id: str, topic: str, partition: int) -> OffsetCommitValue | None:
@@ -101,12 +99,12 @@ class Offsets:
         """Whether there is an offset, counting or pending."""
         return self.committed(group_id, topic, partition) is not None or self.is_pending(group_id, topic, partition)
 
-    def tombstones(self, group_id: str, places: Sequence[Place] | None = None) -> list[StoredRecord]:
+    def tombstones(self, group_id: str, partitions: Sequence[TopicPartition] | None = None) -> list[StoredRecord]:
         """Records that delete these offsets of a group, or all of them."""
         group = self._groups.get(group_id)
         if group is None:
             return []
-        wanted = group.places() if places is None else places
+        wanted = group.partitions() if partitions is None else partitions
         return [
             StoredRecord(OffsetCommitKey(group_id=group_id, topic=topic, partition=partition), None)
             for topic, partition in wanted
@@ -124,11 +122,11 @@ class Offsets:
             return
         if group is None:
             group = self._groups[group_id] = GroupOffsets()
-        committed = Committed(self._replayed, value)
+        committed = StoredOffset(self._replayed, value)
         if producer_id is None:
             group.put(topic, partition, committed)
         else:
-            group.pending.setdefault((topic, partition), {})[producer_id] = committed
+            group.pending.setdefault(TopicPartition(topic, partition), {})[producer_id] = committed
             self._transactions.setdefault(producer_id, {})[group_id, topic, partition] = None
 
     def end_transaction(self, producer_id: int, committed: bool) -> list[str]:
@@ -137,10 +135,11 @@ class Offsets:
         for group_id, topic, partition in self._transactions.pop(producer_id, {}):
             group = self._groups[group_id]
             groups[group_id] = None
-            pending = group.pending[topic, partition]
+            key = TopicPartition(topic, partition)
+            pending = group.pending[key]
             offset = pending.pop(producer_id)
             if not pending:
-                del group.pending[topic, partition]
+                del group.pending[key]
             if committed:
                 group.put(topic, partition, offset)
             elif group.is_empty:
@@ -149,10 +148,10 @@ class Offsets:
 
     def _delete(self, group_id: str, group: GroupOffsets, topic: str, partition: int) -> None:
         group.remove(topic, partition)
-        for producer_id in group.pending.pop((topic, partition), ()):
-            places = self._transactions[producer_id]
-            del places[group_id, topic, partition]
-            if not places:
+        for producer_id in group.pending.pop(TopicPartition(topic, partition), ()):
+            pending = self._transactions[producer_id]
+            del pending[group_id, topic, partition]
+            if not pending:
                 del self._transactions[producer_id]
         if group.is_empty:
             del self._groups[group_id]

@@ -6,8 +6,9 @@ from ottla.cluster.image import Image
 from ottla.coordinators.formats import OffsetCommitKey, OffsetCommitValue
 from ottla.coordinators.groups.group import Group, PartitionCheck
 from ottla.coordinators.machine import Outcome, Producer, StoredRecord, Turn
-from ottla.coordinators.offsets.offsets import Offsets, Place
+from ottla.coordinators.offsets.offsets import Offsets
 from ottla.errors import ErrorCode, KafkaError
+from ottla.topic_partition import TopicPartition
 from ottla.wire.message import ZERO_UUID
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -203,16 +204,16 @@ class OffsetRequests:
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group '{request.group_id}'")
         group.check_delete_offsets()
-        places: list[Place] = []
-        topics = [self._delete_topic(group, topic, turn.image, places.append) for topic in request.topics]
-        records = self._offsets.tombstones(request.group_id, places)
+        deleted: list[TopicPartition] = []
+        topics = [self._delete_topic(group, topic, turn.image, deleted.append) for topic in request.topics]
+        records = self._offsets.tombstones(request.group_id, deleted)
         turn.meters.groups.offsets_deleted += len(records)
         return Outcome.answer(turn, OffsetDeleteResponse(topics=topics), records, may_be_refused=True)
 
     def _delete_topic(
-        self, group: Group, topic: OffsetDeleteRequestTopic, image: Image, delete: Callable[[Place], None]
+        self, group: Group, topic: OffsetDeleteRequestTopic, image: Image, delete: Callable[[TopicPartition], None]
     ) -> OffsetDeleteResponseTopic:
-        subscribed = group.subscribed_to(topic.name)
+        subscribed = group.is_subscribed_to(topic.name)
         results = []
         for partition in topic.partitions:
             index, code = partition.partition_index, ErrorCode.NONE
@@ -221,7 +222,7 @@ class OffsetRequests:
             elif subscribed:
                 code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             elif self._offsets.has(group.id, topic.name, index):
-                delete((topic.name, index))
+                delete(TopicPartition(topic.name, index))
             results.append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
         return OffsetDeleteResponseTopic(name=topic.name, partitions=results)
 

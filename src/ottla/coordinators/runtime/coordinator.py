@@ -122,7 +122,7 @@ class Coordinator(Generic[M]):
         topic = self._metadata.image.topic(self._topic.name)
         if topic is None:
             try:
-                await self._metadata.change(lambda image: self._topic.creation(image, self._config(), self._random))
+                await self._metadata.change(lambda image: self._topic.create(image, self._config(), self._random))
             except KafkaError as error:
                 logger.error("%s cannot be created: %s", self._topic.name, error.message)
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from None
@@ -157,7 +157,7 @@ class Coordinator(Generic[M]):
         if topic is None:
             return self.run(operation, key, decide)
         self.operations[operation] += 1
-        return self._ask(operation, self._active(key_hash(key) % len(topic.partitions)), decide)
+        return self._ask(operation, self._require_active(key_hash(key) % len(topic.partitions)), decide)
 
     def _ask(self, operation: str, shard: Shard[M], decide: Decide[M]) -> Any | Coroutine[Any, Any, Any]:
         self._tickets = ticket = self._tickets + 1
@@ -182,11 +182,11 @@ class Coordinator(Generic[M]):
         self.operations[operation] += 1
         indexes = sorted(self._shards)
         for index in indexes:
-            self._active(index)
+            self._require_active(index)
         replies = []
         for index in indexes:
             if index in self._shards:
-                reply = self._ask(operation, self._active(index), decide)
+                reply = self._ask(operation, self._require_active(index), decide)
                 replies.append(await reply if asyncio.iscoroutine(reply) else reply)
         return replies
 
@@ -194,13 +194,13 @@ class Coordinator(Generic[M]):
         """Run one turn of every loaded machine; nobody waits for a reply."""
         self.operations[operation] += 1
         for _, shard in sorted(self._shards.items()):
-            if shard.loaded:
+            if shard.is_loaded:
                 self._turn_alone(operation, shard, decide)
 
     def end_transaction(self, partition: int, marker: TransactionMarker) -> asyncio.Future[None] | None:
         """Write a marker into this topic's partition: the log's and the machine's transaction end in one step. As
         `append_marker`."""
-        shard = self._active(partition)
+        shard = self._require_active(partition)
         replicated = append_marker(shard.partition, marker, self._clock.now_ms())
         shard.machine.end_transaction(Producer(marker.producer_id, marker.epoch), marker.committed)
         shard.end = shard.partition.log.end_offset
@@ -210,13 +210,13 @@ class Coordinator(Generic[M]):
     # What operators see
 
     @property
-    def loading(self) -> int:
+    def loading_count(self) -> int:
         """Partitions that this broker leads and cannot answer for yet."""
-        return sum(not shard.loaded for shard in self._shards.values()) + len(self._reloads)
+        return sum(not shard.is_loaded for shard in self._shards.values()) + len(self._reloads)
 
     def machines(self) -> list[M]:
         """Those that are loaded, to be looked at only."""
-        return [shard.machine for _, shard in sorted(self._shards.items()) if shard.loaded]
+        return [shard.machine for _, shard in sorted(self._shards.items()) if shard.is_loaded]
 
     # Following the metadata
 
@@ -243,7 +243,7 @@ class Coordinator(Generic[M]):
             self._reloads.pop(index).cancel()
         for index in led:
             if index not in self._shards:
-                self._begin(index)
+                self._start_loading(index)
 
     def stop(self) -> None:
         """No more turns; those who wait are sent to look for another coordinator."""
@@ -255,24 +255,24 @@ class Coordinator(Generic[M]):
 
     # Loading
 
-    def _begin(self, index: int) -> None:
+    def _start_loading(self, index: int) -> None:
         handle = self._reloads.pop(index, None)
         if handle is not None:
             handle.cancel()
         try:
             partition = self._replicas.get(self._topic.name, index)
         except KafkaError:  # the disk had no room for it
-            self._begin_later(index)
+            self._retry_loading_later(index)
             return
         shard = self._shards[index] = Shard(partition, self._new_machine(), self._start_errand)
-        shard.watcher = lambda: self._watermark_moved(shard)
+        shard.watcher = lambda: self._on_watermark_moved(shard)
         partition.high_watermark.watch(shard.watcher)
         if partition.log.log_start_offset == partition.log.end_offset:
-            self._loaded(shard, partition.log.end_offset)
+            self._finish_loading(shard, partition.log.end_offset)
         else:
             shard.start(self._load(shard))
 
-    def _begin_later(self, index: int) -> None:
+    def _retry_loading_later(self, index: int) -> None:
         failures = self._failures.get(index, 0)
         self._failures[index] = failures + 1
         delay_s = min(RELOAD_DELAY_S * 2 ** min(failures, 16), RELOAD_DELAY_MAX_S)
@@ -289,7 +289,7 @@ class Coordinator(Generic[M]):
             self._fail(shard, KafkaError(ErrorCode.NOT_COORDINATOR, "the coordinator's log cannot be read"))
             return
         self.longest_load_s = max(self.longest_load_s, loop.time() - began)
-        self._loaded(shard, end)
+        self._finish_loading(shard, end)
 
     async def _replay_log(self, shard: Shard[M]) -> int:
         log = shard.partition.log
@@ -309,19 +309,19 @@ class Coordinator(Generic[M]):
                     offset = stored.next_offset
         return end
 
-    def _loaded(self, shard: Shard[M], end: int) -> None:
-        shard.loaded = True
+    def _finish_loading(self, shard: Shard[M], end: int) -> None:
+        shard.is_loaded = True
         shard.end = end
-        self._turn_alone("loaded", shard, lambda machine, turn: machine.loaded(turn))
+        self._turn_alone("finish_loading", shard, lambda machine, turn: machine.finish_loading(turn))
 
     # Turns
 
-    def _active(self, index: int) -> Shard[M]:
+    def _require_active(self, index: int) -> Shard[M]:
         shard = self._shards.get(index)
         if shard is None:
             failed = index in self._reloads
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if failed else ErrorCode.NOT_COORDINATOR)
-        if not shard.loaded:
+        if not shard.is_loaded:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return shard
 
@@ -365,18 +365,18 @@ class Coordinator(Generic[M]):
             if outcome.producer is not None and error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
                 raise  # a producer of the past: the log is as sound as before, and nothing was replayed
             logger.warning("%s: the records of %s cannot be appended: %s", shard.partition, operation, error)
-            told = KafkaError(_ANSWERS.get(error.code, error.code), error.message)
+            refusal = KafkaError(_ANSWERS.get(error.code, error.code), error.message)
             if outcome.may_be_refused and error.code is ErrorCode.MESSAGE_TOO_LARGE:
-                shard.hand_out([Reply(ticket, told) for ticket, _ in outcome.replies])
+                shard.hand_out([Reply(ticket, refusal) for ticket, _ in outcome.replies])
             else:
-                self._fail(shard, told)
-            raise told from None
+                self._fail(shard, refusal)
+            raise refusal from None
         except Exception as error:
             self._fail(shard, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)))
             raise
         shard.end = appended.last_offset + 1
         self._failures.pop(shard.partition.index, None)
-        if shard.dropped:  # the disk failed while it took the batch: nobody would ever answer
+        if shard.is_dropped:  # the disk failed while it took the batch: nobody would ever answer
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
 
     def _encode(self, shard: Shard[M], outcome: Outcome, now_ms: int) -> bytearray:
@@ -415,10 +415,10 @@ class Coordinator(Generic[M]):
             self._turn_alone(name, shard, performed)
 
     def _end_errand(self, name: str, shard: Shard[M], decide: Decide[M] | None) -> None:
-        if decide is not None and not shard.dropped:
+        if decide is not None and not shard.is_dropped:
             self._turn_alone(name, shard, decide)
 
-    def _watermark_moved(self, shard: Shard[M]) -> None:
+    def _on_watermark_moved(self, shard: Shard[M]) -> None:
         partition = shard.partition
         if not partition.is_leader or partition.leader_epoch != shard.epoch:
             self._drop(shard, KafkaError(ErrorCode.NOT_COORDINATOR))
@@ -431,7 +431,7 @@ class Coordinator(Generic[M]):
 
     def _set_timer(self, shard: Shard[M]) -> None:
         """A timer that is due too early only looks again: heartbeats put off a machine's time with every turn."""
-        if shard.dropped:
+        if shard.is_dropped:
             return
         due_ms = shard.machine.wake_at
         deadline_ms = shard.deadline_ms
@@ -446,9 +446,9 @@ class Coordinator(Generic[M]):
             shard.timer.cancel()
         loop = asyncio.get_running_loop()
         shard.timer_due_s = min(due_s, loop.time() + TIMER_MAX_S)
-        shard.timer = loop.call_at(shard.timer_due_s, self._timer_due, shard)
+        shard.timer = loop.call_at(shard.timer_due_s, self._on_timer, shard)
 
-    def _timer_due(self, shard: Shard[M]) -> None:
+    def _on_timer(self, shard: Shard[M]) -> None:
         shard.timer = None
         now_ms = _monotonic_ms()
         shard.give_up(now_ms)
@@ -462,13 +462,13 @@ class Coordinator(Generic[M]):
 
     def _fail(self, shard: Shard[M], error: KafkaError) -> None:
         """The machine's state is no longer that of the log: begin again from the log."""
-        if not shard.dropped:
+        if not shard.is_dropped:
             self._drop(shard, error)
             if not self._stopped:
-                self._begin_later(shard.partition.index)
+                self._retry_loading_later(shard.partition.index)
 
     def _drop(self, shard: Shard[M], error: KafkaError) -> None:
-        if not shard.dropped:
+        if not shard.is_dropped:
             shard.drop(error)
             self._shards.pop(shard.partition.index, None)
 

@@ -41,8 +41,8 @@ class Shard(Generic[M]):
         self.partition = partition
         self.epoch = partition.leader_epoch
         self.machine = machine
-        self.loaded = False
-        self.dropped = False
+        self.is_loaded = False
+        self.is_dropped = False
         self.end = 0
         """After the last record that the machine knows."""
         # uvloop's handle of a timer that is due at once does not know when: so that is kept here.
@@ -117,9 +117,9 @@ class Shard(Generic[M]):
         """Work that ends with the shard, and what is done with its result."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
-        task.add_done_callback(partial(self._ended, then))
+        task.add_done_callback(partial(self._on_task_done, then))
 
-    def _ended(self, then: Callable[[T], None], task: asyncio.Task[T]) -> None:
+    def _on_task_done(self, then: Callable[[T], None], task: asyncio.Task[T]) -> None:
         self._tasks.pop(task, None)
         if task.cancelled():
             return
@@ -130,8 +130,8 @@ class Shard(Generic[M]):
 
     def drop(self, error: KafkaError) -> None:
         """The end: everyone who waits is told."""
-        self.dropped = True
-        self.loaded = False
+        self.is_dropped = True
+        self.is_loaded = False
         if self.watcher is not None:
             self.partition.high_watermark.unwatch(self.watcher)
         if self.timer is not None:

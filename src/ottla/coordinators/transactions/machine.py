@@ -14,15 +14,15 @@ from ottla.coordinators.machine import NOTHING, Outcome, Producer, Reply, Stored
 from ottla.coordinators.transactions.records import TransactionLogKey, TransactionLogValue
 from ottla.coordinators.transactions.rules import (
     FreshIdNeeded,
-    another_id,
-    completed,
-    concurrent,
+    complete,
+    concurrent_error,
     ends_with_next_epoch,
     ends_with_same_epoch,
-    fenced,
+    fenced_error,
     may_continue,
-    needed,
     prepare,
+    require_fresh_id,
+    wrong_id_error,
 )
 from ottla.coordinators.transactions.transaction import (
     EPOCH_BUMP,
@@ -73,7 +73,7 @@ class Filters:
     producer_ids: frozenset[int] = frozenset()
     longer_than_ms: int = -1
 
-    def take(self, transaction: Transaction, now_ms: int) -> bool:
+    def accept(self, transaction: Transaction, now_ms: int) -> bool:
         if self.states and transaction.state not in self.states:
             return False
         if self.producer_ids and transaction.producer_id not in self.producer_ids:
@@ -104,19 +104,19 @@ class TransactionMachine:
         known = self.by_id.get(transactional_id)
         if known is None:
             fresh = Transaction(
-                transactional_id, needed(fresh_id), 0, request.transaction_timeout_ms, updated_ms=turn.wall_ms
+                transactional_id, require_fresh_id(fresh_id), 0, request.transaction_timeout_ms, updated_ms=turn.wall_ms
             )
-            return self._initialised(fresh, NO_EPOCH, turn)
+            return self._initialise(fresh, NO_EPOCH, turn)
         expected = Producer(request.producer_id, request.producer_epoch) if request.producer_id != NO_ID else None
         if known.state.is_prepared:
-            raise concurrent(known)
+            raise concurrent_error(known)
         if expected is not None and not may_continue(known, expected):
-            raise fenced(known, expected)
+            raise fenced_error(known, expected)
         if known.state is State.ONGOING:
             # The epoch of this abort is never given to anybody: the client tries again, and that raises it once more.
             if expected is not None and expected.epoch != known.epoch:
-                raise fenced(known, expected)
-            outcome = self._abort(known, turn, concurrent(known), fresh_id)
+                raise fenced_error(known, expected)
+            outcome = self._abort(known, turn, concurrent_error(known), fresh_id)
             turn.meters.transactions.fenced += 1
             return outcome
         return self._next_epoch(known, expected, request.transaction_timeout_ms, turn, fresh_id)
@@ -128,12 +128,12 @@ class TransactionMachine:
         if expected is None or expected.epoch == known.epoch:
             last_epoch = NO_EPOCH if expected is None else known.epoch
             if known.is_exhausted:
-                producer_id, epoch = needed(fresh_id), 0
+                producer_id, epoch = require_fresh_id(fresh_id), 0
         elif expected.epoch == self._last_epoch(known):
             epoch, last_epoch = known.epoch, expected.epoch  # its answer was lost: the same one again
         else:
-            raise fenced(known, expected)
-        changed = known.to(
+            raise fenced_error(known, expected)
+        changed = known.move_to(
             State.EMPTY,
             turn.wall_ms,
             producer_id=producer_id,
@@ -142,9 +142,9 @@ class TransactionMachine:
             partitions=frozenset(),
             started_ms=NEVER,
         )
-        return self._initialised(changed, last_epoch, turn)
+        return self._initialise(changed, last_epoch, turn)
 
-    def _initialised(self, transaction: Transaction, last_epoch: int, turn: Turn) -> Outcome:
+    def _initialise(self, transaction: Transaction, last_epoch: int, turn: Turn) -> Outcome:
         self._bumped_from[transaction.transactional_id] = last_epoch
         response = InitProducerIdResponse(producer_id=transaction.producer_id, producer_epoch=transaction.epoch)
         return Outcome.answer(turn, response, (transaction.record,))
@@ -166,14 +166,16 @@ class TransactionMachine:
         version: int,
     ) -> Outcome:
         """Partitions, of topics or of committed offsets, become part of the transaction; the first ones begin it."""
-        known = self._owned(transactional_id, producer)
+        known = self._require_owner(transactional_id, producer)
         added = frozenset(partitions)
         if known.state is State.ONGOING:
             if added <= known.partitions:
                 return Outcome.answer(turn, None)
-            changed = known.to(State.ONGOING, turn.wall_ms, partitions=known.partitions | added, version=version)
+            changed = known.move_to(State.ONGOING, turn.wall_ms, partitions=known.partitions | added, version=version)
         else:
-            changed = known.to(State.ONGOING, turn.wall_ms, partitions=added, started_ms=turn.wall_ms, version=version)
+            changed = known.move_to(
+                State.ONGOING, turn.wall_ms, partitions=added, started_ms=turn.wall_ms, version=version
+            )
             self._deadlines[transactional_id] = turn.monotonic_ms + known.timeout_ms
         return Outcome.answer(turn, None, (changed.record,))
 
@@ -181,23 +183,23 @@ class TransactionMachine:
         self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition], turn: Turn
     ) -> Outcome:
         """Which of these are not in the producer's transaction: nothing may be appended to them in its name."""
-        known = self._owned(transactional_id, producer)
+        known = self._require_owner(transactional_id, producer)
         missing = frozenset(partitions) - (known.partitions if known.state is State.ONGOING else frozenset())
         return Outcome.answer(turn, missing)
 
-    def _owned(self, transactional_id: str, producer: Producer) -> Transaction:
-        known = self._known(transactional_id)
+    def _require_owner(self, transactional_id: str, producer: Producer) -> Transaction:
+        known = self._require(transactional_id)
         if known.state.is_prepared and producer == (known.next_producer_id, 0):
-            raise concurrent(known)  # its EndTxn was answered with the id that is not in force yet
+            raise concurrent_error(known)  # its EndTxn was answered with the id that is not in force yet
         if producer.id != known.producer_id:
-            raise another_id(known, producer)
+            raise wrong_id_error(known, producer)
         if producer.epoch != known.epoch:
-            raise fenced(known, producer)
+            raise fenced_error(known, producer)
         if known.state.is_prepared:
-            raise concurrent(known)
+            raise concurrent_error(known)
         return known
 
-    def _known(self, transactional_id: str) -> Transaction:
+    def _require(self, transactional_id: str) -> Transaction:
         known = self.by_id.get(transactional_id)
         if known is None:
             message = f"there is no transactional id {transactional_id!r}"
@@ -208,7 +210,7 @@ class TransactionMachine:
 
     def end(self, request: EndTxnRequest, turn: Turn, *, version: int, fresh_id: int | None = None) -> Outcome:
         """EndTxn. With a version below 2 the answer names no producer: the client goes on as it was."""
-        known = self._known(request.transactional_id)
+        known = self._require(request.transactional_id)
         producer = Producer(request.producer_id, request.producer_epoch)
         raised = version >= EPOCH_BUMP
         is_due = ends_with_next_epoch if raised else ends_with_same_epoch
@@ -218,27 +220,27 @@ class TransactionMachine:
                 turn.meters.transactions.committed += 1
             else:
                 turn.meters.transactions.aborted += 1
-            return self._prepared(ended, turn, response_to_end(ended, raised))
-        return Outcome.answer(turn, response_to_end(known, raised))
+            return self._end(ended, turn, build_end_response(ended, raised))
+        return Outcome.answer(turn, build_end_response(known, raised))
 
     def _abort(self, known: Transaction, turn: Turn, reply: KafkaError | None, fresh_id: int | None) -> Outcome:
         """The coordinator's own end of a transaction: whoever ran it is fenced by a higher epoch."""
         version = turn.image.features.get(FEATURE, 0)
-        return self._prepared(prepare(known, False, turn, version, raised=True, fresh_id=fresh_id), turn, reply)
+        return self._end(prepare(known, False, turn, version, raised=True, fresh_id=fresh_id), turn, reply)
 
-    def _prepared(self, prepared: Transaction, turn: Turn, reply: EndTxnResponse | KafkaError | None) -> Outcome:
+    def _end(self, prepared: Transaction, turn: Turn, reply: EndTxnResponse | KafkaError | None) -> Outcome:
         self._deadlines.pop(prepared.transactional_id, None)
         replies = () if reply is None else (Reply(turn.ticket, reply),)
         if not prepared.partitions:
-            return Outcome((prepared.record, completed(prepared, turn).record), replies)
-        return Outcome((prepared.record,), replies, errands=(errand(prepared),))
+            return Outcome((prepared.record, complete(prepared, turn).record), replies)
+        return Outcome((prepared.record,), replies, errands=(marker_errand(prepared),))
 
     def complete(self, transactional_id: str, producer: Producer, turn: Turn) -> Outcome:
         """Every marker landed. Nothing to do if another coordinator of this partition has said so already."""
         known = self.by_id.get(transactional_id)
         if known is None or not known.state.is_prepared or known.producer != producer:
             return Outcome.answer(turn, None)
-        return Outcome.answer(turn, None, (completed(known, turn).record,))
+        return Outcome.answer(turn, None, (complete(known, turn).record,))
 
     # Looking
 
@@ -260,7 +262,7 @@ class TransactionMachine:
         return Outcome.answer(turn, description)
 
     def list_transactions(self, filters: Filters, turn: Turn) -> Outcome:
-        taken = [known for known in self.by_id.values() if filters.take(known, turn.wall_ms)]
+        taken = [known for known in self.by_id.values() if filters.accept(known, turn.wall_ms)]
         return Outcome.answer(turn, taken)
 
     # What time brings
@@ -280,17 +282,17 @@ class TransactionMachine:
             overdue = [name for name, deadline in self._deadlines.items() if now >= deadline]
             interval = turn.config.transaction_abort_timed_out_transaction_cleanup_interval_ms
             self._next_overdue_check = now + (0 if len(overdue) > RECORDS_MAX else interval)
-            outcomes += [self._overdue(self.by_id[name], turn) for name in overdue[:RECORDS_MAX]]
+            outcomes += [self._abort_or_get_id(self.by_id[name], turn) for name in overdue[:RECORDS_MAX]]
         if now >= self._next_expiry_check:
-            expired = self._expired(turn)
+            expired = self._find_expired(turn)
             interval = turn.config.transaction_remove_expired_transaction_cleanup_interval_ms
             self._next_expiry_check = now + (0 if len(expired) > RECORDS_MAX else interval)
             outcomes.append(Outcome([transaction.tombstone for transaction in expired[:RECORDS_MAX]]))
         return Outcome.merge(outcomes)
 
-    def _overdue(self, known: Transaction, turn: Turn) -> Outcome:
+    def _abort_or_get_id(self, known: Transaction, turn: Turn) -> Outcome:
         try:
-            return self._timed_out(known, turn, None)
+            return self._abort_timed_out(known, turn, None)
         except FreshIdNeeded:
             return Outcome(errands=(AbortWithFreshId(known.transactional_id, known.producer),))
 
@@ -298,14 +300,14 @@ class TransactionMachine:
         known = self.by_id.get(transactional_id)
         if known is None or known.state is not State.ONGOING or known.producer != producer:
             return NOTHING  # somebody was faster
-        return self._timed_out(known, turn, fresh_id)
+        return self._abort_timed_out(known, turn, fresh_id)
 
-    def _timed_out(self, known: Transaction, turn: Turn, fresh_id: int | None) -> Outcome:
+    def _abort_timed_out(self, known: Transaction, turn: Turn, fresh_id: int | None) -> Outcome:
         outcome = self._abort(known, turn, None, fresh_id)
         turn.meters.transactions.timed_out += 1
         return outcome
 
-    def _expired(self, turn: Turn) -> list[Transaction]:
+    def _find_expired(self, turn: Turn) -> list[Transaction]:
         limit = turn.wall_ms - turn.config.transactional_id_expiration_ms
         return [
             known
@@ -322,26 +324,26 @@ class TransactionMachine:
             self.by_id.pop(key.transactional_id, None)
             self._bumped_from.pop(key.transactional_id, None)
         elif value.transaction_status in STORED:
-            self.by_id[key.transactional_id] = Transaction.of(key, value)
+            self.by_id[key.transactional_id] = Transaction.from_record(key, value)
         else:
             logger.error("%r has the unknown state %d: passed over", key.transactional_id, value.transaction_status)
 
     def end_transaction(self, producer: Producer, committed: bool) -> None:
         """Nobody writes to this topic in a transaction."""
 
-    def loaded(self, turn: Turn) -> Outcome:
+    def finish_loading(self, turn: Turn) -> Outcome:
         """Finish what the last coordinator decided; what it left open gets the rest of its time."""
         prepared = []
         for known in self.by_id.values():
             if known.state.is_prepared:
-                prepared.append(errand(known))
+                prepared.append(marker_errand(known))
             elif known.state is State.ONGOING:
                 elapsed = min(max(turn.wall_ms - known.started_ms, 0), known.timeout_ms)
                 self._deadlines[known.transactional_id] = turn.monotonic_ms + known.timeout_ms - elapsed
         return Outcome(errands=prepared)
 
 
-def errand(prepared: Transaction) -> WriteMarkers:
+def marker_errand(prepared: Transaction) -> WriteMarkers:
     return WriteMarkers(
         prepared.transactional_id,
         prepared.producer,
@@ -351,7 +353,7 @@ def errand(prepared: Transaction) -> WriteMarkers:
     )
 
 
-def response_to_end(ended: Transaction, raised: bool) -> EndTxnResponse:
+def build_end_response(ended: Transaction, raised: bool) -> EndTxnResponse:
     """Who the producer is from now on, where its epoch was raised."""
     if not raised:
         return EndTxnResponse()

@@ -20,20 +20,20 @@ def prepare(
 ) -> Transaction:
     """The outcome is decided. `raised`: under the next epoch, and with a new id to follow if it was the last one."""
     rotates = raised and version >= EPOCH_BUMP and known.is_exhausted
-    return known.to(
+    return known.move_to(
         State.PREPARE_COMMIT if committed else State.PREPARE_ABORT,
         turn.wall_ms,
         epoch=known.epoch + raised,
-        next_producer_id=needed(fresh_id) if rotates else NO_ID,
+        next_producer_id=require_fresh_id(fresh_id) if rotates else NO_ID,
         # An abort may come before any partition; it needs a beginning nevertheless.
         started_ms=known.started_ms if known.state is State.ONGOING else turn.wall_ms,
         version=version,
     )
 
 
-def completed(prepared: Transaction, turn: Turn) -> Transaction:
+def complete(prepared: Transaction, turn: Turn) -> Transaction:
     rotated = prepared.next_producer_id != NO_ID
-    return prepared.to(
+    return prepared.move_to(
         State.COMPLETE_COMMIT if prepared.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT,
         turn.wall_ms,
         producer_id=prepared.next_producer_id if rotated else prepared.producer_id,
@@ -55,16 +55,16 @@ def may_continue(known: Transaction, expected: Producer) -> bool:
 def ends_with_same_epoch(known: Transaction, producer: Producer, committed: bool) -> bool:
     """Whether an EndTxn of an old client ends something now; False: it did before. KafkaError if it may not."""
     if producer.id != known.producer_id:
-        raise another_id(known, producer)
+        raise wrong_id_error(known, producer)
     if producer.epoch != known.epoch:
-        raise fenced(known, producer)
+        raise fenced_error(known, producer)
     if known.state is State.ONGOING:
         return True
     if known.state is (State.COMPLETE_COMMIT if committed else State.COMPLETE_ABORT):
         return False
     if known.state is (State.PREPARE_COMMIT if committed else State.PREPARE_ABORT):
-        raise concurrent(known)
-    raise wrong_state(known, committed)
+        raise concurrent_error(known)
+    raise wrong_state_error(known, committed)
 
 
 def ends_with_next_epoch(known: Transaction, producer: Producer, committed: bool) -> bool:
@@ -80,24 +80,24 @@ def ends_with_next_epoch(known: Transaction, producer: Producer, committed: bool
     """
     before_rotation = known.is_rotated and producer == (known.previous_producer_id, LAST_EPOCH)
     if known.state.is_prepared and (producer.id in (known.producer_id, known.next_producer_id)):
-        raise concurrent(known)
+        raise concurrent_error(known)
     if producer.id != known.producer_id and not before_rotation:
-        raise another_id(known, producer)
+        raise wrong_id_error(known, producer)
     is_retry = before_rotation or producer.epoch + 1 == known.epoch
     if is_retry and known.state is State.COMPLETE_COMMIT and committed:
         return False
     if is_retry and known.state is State.COMPLETE_ABORT and not committed:
         return False
     if is_retry and known.state is State.COMPLETE_COMMIT:
-        raise wrong_state(known, committed)
+        raise wrong_state_error(known, committed)
     if producer.epoch != known.epoch or before_rotation:
-        raise fenced(known, producer)
+        raise fenced_error(known, producer)
     if known.state is not State.ONGOING and committed:
-        raise wrong_state(known, committed)
+        raise wrong_state_error(known, committed)
     return True
 
 
-def needed(fresh_id: int | None) -> int:
+def require_fresh_id(fresh_id: int | None) -> int:
     if fresh_id is None:
         raise FreshIdNeeded
     return fresh_id
@@ -106,17 +106,17 @@ def needed(fresh_id: int | None) -> int:
 # Refusals
 
 
-def concurrent(known: Transaction) -> KafkaError:
+def concurrent_error(known: Transaction) -> KafkaError:
     message = f"the last transaction of {known.transactional_id!r} is not over: it is in {known.state.shown}"
     return KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, message)
 
 
-def another_id(known: Transaction, producer: Producer) -> KafkaError:
+def wrong_id_error(known: Transaction, producer: Producer) -> KafkaError:
     message = f"{known.transactional_id!r} belongs to producer {known.producer_id}, not to {producer.id}"
     return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message)
 
 
-def fenced(known: Transaction, producer: Producer) -> KafkaError:
+def fenced_error(known: Transaction, producer: Producer) -> KafkaError:
     message = (
         f"{known.transactional_id!r} is at producer {known.producer_id} epoch {known.epoch}, "
         f"this is producer {producer.id} epoch {producer.epoch}"
@@ -124,7 +124,7 @@ def fenced(known: Transaction, producer: Producer) -> KafkaError:
     return KafkaError(ErrorCode.PRODUCER_FENCED, message)
 
 
-def wrong_state(known: Transaction, committed: bool) -> KafkaError:
+def wrong_state_error(known: Transaction, committed: bool) -> KafkaError:
     wanted = "commit" if committed else "abort"
     message = f"{known.transactional_id!r} is in {known.state.shown}, there is nothing to {wanted}"
     return KafkaError(ErrorCode.INVALID_TXN_STATE, message)

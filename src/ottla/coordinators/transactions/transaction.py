@@ -123,7 +123,7 @@ class Transaction:
         """The epochs of the id before were used up, and this one began."""
         return self.epoch == 0 and self.previous_producer_id not in (NO_ID, self.producer_id)
 
-    def to(self, state: State, updated_ms: int, **changes: Any) -> "Transaction":
+    def move_to(self, state: State, updated_ms: int, **changes: Any) -> "Transaction":
         """What comes next; fields that are not named stay."""
         if state not in TRANSITIONS[self.state]:
             raise IllegalTransition(f"{self.transactional_id!r} cannot go from {self.state.shown} to {state.shown}")
@@ -162,7 +162,7 @@ class Transaction:
         ]
 
     @classmethod
-    def of(cls, key: TransactionLogKey, value: TransactionLogValue) -> "Transaction":
+    def from_record(cls, key: TransactionLogKey, value: TransactionLogValue) -> "Transaction":
         return cls(
             key.transactional_id,
             value.producer_id,

@@ -6,7 +6,7 @@ import pytest
 
 from ottla.cluster.image import EMPTY
 from ottla.coordinators.classic.group import ClassicGroup
-from ottla.coordinators.classic.joins import told_reasons
+from ottla.coordinators.classic.joins import format_reasons
 from ottla.coordinators.classic.states import TRANSITIONS, State
 from ottla.coordinators.formats import GROUP_FORMAT, GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from ottla.coordinators.machine import StoredRecord, Turn
@@ -35,31 +35,31 @@ def test_every_state_is_left_or_is_the_last() -> None:
 def test_what_the_members_read() -> None:
     # All of their topics; only consumers say it; one that nobody understands may read anything.
     stage = play(TWO_MEMBERS)
-    assert [stage.group.subscribed_to(topic) for topic in "tuv"] == [True, False, False]
+    assert [stage.group.is_subscribed_to(topic) for topic in "tuv"] == [True, False, False]
     stage.play("b joins topics=u | [PreparingRebalance]")
-    assert [stage.group.subscribed_to(topic) for topic in "tuv"] == [True, True, False]
+    assert [stage.group.is_subscribed_to(topic) for topic in "tuv"] == [True, True, False]
     connect = play("a joins type=connect version=3 | [PreparingRebalance]")
-    assert not connect.group.subscribed_to("t")
+    assert not connect.group.is_subscribed_to("t")
     unclear = ClassicGroup("group")
     member = MemberMetadata(member_id="m", session_timeout=10_000, subscription=b"?")
     unclear.replay_metadata(GroupMetadataValue(protocol_type="consumer", protocol="own", members=[member]))
-    assert unclear.subscribed_to("t")
+    assert unclear.is_subscribed_to("t")
 
 
 def test_from_when_offsets_may_expire() -> None:
     # Since the commit, where nobody manages members; since it is empty; never while members may still need them.
     stage = Stage()
-    assert stage.group.offsets_expire_from(5) == 5
+    assert stage.group.find_expiry_start(5) == 5
     assert stage.group.is_simple
     stage.play(ONE_MEMBER)
-    assert stage.group.offsets_expire_from(5) == 5, "of topics that the members do not read any more"
+    assert stage.group.find_expiry_start(5) == 5, "of topics that the members do not read any more"
     stage.play("a joins | [CompletingRebalance]; a: generation 2, leads a")
-    assert stage.group.offsets_expire_from(5) is None
+    assert stage.group.find_expiry_start(5) is None
     stage.play("a leaves | [PreparingRebalance]; stores generation 3 empty; [Empty]; a: NONE")
-    assert stage.group.offsets_expire_from(5) == stage.now + 10**12
+    assert stage.group.find_expiry_start(5) == stage.now + 10**12
     assert stage.group.protocol_type == "consumer", "an empty group knows what it was for"
     other = play(ONE_MEMBER.replace("a joins                 | a:", "a joins type=connect    | a:"))
-    assert other.group.offsets_expire_from(5) is None
+    assert other.group.find_expiry_start(5) is None
 
 
 def test_who_may_commit_in_a_transaction() -> None:
@@ -105,9 +105,9 @@ def test_who_waits_is_told_when_the_group_becomes_another() -> None:
 
 def test_reasons_for_the_log_have_a_limit() -> None:
     # Clients say why they come and go; however much they say, a line of the log stays a line.
-    assert told_reasons(["done", None, "done"]) == "done; no reason given"
-    assert told_reasons(["x" * 10_000]) == "x" * 255
-    assert told_reasons(map(str, range(100))) == "0; 1; 2"
+    assert format_reasons(["done", None, "done"]) == "done; no reason given"
+    assert format_reasons(["x" * 10_000]) == "x" * 255
+    assert format_reasons(map(str, range(100))) == "0; 1; 2"
 
 
 def test_a_rebalance_is_logged_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:

@@ -351,7 +351,7 @@ def test_a_description() -> None:
 def test_a_state_of_a_later_release() -> None:
     # A member in a state that this broker does not know must come with empty hands; then it goes on.
     stage = play(TWO_MEMBERS)
-    record = stage.group.state.members["a"].progress_record("group")
+    record = stage.group.state.members["a"].current_assignment_record("group")
     assert isinstance(record.value, ConsumerGroupCurrentMemberAssignmentValue)
     record.value.state = 9
     stage.groups.replay(record, 0, None)

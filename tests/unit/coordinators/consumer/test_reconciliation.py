@@ -74,7 +74,7 @@ def test_a_step(step: tuple[Member, Goal, Partitions | None, bool]) -> None:
     # Where it has arrived it has its target, as far as it wants it.
     if after.state is MemberState.STABLE and after.epoch == goal.epoch and after is not member:
         target = {(topic, number) for topic, number in places(goal.target) if topic in goal.subscribed}
-        assert member.reconciled_to(goal.epoch) or places(after.assigned) == target
+        assert member.is_reconciled_to(goal.epoch) or places(after.assigned) == target
 
 
 @given(steps())
@@ -87,4 +87,4 @@ def test_a_member_that_does_what_it_is_told_arrives(step: tuple[Member, Goal, Pa
         owned = {topic: frozenset(numbers) for topic, numbers in member.assigned.items()}
         member = reconcile(member, goal, owned, False)
         goal = Goal(goal.epoch, goal.target, goal.subscribed, dict.fromkeys(places(member.assigned), "m"))
-    assert member.reconciled_to(goal.epoch)
+    assert member.is_reconciled_to(goal.epoch)

@@ -4,16 +4,16 @@ from ottla.coordinators.consumer.members import Holding, Member
 from ottla.coordinators.consumer.state import GroupState
 
 
-def with_progress(state: GroupState, id: str, assigned: Holding) -> GroupState:
-    return state.replay(Member(id, epoch=3, assigned=assigned).progress_record("group"))
+def with_current_assignment(state: GroupState, id: str, assigned: Holding) -> GroupState:
+    return state.replay(Member(id, epoch=3, assigned=assigned).current_assignment_record("group"))
 
 
 def test_a_partition_that_went_to_another_stays_theirs() -> None:
     # The record with which the first one gave it back was compacted away; its next one comes after the second's.
-    state = with_progress(GroupState("group"), "a", {b"t" * 16: {0: 2, 1: 2}})
-    state = with_progress(state, "b", {b"t" * 16: {1: 3}})
+    state = with_current_assignment(GroupState("group"), "a", {b"t" * 16: {0: 2, 1: 2}})
+    state = with_current_assignment(state, "b", {b"t" * 16: {1: 3}})
     assert dict(state.owners) == {(b"t" * 16, 0): "a", (b"t" * 16, 1): "b"}
-    state = with_progress(state, "a", {b"t" * 16: {0: 2}})
+    state = with_current_assignment(state, "a", {b"t" * 16: {0: 2}})
     assert dict(state.owners) == {(b"t" * 16, 0): "a", (b"t" * 16, 1): "b"}
 
 

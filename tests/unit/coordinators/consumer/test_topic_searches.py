@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.coordinators.consumer import topic_searches
-from ottla.coordinators.consumer.regular_expressions import check_pattern, matching
+from ottla.coordinators.consumer.regular_expressions import check_pattern, match_patterns
 from ottla.errors import ErrorCode, KafkaError
 from tests.unit.coordinators.consumer_scripts import Stage, play
 
@@ -11,7 +11,7 @@ from tests.unit.coordinators.consumer_scripts import Stage, play
 def test_a_pattern_matches_whole_names() -> None:
     # As RE2's matches() in Kafka: a part is not enough.
     names = ["orders", "orders-1", "reorders", "Orders"]
-    found = matching(["orders", "orders.*", "(?i)orders", "^.*orders$", "[[:alpha:]]+", "nothing"], names)
+    found = match_patterns(["orders", "orders.*", "(?i)orders", "^.*orders$", "[[:alpha:]]+", "nothing"], names)
     assert {pattern: sorted(topics) for pattern, topics in found.items()} == {
         "orders": ["orders"],
         "orders.*": ["orders", "orders-1"],
@@ -33,7 +33,7 @@ def test_patterns_that_re2_does_not_take_are_refused(pattern: str) -> None:
 
 def test_a_pattern_that_kills_other_engines_takes_no_time() -> None:
     # A backtracking engine needs 2**200 steps here: the suite's time-out would end it.
-    assert matching(["(a*)*b", "(a|a)*b"], ["a" * 200]) == {"(a*)*b": frozenset(), "(a|a)*b": frozenset()}
+    assert match_patterns(["(a*)*b", "(a|a)*b"], ["a" * 200]) == {"(a*)*b": frozenset(), "(a|a)*b": frozenset()}
 
 
 def test_members_of_one_pattern_share_its_topics() -> None:
@@ -51,8 +51,8 @@ def test_members_of_one_pattern_share_its_topics() -> None:
         """,
         {"t": 2},
     )
-    assert stage.group.subscribed_to("u") and not stage.group.subscribed_to("x")
-    assert stage.copy_from_log().groups["group"].subscribed_to("u")
+    assert stage.group.is_subscribed_to("u") and not stage.group.is_subscribed_to("x")
+    assert stage.copy_from_log().groups["group"].is_subscribed_to("u")
 
 
 def test_a_pattern_that_nobody_uses_is_forgotten() -> None:
@@ -117,7 +117,7 @@ def test_a_search_that_ends_too_late_changes_nothing(monkeypatch: pytest.MonkeyP
         search              |
     """)
     assert not stage.group.state.resolutions
-    stage.run(None, lambda turn: stage.groups.topics_found("no such group", {}, turn))
+    stage.run(None, lambda turn: stage.groups.store_found_topics("no such group", {}, turn))
 
 
 def test_patterns_are_matched_again_from_time_to_time() -> None:

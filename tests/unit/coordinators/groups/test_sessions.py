@@ -12,11 +12,11 @@ def test_a_renewed_session_ends_later() -> None:
     sessions.renew("a", 10)
     sessions.renew("b", 12)
     sessions.renew("a", 20)
-    assert sessions.expired(10) == []
-    assert sessions.expired(15) == ["b"]
-    assert sessions.expired(19) == []
-    assert sessions.expired(20) == ["a"]
-    assert (sessions.expired(100), sessions.next) == ([], None)
+    assert sessions.take_expired(10) == []
+    assert sessions.take_expired(15) == ["b"]
+    assert sessions.take_expired(19) == []
+    assert sessions.take_expired(20) == ["a"]
+    assert (sessions.take_expired(100), sessions.next) == ([], None)
 
 
 def test_a_session_can_become_shorter() -> None:
@@ -25,17 +25,17 @@ def test_a_session_can_become_shorter() -> None:
     sessions.renew("a", 300)
     sessions.renew("a", 10)
     assert sessions.next == 10
-    assert sessions.expired(10) == ["a"]
+    assert sessions.take_expired(10) == ["a"]
 
 
 def test_an_ended_session_is_forgotten() -> None:
     sessions = Sessions()
     sessions.renew("a", 10)
     sessions.end("a")
-    assert (sessions.next, sessions.expired(20)) == (None, [])
+    assert (sessions.next, sessions.take_expired(20)) == (None, [])
     sessions.renew("a", 30)
-    assert sessions.expired(20) == []
-    assert sessions.expired(30) == ["a"]
+    assert sessions.take_expired(20) == []
+    assert sessions.take_expired(30) == ["a"]
 
 
 def test_heartbeats_leave_nothing_behind() -> None:
@@ -69,7 +69,7 @@ def test_as_a_table_that_is_searched(steps: list[tuple[str, str, int]]) -> None:
         else:
             now += number
             due = {each for each, deadline in deadlines.items() if deadline <= now}
-            assert set(sessions.expired(now)) == due
+            assert set(sessions.take_expired(now)) == due
             deadlines = {each: deadline for each, deadline in deadlines.items() if each not in due}
         assert {each: sessions.deadline(each) for each in deadlines} == deadlines
         assert (sessions.next is None) == (not deadlines)

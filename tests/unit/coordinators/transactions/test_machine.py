@@ -37,7 +37,7 @@ def test_every_state_has_its_row_and_leads_on() -> None:
     assert not TRANSITIONS[State.DEAD]
     transaction = Transaction("id", 1, 0, 1000, NOW, State.PREPARE_COMMIT)
     with pytest.raises(IllegalTransition, match="'id' cannot go from PrepareCommit to CompleteAbort"):
-        transaction.to(State.COMPLETE_ABORT, NOW)
+        transaction.move_to(State.COMPLETE_ABORT, NOW)
 
 
 def test_commit_and_abort_with_an_epoch_for_each() -> None:
@@ -435,7 +435,7 @@ def test_many_overdue_transactions_end_in_several_batches() -> None:
             str(number), number, 0, 1_000, NOW, State.ONGOING, frozenset({TopicPartition("p", 0)}), NOW
         )
         stage.apply(Outcome(records=[open_one.record]))
-    stage.apply(stage.machine.loaded(stage.turn()))
+    stage.apply(stage.machine.finish_loading(stage.turn()))
     stage.wait(15_000)
     assert len(stage.errands) == 250
     assert all(known.state is State.PREPARE_ABORT for known in stage.machine.by_id.values())

@@ -28,7 +28,7 @@ class Subscribed(NamedTuple):
     """To be done before it is known which topics the member will read."""
 
 
-class Progress:
+class ConsumerRebalance:
     """The steps, and the deadlines of members that must make one in time."""
 
     __slots__ = ("_hashes", "_moving_since_ms", "_seen", "revocations", "searches")
@@ -55,9 +55,9 @@ class Progress:
             bump |= not member.topic_pattern or member.topic_pattern in change.state.resolutions
             if before.topic_pattern in change.state.resolutions and before.topic_pattern not in change.state.patterns:
                 change.store(change.state.resolution_record(before.topic_pattern, None))
-        search = self.searches.due(change, turn)
+        search = self.searches.find_due(change, turn)
         if search is not None:
-            change.effects.append(partial(self.searches.begun, search, turn))
+            change.effects.append(partial(self.searches.begin, search, turn))
             if search.is_short:
                 bump |= store_resolutions(change, search.run())
                 search = None
@@ -113,13 +113,13 @@ class Progress:
         """One step of the member towards its target."""
         state = change.state
         member = state.members[member_id]
-        if not subscription_changed and member.reconciled_to(state.target_epoch):
+        if not subscription_changed and member.is_reconciled_to(state.target_epoch):
             return member
         subscribed = state.topic_ids(member, turn.image)
         goal = Goal(state.target_epoch, state.target(member_id), subscribed, state.owners)
         moved = reconcile(member, goal, owned, subscription_changed)
         if moved != member:
-            change.store(moved.progress_record(state.id))
+            change.store(moved.current_assignment_record(state.id))
             change.effects.append(partial(self.watch_revocation, moved, turn))
             if change.state.is_settled:
                 change.effects.append(partial(self._arrived, turn))
