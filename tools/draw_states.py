@@ -1,9 +1,9 @@
-"""Draws docs/pictures/*-states.svg from the coordinators' transition tables.
+"""Draws docs/pictures/*-states.svg from the transition tables of the coordinators.
 
-    python tools/draw_states.py          # writes the pictures; a test compares them with what this would draw
+    python tools/draw_states.py          # writes the pictures; a test fails when they are out of date
 
-Only where a box stands is decided here. Arrows, and the reasons that a table may give for them, come from the table: an
-arrow has the number of its reason, and the reasons are listed below the picture.
+This file decides only where each box is. The arrows come from the transition table, and so do their reasons, if the
+table has any: an arrow shows the number of its reason, and the reasons are listed below the picture.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -25,10 +25,10 @@ MARGIN = 30
 TITLE_HEIGHT = 40
 LINE_HEIGHT = 22
 BEND = 26.0
-"""How far an arrow bends to its left, so that those of both directions stand apart."""
+"""How far an arrow bends to its left, which keeps the two arrows between a pair of states apart."""
 HEAD = 9.0
 LABEL_AT = 0.4
-"""Nearer to where an arrow begins: many cross in the middle."""
+"""Where on an arrow its number is. Not in the middle, where many arrows cross."""
 
 Transitions = Mapping[Any, Collection[Any]]
 Point = tuple[float, float]
@@ -49,7 +49,7 @@ class Arrow(NamedTuple):
     reason: str | None
 
     def at(self, part: float) -> Point:
-        """The point after this part of the way."""
+        """The point after this part of the curve, from 0 to 1."""
         (x0, y0), (x1, y1), (x2, y2) = self.begin, self.control, self.end
         first, second, third = (1 - part) ** 2, 2 * part * (1 - part), part**2
         return first * x0 + second * x1 + third * x2, first * y0 + second * y1 + third * y2
@@ -101,7 +101,7 @@ PICTURES = (
 
 def draw(picture: Picture) -> str:
     assert set(picture.places) == set(picture.transitions), f"{picture.name}: a state has no place"
-    arrows = list(arrows_of(picture))
+    arrows = list(find_arrows(picture))
     reasons = list(dict.fromkeys(arrow.reason for arrow in arrows if arrow.reason is not None))
     columns = max(x for x, _ in picture.places.values())
     rows = max(y for _, y in picture.places.values())
@@ -117,46 +117,46 @@ def draw(picture: Picture) -> str:
         f"{escape(picture.title)}</text>",
     ]
     for arrow in arrows:
-        lines += drawn_arrow(arrow, reasons)
+        lines += draw_arrow(arrow, reasons)
     for state in picture.places:
-        lines += drawn_box(state, centre(picture.places[state]))
+        lines += draw_box(state, find_centre(picture.places[state]))
     for number, reason in enumerate(reasons, start=1):
         y = below + LINE_HEIGHT * (number - 1)
         lines.append(f'  <text x="{MARGIN}" y="{y:g}" fill="#1d2b3a">{number}. {escape(reason)}</text>')
     return "\n".join([*lines, "</svg>", ""])
 
 
-def arrows_of(picture: Picture) -> Iterator[Arrow]:
+def find_arrows(picture: Picture) -> Iterator[Arrow]:
     for state, followers in picture.transitions.items():
         for follower in sorted(followers, key=list(picture.places).index):
             if follower is state:
-                continue  # it stays where it is
-            begin, end = centre(picture.places[state]), centre(picture.places[follower])
-            control = bent(begin, end)
+                continue  # a transition to the same state has no arrow
+            begin, end = find_centre(picture.places[state]), find_centre(picture.places[follower])
+            control = find_control_point(begin, end)
             reason = followers[follower] if isinstance(followers, Mapping) else None
-            yield Arrow(border(begin, control), control, border(end, control), reason)
+            yield Arrow(find_border_point(begin, control), control, find_border_point(end, control), reason)
 
 
-def centre(place: Point) -> Point:
+def find_centre(place: Point) -> Point:
     column, row = place
     return MARGIN + BOX_WIDTH / 2 + column * CELL_WIDTH, TITLE_HEIGHT + MARGIN + BOX_HEIGHT / 2 + row * CELL_HEIGHT
 
 
-def bent(begin: Point, end: Point) -> Point:
-    """The point towards which the way bends: beside its middle, on the left of who goes along."""
+def find_control_point(begin: Point, end: Point) -> Point:
+    """The control point of the curve: to the left of the middle, seen in the direction of the arrow."""
     (x0, y0), (x1, y1) = begin, end
     length = hypot(x1 - x0, y1 - y0)
     return (x0 + x1) / 2 + (y1 - y0) / length * BEND, (y0 + y1) / 2 - (x1 - x0) / length * BEND
 
 
-def border(middle: Point, towards: Point) -> Point:
-    """Where the way from a box's middle leaves the box."""
+def find_border_point(middle: Point, towards: Point) -> Point:
+    """Where the line from the centre of a box towards a point leaves the box."""
     x, y = towards[0] - middle[0], towards[1] - middle[1]
     reach = min(BOX_WIDTH / 2 / abs(x) if x else 1e9, BOX_HEIGHT / 2 / abs(y) if y else 1e9)
     return middle[0] + x * reach, middle[1] + y * reach
 
 
-def drawn_arrow(arrow: Arrow, reasons: list[str]) -> Iterator[str]:
+def draw_arrow(arrow: Arrow, reasons: list[str]) -> Iterator[str]:
     (x0, y0), (x1, y1), (x2, y2) = arrow.begin, arrow.control, arrow.end
     length = hypot(x2 - x1, y2 - y1)
     along_x, along_y = (x2 - x1) / length * HEAD, (y2 - y1) / length * HEAD
@@ -176,17 +176,17 @@ def drawn_arrow(arrow: Arrow, reasons: list[str]) -> Iterator[str]:
         )
 
 
-def drawn_box(state: Enum, middle: Point) -> Iterator[str]:
+def draw_box(state: Enum, middle: Point) -> Iterator[str]:
     x, y = middle
     yield (
         f'  <rect x="{x - BOX_WIDTH / 2:g}" y="{y - BOX_HEIGHT / 2:g}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" '
         'rx="8" fill="#eef4fa" stroke="#33475b" stroke-width="1.5"/>'
     )
-    yield f'  <text x="{x:g}" y="{y + 5:g}" text-anchor="middle" fill="#1d2b3a">{escape(shown(state))}</text>'
+    yield f'  <text x="{x:g}" y="{y + 5:g}" text-anchor="middle" fill="#1d2b3a">{escape(format_state(state))}</text>'
 
 
-def shown(state: Enum) -> str:
-    """As Kafka's tools call it."""
+def format_state(state: Enum) -> str:
+    """The name of the state in Kafka's tools."""
     return state.value if isinstance(state.value, str) else state.name.title().replace("_", "")
 
 

@@ -2,9 +2,9 @@
 
     python tools/generate_messages.py [directory]
 
-kio has one class per API *version*; here they are folded into one class per message, with the fields of every version.
-The folding refuses what a table could not say (a field that changes its type, a hole in its versions, an order that
-differs between versions), so a new kio either gives a right table or none.
+kio has one class per API *version*. They are folded here into one class per message, with the fields of all versions.
+Folding fails where one table cannot describe all versions (a field changes its type or its place, or is missing between
+two of its versions), so a new release of kio gives a correct table or an error.
 """
 
 import dataclasses
@@ -44,7 +44,7 @@ ZEROES = {"bool": "False", "bytes": 'b""', "float64": "0.0", "records": 'b""', "
 
 @dataclasses.dataclass
 class FoldedField:
-    """One field over all versions."""
+    """One field in all its versions."""
 
     name: str
     type: str
@@ -54,7 +54,7 @@ class FoldedField:
     nullable: list[int]
 
     @property
-    def array(self) -> bool:
+    def is_array(self) -> bool:
         return self.type.startswith("[]")
 
     @property
@@ -62,25 +62,25 @@ class FoldedField:
         return self.type.removeprefix("[]")
 
     @property
-    def structure(self) -> bool:
+    def is_structure(self) -> bool:
         return self.element[0].isupper()
 
     def row(self) -> tuple[object, ...]:
-        """What `ottla.wire.message.Field` unpacks."""
+        """The line of the field in `FIELDS`, which `ottla.wire.message.Field` unpacks."""
         nullable_from = self.nullable[0] if self.nullable else None
         return (self.name, self.type, self.versions[0], self.versions[-1], nullable_from, self.tag, self.default)
 
 
 @dataclasses.dataclass
 class FoldedClass:
-    """One class over all versions: its fields, and their order in each version."""
+    """One class in all its versions: its fields, and their order in each version."""
 
     name: str
     fields: dict[str, FoldedField] = dataclasses.field(default_factory=dict)
     orders: list[list[str]] = dataclasses.field(default_factory=list)
 
-    def ordered(self) -> list[FoldedField]:
-        """The order that every version's order is a part of."""
+    def sort_fields(self) -> list[FoldedField]:
+        """The fields in an order that agrees with the order in every version."""
         latest_first = [name for order in reversed(self.orders) for name in order]
         graph: dict[str, list[str]] = {name: [] for name in dict.fromkeys(latest_first)}
         for order in self.orders:
@@ -111,10 +111,10 @@ class FoldedMessage:
         folded = self.classes.setdefault(entity.__name__, FoldedClass(entity.__name__))
         order = []
         for field in dataclasses.fields(entity):
-            inner, array, nullable = unwrapped(field.type)
+            inner, array, nullable = unwrap_annotation(field.type)
             if dataclasses.is_dataclass(inner):
                 self.fold_class(inner, version)
-            now = folded_field(field, inner, array)
+            now = fold_field(field, inner, array)
             order.append(now.name)
             known = folded.fields.setdefault(now.name, now)
             assert (known.type, known.tag, known.default) == (now.type, now.tag, now.default), (entity, now, known)
@@ -125,7 +125,7 @@ class FoldedMessage:
             folded.orders.append(order)
 
     def finish(self) -> None:
-        """Put the message after its structures and check what the table takes for granted."""
+        """Put the message after its structures, and check the assumptions of the table about versions."""
         self.classes[self.name] = self.classes.pop(self.name)
         assert self.flexible == self.versions[len(self.versions) - len(self.flexible) :], self.name
         for folded in self.classes.values():
@@ -139,33 +139,33 @@ class FoldedMessage:
 
 
 def add_version(versions: list[int], version: int) -> None:
-    """A structure used twice in a message is met twice per version."""
+    """Add a version once: a structure that a message uses twice comes twice per version."""
     if version not in versions:
         versions.append(version)
 
 
-def unwrapped(annotation: Any) -> tuple[Any, bool, bool]:
+def unwrap_annotation(annotation: Any) -> tuple[Any, bool, bool]:
     """The type inside `tuple[..., ...] | None`, whether there is a tuple, and whether null is allowed outside of it."""
     arguments = typing.get_args(annotation)
     if type(None) in arguments:
-        inner, array, _ = unwrapped(next(argument for argument in arguments if argument is not type(None)))
+        inner, array, _ = unwrap_annotation(next(argument for argument in arguments if argument is not type(None)))
         return inner, array, True
     if typing.get_origin(annotation) is tuple:
-        return unwrapped(arguments[0])[0], True, False
+        return unwrap_annotation(arguments[0])[0], True, False
     return annotation, False, False
 
 
-def folded_field(field: dataclasses.Field[Any], inner: Any, array: bool) -> FoldedField:
+def fold_field(field: dataclasses.Field[Any], inner: Any, array: bool) -> FoldedField:
     kio_type = field.metadata.get("kafka_type")
     wire_type = inner.__name__ if kio_type is None else WIRE_TYPES.get(kio_type, kio_type)
     is_time = kio_type is not None and kio_type.startswith(("timedelta", "datetime"))
     name = f"{field.name}_ms" if is_time and not field.name.endswith("_ms") else field.name
-    default = folded_default(field.default, unwrapped(field.type)[2], is_time)
+    default = fold_default(field.default, unwrap_annotation(field.type)[2], is_time)
     return FoldedField(name, "[]" * array + wire_type, field.metadata.get("tag"), default, [], [])
 
 
-def folded_default(default: Any, nullable: bool, is_time: bool) -> Any:
-    """None for what the table leaves out: null where that is allowed, else zero, or an empty structure."""
+def fold_default(default: Any, nullable: bool, is_time: bool) -> Any:
+    """The default as the table has it. None: null where that is allowed, otherwise zero or an empty structure."""
     if default is None:
         return -1 if is_time else None
     if default is dataclasses.MISSING or dataclasses.is_dataclass(default):
@@ -178,80 +178,80 @@ def folded_default(default: Any, nullable: bool, is_time: bool) -> Any:
     return str(default) if isinstance(default, str) else default if isinstance(default, (bool, tuple)) else int(default)
 
 
-def python_type(field: FoldedField) -> str:
-    element = field.element if field.structure else PYTHON_TYPES.get(field.element, "int")
-    whole = f"list[{element}]" if field.array else element
+def format_python_type(field: FoldedField) -> str:
+    element = field.element if field.is_structure else PYTHON_TYPES.get(field.element, "int")
+    whole = f"list[{element}]" if field.is_array else element
     return f"{whole} | None" if field.nullable else whole
 
 
-def parameter(field: FoldedField) -> str:
-    """The parameter of `__init__`: its default is the protocol's."""
-    annotation = python_type(field)
+def format_parameter(field: FoldedField) -> str:
+    """The parameter of `__init__`. Its default is the one of the protocol."""
+    annotation = format_python_type(field)
     if field.default is not None and field.default != ():
-        return f"{field.name}: {annotation} = {quoted(field.default)}"
+        return f"{field.name}: {annotation} = {format_literal(field.default)}"
     if field.nullable and field.default is None:
         return f"{field.name}: {annotation} = None"
-    if field.array:
+    if field.is_array:
         return f"{field.name}: {annotation} = EMPTY"
-    if field.structure:
+    if field.is_structure:
         return f"{field.name}: {annotation} | None = None"
     return f"{field.name}: {annotation} = {ZEROES.get(field.element, '0')}"
 
 
-def assignment(field: FoldedField) -> str:
-    if field.array and not (field.nullable and field.default is None):
+def format_assignment(field: FoldedField) -> str:
+    if field.is_array and not (field.nullable and field.default is None):
         return f"self.{field.name} = [] if {field.name} is EMPTY else {field.name}"
-    if field.structure and not field.nullable:
+    if field.is_structure and not field.nullable:
         return f"self.{field.name} = {field.element}() if {field.name} is None else {field.name}"
     return f"self.{field.name} = {field.name}"
 
 
-def quoted(value: object) -> str:
-    """`repr` with the quotes of the house."""
+def format_literal(value: object) -> str:
+    """Like `repr`, with double quotes."""
     if isinstance(value, tuple):
-        return f"({', '.join(map(quoted, value))}{',' * (len(value) == 1)})"
+        return f"({', '.join(map(format_literal, value))}{',' * (len(value) == 1)})"
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
-def bracketed(opening: str, items: list[str]) -> list[str]:
-    """`opening(items)` on one line when it fits, else an item per line; indented as in a class."""
+def format_brackets(opening: str, items: list[str]) -> list[str]:
+    """`opening(items)` on one line if it fits, otherwise one item per line; indented as in a class."""
     line = f"    {opening}({', '.join(items)}{',' * (len(items) == 1)})"
     if len(line) <= LINE:
         return [line]
     return [f"    {opening}(", *(f"        {item}," for item in items), "    )"]
 
 
-def initializer(fields: list[FoldedField]) -> list[str]:
+def format_initializer(fields: list[FoldedField]) -> list[str]:
     if not fields:
         return []
-    parameters = [parameter(field) for field in fields]
+    parameters = [format_parameter(field) for field in fields]
     line = f"    def __init__(self, *, {', '.join(parameters)}) -> None:"
     head = [line]
     if len(line) > LINE:
         head = ["    def __init__(", "        self,", "        *,"]
         head += [f"        {each}," for each in parameters] + ["    ) -> None:"]
-    return ["", *head, *(f"        {assignment(field)}" for field in fields)]
+    return ["", *head, *(f"        {format_assignment(field)}" for field in fields)]
 
 
-def class_source(folded: FoldedClass, message: FoldedMessage) -> list[str]:
-    fields = folded.ordered()
+def format_class(folded: FoldedClass, message: FoldedMessage) -> list[str]:
+    fields = folded.sort_fields()
     lines = ["", "", f"class {folded.name}(Message):"]
-    lines += bracketed("__slots__ = ", [quoted(name) for name in sorted(field.name for field in fields)])
+    lines += format_brackets("__slots__ = ", [format_literal(name) for name in sorted(field.name for field in fields)])
     if fields:
-        lines += bracketed("FIELDS = ", [quoted(field.row()) for field in fields])
+        lines += format_brackets("FIELDS = ", [format_literal(field.row()) for field in fields])
     if folded.name == message.name:
-        lines += [f"    VERSIONS = {range_source(message.versions)}"]
+        lines += [f"    VERSIONS = {format_range(message.versions)}"]
         lines += [f"    FLEXIBLE_FROM = {message.flexible_from}"] if message.flexible else []
-    return lines + initializer(fields)
+    return lines + format_initializer(fields)
 
 
-def range_source(versions: list[int]) -> str:
+def format_range(versions: list[int]) -> str:
     assert versions == list(range(versions[0], versions[-1] + 1)), versions
     return f"range({versions[0]}, {versions[-1] + 1})"
 
 
-def renamed(messages: list[FoldedMessage]) -> None:
-    """Put the message's name before a structure's where request and response use the same name for different ones."""
+def rename_ambiguous_structures(messages: list[FoldedMessage]) -> None:
+    """Where request and response have different structures of the same name, put the name of the message before it."""
     names = [name for message in messages for name in message.classes]
     for message in messages:
         new_names = {name: f"{message.name}{name}" for name in message.classes if names.count(name) > 1}
@@ -263,12 +263,12 @@ def renamed(messages: list[FoldedMessage]) -> None:
                     field.type = field.type.replace(field.element, new_names[field.element])
 
 
-def module_source(title: str, messages: list[FoldedMessage], api_key: int | None) -> str:
-    """The whole module; request and response have the same versions."""
+def format_module(title: str, messages: list[FoldedMessage], api_key: int | None) -> str:
+    """The text of one module. Request and response have the same versions."""
     first = messages[0]
     assert all((each.versions, each.flexible_from) == (first.versions, first.flexible_from) for each in messages)
     subject = "a schema inside of records" if api_key is None else f"API key {api_key}"
-    body = [line for each in messages for folded in each.classes.values() for line in class_source(folded, each)]
+    body = [line for each in messages for folded in each.classes.values() for line in format_class(folded, each)]
     used = [name for name in ("EMPTY", "ZERO_UUID") if any(name in line for line in body)]
     head = [
         f'"""{title}: {subject}, versions {first.versions[0]} to {first.versions[-1]}.',
@@ -283,11 +283,11 @@ def module_source(title: str, messages: list[FoldedMessage], api_key: int | None
     ]
     if api_key is not None:
         head += [f"API_KEY = {api_key}"]
-    head += [f"VERSIONS = {range_source(first.versions)}", f"FLEXIBLE_FROM = {first.flexible_from}"]
+    head += [f"VERSIONS = {format_range(first.versions)}", f"FLEXIBLE_FROM = {first.flexible_from}"]
     return "\n".join(head + body) + "\n"
 
 
-def folded_messages(folder: str) -> list[FoldedMessage]:
+def fold_messages(folder: str) -> list[FoldedMessage]:
     messages: dict[EntityType, FoldedMessage] = {}
     for version, entities in sorted(schema_name_map[folder].items()):
         for kind, path in sorted(entities.items(), key=lambda item: item[0].value):
@@ -296,11 +296,11 @@ def folded_messages(folder: str) -> list[FoldedMessage]:
                 messages.setdefault(kind, FoldedMessage(entity.__name__)).fold(entity, version)
     for message in messages.values():
         message.finish()
-    renamed(list(messages.values()))
+    rename_ambiguous_structures(list(messages.values()))
     return list(messages.values())
 
 
-def index_source(rows: list[str]) -> str:
+def format_index(rows: list[str]) -> str:
     head = [
         '"""Every API: key, name, module, first and last version, first flexible version.',
         "",
@@ -312,30 +312,30 @@ def index_source(rows: list[str]) -> str:
     return "\n".join([*head, *(f"    {row}," for row in rows), ")"]) + "\n"
 
 
-def generated_files() -> Iterator[tuple[str, str]]:
-    """File names and their text."""
+def generate_files() -> Iterator[tuple[str, str]]:
+    """Yields the name and the text of each file."""
     yield "__init__.py", '"""The messages of every API, generated by tools/generate_messages.py."""\n'
     keys = {folder: key for key, folder in api_key_map.items()}
     rows = {}
     for folder in sorted(schema_name_map):
-        messages = folded_messages(folder)
+        messages = fold_messages(folder)
         if not messages:
             continue
         key = keys.get(folder)
         title = messages[0].name.removesuffix("Request") if key is not None else messages[0].name
-        yield f"{folder}.py", module_source(title, messages, key)
+        yield f"{folder}.py", format_module(title, messages, key)
         if key is not None:
             assert [each.name for each in messages] == [f"{title}Request", f"{title}Response"], folder
             versions = messages[0].versions
             row = (int(key), title, folder, versions[0], versions[-1], messages[0].flexible_from)
-            rows[int(key)] = quoted(row)
-    yield "index.py", index_source([rows[key] for key in sorted(rows)])
+            rows[int(key)] = format_literal(row)
+    yield "index.py", format_index([rows[key] for key in sorted(rows)])
 
 
 def main() -> None:
     destination = Path(sys.argv[1]) if len(sys.argv) > 1 else DESTINATION
     destination.mkdir(parents=True, exist_ok=True)
-    for name, text in generated_files():
+    for name, text in generate_files():
         (destination / name).write_text(text)
 
 

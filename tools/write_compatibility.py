@@ -1,6 +1,6 @@
 """Writes docs/compatibility.md from the handlers: which APIs and versions this broker answers.
 
-python tools/write_compatibility.py          # writes the page; a test compares it with what this would write
+python tools/write_compatibility.py          # writes the page; a test fails when it is out of date
 """
 
 from pathlib import Path
@@ -10,14 +10,14 @@ from ottla.wire import frames
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "compatibility.md"
 
-# Keys that Apache Kafka's brokers answer among themselves or on the controller's listener only.
+# Keys that brokers of Apache Kafka use among themselves or answer only on the listener of a controller.
 CONTROLLER_ONLY = frozenset((52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82))
 
-# Versions that Kafka 4.3 answers only where unstable ones are switched on are left out: InitProducerId 6.
+# Without the versions that Kafka 4.3 answers only with unstable API versions enabled: InitProducerId 6.
 STABLE = {22: range(0, 6)}
 
 
-def page() -> str:
+def build_page() -> str:
     table = load_handlers()
     lines = [
         "# Compatibility",
@@ -31,14 +31,14 @@ def page() -> str:
     for api in frames.apis():
         if api.key in CONTROLLER_ONLY:
             continue
-        here = shown(table[api.key].versions) if api.key in table else "not yet"
-        lines.append(f"| {api.key} | {api.name} | {shown(STABLE.get(api.key, api.versions))} | {here} |")
+        here = format_versions(table[api.key].versions) if api.key in table else "not yet"
+        lines.append(f"| {api.key} | {api.name} | {format_versions(STABLE.get(api.key, api.versions))} | {here} |")
     return "\n".join([*lines, ""])
 
 
-def shown(versions: range) -> str:
+def format_versions(versions: range) -> str:
     return str(versions[0]) if len(versions) == 1 else f"{versions[0]}-{versions[-1]}"
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    PAGE.write_text(build_page(), encoding="utf-8")

@@ -1,6 +1,6 @@
 """Writes docs/metrics.md from the catalogue: every metric, with its kind, labels and meaning.
 
-python tools/write_metrics.py          # writes the page; a test compares it with what this would write
+python tools/write_metrics.py          # writes the page; a test fails when it is out of date
 """
 
 from pathlib import Path
@@ -59,7 +59,7 @@ not enough, since nobody could read anything else beside it.
 """
 
 
-def page() -> str:
+def build_page() -> str:
     lines = ["## All metrics", "", "| metric | kind | labels | meaning |", "|---|---|---|---|"]
     for family in FAMILIES:
         labels = ", ".join(f"`{label}`" for label in family.labels)
@@ -70,4 +70,4 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    PAGE.write_text(build_page(), encoding="utf-8")

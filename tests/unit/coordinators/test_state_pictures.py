@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 import pytest
 
 from ottla.coordinators.classic.states import TRANSITIONS
-from tools.draw_states import FOLDER, PICTURES, Picture, arrows_of, draw
+from tools.draw_states import FOLDER, PICTURES, Picture, draw, find_arrows
 
 
 @pytest.mark.parametrize("picture", PICTURES, ids=[picture.name for picture in PICTURES])
@@ -16,7 +16,7 @@ def test_a_picture_is_what_its_table_says(picture: Picture) -> None:
 def test_every_transition_and_reason_is_drawn() -> None:
     # A box for each state, an arrow for each pair of the table, each reason once below.
     (picture,) = (each for each in PICTURES if each.transitions is TRANSITIONS)
-    assert len(list(arrows_of(picture))) == sum(len(followers) for followers in TRANSITIONS.values())
+    assert len(list(find_arrows(picture))) == sum(len(followers) for followers in TRANSITIONS.values())
     texts = [element.text or "" for element in ElementTree.fromstring(draw(picture)).iter() if "text" in element.tag]
     for state, followers in TRANSITIONS.items():
         assert texts.count(state.value) == 1

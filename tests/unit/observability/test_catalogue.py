@@ -5,15 +5,15 @@ import re
 from ottla.config import BrokerConfig
 from ottla.observability.catalogue import FAMILIES
 from ottla.observability.metrics import COUNTER
-from tools.write_metrics import PAGE, page
+from tools.write_metrics import PAGE, build_page
 
 
 def test_the_page_is_what_the_catalogue_says() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run tools/write_metrics.py"
+    assert PAGE.read_text(encoding="utf-8") == build_page(), "run tools/write_metrics.py"
 
 
 def test_the_page_names_settings_that_exist() -> None:
-    named = re.findall(r"`(metrics\.[a-z.]+)`", page())
+    named = re.findall(r"`(metrics\.[a-z.]+)`", build_page())
     assert named and set(named) <= set(BrokerConfig.table)
 
 

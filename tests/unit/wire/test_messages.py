@@ -7,7 +7,7 @@ from pathlib import Path
 import ottla
 from ottla.wire import schema
 from ottla.wire.messages import consumer_protocol_assignment, consumer_protocol_subscription, fetch
-from tools.generate_messages import DESTINATION, generated_files
+from tools.generate_messages import DESTINATION, generate_files
 
 IMPORTS = """
 import sys
@@ -24,7 +24,7 @@ print(*set(sys.modules) - before)
 
 def test_generated_files_are_up_to_date() -> None:
     """Running the generator again changes nothing: no more and no fewer files, with the same text."""
-    generated = dict(generated_files())
+    generated = dict(generate_files())
     assert {path.name for path in DESTINATION.glob("*.py")} == set(generated)
     for name, text in generated.items():
         assert (DESTINATION / name).read_text() == text, f"{name}: run tools/generate_messages.py"
