@@ -13,49 +13,55 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "metrics.md"
 INTRODUCTION = """\
 # Metrics and logs
 
-    ottla up --metrics-port 9308
+How to watch a broker with Prometheus, what every metric means, and how to read the broker's log.
 
-serves `/metrics` in the text format of Prometheus and `/health` (200 `running`, 503 `stopping`) on the first
-listener's host. `metrics.port` in a file or with `--set` does the same; 0 takes a free port; without it nobody listens.
-The port has no access control: bind it where only those who may look can reach it.
+```sh
+ottla up --metrics-port 9308
+curl localhost:9308/metrics
+curl localhost:9308/health
+```
 
-    scrape_configs:
-      - job_name: ottla
-        static_configs:
-          - targets: ["localhost:9308"]
+`/metrics` has the text format of Prometheus; `/health` answers 200 `running` or 503 `stopping`. The port is opened on the
+first listener's host. The setting `metrics.port` does the same; 0 takes a free port; without it there is no such port.
+The port has no access control, so bind it where only those who may look can reach it.
 
-Names are those that the JMX exporter gives to Kafka's metrics, so dashboards and alerts for Kafka find most of what
-they look for. What Kafka has no name for begins with `ottla_`, and what every process has with `process_` (Linux only).
+```yaml
+scrape_configs:
+  - job_name: ottla
+    static_configs:
+      - targets: ["localhost:9308"]
+```
 
-- Topic metrics have a series for each topic and one without a label, their sum, as in Kafka. Sum over one kind only:
-  `sum(rate(kafka_server_brokertopicmetrics_bytesin_total{topic!=""}[1m]))`. The sum never goes back, not even when a
-  topic is deleted.
-- Kafka's `totaltimems` is a summary; here it is a histogram, so quantiles can be taken over many brokers:
+Names are those that the JMX exporter gives to Kafka's metrics, so dashboards and alerts for Kafka find most of what they
+look for. Metrics that Kafka does not have begin with `ottla_`, and those of the process with `process_` (Linux only).
+
+- Topic metrics have one series for each topic, and one without a label, which is their sum, as in Kafka. Sum over one
+  kind only: `sum(rate(kafka_server_brokertopicmetrics_bytesin_total{topic!=""}[1m]))`. The sum never decreases, not even
+  when a topic is deleted.
+- Kafka's `totaltimems` is a summary; here it is a histogram, so quantiles can be computed over many brokers:
   `histogram_quantile(0.99, sum by (le, request) (rate(kafka_network_requestmetrics_totaltimems_bucket[1m])))`.
 - The number of series is bounded. Labels hold only names that the broker accepted or gave: topics that exist, its
   listeners, its APIs, Kafka's error codes. At most `metrics.topics.max` topics and `metrics.partitions.max` partitions
-  (1000 each; 0 switches them off) have series of their own, first come, first served; the `_left_out` metrics say how
-  many have none. Requests and errors appear with their first occurrence.
-- Counting is always on; it costs less than a microsecond per request. A scrape of a large broker is written in
-  pieces, between which clients are served.
+  (1000 each; 0 switches them off) have series of their own, the oldest first; the `_left_out` metrics count the others.
+  Requests and errors appear with their first occurrence.
+- Counting is always on and costs less than a microsecond per request. The page of a large broker is written in pieces,
+  and clients are served in between.
 """
 
 LOGS = """\
 ## Logs
 
-One event is one line on stderr: time, level, logger, message, and what it is about as key=value.
+Each event is one line on stderr: time, level, logger, message, and details as key=value.
 
-    2026-05-04 12:30:00.123 WARN  storage.recovery: a torn batch was cut off topic=orders partition=3
+    2026-05-04 12:30:00.123 DEBUG requests: Produce v13 client=rdkafka address=127.0.0.1:50316 correlation=3 ms=0.183
 
-Control characters are written as escapes and a traceback is indented, so nothing that a client sends can pass for a
-line of the broker. `--log-level` sets what is told at the start. The level of a single logger can be changed while the
-broker runs, with Kafka's own tools:
+Control characters are escaped and tracebacks are indented, so nothing that a client sends can look like a line of the
+broker. `--log-level` sets the level at the start. Levels of single loggers can be changed while the broker runs, as settings
+of the resource type BROKER_LOGGER (IncrementalAlterConfigs), which every Kafka admin client and tool has. The loggers are
+named `ottla.<part>`; log lines leave out the `ottla.`.
 
-    kafka-configs.sh --bootstrap-server localhost:9092 --entity-type broker-loggers --entity-name 1 \\
-        --alter --add-config ottla.requests=DEBUG
-
-`ottla.requests` at DEBUG writes a line for every answered request. It has to be set by name: `--log-level debug` is
-not enough, since nobody could read anything else beside it.
+`ottla.requests` at DEBUG logs every answered request. It has to be set by name: `--log-level debug` does not include it,
+because its lines would hide all others.
 """
 
 
