@@ -20,7 +20,7 @@ from ottla.broker.node import Node
 from ottla.cluster.adoption import adopt_topic
 from ottla.cluster.auto_creation import AutoTopicCreation
 from ottla.cluster.changes import Change, Endpoint
-from ottla.cluster.configs import broker_config, run_time_settings
+from ottla.cluster.configs import apply_run_time_settings, read_run_time_settings
 from ottla.cluster.embedded import DIRECTORY as METADATA_DIRECTORY
 from ottla.cluster.embedded import EmbeddedLog
 from ottla.cluster.features import introduce_features
@@ -28,7 +28,7 @@ from ottla.cluster.image import Image
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.metadata_files import DamagedMetadata
 from ottla.cluster.producer_ids import ProducerIds
-from ottla.cluster.registration import Newcomer, become_controller, register_broker, unfence_broker
+from ottla.cluster.registration import BrokerRegistration, become_controller, register_broker, unfence_broker
 from ottla.cluster.resignation import resign_leadership
 from ottla.cluster.topics import CLUSTER_METADATA
 from ottla.config import BrokerConfig, ConfigError, Listener
@@ -157,7 +157,7 @@ class Broker:
         if not self._read_only:
             self._require_metadata(self._metadata_log.head)
         metadata = Metadata(self._metadata_log, self._random)
-        config = broker_config(self._config, await metadata.load())
+        config = apply_run_time_settings(self._config, await metadata.load())
         if self._read_only and not metadata.image.topics_by_name:
             await self._adopt_topics(metadata)
         replication = Replication(config, self._disk, self._directories, self._clock, self._random, self._offload)
@@ -315,14 +315,14 @@ class Broker:
         """Register in the metadata. Registration removes the broker from every ISR; unfencing lets it lead again."""
         config = self.node.config
         clean = all(directory.was_clean for directory in self._directories if directory.failure is None)
-        newcomer = Newcomer(
+        registration = BrokerRegistration(
             config.node_id,
             identity.directory_id,
             _endpoints_to_advertise(config),
             config.broker_rack,
             self._directories[0].broker_epoch if clean else None,
         )
-        epoch = await metadata.change(lambda image: register_broker(image, newcomer, identity.cluster_id))
+        epoch = await metadata.change(lambda image: register_broker(image, registration, identity.cluster_id))
         await metadata.change(lambda image: become_controller(image, config.node_id, epoch))
         await metadata.change(introduce_features)
         await metadata.change(lambda image: unfence_broker(image, config.node_id, epoch))
@@ -330,9 +330,11 @@ class Broker:
 
     def _follow_settings(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
         """Apply broker settings that were changed in the metadata at once."""
-        if self._node is None or run_time_settings(before, self._config) == run_time_settings(after, self._config):
+        if self._node is None or read_run_time_settings(before, self._config) == read_run_time_settings(
+            after, self._config
+        ):
             return
-        config = self._node.config = broker_config(self._config, after)
+        config = self._node.config = apply_run_time_settings(self._config, after)
         self._node.replication.configure(config, after)
         if self._server is not None:
             self._server.traffic.settings = _server_settings(config, self._connections_max)

@@ -1,1 +1,21 @@
-"""The cluster's metadata: a log of changes and the image it replays into."""
+"""The metadata of the cluster: a log of changes, and the immutable image that they replay into.
+
+metadata.py        the image of this broker, kept up to date; the one way to change it: decide, append, replay
+image.py           the metadata at one version
+entities.py        the parts of an image: brokers, topics, partitions, the controller
+changes.py         every kind of change, and its encoding
+replay.py          the effect of each change on an image
+metadata_log.py    the interface of a metadata log
+embedded.py        the metadata log of a single broker
+metadata_files.py  the files of that log, and their recovery
+topics.py          deciders: create and delete topics
+partitions.py      decider: add partitions to a topic
+placement.py       chooses the brokers of new partitions
+configs.py         deciders: change settings of topics, groups and brokers
+features.py        deciders: levels of the cluster's features
+registration.py    deciders: brokers join and leave the cluster
+resignation.py     decider: a broker gives up the leadership of partitions
+adoption.py        decider: a read-only broker adopts topics that it finds on disk
+auto_creation.py   topics that are created because a client asked for their metadata
+producer_ids.py    producer ids, in blocks
+"""

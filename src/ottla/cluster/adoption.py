@@ -1,7 +1,7 @@
-"""Topics that are on the disk and in no metadata of ours: a data directory that Apache Kafka wrote, or a copy of one.
+"""Adopts topics that are on disk but in no metadata: Apache Kafka wrote the data directory, or it is a copy.
 
-Only a read-only broker adopts. Of the topics' settings nothing is known, and of partitions that other brokers of their
-cluster kept only that they are missing.
+Only a read-only broker adopts topics. Their settings are unknown. Partitions that other brokers of their cluster kept
+are missing, and stay without a leader.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from ottla.cluster.metadata import Decision
 def adopt_topic(
     image: Image, name: str, topic_id: bytes, leader_epochs: Mapping[int, int], broker_id: int
 ) -> Decision[None]:
-    """`leader_epochs`: of each partition that is there, the last epoch in its log. The next one begins after it."""
+    """`leader_epochs`: the last leader epoch in the log of each partition on disk. The next epoch comes after it."""
     if image.topic(name) is not None:
         return Decision([], None)
     changes: list[Change] = [CreateTopic(topic_id, name)]

@@ -1,8 +1,9 @@
-"""Every change of the cluster's metadata, as a record of the metadata log, and how it is written.
+"""The changes that the metadata log consists of, and their encoding.
 
-One entry of the log holds a few changes that count together or not at all. Encoded, it is a JSON array with one object
-per change: `kind` and the fields that differ from their default, keys sorted, no blanks, bytes as base64url without
-padding. The encoding is canonical: equal changes give equal bytes. What is not understood is refused, never skipped.
+One entry of the log holds a few changes that are applied together or not at all. It is encoded as a JSON array with one
+object per change: `kind` and the fields that differ from their default, keys sorted, no blanks, bytes as base64url
+without padding. The encoding is canonical: equal changes give equal bytes. An unknown kind or field is refused, never
+skipped.
 """
 
 import base64
@@ -16,7 +17,8 @@ from types import UnionType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 ENTRY_BYTES_MAX = 512 << 10
-"""ZooKeeper drops the connection of a client that sends more than 1 MiB; the rest is room for what surrounds it."""
+"""ZooKeeper drops the connection of a client that sends more than 1 MiB. Half of it leaves room for the rest of the
+request."""
 
 NO_LEADER = -1
 ZERO_ID = bytes(16)
@@ -27,7 +29,7 @@ class MalformedEntry(ValueError):
 
 
 class ConfigResource(IntEnum):
-    """What a setting belongs to, by the numbers of Kafka's wire."""
+    """What a setting belongs to, with Kafka's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -46,7 +48,7 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SetClusterId:
-    """The first change of a cluster's life."""
+    """The first change of a cluster."""
 
     cluster_id: str
 
@@ -55,8 +57,8 @@ class SetClusterId:
 class RegisterBroker:
     """A broker starts. It leaves every ISR and leads nothing until it is unfenced.
 
-    `clean` says that it stopped cleanly after its previous registration. The broker epoch is the version of the entry;
-    only a snapshot, whose entries have lost their versions, writes it down.
+    `clean`: the broker stopped cleanly after its previous registration. The broker epoch is the version of the entry;
+    only a snapshot contains it, because a snapshot does not keep the versions of entries.
     """
 
     broker_id: int
@@ -69,7 +71,7 @@ class RegisterBroker:
 
 @dataclass(frozen=True, slots=True)
 class FenceBroker:
-    """A broker is gone, or is about to be: it leads nothing and is in no ISR but as the last one."""
+    """A broker is gone or stops: it leads nothing, and leaves every ISR in which it is not the last member."""
 
     broker_id: int
     broker_epoch: int
@@ -77,7 +79,7 @@ class FenceBroker:
 
 @dataclass(frozen=True, slots=True)
 class UnfenceBroker:
-    """A broker has caught up with the metadata and serves: it leads again what only it can lead."""
+    """A broker has caught up with the metadata and serves: it leads partitions without a leader in whose ISR it is."""
 
     broker_id: int
     broker_epoch: int
@@ -85,14 +87,14 @@ class UnfenceBroker:
 
 @dataclass(frozen=True, slots=True)
 class UnregisterBroker:
-    """A fenced broker is forgotten."""
+    """A fenced broker is removed from the cluster."""
 
     broker_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class BecomeController:
-    """A broker won the controllership. The controller epoch is the version of the entry, as for RegisterBroker."""
+    """A broker becomes the controller. The controller epoch is the version of the entry, as for RegisterBroker."""
 
     broker_id: int
     broker_epoch: int
@@ -101,7 +103,7 @@ class BecomeController:
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic:
-    """A topic, still without partitions; those follow in the same entry."""
+    """A topic without partitions: those follow in the same entry."""
 
     topic_id: bytes
     name: str
@@ -109,7 +111,7 @@ class CreateTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatePartition:
-    """The next partition of a topic. Only a snapshot gives other epochs than 0."""
+    """The next partition of a topic. Only a snapshot has epochs other than 0."""
 
     topic_id: bytes
     partition: int
@@ -123,9 +125,9 @@ class CreatePartition:
 
 @dataclass(frozen=True, slots=True)
 class ChangePartition:
-    """What is None stays. `partition_epoch` is the one that the writer saw; another one refuses the change.
+    """Fields that are None stay as they are. A new leader, and any change of replicas, raises the leader epoch.
 
-    A new leader, and any change of replicas, takes the next leader epoch.
+    `partition_epoch` is the epoch that the writer saw. If the partition is at another one, the change is refused.
     """
 
     topic_id: bytes
@@ -138,14 +140,14 @@ class ChangePartition:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopic:
-    """A topic with its partitions and its settings."""
+    """Deletes a topic with its partitions and its settings."""
 
     topic_id: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class SetConfig:
-    """A setting of a topic, a broker (an empty name is all brokers) or a group; None takes it away."""
+    """A setting of a topic, a broker (an empty name means all brokers) or a group. The value None removes it."""
 
     resource_type: ConfigResource
     resource_name: str
@@ -155,7 +157,7 @@ class SetConfig:
 
 @dataclass(frozen=True, slots=True)
 class ReserveProducerIds:
-    """A block of producer ids that only this broker hands out."""
+    """A block of producer ids for one broker."""
 
     broker_id: int
     broker_epoch: int
@@ -165,7 +167,7 @@ class ReserveProducerIds:
 
 @dataclass(frozen=True, slots=True)
 class SetFeature:
-    """The level of a feature of the cluster; level 0 takes it away."""
+    """The level of a feature of the cluster. Level 0 removes the feature."""
 
     name: str
     level: int
@@ -189,7 +191,7 @@ Change = (
 
 
 def encode(changes: Iterable[Change]) -> bytes:
-    """The canonical bytes of an entry's changes."""
+    """The canonical encoding of the changes of an entry."""
     return b"[" + b",".join(encode_change(change) for change in changes) + b"]"
 
 
@@ -203,7 +205,7 @@ def encode_change(change: Change) -> bytes:
 
 
 def decode(data: bytes) -> tuple[Change, ...]:
-    """The changes of an entry; MalformedEntry says in one line what is wrong with it."""
+    """The changes of an entry. MalformedEntry says in one line what is wrong with the bytes."""
     try:
         items = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -258,7 +260,7 @@ def _read_bytes(value: Any) -> bytes:
         data = base64.b64decode(value + "=" * (-len(value) % 4), altchars=b"-_", validate=True)
     except binascii.Error:
         raise ValueError(value) from None
-    if _write_bytes(data) != value:  # spare bits set: a second spelling of the same bytes
+    if _write_bytes(data) != value:  # unused bits are set: a second encoding of the same bytes
         raise ValueError(value)
     return data
 
@@ -276,7 +278,7 @@ def _optional(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _codec(annotation: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """Reader and writer of a field, from its type."""
+    """The functions that read and write a field of this type."""
     if annotation is bytes:
         return _read_bytes, _write_bytes
     if annotation is Endpoint:

@@ -1,8 +1,8 @@
-"""Settings are changed while brokers run: deciders on an image, with Kafka's checks and error codes.
+"""Deciders that change settings while brokers run, with Kafka's checks and error codes.
 
-A topic's settings belong to the topic. A broker's are for one broker, named by its id, or for all of them, under the
-empty name; both overrule what a broker was started with, and only those that can take effect at once may be set.
-A group's settings may be there before the group is. A subscription to clients' metrics is nothing but its settings.
+Broker settings are for one broker, named by its id, or for all brokers, under the empty name. Both override what a
+broker was started with, and only settings that can take effect at once may be changed. A group can have settings before
+it exists. A subscription to client metrics consists of nothing but its settings.
 """
 
 import logging
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ottla.cluster.changes import ConfigResource, SetConfig
 from ottla.cluster.image import Image
 from ottla.cluster.metadata import Decision
-from ottla.cluster.topics import topic_configs
+from ottla.cluster.topics import check_topic_configs
 from ottla.config import BrokerConfig, ConfigError, GroupConfig, Setting, TopicConfig, UpdateMode
 from ottla.config.accepted import ACCEPTED, Accepted
 from ottla.config.client_metrics import ClientMetricsConfig
@@ -25,10 +25,10 @@ logger = logging.getLogger(__name__)
 ALL_BROKERS = ""
 
 BROKER_LOGGER = 8
-"""A resource type of the wire like those of ConfigResource, but no level of a logger is ever in the metadata."""
+"""A resource type of the protocol like those of ConfigResource. Levels of loggers are never in the metadata."""
 
 VALUE_BYTES_MAX = (1 << 15) - 1
-"""No longer text fits on the wire: a list that grew beyond it could never be shown again."""
+"""The protocol has no longer strings: a list that grew beyond it could never be described."""
 
 Table = Mapping[str, Setting[Any] | Accepted]
 
@@ -36,7 +36,7 @@ BROKER_TABLE: Table = {**ACCEPTED, **BrokerConfig.table}
 
 
 class Operation(IntEnum):
-    """What to do with a setting, by the numbers of Kafka's wire."""
+    """What to do with a setting, with Kafka's numbers."""
 
     SET = 0
     DELETE = 1
@@ -53,29 +53,29 @@ class Alteration(NamedTuple):
 def alter_topic(
     image: Image, name: str, alterations: Sequence[Alteration], config: BrokerConfig, *, replace: bool = False
 ) -> Decision[None]:
-    """A topic's own settings, changed one by one, or (`replace`) all of them replaced by these."""
+    """Change single settings of a topic, or (`replace`) replace all its settings by these."""
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "name a topic: there are no settings for all topics")
     if image.topic(name) is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
     before = image.topic_configs(name)
     effective = TopicConfig.of(before, config)
-    after = _altered({} if replace else before, alterations, TopicConfig.table, effective)
-    topic_configs(after, config)
-    return _decision(ConfigResource.TOPIC, name, before, after)
+    after = _alter({} if replace else before, alterations, TopicConfig.table, effective)
+    check_topic_configs(after, config)
+    return _decide_changes(ConfigResource.TOPIC, name, before, after)
 
 
 def alter_brokers(
     image: Image, name: str, alterations: Sequence[Alteration], config: BrokerConfig, *, replace: bool = False
 ) -> Decision[None]:
-    """Settings of the broker with this `config`, or of all brokers; as for topics."""
+    """Like `alter_topic`, for the broker with this `config` or for all brokers."""
     check_broker(name, config.node_id)
     before = image.config(ConfigResource.BROKER, name)
-    after = _altered({} if replace else before, alterations, BROKER_TABLE, broker_config(config, image))
+    after = _alter({} if replace else before, alterations, BROKER_TABLE, apply_run_time_settings(config, image))
     for key in sorted(after):
         if before.get(key) != after[key]:
             _check_changeable(key, name)
-    all_brokers, this_broker = run_time_settings(image, config)
+    all_brokers, this_broker = read_run_time_settings(image, config)
     try:
         if name == ALL_BROKERS:
             config.at_run_time(after, this_broker)
@@ -83,34 +83,34 @@ def alter_brokers(
             config.at_run_time(all_brokers, after)
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
-    return _decision(ConfigResource.BROKER, name, before, after)
+    return _decide_changes(ConfigResource.BROKER, name, before, after)
 
 
 def alter_group(
     image: Image, name: str, alterations: Sequence[Alteration], config: BrokerConfig, *, replace: bool = False
 ) -> Decision[None]:
-    """A group's own settings, within the broker's limits; as for topics."""
+    """Like `alter_topic`, for a group, within the limits that the broker sets for groups."""
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "name a group: there are no settings for all groups")
     before = image.config(ConfigResource.GROUP, name)
     try:
         effective = GroupConfig.of(before, config)
-        after = _altered({} if replace else before, alterations, GroupConfig.table, effective)
+        after = _alter({} if replace else before, alterations, GroupConfig.table, effective)
         GroupConfig.of(after, config).check_together(config)
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
-    return _decision(ConfigResource.GROUP, name, before, after)
+    return _decide_changes(ConfigResource.GROUP, name, before, after)
 
 
 def alter_client_metrics(
     image: Image, name: str, alterations: Sequence[Alteration], config: BrokerConfig, *, replace: bool = False
 ) -> Decision[None]:
-    """A subscription to clients' metrics, which is there as long as it has settings; as for topics."""
+    """Like `alter_topic`, for a subscription to client metrics. It exists as long as it has settings."""
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "name a subscription: there are no settings for all of them")
     before = image.config(ConfigResource.CLIENT_METRICS, name)
-    no_lists: Table = {}  # Kafka's controller does not know the types of these, so nothing is added to a list
-    after = _altered({} if replace else before, alterations, no_lists, ClientMetricsConfig.of(before))
+    no_lists: Table = {}  # Kafka's controller does not know the types of these settings: it refuses APPEND
+    after = _alter({} if replace else before, alterations, no_lists, ClientMetricsConfig.of(before))
     try:
         wanted = ClientMetricsConfig.of(after)
     except ConfigError as error:
@@ -119,16 +119,16 @@ def alter_client_metrics(
         wanted.check_limits()
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
-    return _decision(ConfigResource.CLIENT_METRICS, name, before, after)
+    return _decide_changes(ConfigResource.CLIENT_METRICS, name, before, after)
 
 
-def broker_config(config: BrokerConfig, image: Image) -> BrokerConfig:
-    """What holds for a broker: its `config`, overruled by what the metadata says.
+def apply_run_time_settings(config: BrokerConfig, image: Image) -> BrokerConfig:
+    """The settings in force: those that the broker was started with, overridden by those in the metadata.
 
-    What does not fit any more is left out with a line in the log: a broker that was started with other settings than
-    last time must start all the same.
+    A setting in the metadata that is not valid any more is logged and left out, so that a broker that was started with
+    other settings than last time can start.
     """
-    layers = run_time_settings(image, config)
+    layers = read_run_time_settings(image, config)
     try:
         return config.at_run_time(*layers)
     except ConfigError:
@@ -142,12 +142,12 @@ def broker_config(config: BrokerConfig, image: Image) -> BrokerConfig:
                 found = config.at_run_time(*fitting)
             except ConfigError as error:
                 del target[name]
-                logger.error("a setting made at run time is left out: %s", error)
+                logger.error("a setting that was made at run time is ignored: %s", error)
     return found
 
 
-def run_time_settings(image: Image, config: BrokerConfig) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """What was set for all brokers, and what for this one."""
+def read_run_time_settings(image: Image, config: BrokerConfig) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """The settings in the metadata for all brokers, and those for this one."""
     return (
         image.config(ConfigResource.BROKER, ALL_BROKERS),
         image.config(ConfigResource.BROKER, str(config.node_id)),
@@ -155,12 +155,12 @@ def run_time_settings(image: Image, config: BrokerConfig) -> tuple[Mapping[str, 
 
 
 def check_broker(name: str, broker_id: int) -> None:
-    """The empty name is all brokers; a broker answers for no other one."""
+    """A broker answers for itself and, under the empty name, for all brokers, but not for another broker."""
     if name not in (ALL_BROKERS, str(broker_id)):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {broker_id}; it knows nothing of broker {name!r}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {broker_id}: ask broker {name!r} itself")
 
 
-def _altered(
+def _alter(
     before: Mapping[str, str], alterations: Sequence[Alteration], table: Table, effective: Settings
 ) -> dict[str, str]:
     if len({alteration.name for alteration in alterations}) != len(alterations):
@@ -172,18 +172,18 @@ def _altered(
         elif operation not in tuple(Operation):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name}: there is no operation {operation}")
         elif value is None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name}: there is no value; to take it away, delete it")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name}: there is no value; use DELETE to remove the setting")
         elif operation == Operation.SET:
             after[name] = value
         else:
-            after[name] = _list_altered(name, operation, value, table, effective)
+            after[name] = _alter_list(name, operation, value, table, effective)
             if len(after[name].encode()) > VALUE_BYTES_MAX:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}: the list gets longer than {VALUE_BYTES_MAX} bytes")
     return after
 
 
-def _list_altered(name: str, operation: int, value: str, table: Table, effective: Settings) -> str:
-    """The list that holds now, with items that are not in it yet, or without items."""
+def _alter_list(name: str, operation: int, value: str, table: Table, effective: Settings) -> str:
+    """The list in force with items added that are not in it, or with items removed."""
     setting = table.get(name)
     if setting is None or setting.kind.name != "list":
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} is not a list: it can only be set or deleted")
@@ -199,7 +199,7 @@ def _check_changeable(key: str, broker: str) -> None:
     if setting is None:
         problem = f"unknown setting {key!r}{nearest(key, BROKER_TABLE)}"
     elif setting.mode is UpdateMode.READ_ONLY:
-        problem = f"{key} cannot be changed while the broker runs: set it in the broker's file and restart it"
+        problem = f"{key} cannot be changed while the broker runs: set it in the properties file and restart the broker"
     elif setting.mode is UpdateMode.PER_BROKER and broker == ALL_BROKERS:
         problem = f"{key} cannot be set for all brokers at once: name a broker"
     else:
@@ -207,7 +207,7 @@ def _check_changeable(key: str, broker: str) -> None:
     raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
 
 
-def _decision(
+def _decide_changes(
     resource: ConfigResource, name: str, before: Mapping[str, str], after: Mapping[str, str]
 ) -> Decision[None]:
     return Decision(

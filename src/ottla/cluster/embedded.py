@@ -1,6 +1,7 @@
-"""The metadata log of a cluster of one: files in the data directory, fsynced before an entry counts.
+"""The metadata log of a cluster of one broker: files in the data directory. An entry counts once it is fsynced.
 
-It keeps the same promises as the one in ZooKeeper, so that a single broker takes the path that three brokers take.
+It implements the same protocol (`MetadataLog`) as a log that several brokers share, so a single broker runs the code
+of a cluster.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from ottla.cluster.changes import Change, encode
 from ottla.cluster.image import Image
-from ottla.cluster.metadata_files import encode_entry, forget, read_entries, recover, write_snapshot
+from ottla.cluster.metadata_files import encode_entry, read_entries, recover, remove_covered, write_snapshot
 from ottla.cluster.metadata_log import Conflict, Entry
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.files import Disk, File
@@ -24,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class EmbeddedLog:
-    """A `MetadataLog` in one directory. One append at a time; `Metadata` sees to that."""
+    """A `MetadataLog` in one directory. `Metadata` makes sure that one append runs at a time."""
 
     def __init__(
         self,
@@ -36,9 +37,10 @@ class EmbeddedLog:
         on_failure: Callable[[str], None] | None = None,
         clean: bool = False,
     ) -> None:
-        """Recovers the log; DamagedMetadata if that cannot be done without losing what was acknowledged.
+        """Recovers the log. DamagedMetadata if acknowledged entries would be lost.
 
-        `on_failure` is told when the log can take no more entries until it is opened again; `clean` if it was closed.
+        `on_failure` is called when the log can take no more entries until it is opened again. `clean`: the log was
+        closed before.
         """
         self._disk = disk
         self._directory = f"{data_directory}/{DIRECTORY}"
@@ -56,11 +58,11 @@ class EmbeddedLog:
         self._last: Entry | None = None
         self._failure: str | None = None
         self._on_failure = on_failure
-        self._growers: list[asyncio.Future[None]] = []
+        self._waiters: list[asyncio.Future[None]] = []
 
     @property
     def head(self) -> int:
-        """Version of the newest entry that counts; 0 if there is none."""
+        """Version of the newest durable entry; 0 if there is none."""
         return self._head
 
     async def append(self, expected_version: int, entry_id: bytes, changes: Sequence[Change]) -> int:
@@ -80,22 +82,22 @@ class EmbeddedLog:
             return (self._last,)
         return await self._offload(read_entries, self._disk, self._directory, after, self._head)
 
-    async def grown(self, beyond: int) -> None:
+    async def wait_for_growth(self, beyond: int) -> None:
         while self._head <= beyond:
-            grower = asyncio.get_running_loop().create_future()
-            self._growers.append(grower)
-            await grower
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
 
     def wants_snapshot(self) -> bool:
         return self._bytes_since_snapshot >= self._snapshot_bytes
 
     async def save_snapshot(self, image: Image) -> None:
-        """A disk that cannot take it now gets the next one; until then the log only stays longer."""
+        """Write a snapshot. If the disk refuses it, the log just grows until the next attempt."""
         self._bytes_since_snapshot = 0
         try:
             await self._offload(self._snapshot, image)
         except OSError as error:
-            logger.warning("%s: no snapshot of the metadata: %s", self._directory, error)
+            logger.warning("%s: the snapshot of the metadata cannot be written: %s", self._directory, error)
             return
         if self._file is not None and image.version == self._head:
             self._file.close()
@@ -108,26 +110,26 @@ class EmbeddedLog:
         self._failure = self._failure or "it was closed"
 
     def _start(self, entry: Entry) -> None:
-        """Write the entry and begin to sync it. From here on it goes its way, whether the caller waits or not."""
+        """Write the entry and start its fsync, which goes on even if the caller stops waiting."""
         batch = encode_entry(entry.version, entry.id, encode(entry.changes), self._clock.now_ms())
         created = self._file is None
         try:
             file = self._file or self._disk.open(path(self._directory, entry.version, LOG), create=True)
         except OSError as error:
-            raise _refused(f"the metadata could not be written: {error}") from error
+            raise _storage_error(f"the metadata could not be written: {error}") from error
         size = file.size
         try:
             file.append(batch)
         except OSError as error:
             self._take_back(file, size)
-            raise _refused(f"the metadata could not be written: {error}") from error
+            raise _storage_error(f"the metadata could not be written: {error}") from error
         self._file = file
         self._bytes_since_snapshot += len(batch)
         self._flush = self._offload(self._sync, file, created)
         self._flush.add_done_callback(lambda flush: self._flushed(entry, flush))
 
     def _take_back(self, file: File, size: int) -> None:
-        """Leave no half entry behind, or the next one would stand behind it and be lost."""
+        """Remove a half-written entry: the next entry would come after it and be lost at recovery."""
         try:
             file.truncate(size)
         except OSError as error:
@@ -140,17 +142,17 @@ class EmbeddedLog:
 
     def _flushed(self, entry: Entry, flush: asyncio.Future[None]) -> None:
         self._flush = None
-        error = "it was cancelled" if flush.cancelled() else flush.exception()
+        error = "cancelled" if flush.cancelled() else flush.exception()
         if error is not None:
-            # What is on the platter is unknown now and a second fsync would not tell.
+            # It is unknown what is on the disk, and a second fsync would not tell.
             self._fail(f"fsync failed: {error}")
             return
         self._head = entry.version
         self._last = entry
-        growers, self._growers = self._growers, []
-        for grower in growers:
-            if not grower.done():
-                grower.set_result(None)
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def _fail(self, reason: str) -> None:
         if self._failure is None:
@@ -159,16 +161,16 @@ class EmbeddedLog:
                 self._on_failure(reason)
 
     async def _settle(self) -> None:
-        """Wait for the entry that is on its way, also when its own writer has stopped waiting."""
+        """Wait for the entry that is being written, even if its writer has stopped waiting."""
         if self._flush is not None:
             await asyncio.wait([self._flush])
         if self._failure is not None:
-            raise _refused(f"the metadata log takes no more entries, {self._failure}; restart the broker")
+            raise _storage_error(f"the metadata log accepts no more entries: {self._failure}; restart the broker")
 
     def _snapshot(self, image: Image) -> None:
         write_snapshot(self._disk, self._directory, image.version, image.snapshot(), self._clock.now_ms())
-        forget(self._disk, self._directory)
+        remove_covered(self._disk, self._directory)
 
 
-def _refused(message: str) -> KafkaError:
+def _storage_error(message: str) -> KafkaError:
     return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)

@@ -1,4 +1,4 @@
-"""What an image is made of: brokers, topics, partitions, the controller. All frozen."""
+"""The parts of an image: brokers, topics, partitions, the controller. All are frozen."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ class BrokerImage:
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
-    """Who keeps a partition and who leads it. `leader` is -1 while nobody can.
+    """Replicas, ISR and leader of a partition. `leader` is -1 while no replica can lead.
 
     `unclean`: the last in-sync replica came back from a crash and may lack records that it acknowledged.
     """
@@ -38,7 +38,7 @@ class PartitionImage:
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:
-    """A topic; a partition's number is its place in `partitions`."""
+    """A topic. The number of a partition is its position in `partitions`."""
 
     name: str
     id: bytes
@@ -47,7 +47,7 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True)
 class ControllerImage:
-    """The broker that does what nobody asked for, and the version at which it won."""
+    """The broker that does the cluster's background work, and the version at which it became the controller."""
 
     broker_id: int
     broker_epoch: int

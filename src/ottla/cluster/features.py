@@ -1,8 +1,8 @@
-"""Features of the cluster: what all its brokers have agreed to do, each at a level. Deciders on an image.
+"""Deciders for the features of the cluster: what all brokers have agreed to support, each at a level (KIP-584).
 
-A broker supports some levels of a feature; the metadata says which one holds. A new cluster gets the newest levels
-that its first broker supports; from then on somebody has to ask for another one (KIP-584). There is no feature here
-that the brokers do not really have.
+A broker supports some levels of a feature; the metadata says which one is in force. A new cluster gets the newest
+levels that its first broker supports. Later levels change only on request. Only features that the brokers really have
+are listed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,16 +19,16 @@ SUPPORTED: Mapping[str, range] = {
     "metadata.version": range(30, 31),
     "transaction.version": range(0, 3),
 }
-"""Levels by feature. metadata.version 30 is Apache Kafka 4.3's; it is what tools take for the release of a cluster.
-group.version 1 has groups of the consumer protocol (KIP-848); transaction.version 2 raises a producer's epoch at the
-end of every transaction (KIP-890)."""
+"""Levels by feature. metadata.version 30 is that of Apache Kafka 4.3; tools derive the release of a cluster from it.
+group.version 1 adds groups of the consumer protocol (KIP-848); transaction.version 2 raises the epoch of a producer at
+the end of every transaction (KIP-890)."""
 
-MARK = "metadata.version"
-"""Every cluster has this one: without it nobody has agreed on anything yet."""
+FOUNDING_FEATURE = "metadata.version"
+"""Every cluster has this feature. A cluster without it is new."""
 
 
 class UpgradeType(IntEnum):
-    """What a client agrees to, by the numbers of Kafka's wire."""
+    """What a client allows, with Kafka's numbers."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -36,7 +36,7 @@ class UpgradeType(IntEnum):
 
 
 class FeatureUpdate(NamedTuple):
-    """Level 0 takes the feature away."""
+    """A change of one feature. Level 0 removes it."""
 
     feature: str
     level: int
@@ -44,14 +44,14 @@ class FeatureUpdate(NamedTuple):
 
 
 def introduce_features(image: Image) -> Decision[None]:
-    """A cluster that has none yet gets all features, at their newest level."""
-    if MARK in image.features:
+    """A new cluster gets all features, at their newest levels."""
+    if FOUNDING_FEATURE in image.features:
         return Decision([], None)
     return Decision([SetFeature(name, levels[-1]) for name, levels in sorted(SUPPORTED.items()) if levels[-1]], None)
 
 
 def update_features(image: Image, updates: Sequence[FeatureUpdate]) -> Decision[None]:
-    """All of the updates or none of them."""
+    """Make all of the updates, or none of them."""
     levels = dict(image.features)
     for update in updates:
         _check(update, levels.get(update.feature, 0))
@@ -69,16 +69,16 @@ def _check(update: FeatureUpdate, current: int) -> None:
     elif update.upgrade_type not in tuple(UpgradeType):
         problem = f"there is no upgrade type {update.upgrade_type}"
     elif update.level not in supported:
-        problem = f"this broker supports {_shown(supported)}"
+        problem = f"this broker supports {_describe_levels(supported)}"
     elif update.level < current and update.upgrade_type == UpgradeType.UPGRADE:
-        problem = f"level {current} holds, and a lower one must be asked for as a downgrade"
+        problem = f"level {current} is in force, and a lower one must be requested as a downgrade"
     elif update.level > current and update.upgrade_type != UpgradeType.UPGRADE:
-        problem = f"level {current} holds, and a higher one is no downgrade"
+        problem = f"level {current} is in force, and a higher one is no downgrade"
     else:
         return
     message = f"no feature was changed: {update.feature!r} cannot be at level {update.level}: {problem}"
     raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, message)
 
 
-def _shown(levels: range) -> str:
+def _describe_levels(levels: range) -> str:
     return f"level {levels[0]} only" if len(levels) == 1 else f"levels {levels[0]} to {levels[-1]}"

@@ -1,7 +1,7 @@
-"""The cluster's metadata at one version: immutable, and the only truth that a broker acts on.
+"""The metadata of the cluster at one version: immutable, and the only truth that a broker acts on.
 
-`image.replay(version, changes)` gives the next image and leaves this one as it was; both share what did not change, so
-a new topic among 100,000 costs microseconds. What each change does is in replay.py.
+`image.replay(version, changes)` returns the next image and leaves this one unchanged. Both share what did not change,
+so a new topic among 100,000 costs microseconds. replay.py has the effect of each change.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +13,7 @@ from immutables import Map
 from ottla.cluster import changes as change
 from ottla.cluster.changes import NO_LEADER, Change, ConfigResource
 from ottla.cluster.entities import BrokerImage, ControllerImage, PartitionImage, TopicImage
-from ottla.cluster.replay import MutableImage, ReplayError, normalized, replay
+from ottla.cluster.replay import MutableImage, ReplayError, normalize, replay
 
 __all__ = [
     "EMPTY",
@@ -23,7 +23,7 @@ __all__ = [
     "PartitionImage",
     "ReplayError",
     "TopicImage",
-    "normalized",
+    "normalize",
 ]
 
 _NO_CONFIG: Mapping[str, str] = Map()
@@ -32,7 +32,7 @@ _ALIVE = "alive brokers"
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """Version 0 is the empty cluster, before the first entry."""
+    """All metadata at one version. Version 0 is the empty cluster, before the first entry."""
 
     version: int = 0
     cluster_id: str | None = None
@@ -45,16 +45,16 @@ class Image:
     configs: Map[tuple[ConfigResource, str], Map[str, str]] = field(default_factory=Map)
     features: Map[str, int] = field(default_factory=Map)
     derived: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
-    """What was worked out from this image and will be asked for again; it goes when the image goes."""
+    """Results that were computed from this image and are needed again. They are dropped with the image."""
 
     def replay(self, version: int, changes: Iterable[Change]) -> "Image":
-        """The image after the entry `version`; ReplayError if a change does not fit, and then nothing has happened."""
+        """The image after the entry `version`. ReplayError if a change does not fit this image."""
         draft = MutableImage(version, *(getattr(self, name) for name in MutableImage.__slots__[1:]))
         replay(draft, changes)
         return Image(*(getattr(draft, name) for name in MutableImage.__slots__))
 
     def snapshot(self) -> list[Change]:
-        """Changes that replay, from nothing, into an image equal to this one. Equal images give equal changes."""
+        """Changes that replay from the empty image into one equal to this. Equal images give equal changes."""
         changes: list[Change] = []
         if self.cluster_id is not None:
             changes.append(change.SetClusterId(self.cluster_id))
@@ -100,14 +100,14 @@ class Image:
 
     def topic_like(self, name: str) -> str | None:
         """A topic whose name is the same but for '.' and '_', which Kafka's metrics cannot tell apart."""
-        return self.normalized_names.get(normalized(name))
+        return self.normalized_names.get(normalize(name))
 
     def config(self, resource: ConfigResource, name: str) -> Mapping[str, str]:
-        """Settings of a topic, broker or group that somebody set."""
+        """The settings of a topic, broker or group that were set explicitly."""
         return self.configs.get((resource, name), _NO_CONFIG)
 
     def topic_configs(self, name: str) -> Mapping[str, str]:
-        """A topic's own settings."""
+        """The settings of a topic that were set explicitly."""
         return self.config(ConfigResource.TOPIC, name)
 
     def broker(self, broker_id: int) -> BrokerImage | None:
@@ -118,8 +118,8 @@ class Image:
         return [self.brokers[broker_id] for broker_id in sorted(self.brokers)]
 
     def offline_replicas(self, partition: PartitionImage) -> list[int]:
-        """Replicas that cannot serve: their broker is gone, or the directory that it kept them in."""
-        # An in-sync replica whose broker is there would lead if it could.
+        """Replicas that cannot serve: their broker is fenced, or their data directory failed."""
+        # An in-sync replica whose broker is alive would lead if its data directory had not failed.
         leaderless = partition.leader == NO_LEADER
         return [
             broker
@@ -128,9 +128,9 @@ class Image:
         ]
 
     def alive_brokers(self) -> tuple[BrokerImage, ...]:
-        """Every broker that serves, by id."""
+        """Every broker that is not fenced, by id."""
         known: tuple[BrokerImage, ...] | None = self.derived.get(_ALIVE)
-        if known is None:  # each answer to Metadata names them
+        if known is None:  # every Metadata answer needs them
             known = self.derived[_ALIVE] = tuple(broker for broker in self.all_brokers() if not broker.fenced)
         return known
 

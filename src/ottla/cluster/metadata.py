@@ -1,8 +1,8 @@
-"""The metadata of this broker: its image, kept in step with the log, and the one way to change it.
+"""The metadata as this broker knows it: the image, kept up to date with the log, and the one way to change it.
 
-Decide, append, replay: a decider looks at an image and says which changes it wants; they are appended if the image was
-the newest; then they are replayed here as everywhere. Listeners run, in the order of versions, before `change` returns,
-so what a client asked for is in place when it is answered.
+Decide, append, replay: a decider is a pure function that takes an image and returns the changes it wants. They are
+appended to the log if the image was the newest, and then replayed on every broker. Listeners run in the order of
+versions, before `change` returns, so a change is in force when the client gets its answer.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from ottla.errors import ErrorCode, KafkaError
 R = TypeVar("R")
 
 Listener = Callable[[Image, Image, Sequence[Change]], None]
-"""Told of the image before, the image after, and what was changed in between."""
+"""Called with the image before, the image after, and the changes in between."""
 
 BACKOFF_S = 0.002
 BACKOFF_DOUBLINGS_MAX = 7
@@ -27,14 +27,14 @@ BACKOFF_DOUBLINGS_MAX = 7
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[R]):
-    """What to append, and what to tell the one who asked. No changes: there is nothing to do."""
+    """The result of a decider: the changes to append, which may be none, and a result for the caller."""
 
     changes: Sequence[Change]
     result: R
 
 
 class Metadata:
-    """`image` is what this broker knows; it only moves forward, and every step is told to the listeners."""
+    """`image` is the newest that this broker knows. It only moves forward, and listeners are called at every step."""
 
     def __init__(self, log: MetadataLog, random: Random, image: Image = EMPTY) -> None:
         self.image = image
@@ -44,13 +44,13 @@ class Metadata:
         self._appending = asyncio.Lock()
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self.deleted_before: frozenset[bytes] = frozenset()
-        """Ids of topics that the log, as far back as it goes, says were deleted before it was loaded."""
+        """Ids of topics that were deleted before the log was loaded, as far back as the log goes."""
 
     def on_change(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
     async def load(self) -> Image:
-        """Replay up to the head of the log."""
+        """Replay the log up to its head."""
         entries = await self._log.read(self.image.version)
         self._replay(entries)
         changes = (change for entry in entries for change in entry.changes)
@@ -58,19 +58,19 @@ class Metadata:
         return self.image
 
     async def refresh(self) -> None:
-        """Know at least what was in the log when this was called."""
+        """Replay everything that was in the log when this was called."""
         self._replay(await self._log.read(self.image.version))
 
     async def follow(self) -> None:
-        """Replay what comes, without end: background work of the broker."""
+        """Replay entries as they appear in the log, without end."""
         while True:
-            await self._log.grown(self.image.version)
+            await self._log.wait_for_growth(self.image.version)
             await self.refresh()
 
     async def change(self, decide: Callable[[Image], Decision[R]]) -> R:
-        """Append what `decide` wants and replay it; after a conflict it is asked again with the newer image.
+        """Append and replay the changes of a decider. After a conflict it is called again with the newer image.
 
-        A KafkaError of the decider reaches the caller, and nothing was appended.
+        If the decider raises KafkaError, nothing is appended and the caller gets the error.
         """
         async with self._appending:
             attempts = 0
@@ -83,7 +83,7 @@ class Metadata:
                 await asyncio.sleep(self._random.random() * BACKOFF_S * 2 ** min(attempts, BACKOFF_DOUBLINGS_MAX))
 
     async def reserve_producer_ids(self, broker_id: int, count: int) -> range:
-        """Producer ids that nobody else will ever get."""
+        """Reserve producer ids for this broker; no other producer will ever get them."""
 
         def decide(image: Image) -> Decision[range]:
             broker = image.broker(broker_id)
@@ -103,19 +103,19 @@ class Metadata:
             await waiter
 
     async def _append(self, changes: tuple[Change, ...]) -> bool:
-        """False if the image was not the newest."""
+        """Append to the log. Returns False if the image was not the newest."""
         size = len(encode(changes))
         if size > ENTRY_BYTES_MAX:
-            message = f"this changes too much at once: {size} bytes of metadata, {ENTRY_BYTES_MAX} are the limit"
+            message = f"the change is too large: {size} bytes of metadata, {ENTRY_BYTES_MAX} are the limit"
             raise KafkaError(ErrorCode.POLICY_VIOLATION, message)
         before = self.image
-        # What cannot be replayed must never be in the log: it would keep every broker from starting.
+        # An entry that cannot be replayed must never get into the log: no broker could start again.
         after = before.replay(before.version + 1, changes)
         try:
             version = await self._log.append(before.version, self._random.randbytes(16), changes)
         except Conflict:
             return False
-        if self.image is before:  # else `follow` has seen it first
+        if self.image is before:  # else `follow` has replayed it already
             self._publish(after, changes)
         else:
             await self.wait_for_version(version)

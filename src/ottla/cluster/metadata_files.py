@@ -1,14 +1,14 @@
-"""The files of the embedded metadata log, and how they are read back after any end of the process.
+"""The files of the embedded metadata log, and their recovery.
 
     <20-digit version>.log          entries from that version on
     <20-digit version>.checkpoint   a snapshot of the image at that version
 
-Both hold record batches of one record each. In a log, an entry's version is the batch's base offset, the record's key
-is the entry's id and its value the encoded changes. In a snapshot every batch has the snapshot's version, the key is
-`<number>/<count>` of the part, from 0, and the value some of the changes.
+Both hold record batches of one record each. In a log, the base offset of a batch is the version of the entry, the key
+of the record is the entry's id and its value the encoded changes. In a snapshot every batch has the version of the
+snapshot as its base offset, the key is `<number>/<count>` of the part, from 0, and the value holds some of the changes.
 
-An entry counts only once it was fsynced, and one append runs at a time: only the last entry of the last file can be
-torn. Anything else that cannot be read is damage to what was acknowledged, and the broker refuses to start on it.
+An entry counts only once it is fsynced, and one append runs at a time: only the last entry of the last file can be
+torn. Anything else that cannot be read is damage to acknowledged entries, and the broker refuses to start.
 """
 
 import logging
@@ -30,12 +30,12 @@ logger = logging.getLogger(__name__)
 
 
 class DamagedMetadata(Exception):
-    """The metadata log lost entries that were acknowledged; one line for the person who starts the broker."""
+    """The metadata log has lost acknowledged entries. The message is one line for the person who starts the broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What is in a directory: the versions in the names of its files, ascending."""
+    """The files of a directory, by the versions in their names, ascending."""
 
     segments: list[int]
     snapshots: list[int]
@@ -48,7 +48,7 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """Where the log stands: its newest version, the segment to go on with, and how much a snapshot would save."""
+    """The state of a recovered log: its newest version, its active segment, and the bytes since the last snapshot."""
 
     head: int
     active: int | None
@@ -56,9 +56,9 @@ class Recovered:
 
 
 def recover(disk: Disk, directory: str, *, clean: bool = False) -> Recovered:
-    """Find the head; cut a torn entry off; make sure that everything up to the head is on the platter.
+    """Find the head, cut off a torn entry, and make everything up to the head durable.
 
-    After a clean end no entry can be torn: one that is not sound was damaged since.
+    After a clean shutdown no entry can be torn: one that cannot be read was damaged since.
     """
     for name in disk.list(directory):
         if name.endswith(TEMPORARY):
@@ -82,7 +82,7 @@ def recover(disk: Disk, directory: str, *, clean: bool = False) -> Recovered:
     if not contents.segments:
         return Recovered(head, None, size)
     active = contents.segments[-1]
-    # Its last entry may have been written by a process that was killed before it had synced it, or whose fsync failed.
+    # The process that wrote the last entry may have been killed before its fsync, or the fsync may have failed.
     file = disk.open(path(directory, active, LOG))
     write_again(file, 0)
     file.fsync()
@@ -92,7 +92,7 @@ def recover(disk: Disk, directory: str, *, clean: bool = False) -> Recovered:
 
 
 def read_entries(disk: Disk, directory: str, after: int, head: int) -> list[Entry]:
-    """Entries after a version up to the head; a snapshot first if the log no longer reaches back, or from the start."""
+    """The entries after a version up to the head. A snapshot comes first if the log does not reach back so far."""
     contents = Contents.of(disk, directory)
     entries: list[Entry] = []
     if after == 0 or not contents.segments or contents.segments[0] > after + 1:
@@ -101,7 +101,7 @@ def read_entries(disk: Disk, directory: str, after: int, head: int) -> list[Entr
             entries.append(snapshot)
             after = snapshot.version
     for first in _segments_from(contents.segments, after + 1):
-        for entry in _entries(disk.read(path(directory, first, LOG)), first, head):
+        for entry in _read_entries(disk.read(path(directory, first, LOG)), first, head):
             if entry.version > after:
                 entries.append(entry)
     return entries
@@ -112,8 +112,8 @@ def encode_entry(version: int, entry_id: bytes, value: bytes, now_ms: int) -> by
 
 
 def write_snapshot(disk: Disk, directory: str, version: int, changes: Sequence[Change], now_ms: int) -> None:
-    """All of it or nothing."""
-    parts = list(_parts(changes))
+    """Write a snapshot atomically."""
+    parts = list(_split(changes))
     data = bytearray()
     for number, part in enumerate(parts):
         data += encode_entry(version, b"%d/%d" % (number, len(parts)), part, now_ms)
@@ -121,7 +121,7 @@ def write_snapshot(disk: Disk, directory: str, version: int, changes: Sequence[C
 
 
 def newest_snapshot(disk: Disk, directory: str, versions: Sequence[int]) -> Entry | None:
-    """The newest that can be read. An older one will do, since the log reaches back to it."""
+    """The newest snapshot that can be read. An older one will do, because the log reaches back to it."""
     for version in reversed(versions):
         name = path(directory, version, CHECKPOINT)
         try:
@@ -131,8 +131,8 @@ def newest_snapshot(disk: Disk, directory: str, versions: Sequence[int]) -> Entr
     return None
 
 
-def forget(disk: Disk, directory: str) -> None:
-    """Remove what two snapshots cover: older snapshots, and segments that end before the older of the two."""
+def remove_covered(disk: Disk, directory: str) -> None:
+    """Remove files that the two newest snapshots cover: older snapshots, and segments that end before both."""
     contents = Contents.of(disk, directory)
     if len(contents.snapshots) < 2:
         return
@@ -145,13 +145,13 @@ def forget(disk: Disk, directory: str) -> None:
 
 
 def _segments_from(segments: Sequence[int], version: int) -> Sequence[int]:
-    """Those that may hold entries from `version` on."""
+    """The segments that may hold entries from `version` on."""
     start = sum(first <= version for first in segments)
     return segments[max(start - 1, 0) :]
 
 
 def _scan(data: bytes, first: int) -> tuple[int, int]:
-    """The last version of an unbroken row of entries, and the byte after it."""
+    """The version of the last entry that can be read in sequence, and the position after it."""
     version, position = first - 1, 0
     while position < len(data):
         try:
@@ -166,7 +166,7 @@ def _scan(data: bytes, first: int) -> tuple[int, int]:
 
 
 def _is_torn(data: bytes, position: int, version: int) -> bool:
-    """Whether the bytes from `position` on are one broken write: no sound entry comes after it."""
+    """Whether the bytes from `position` on are one interrupted write: no readable entry comes after them."""
     after = (version + 1).to_bytes(8, "big")
     found = data.find(after, position)
     while found >= 0:
@@ -180,14 +180,14 @@ def _is_torn(data: bytes, position: int, version: int) -> bool:
 
 
 def _cut(disk: Disk, name: str, size: int) -> None:
-    logger.warning("%s: cut at byte %d, the last entry was not written to its end", name, size)
+    logger.warning("%s: truncated to %d bytes, because the last entry is incomplete", name, size)
     file = disk.open(name)
     file.truncate(size)
     file.fsync()
     file.close()
 
 
-def _entries(data: bytes, first: int, head: int) -> Iterator[Entry]:
+def _read_entries(data: bytes, first: int, head: int) -> Iterator[Entry]:
     version, position = first, 0
     while position < len(data) and version <= head:
         try:
@@ -200,8 +200,8 @@ def _entries(data: bytes, first: int, head: int) -> Iterator[Entry]:
         version += 1
 
 
-def _parts(changes: Sequence[Change]) -> Iterator[bytes]:
-    """The changes in arrays of at most the size of an entry; at least one array."""
+def _split(changes: Sequence[Change]) -> Iterator[bytes]:
+    """Encode the changes in arrays that are no larger than an entry. There is at least one array."""
     part: list[bytes] = []
     size = 0
     for change in changes:
@@ -222,7 +222,7 @@ def _read_snapshot(data: bytes, version: int) -> tuple[Change, ...]:
         (record,) = decode_batch(data, position)
         place, _, count = (record.key or b"").partition(b"/")
         if header.base_offset != version or place != b"%d" % number:
-            raise CorruptBatch(f"part {number} of the snapshot is not where it should be")
+            raise CorruptBatch(f"part {number} of the snapshot is missing")
         changes.extend(decode(record.value or b""))
         position += header.size
         number += 1

@@ -1,4 +1,4 @@
-"""The metadata log, as the rest of the broker sees it: entries in one order, appended by compare-and-set."""
+"""The interface of a metadata log: a sequence of entries, appended by compare-and-set on the version of the newest."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from ottla.cluster.image import Image
 
 
 class Conflict(Exception):
-    """Somebody else's entry took the place. Read up to the head and decide again; never send the same once more."""
+    """Another entry was appended first. Read up to the head and decide again; never append the same entry again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Changes that count together. `id` is random: after an unknown outcome the writer finds its own entry by it.
+    """Changes that are applied together. `id` is random: by it a writer finds out whether its append succeeded.
 
-    A `snapshot` stands for every entry up to its version, and replays from nothing.
+    A `snapshot` replaces every entry up to its version, and is replayed from the empty image.
     """
 
     version: int
@@ -27,16 +27,16 @@ class Entry:
 
 class MetadataLog(Protocol):
     async def append(self, expected_version: int, entry_id: bytes, changes: Sequence[Change]) -> int:
-        """Durable as the entry after `expected_version`, whose version it returns; Conflict if that is not the head."""
+        """Append an entry after `expected_version`, durably. Returns its version. Conflict if that is not the head."""
 
     async def read(self, after: int) -> Sequence[Entry]:
-        """Every entry after version `after` up to the head of this moment, in order; the first may be a snapshot."""
+        """Every entry after version `after` up to the present head, in order. The first may be a snapshot."""
 
-    async def grown(self, beyond: int) -> None:
+    async def wait_for_growth(self, beyond: int) -> None:
         """Returns when there is an entry after version `beyond`."""
 
     def wants_snapshot(self) -> bool:
-        """Whether enough has been appended since the last snapshot to replace it by a new one."""
+        """Whether enough was appended since the last snapshot to make a new one worthwhile."""
 
     async def save_snapshot(self, image: Image) -> None:
-        """Keep a snapshot of the image, then forget entries that two snapshots cover."""
+        """Save a snapshot of the image, then remove the entries that two snapshots cover."""

@@ -1,4 +1,4 @@
-"""A topic gets more partitions: a decider on an image, with Kafka's checks and error codes, without a side effect."""
+"""The decider that adds partitions to a topic, with Kafka's checks and error codes."""
 
 from collections.abc import Sequence
 from random import Random
@@ -14,14 +14,14 @@ from ottla.errors import ErrorCode, KafkaError
 def create_partitions(
     image: Image, name: str, count: int, assignments: Sequence[Sequence[int]] | None, random: Random
 ) -> Decision[int]:
-    """The topic has `count` partitions then; `assignments` are the replicas of the new ones. How many are new."""
+    """Grow the topic to `count` partitions. `assignments`: replicas of the new ones. Returns how many are new."""
     topic = image.topic(name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
     first = len(topic.partitions)
     added = count - first
     if added < 1:
-        message = f"topic '{name}' has {first} partition(s); a topic never gets fewer, and {count} are not more"
+        message = f"topic '{name}' has {first} partition(s) already, {count} is not more; partitions cannot be removed"
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, message)
     if added > PARTITIONS_MAX:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"{added} new partitions; {PARTITIONS_MAX} are the limit")
@@ -40,7 +40,7 @@ def _replicas(
 ) -> list[tuple[int, ...]]:
     factor = len(topic.partitions[0].replicas)
     if assignments is not None:
-        return _given(image, len(topic.partitions), factor, added, assignments)
+        return _check_assignments(image, len(topic.partitions), factor, added, assignments)
     alive = image.alive_brokers()
     if factor > len(alive):
         message = f"{factor} replicas need {factor} brokers; {len(alive)} {'is' if len(alive) == 1 else 'are'} alive"
@@ -48,11 +48,11 @@ def _replicas(
     return place(alive, added, factor, random)
 
 
-def _given(
+def _check_assignments(
     image: Image, first: int, factor: int, added: int, assignments: Sequence[Sequence[int]]
 ) -> list[tuple[int, ...]]:
     if len(assignments) != added:
-        message = f"{added} partition(s) are new, and replicas are given for {len(assignments)}"
+        message = f"{added} partition(s) are new, but replicas are given for {len(assignments)}"
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
     given = [tuple(replicas) for replicas in assignments]
     for number, replicas in enumerate(given, first):

@@ -1,4 +1,4 @@
-"""Which brokers keep which partition: evenly spread, leaders too, and over racks where there are any."""
+"""Chooses the brokers of new partitions: replicas and leaders are spread evenly, and over racks if there are any."""
 
 from collections.abc import Sequence
 from random import Random
@@ -9,11 +9,11 @@ from ottla.cluster.entities import BrokerImage
 def place(
     brokers: Sequence[BrokerImage], partitions: int, replication_factor: int, random: Random
 ) -> list[tuple[int, ...]]:
-    """Replicas of each partition, the preferred leader first. There must be enough brokers.
+    """The replicas of each partition, the preferred leader first. There must be enough brokers.
 
-    Brokers stand in a circle in which neighbours are of different racks as far as that goes. A partition takes the next
-    place as its leader and followers from there on; every turn of the circle shifts the followers by one more, so that
-    the load of a broker that fails is spread over all others.
+    The brokers form a circle in which neighbours are in different racks where possible. Each partition takes the next
+    broker of the circle as its leader, and followers from there on. Every turn of the circle shifts the followers by
+    one more, so that the load of a failed broker is spread over all others.
     """
     circle = _circle(brokers, random)
     start = random.randrange(len(circle))
@@ -28,7 +28,7 @@ def place(
 
 
 def _circle(brokers: Sequence[BrokerImage], random: Random) -> list[BrokerImage]:
-    """One of each rack, then the second of each, and so on."""
+    """The first broker of each rack, then the second of each, and so on."""
     racks: dict[str | None, list[BrokerImage]] = {}
     for broker in sorted(brokers, key=lambda broker: broker.id):
         racks.setdefault(broker.rack, []).append(broker)
@@ -40,7 +40,7 @@ def _circle(brokers: Sequence[BrokerImage], random: Random) -> list[BrokerImage]
 
 
 def _replicas(leader: BrokerImage, others: Sequence[BrokerImage], count: int) -> tuple[int, ...]:
-    """The leader and the next of the others, a new rack before one that has a replica already."""
+    """The leader and the next of the others. A rack without a replica comes before one that has one."""
     chosen = [leader]
     waiting = list(others)
     while len(chosen) < count:

@@ -1,4 +1,4 @@
-"""Producer ids, unique in the cluster: a broker reserves a block in the metadata and hands it out from memory."""
+"""Producer ids, unique in the cluster: a broker reserves a block of them in the metadata and uses it from memory."""
 
 from ottla.cluster.metadata import Metadata
 

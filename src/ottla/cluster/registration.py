@@ -1,4 +1,4 @@
-"""A broker enters and leaves the cluster: deciders on an image, without a side effect."""
+"""Deciders for brokers that join and leave the cluster."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ from ottla.errors import ErrorCode, KafkaError
 
 
 @dataclass(frozen=True, slots=True)
-class Newcomer:
-    """A broker that wants to register. `stopped_at_epoch` is what its clean-shutdown file says, None without one."""
+class BrokerRegistration:
+    """What a broker registers with. `stopped_at_epoch` is from its clean-shutdown file, None if there is none."""
 
     broker_id: int
     directory_id: bytes
@@ -28,10 +28,10 @@ class Newcomer:
     stopped_at_epoch: int | None = None
 
 
-def register_broker(image: Image, newcomer: Newcomer, cluster_id: str) -> Decision[int]:
-    """The broker epoch is the result. `cluster_id` becomes the cluster's if it has none.
+def register_broker(image: Image, registration: BrokerRegistration, cluster_id: str) -> Decision[int]:
+    """Register a broker. Returns its broker epoch. A new cluster gets `cluster_id`.
 
-    One small change replays into all of it: the broker leaves every ISR and leads nothing until it is unfenced.
+    Replay of this change removes the broker from every ISR; the broker leads nothing until it is unfenced.
     """
     changes: list[Change] = []
     if image.cluster_id is None:
@@ -39,35 +39,39 @@ def register_broker(image: Image, newcomer: Newcomer, cluster_id: str) -> Decisi
     elif image.cluster_id != cluster_id:
         message = f"this is cluster {image.cluster_id}, the data directory belongs to cluster {cluster_id}"
         raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, message)
-    before = image.broker(newcomer.broker_id)
-    if before is not None and not before.fenced and before.directory_id != newcomer.directory_id:
-        message = f"a broker with id {newcomer.broker_id} and another data directory is in the cluster already"
+    before = image.broker(registration.broker_id)
+    if before is not None and not before.fenced and before.directory_id != registration.directory_id:
+        message = f"another broker with id {registration.broker_id} and another data directory is in the cluster"
         raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, message)
-    clean = before is None or before.epoch == newcomer.stopped_at_epoch
-    changes.append(RegisterBroker(newcomer.broker_id, newcomer.directory_id, newcomer.endpoints, newcomer.rack, clean))
+    clean = before is None or before.epoch == registration.stopped_at_epoch
+    changes.append(
+        RegisterBroker(
+            registration.broker_id, registration.directory_id, registration.endpoints, registration.rack, clean
+        )
+    )
     return Decision(changes, image.version + 1)
 
 
 def unfence_broker(image: Image, broker_id: int, broker_epoch: int) -> Decision[None]:
-    """The broker has replayed its own registration and opened its logs."""
-    broker = current(image, broker_id, broker_epoch)
+    """Let a broker serve that has replayed its own registration and opened its logs."""
+    broker = require_current(image, broker_id, broker_epoch)
     return Decision([UnfenceBroker(broker_id, broker_epoch)] if broker.fenced else [], None)
 
 
 def fence_broker(image: Image, broker_id: int, broker_epoch: int) -> Decision[None]:
-    """The broker stops, or was found dead."""
-    broker = current(image, broker_id, broker_epoch)
+    """Take a broker out of service that stops or is gone."""
+    broker = require_current(image, broker_id, broker_epoch)
     return Decision([] if broker.fenced else [FenceBroker(broker_id, broker_epoch)], None)
 
 
 def become_controller(image: Image, broker_id: int, broker_epoch: int) -> Decision[int]:
-    """The controller epoch is the result. A cluster of one has its controller by itself."""
-    current(image, broker_id, broker_epoch)
+    """Make the broker the controller. Returns the controller epoch."""
+    require_current(image, broker_id, broker_epoch)
     return Decision([BecomeController(broker_id, broker_epoch)], image.version + 1)
 
 
-def current(image: Image, broker_id: int, broker_epoch: int) -> BrokerImage:
-    """The broker, if this is still its epoch: a process that was replaced must not decide anything."""
+def require_current(image: Image, broker_id: int, broker_epoch: int) -> BrokerImage:
+    """The broker, if this is still its epoch: a process that another has replaced must not decide anything."""
     broker = image.broker(broker_id)
     if broker is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")

@@ -1,6 +1,7 @@
-"""What each change does to the metadata: one function per kind, checked before anything is changed.
+"""The effect of each change on the metadata: one function per kind, which checks the change before it applies it.
 
-A draft is an image under work: the maps of the old image, replaced one by one; nobody sees it before it is whole.
+The functions work on a `MutableImage`: the maps of the old image, which are replaced one by one. Nobody else sees it
+before all changes of an entry are applied.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -15,12 +16,12 @@ from ottla.cluster.entities import BrokerImage, ControllerImage, PartitionImage,
 
 
 class ReplayError(ValueError):
-    """A change that does not fit the image: the log is corrupt, or its writer is wrong."""
+    """A change does not fit the image: the log is corrupt, or the code that wrote it is wrong."""
 
 
 @dataclass(slots=True)
 class MutableImage:
-    """An image under work; the fields are those of `Image`, in the same order."""
+    """An image under construction. Its fields are those of `Image`, in the same order."""
 
     version: int
     cluster_id: str | None
@@ -42,7 +43,7 @@ class MutableImage:
     def put_topic(self, topic: TopicImage) -> None:
         self.topics_by_name = self.topics_by_name.set(topic.name, topic)
 
-    def registered(self, broker_id: int, broker_epoch: int) -> BrokerImage:
+    def require_broker(self, broker_id: int, broker_epoch: int) -> BrokerImage:
         broker = self.brokers.get(broker_id)
         if broker is None:
             raise ReplayError(f"broker {broker_id} is not registered")
@@ -51,7 +52,7 @@ class MutableImage:
         return broker
 
     def step_down(self, broker_id: int) -> None:
-        """A broker that goes, or comes back with a new epoch, is no longer the controller."""
+        """A broker that leaves, or comes back with a new epoch, is no longer the controller."""
         if self.controller is not None and self.controller.broker_id == broker_id:
             self.controller = None
 
@@ -60,8 +61,8 @@ class MutableImage:
         return broker is not None and not broker.fenced
 
 
-def normalized(name: str) -> str:
-    """A topic's name as Kafka's metrics see it, which cannot tell '.' from '_'."""
+def normalize(name: str) -> str:
+    """A topic name as in Kafka's metrics, which cannot distinguish '.' from '_'."""
     return name.replace(".", "_")
 
 
@@ -89,20 +90,20 @@ def _register_broker(draft: MutableImage, item: change.RegisterBroker) -> None:
     draft.brokers = draft.brokers.set(item.broker_id, broker)
     draft.step_down(item.broker_id)
     unclean = not item.clean
-    _change_partitions(draft, lambda partition: _without(draft, partition, item.broker_id, unclean))
+    _change_partitions(draft, lambda partition: _remove_broker(draft, partition, item.broker_id, unclean))
 
 
 def _fence_broker(draft: MutableImage, item: change.FenceBroker) -> None:
-    broker = draft.registered(item.broker_id, item.broker_epoch)
+    broker = draft.require_broker(item.broker_id, item.broker_epoch)
     draft.brokers = draft.brokers.set(broker.id, replace(broker, fenced=True))
     draft.step_down(broker.id)
-    _change_partitions(draft, lambda partition: _without(draft, partition, item.broker_id, False))
+    _change_partitions(draft, lambda partition: _remove_broker(draft, partition, item.broker_id, False))
 
 
 def _unfence_broker(draft: MutableImage, item: change.UnfenceBroker) -> None:
-    broker = draft.registered(item.broker_id, item.broker_epoch)
+    broker = draft.require_broker(item.broker_id, item.broker_epoch)
     draft.brokers = draft.brokers.set(broker.id, replace(broker, fenced=False))
-    _change_partitions(draft, lambda partition: _led_again(partition, item.broker_id))
+    _change_partitions(draft, lambda partition: _restore_leader(partition, item.broker_id))
 
 
 def _unregister_broker(draft: MutableImage, item: change.UnregisterBroker) -> None:
@@ -113,7 +114,7 @@ def _unregister_broker(draft: MutableImage, item: change.UnregisterBroker) -> No
 
 
 def _change_partitions(draft: MutableImage, rule: Callable[[PartitionImage], PartitionImage]) -> None:
-    """Apply a rule to every partition; topics that it leaves alone stay the same object."""
+    """Apply a rule to every partition. Topics that it does not change stay the same object."""
     changed: list[TopicImage] = []
     for topic in draft.topics_by_name.values():
         partitions = tuple(map(rule, topic.partitions))
@@ -125,8 +126,8 @@ def _change_partitions(draft: MutableImage, rule: Callable[[PartitionImage], Par
         draft.topics_by_name = topics.finish()
 
 
-def _without(draft: MutableImage, partition: PartitionImage, broker_id: int, unclean: bool) -> PartitionImage:
-    """The partition when a broker goes: the last one in sync stays there, since nobody else may lead."""
+def _remove_broker(draft: MutableImage, partition: PartitionImage, broker_id: int, unclean: bool) -> PartitionImage:
+    """The partition without a broker in its ISR. The last in-sync replica stays, because no other may lead."""
     if broker_id not in partition.isr:
         return partition
     isr = tuple(member for member in partition.isr if member != broker_id)
@@ -148,7 +149,7 @@ def _without(draft: MutableImage, partition: PartitionImage, broker_id: int, unc
     )
 
 
-def _led_again(partition: PartitionImage, broker_id: int) -> PartitionImage:
+def _restore_leader(partition: PartitionImage, broker_id: int) -> PartitionImage:
     if partition.leader != NO_LEADER or broker_id not in partition.isr:
         return partition
     return PartitionImage(
@@ -163,19 +164,19 @@ def _led_again(partition: PartitionImage, broker_id: int) -> PartitionImage:
 
 def _become_controller(draft: MutableImage, item: change.BecomeController) -> None:
     epoch = draft.version if item.epoch < 0 else item.epoch
-    draft.registered(item.broker_id, item.broker_epoch)
+    draft.require_broker(item.broker_id, item.broker_epoch)
     draft.controller = ControllerImage(item.broker_id, item.broker_epoch, epoch)
 
 
 def _create_topic(draft: MutableImage, item: change.CreateTopic) -> None:
-    like = draft.normalized_names.get(normalized(item.name))
+    like = draft.normalized_names.get(normalize(item.name))
     if like is not None:
         raise ReplayError(f"topic {like!r} is there already")
     if item.topic_id in draft.topic_names or len(item.topic_id) != len(ZERO_ID) or item.topic_id == ZERO_ID:
         raise ReplayError(f"{item.topic_id.hex()} cannot be the id of a new topic")
     draft.put_topic(TopicImage(item.name, item.topic_id))
     draft.topic_names = draft.topic_names.set(item.topic_id, item.name)
-    draft.normalized_names = draft.normalized_names.set(normalized(item.name), item.name)
+    draft.normalized_names = draft.normalized_names.set(normalize(item.name), item.name)
 
 
 def _create_partition(draft: MutableImage, item: change.CreatePartition) -> None:
@@ -204,7 +205,7 @@ def _change_partition(draft: MutableImage, item: change.ChangePartition) -> None
         leader=leader,
         leader_epoch=before.leader_epoch + (leader != before.leader or replicas != before.replicas),
         partition_epoch=before.partition_epoch + 1,
-        # a second member in sync has every record that counts
+        # a second in-sync replica has every committed record
         unclean=before.unclean and (item.isr is None or len(item.isr) < 2),
     )
     _check_partition(after)
@@ -226,7 +227,7 @@ def _delete_topic(draft: MutableImage, item: change.DeleteTopic) -> None:
     topic = draft.topic(item.topic_id)
     draft.topics_by_name = draft.topics_by_name.delete(topic.name)
     draft.topic_names = draft.topic_names.delete(topic.id)
-    draft.normalized_names = draft.normalized_names.delete(normalized(topic.name))
+    draft.normalized_names = draft.normalized_names.delete(normalize(topic.name))
     if (ConfigResource.TOPIC, topic.name) in draft.configs:
         draft.configs = draft.configs.delete((ConfigResource.TOPIC, topic.name))
 
@@ -247,8 +248,8 @@ def _set_config(draft: MutableImage, item: change.SetConfig) -> None:
 
 
 def _reserve_producer_ids(draft: MutableImage, item: change.ReserveProducerIds) -> None:
-    if item.broker_id >= 0:  # a snapshot sums up the blocks of every broker
-        draft.registered(item.broker_id, item.broker_epoch)
+    if item.broker_id >= 0:  # a snapshot sums up the blocks of all brokers
+        draft.require_broker(item.broker_id, item.broker_epoch)
     if item.first != draft.next_producer_id or item.count < 1:
         raise ReplayError(f"the next producer id is {draft.next_producer_id}, not {item.first}")
     draft.next_producer_id += item.count

@@ -1,4 +1,4 @@
-"""A broker can no longer serve partitions that it leads: a decider on an image, without a side effect."""
+"""The decider by which a broker gives up the leadership of partitions that it can no longer serve."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -6,20 +6,20 @@ from itertools import islice
 from ottla.cluster.changes import NO_LEADER, Change, ChangePartition
 from ottla.cluster.image import Image
 from ottla.cluster.metadata import Decision
-from ottla.cluster.registration import current
+from ottla.cluster.registration import require_current
 
 AT_ONCE_MAX = 1000
-"""An entry of the metadata log is limited; what is left over is for the next call."""
+"""Partitions of one call: an entry of the metadata log is limited. The next call takes the rest."""
 
 
 def resign_leadership(
     image: Image, broker_id: int, broker_epoch: int, partitions: Iterable[tuple[bytes, int]]
 ) -> Decision[None]:
-    """Of these partitions (topic id, number) the broker leads none. Another in-sync replica does, or else nobody.
+    """Make another in-sync replica the leader of each of these partitions (topic id, number), or none if there is none.
 
-    The last in-sync replica stays one: it is the only one that has every record, and leads when it is back.
+    The last in-sync replica stays in the ISR: only it has every record, and it leads again when it is back.
     """
-    current(image, broker_id, broker_epoch)
+    require_current(image, broker_id, broker_epoch)
     changes = (
         change for topic_id, index in partitions if (change := _resign(image, broker_id, topic_id, index)) is not None
     )

@@ -1,4 +1,4 @@
-"""Topics are created and deleted: deciders on an image, with Kafka's checks and error codes, without a side effect."""
+"""Deciders that create and delete topics, with Kafka's checks and error codes."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -30,10 +30,10 @@ CLUSTER_METADATA = "__cluster_metadata"
 INTERNAL_TOPICS = frozenset((CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE))
 
 NAME_LENGTH_MAX = 249
-"""A partition's directory is the name, a dash and a number, with room for a suffix in 255 bytes."""
+"""The directory of a partition is the name, a dash and a number. 255 bytes must leave room for a suffix."""
 
 PARTITIONS_MAX = 10_000
-"""Of one request; the entry that holds them has a limit of its own."""
+"""New partitions of one request. The size of a metadata entry is limited too."""
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 _METADATA_TOPIC_ID = bytes(15) + b"\x01"
@@ -41,7 +41,7 @@ _METADATA_TOPIC_ID = bytes(15) + b"\x01"
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic that somebody asks for: -1 means the broker's default; a config of None is left out."""
+    """A topic to create. -1 means the default of the broker; a config of None is ignored."""
 
     name: str
     partitions: int = -1
@@ -52,7 +52,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """What came of it."""
+    """A topic that was created."""
 
     topic_id: bytes
     name: str
@@ -81,11 +81,11 @@ def check_name(name: str) -> None:
 
 
 def create_topic(image: Image, topic: NewTopic, config: BrokerConfig, random: Random) -> Decision[CreatedTopic]:
-    """The topic, its partitions and its settings, all in one entry. KafkaError says why not."""
+    """Create the topic, its partitions and its settings, all in one entry. KafkaError if that is not possible."""
     check_name(topic.name)
     _check_free(image, topic.name)
-    configs = topic_configs(topic.configs, config)
-    assignments = _assignments(image, topic, config, random)
+    configs = check_topic_configs(topic.configs, config)
+    assignments = _assign_replicas(image, topic, config, random)
     topic_id = new_topic_id(image, random)
     changes: list[Change] = [CreateTopic(topic_id, topic.name)]
     for number, replicas in enumerate(assignments):
@@ -96,15 +96,15 @@ def create_topic(image: Image, topic: NewTopic, config: BrokerConfig, random: Ra
 
 
 def delete_topic(image: Image, topic_id: bytes) -> Decision[TopicImage]:
-    """The topic with everything that it has; the result is what it was."""
+    """Delete a topic with its partitions and settings. Returns its last image."""
     topic = image.topic_by_id(topic_id)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
     return Decision([DeleteTopic(topic_id)], topic)
 
 
-def topic_configs(overrides: Mapping[str, str | None], config: BrokerConfig) -> dict[str, str]:
-    """A topic's own settings, checked; KafkaError(INVALID_CONFIG) names the one that is wrong."""
+def check_topic_configs(overrides: Mapping[str, str | None], config: BrokerConfig) -> dict[str, str]:
+    """Check the settings of a topic, and return those that have a value. INVALID_CONFIG names the one that is wrong."""
     given = {name: value for name, value in overrides.items() if value is not None}
     try:
         TopicConfig.of(given, config).check_together()
@@ -113,13 +113,13 @@ def topic_configs(overrides: Mapping[str, str | None], config: BrokerConfig) -> 
     return given
 
 
-def replicas_within(image: Image, wanted: int) -> int:
-    """Replicas of an internal topic: as many as wanted, no more than there are brokers to keep them."""
+def limit_replicas(image: Image, wanted: int) -> int:
+    """The replication factor of an internal topic: `wanted`, but no more than there are brokers."""
     return max(1, min(wanted, len(image.alive_brokers())))
 
 
 def new_topic_id(image: Image, random: Random) -> bytes:
-    """Random and free; none that Kafka has a meaning for, nor one whose base64 looks like an option (-x)."""
+    """A random id that is free. Kafka reserves some, and base64 that begins with a dash looks like an option."""
     while True:
         topic_id = random.randbytes(16)
         reserved = topic_id in (ZERO_ID, _METADATA_TOPIC_ID) or topic_id[0] >> 2 == 0b111110
@@ -131,16 +131,16 @@ def _check_free(image: Image, name: str) -> None:
     if image.topic(name) is not None:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' already exists")
     if name == CLUSTER_METADATA:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"'{name}' is the broker's own log of metadata")
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"'{name}' is the metadata log of the broker")
     like = image.topic_like(name)
     if like is not None:
-        message = f"topic '{name}' is too much like topic '{like}': '.' and '_' count as the same"
+        message = f"topic '{name}' collides with topic '{like}': '.' and '_' count as the same character"
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
 
 
-def _assignments(image: Image, topic: NewTopic, config: BrokerConfig, random: Random) -> list[tuple[int, ...]]:
+def _assign_replicas(image: Image, topic: NewTopic, config: BrokerConfig, random: Random) -> list[tuple[int, ...]]:
     if topic.assignments:
-        return _given_assignments(image, topic)
+        return _check_assignments(image, topic)
     partitions = config.num_partitions if topic.partitions == -1 else topic.partitions
     factor = config.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
     alive = image.alive_brokers()
@@ -156,7 +156,7 @@ def _assignments(image: Image, topic: NewTopic, config: BrokerConfig, random: Ra
     return place(alive, partitions, factor, random)
 
 
-def _given_assignments(image: Image, topic: NewTopic) -> list[tuple[int, ...]]:
+def _check_assignments(image: Image, topic: NewTopic) -> list[tuple[int, ...]]:
     if topic.partitions != -1 or topic.replication_factor != -1:
         message = "give either an assignment of replicas, or numbers of partitions and replicas, not both"
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
@@ -171,7 +171,7 @@ def _given_assignments(image: Image, topic: NewTopic) -> list[tuple[int, ...]]:
 
 
 def check_replicas(image: Image, number: int, replicas: Sequence[int]) -> None:
-    """These brokers can keep a new partition."""
+    """KafkaError if these brokers cannot be the replicas of a new partition."""
     if not replicas:
         raise _wrong_assignment(f"partition {number} has no replica")
     if len(set(replicas)) != len(replicas):
@@ -188,7 +188,7 @@ def _wrong_assignment(message: str) -> KafkaError:
 
 
 def new_partition(image: Image, topic_id: bytes, number: int, replicas: tuple[int, ...]) -> CreatePartition:
-    """In sync is who is alive, and the first of them leads."""
+    """A new partition: the replicas that are alive are in sync, and the first of them leads."""
     isr = tuple(broker_id for broker_id in replicas if not image.brokers[broker_id].fenced)
     return CreatePartition(topic_id, number, replicas, isr, isr[0] if isr else NO_LEADER)
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ottla.cluster.image import Image
 from ottla.cluster.metadata import Decision
-from ottla.cluster.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, NewTopic, create_topic, replicas_within
+from ottla.cluster.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, NewTopic, create_topic, limit_replicas
 from ottla.config import BrokerConfig
 
 _INT_MIN = -(1 << 31)
@@ -26,7 +26,7 @@ class InternalTopic(NamedTuple):
         topic = NewTopic(
             self.name,
             self.partitions(config),
-            replicas_within(image, self.replicas(config)),
+            limit_replicas(image, self.replicas(config)),
             configs=self.settings(config),
         )
         return Decision(create_topic(image, topic, config, random).changes, None)

@@ -1,5 +1,16 @@
-"""One module per API, named like its folder in Kafka's schema: VERSIONS and handle(node, call).
+"""One module per API, named like the API in snake case. Each has `VERSIONS` and `handle(node, call)`.
 
-`ottla.broker.handler_table` gathers them. A module whose name is not that of an API is a helper that handlers share. A
-handler with a codec of its own (records without copies) names it in `CODEC`.
+records        produce, fetch, list_offsets, offset_for_leader_epoch, delete_records, describe_producers
+topics         metadata, create_topics, create_partitions, delete_topics, describe_topic_partitions
+brokers        api_versions, describe_cluster, describe_log_dirs, update_features
+settings       describe_configs, alter_configs, incremental_alter_configs, list_config_resources
+groups         find_coordinator, join_group, sync_group, heartbeat, leave_group, consumer_group_heartbeat, list_groups,
+               describe_groups, consumer_group_describe, delete_groups
+offsets        offset_commit, offset_fetch, offset_delete, txn_offset_commit
+transactions   init_producer_id, add_partitions_to_txn, add_offsets_to_txn, end_txn, write_txn_markers,
+               list_transactions, describe_transactions
+access control describe_acls, create_acls, delete_acls
+
+`ottla.broker.handler_table` collects the modules. A module whose name is not that of an API is a helper that handlers
+share. Produce and Fetch have a codec of their own, in `CODEC`, so that records are never copied.
 """

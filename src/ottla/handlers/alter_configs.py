@@ -1,6 +1,6 @@
-"""AlterConfigs: all settings of a topic, a group or brokers are replaced; what is not named goes back to its default.
+"""AlterConfigs: replace all settings of a topic, a group or brokers. Settings that are not named get their default.
 
-Versions: 2 flexible. Clients since 2.3 use IncrementalAlterConfigs, which cannot undo what another one has just set.
+Versions: 2 flexible. Clients since 2.3 use IncrementalAlterConfigs, which does not undo changes of other clients.
 """
 
 from collections import Counter

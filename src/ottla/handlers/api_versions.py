@@ -1,8 +1,9 @@
-"""ApiVersions: which APIs and versions this broker speaks; the first thing a client asks.
+"""ApiVersions: the APIs and versions that this broker supports. It is the first request of every client.
 
 Versions: 1 throttle time; 3 flexible, client software name (KIP-511), features (KIP-584); 4 features with minimum 0.
-The answer's header is never flexible, since the client does not yet know what we understand. Produce is reported from
-version 0 although 0-2 are refused: librdkafka before 2.9 would otherwise switch compression off (KAFKA-18659).
+The header of the answer is never flexible, because the client does not know yet what the broker understands. Produce is
+reported from version 0 although 0-2 are refused: librdkafka before 2.9 would otherwise switch compression off
+(KAFKA-18659).
 """
 
 import re
@@ -28,24 +29,24 @@ SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 def handle(node: Node, call: Call[ApiVersionsRequest | None]) -> ApiVersionsResponse | bytes:
     request = call.body
-    if request is None:  # asked in a version we do not know
-        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=supported(node))
+    if request is None:  # the client asked in an unsupported version
+        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=list_versions(node))
     if call.version >= 3 and not (
         SOFTWARE.fullmatch(request.client_software_name) and SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     derived = node.image.derived
     known: bytes | None = derived.get((ApiVersionsResponse, call.version))
-    if known is None:  # every connection begins with it, and all are told the same
-        answer = bytes(encode(ApiVersionsResponse, call.version, everything(node, call.version)))
+    if known is None:  # every connection begins with this request, and all get the same answer
+        answer = bytes(encode(ApiVersionsResponse, call.version, build_response(node, call.version)))
         known = derived[ApiVersionsResponse, call.version] = answer
     return known
 
 
-def everything(node: Node, version: int) -> ApiVersionsResponse:
+def build_response(node: Node, version: int) -> ApiVersionsResponse:
     image = node.image
     return ApiVersionsResponse(
-        api_keys=supported(node),
+        api_keys=list_versions(node),
         supported_features=[
             SupportedFeatureKey(name=name, min_version=levels[0], max_version=levels[-1])
             for name, levels in sorted(SUPPORTED.items())
@@ -59,7 +60,7 @@ def everything(node: Node, version: int) -> ApiVersionsResponse:
     )
 
 
-def supported(node: Node) -> list[ApiVersion]:
+def list_versions(node: Node) -> list[ApiVersion]:
     return [
         ApiVersion(api_key=key, min_version=0 if key == PRODUCE else versions[0], max_version=versions[-1])
         for key, versions in node.apis.items()

@@ -1,6 +1,6 @@
-"""CreatePartitions: topics grow; each stands or falls alone. New partitions are in Metadata before the answer leaves.
+"""CreatePartitions: add partitions to topics, each topic independently. They are in Metadata before the answer is sent.
 
-Versions: 2 flexible; 3 a quota may be exceeded (KIP-599), which never happens here.
+Versions: 2 flexible; 3 THROTTLING_QUOTA_EXCEEDED (KIP-599), which is never sent: there are no quotas.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""CreateTopics: each topic stands or falls alone; a created one is in Metadata before the answer leaves.
+"""CreateTopics: create topics, each independently. A created topic is in Metadata before the answer is sent.
 
 Versions: 4 default partition count and replication factor; 5 flexible, the created topic's settings (KIP-525);
 7 topic ids.
@@ -31,7 +31,7 @@ async def handle(node: Node, call: Call[CreateTopicsRequest]) -> CreateTopicsRes
         if named[topic.name] == 1:
             results[topic.name] = await create(node, topic, request.validate_only)
         else:
-            results[topic.name] = refused(
+            results[topic.name] = build_error_result(
                 topic.name, KafkaError(ErrorCode.INVALID_REQUEST, "the request names this topic more than once")
             )
     return CreateTopicsResponse(topics=list(results.values()))
@@ -53,7 +53,7 @@ async def create(node: Node, asked: CreatableTopic, validate_only: bool) -> Crea
         decide = partial(create_topic, topic=topic, config=node.config, random=node.random)
         created = decide(node.image).result if validate_only else await node.metadata.change(decide)
     except KafkaError as error:
-        return refused(asked.name, error)
+        return build_error_result(asked.name, error)
     return CreatableTopicResult(
         name=asked.name,
         topic_id=created.topic_id,
@@ -66,7 +66,7 @@ async def create(node: Node, asked: CreatableTopic, validate_only: bool) -> Crea
     )
 
 
-def refused(name: str, error: KafkaError) -> CreatableTopicResult:
+def build_error_result(name: str, error: KafkaError) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=name, error_code=error.code, error_message=error.message or None, topic_config_error_code=0, configs=[]
     )

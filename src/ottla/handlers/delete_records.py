@@ -1,6 +1,6 @@
-"""DeleteRecords: records below an offset are no more; -1 means all that consumers can see.
+"""DeleteRecords: delete the records below an offset; -1 means below the high watermark.
 
-Versions: 2 flexible. The new beginning of a log is on disk before the answer leaves, so no restart brings records back.
+Versions: 2 flexible. The new log start is on disk before the answer is sent, so no restart brings records back.
 """
 
 from ottla.broker.call import Call
@@ -40,7 +40,9 @@ def delete(node: Node, topic: str, index: int, offset: int) -> DeleteRecordsPart
     try:
         partition = node.replicas.get(topic, index)
         if is_internal(topic):
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of {topic} are not for clients to delete")
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is an internal topic: clients cannot delete its records"
+            )
         partition.require_leader()
         start = partition.delete_records(None if offset == HIGH_WATERMARK else offset)
     except KafkaError as error:

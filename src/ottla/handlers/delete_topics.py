@@ -1,6 +1,6 @@
-"""DeleteTopics: by name or, from version 6, by id; a deleted topic is gone from Metadata before the answer leaves.
+"""DeleteTopics: by name or, from version 6, by id. A deleted topic is gone from Metadata before the answer is sent.
 
-Versions: 4 flexible; 5 error message; 6 topics by id (KIP-516). Its data goes in the background.
+Versions: 4 flexible; 5 error message; 6 topics by id (KIP-516). Its data is removed in the background.
 """
 
 from collections import Counter
@@ -48,7 +48,7 @@ async def handle(node: Node, call: Call[DeleteTopicsRequest]) -> DeleteTopicsRes
 
 def find(node: Node, asked: DeleteTopicState) -> TopicImage:
     if asked.name is not None and asked.topic_id != ZERO_UUID:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is named either by its name or by its id")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "name a topic either by its name or by its id, not both")
     if asked.name is None:
         topic = node.image.topic_by_id(asked.topic_id)
         if topic is None:

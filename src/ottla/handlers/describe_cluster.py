@@ -1,6 +1,6 @@
 """DescribeCluster: the brokers, the controller and the cluster's id.
 
-Versions: 1 endpoint type (KIP-919): brokers answer for brokers only; 2 fenced brokers too, if asked for (KIP-1073).
+Versions: 1 endpoint type (KIP-919): a broker answers for brokers only; 2 fenced brokers too, on request (KIP-1073).
 """
 
 from ottla.broker.addresses import choose_endpoint
@@ -23,7 +23,7 @@ BROKERS, CONTROLLERS = 1, 2
 def handle(node: Node, call: Call[DescribeClusterRequest]) -> DescribeClusterResponse:
     request, image = call.body, node.image
     if request.endpoint_type == CONTROLLERS:
-        raise KafkaError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker's listener, not a controller's")
+        raise KafkaError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is the listener of a broker, not of a controller")
     if request.endpoint_type != BROKERS:
         raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there is no endpoint type {request.endpoint_type}")
     brokers = image.all_brokers() if request.include_fenced_brokers else image.alive_brokers()

@@ -1,6 +1,6 @@
-"""DescribeConfigs: settings of topics, groups, this broker, all brokers, and levels of loggers; who set each of them.
+"""DescribeConfigs: settings of topics, groups, this broker and all brokers, levels of loggers, and where each was set.
 
-Versions: 3 types and documentation (KIP-569); 4 flexible. Values of passwords are never told.
+Versions: 3 types and documentation (KIP-569); 4 flexible. Passwords are never sent.
 """
 
 import asyncio
@@ -42,49 +42,49 @@ TYPES = {
 UNKNOWN_TYPE = 0
 
 RESOURCES_PER_TURN = 20
-"""Described before other connections have their turn: consoles ask for all topics at once."""
+"""Resources that are described before other work of the event loop gets its turn: a console asks for all topics."""
 
 
 Keys = Container[str] | None
-"""Settings that are asked for; None means all."""
+"""Names of the settings to describe; None means all."""
 
 
 async def handle(node: Node, call: Call[DescribeConfigsRequest]) -> DescribeConfigsResponse:
     topics = TopicDescriptions(node.config)
     results = []
     for number, asked in enumerate(call.body.resources, start=1):
-        results.append(answer(node, topics, asked, call.body))
+        results.append(describe_resource(node, topics, asked, call.body))
         if number % RESOURCES_PER_TURN == 0:
             await asyncio.sleep(0)
     return DescribeConfigsResponse(results=results)
 
 
-def answer(
+def describe_resource(
     node: Node, topics: TopicDescriptions, asked: DescribeConfigsResource, request: DescribeConfigsRequest
 ) -> DescribeConfigsResult:
     name, keys = asked.resource_name, frozenset(asked.configuration_keys or ()) or None
     result = DescribeConfigsResult(error_message="", resource_type=asked.resource_type, resource_name=name)
     try:
         if asked.resource_type == ConfigResource.TOPIC:
-            found = topic(node, topics, name)
+            found = read_topic(node, topics, name)
         elif asked.resource_type == ConfigResource.BROKER:
-            found = broker(node, name, keys)
+            found = read_broker(node, name, keys)
         elif asked.resource_type == ConfigResource.GROUP:
-            found = group(node, name)
+            found = read_group(node, name)
         elif asked.resource_type == ConfigResource.CLIENT_METRICS:
-            found = client_metrics(node, name)
+            found = read_client_metrics(node, name)
         elif asked.resource_type == BROKER_LOGGER:
-            found = loggers(node, name)
+            found = read_loggers(node, name)
         else:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"there are no settings of resource type {asked.resource_type}")
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message
         return result
-    result.configs = [shown(each, request) for each in found if keys is None or each.name in keys]
+    result.configs = [describe_setting(each, request) for each in found if keys is None or each.name in keys]
     return result
 
 
-def shown(setting: Description, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+def describe_setting(setting: Description, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     synonyms = setting.contributions if request.include_synonyms else ()
     return DescribeConfigsResourceResult(
         name=setting.name,
@@ -98,37 +98,37 @@ def shown(setting: Description, request: DescribeConfigsRequest) -> DescribeConf
     )
 
 
-def topic(node: Node, topics: TopicDescriptions, name: str) -> Iterable[Description]:
+def read_topic(node: Node, topics: TopicDescriptions, name: str) -> Iterable[Description]:
     check_name(name)
     if node.image.topic(name) is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
     return topics.of(node.image.topic_configs(name))
 
 
-def broker(node: Node, name: str, keys: Keys) -> Iterable[Description]:
+def read_broker(node: Node, name: str, keys: Keys) -> Iterable[Description]:
     check_broker(name, node.broker_id)
     if name == ALL_BROKERS:
         return describe_all_brokers(node.image.config(ConfigResource.BROKER, ALL_BROKERS))
     return describe_broker(node.config, keys)
 
 
-def group(node: Node, name: str) -> Iterable[Description]:
-    """A group need not be there to have settings."""
+def read_group(node: Node, name: str) -> Iterable[Description]:
+    """A group can have settings before it exists."""
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "name a group: there are no settings for all groups")
     return describe_group(node.image.config(ConfigResource.GROUP, name), node.config)
 
 
-def client_metrics(node: Node, name: str) -> Iterable[Description]:
-    """A subscription that nobody has made has the defaults, as in Kafka."""
+def read_client_metrics(node: Node, name: str) -> Iterable[Description]:
+    """As in Kafka, a subscription that does not exist has the defaults."""
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "name a subscription: there are no settings for all of them")
     return describe_client_metrics(node.image.config(ConfigResource.CLIENT_METRICS, name))
 
 
-def loggers(node: Node, name: str) -> Iterable[Description]:
+def read_loggers(node: Node, name: str) -> Iterable[Description]:
     if name == ALL_BROKERS:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "loggers are those of one broker: name it")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "every broker has its own loggers: name a broker")
     check_broker(name, node.broker_id)
     return (
         Description(logger, level, ConfigSource.LOGGER, (), kind="", documentation="")

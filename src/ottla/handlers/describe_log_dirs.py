@@ -1,7 +1,7 @@
-"""DescribeLogDirs: this broker's data directories, the partitions in each, their sizes, and the room that is left.
+"""DescribeLogDirs: the data directories of this broker, the partitions in each, their sizes, and the free space.
 
 Versions: 2 flexible; 3 a code for the whole answer; 4 bytes of the volume (KIP-827); 5 cordoned directories (KIP-1066).
-No partition is on its way to another directory, so none is a future one and none lags; no directory is cordoned.
+Partitions are never moved between directories, so no replica is a future one and none lags; no directory is cordoned.
 """
 
 from ottla.broker.call import Call

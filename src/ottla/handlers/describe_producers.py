@@ -1,4 +1,4 @@
-"""DescribeProducers: whom a partition remembers: idempotent and transactional producers, idle ones too (KIP-664).
+"""DescribeProducers: the producer states of a partition: idempotent and transactional, idle ones too (KIP-664).
 
 Versions: 0.
 """

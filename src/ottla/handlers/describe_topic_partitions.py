@@ -1,7 +1,7 @@
 """DescribeTopicPartitions: the partitions of topics, by name, page by page (KIP-966).
 
 Versions: 0. A page ends after `response_partition_limit` partitions, and after max.request.partition.size.limit at the
-latest; its cursor says with which partition the next page begins. No topics asked for means all of them.
+latest; its cursor names the first partition of the next page. A request without topics asks for all of them.
 """
 
 from collections.abc import Iterator
@@ -28,13 +28,13 @@ def handle(node: Node, call: Call[DescribeTopicPartitionsRequest]) -> DescribeTo
     request, image = call.body, node.image
     left = max(1, min(request.response_partition_limit, node.config.max_request_partition_size_limit))
     response = DescribeTopicPartitionsResponse()
-    for name, start in wanted(image, request):
+    for name, start in select_topics(image, request):
         if left == 0:
             response.next_cursor = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=start)
             break
         topic = image.topic(name)
         if topic is None:
-            response.topics.append(missing(name))
+            response.topics.append(describe_missing(name))
             continue
         end = min(start + left, len(topic.partitions))
         response.topics.append(describe(image, topic, range(start, end)))
@@ -45,16 +45,16 @@ def handle(node: Node, call: Call[DescribeTopicPartitionsRequest]) -> DescribeTo
     return response
 
 
-def wanted(image: Image, request: DescribeTopicPartitionsRequest) -> Iterator[tuple[str, int]]:
-    """The topics to describe, in order, each with the partition to begin with."""
+def select_topics(image: Image, request: DescribeTopicPartitionsRequest) -> Iterator[tuple[str, int]]:
+    """The topics to describe, in order, each with its first partition."""
     names = sorted({topic.name for topic in request.topics} or image.topics_by_name)
     cursor = request.cursor
     if cursor is None:
         return ((name, 0) for name in names)
     if cursor.partition_index < 0:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "a cursor names a partition from 0 on")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition of the cursor is negative")
     if request.topics and cursor.topic_name not in names:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "the cursor must name one of the topics asked for")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the topic of the cursor is not one of the requested topics")
     return (
         (name, cursor.partition_index if name == cursor.topic_name else 0)
         for name in names
@@ -62,7 +62,7 @@ def wanted(image: Image, request: DescribeTopicPartitionsRequest) -> Iterator[tu
     )
 
 
-def missing(name: str) -> DescribeTopicPartitionsResponseTopic:
+def describe_missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     try:
         check_name(name)
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -81,12 +81,12 @@ def describe(image: Image, topic: TopicImage, indexes: range) -> DescribeTopicPa
         name=topic.name,
         topic_id=topic.id,
         is_internal=is_internal(topic.name),
-        partitions=[partition(image, topic, index) for index in indexes],
+        partitions=[describe_partition(image, topic, index) for index in indexes],
         topic_authorized_operations=operations.ON_TOPIC,
     )
 
 
-def partition(image: Image, topic: TopicImage, index: int) -> DescribeTopicPartitionsResponsePartition:
+def describe_partition(image: Image, topic: TopicImage, index: int) -> DescribeTopicPartitionsResponsePartition:
     state = topic.partitions[index]
     return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.LEADER_NOT_AVAILABLE if state.leader == NO_LEADER else ErrorCode.NONE,

@@ -1,7 +1,7 @@
-"""IncrementalAlterConfigs: settings of topics, groups and brokers, and levels of loggers, changed one by one (KIP-339).
+"""IncrementalAlterConfigs: change single settings of topics, groups and brokers, and levels of loggers (KIP-339).
 
-Versions: 1 flexible. Each resource stands or falls alone, with all that is asked of it. A change holds when the answer
-leaves. Levels of loggers last until the broker stops; everything else is kept.
+Versions: 1 flexible. Resources are independent of each other; of one resource all changes are made or none. A change
+is in force when the answer is sent. Levels of loggers last until the broker stops; everything else is persistent.
 """
 
 from collections import Counter
@@ -75,16 +75,16 @@ async def alter(node: Node, resource: AlterConfigsResource, validate_only: bool)
 
 def alter_loggers(node: Node, name: str, alterations: list[Alteration], validate_only: bool) -> None:
     if name == ALL_BROKERS:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "loggers are those of one broker: name it")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "every broker has its own loggers: name a broker")
     check_broker(name, node.broker_id)
     wanted = {each.name: None if each.operation == Operation.DELETE else each.value for each in alterations}
     if len(wanted) != len(alterations):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a logger is named more than once")
     for logger, operation, level in alterations:
         if operation not in (Operation.SET, Operation.DELETE) or (operation == Operation.SET and level is None):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{logger}: a level can be set or deleted, nothing else")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{logger}: a level can only be set or deleted")
         if operation == Operation.DELETE and logger == loggers.ROOT:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the root logger has no other to take its level from")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the level of the root logger cannot be deleted, only set")
     try:
         for logger, level in wanted.items():
             loggers.check_level(logger, level)

@@ -1,6 +1,6 @@
-"""ListConfigResources: everything that has settings: topics, brokers, their loggers, groups, client metrics.
+"""ListConfigResources: the resources that have settings: topics, brokers, their loggers, groups, client metrics.
 
-Versions: 0 client metrics only (KIP-714); 1 any type, none named means all (KIP-1142).
+Versions: 0 client metrics only (KIP-714); 1 any type, and all types if the request names none (KIP-1142).
 """
 
 from ottla.broker.call import Call
@@ -36,12 +36,12 @@ def handle(node: Node, call: Call[ListConfigResourcesRequest]) -> ListConfigReso
             ConfigResource(resource_name=name, resource_type=number)
             for number in ALL_TYPES
             if number in types
-            for name in names(node.image, number)
+            for name in list_names(node.image, number)
         ]
     )
 
 
-def names(image: Image, resource_type: int) -> list[str]:
+def list_names(image: Image, resource_type: int) -> list[str]:
     if resource_type == Resource.TOPIC:
         return sorted(image.topics_by_name)
     if resource_type in (Resource.BROKER, BROKER_LOGGER):

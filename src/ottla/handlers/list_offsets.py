@@ -1,8 +1,8 @@
-"""ListOffsets: the offset at the beginning, at the end, or at a time.
+"""ListOffsets: the first offset, the end offset, or the offset for a timestamp.
 
 Versions: 2 isolation level; 4 leader epoch; 6 flexible; 7 the record with the largest timestamp (KIP-734); 8 the
 earliest offset on local disk (KIP-405); 9 the latest on tiered storage; 10 time-out; 11 the earliest not yet uploaded.
-Nothing is on tiered storage here, so the local start is the start, and the tiered offsets are unknown (-1).
+There is no tiered storage, so the local start is the log start, and the tiered offsets are unknown (-1).
 """
 
 from collections import Counter
@@ -31,14 +31,14 @@ DEBUG = -2
 READ_COMMITTED = 1
 
 Found = tuple[int, int, int]
-"""Offset, timestamp, leader epoch; each -1 where there is none."""
+"""Offset, timestamp and leader epoch; -1 where there is none."""
 
 UNKNOWN: Found = (-1, -1, -1)
 
 
 def handle(node: Node, call: Call[ListOffsetsRequest]) -> ListOffsetsResponse:
     asked = call.body.topics
-    repeated = () if len(asked) == 1 and len(asked[0].partitions) == 1 else repeated_in(asked)
+    repeated = () if len(asked) == 1 and len(asked[0].partitions) == 1 else find_repeated(asked)
     topics = []
     for topic in asked:
         name = topic.name
@@ -60,8 +60,8 @@ def handle(node: Node, call: Call[ListOffsetsRequest]) -> ListOffsetsResponse:
     return ListOffsetsResponse(topics=topics)
 
 
-def repeated_in(topics: Sequence[ListOffsetsTopic]) -> Container[tuple[str, int]]:
-    """What is asked for more than once."""
+def find_repeated(topics: Sequence[ListOffsetsTopic]) -> Container[tuple[str, int]]:
+    """Partitions that the request names more than once."""
     asked = Counter((topic.name, each.partition_index) for topic in topics for each in topic.partitions)
     return {key for key, times in asked.items() if times > 1}
 
@@ -73,12 +73,12 @@ def find(partition: Partition, asked: ListOffsetsPartition, call: Call[ListOffse
         lookup = SPECIAL.get(asked.timestamp)
         if lookup is None or call.version < FIRST_VERSION.get(asked.timestamp, 0):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-        return lookup(partition, visible_end(partition, call))
-    found = partition.log.offset_for_timestamp(asked.timestamp, visible_end(partition, call))
+        return lookup(partition, find_visible_end(partition, call))
+    found = partition.log.offset_for_timestamp(asked.timestamp, find_visible_end(partition, call))
     return UNKNOWN if found is None else (found.offset, found.timestamp, found.leader_epoch)
 
 
-def visible_end(partition: Partition, call: Call[ListOffsetsRequest]) -> int:
+def find_visible_end(partition: Partition, call: Call[ListOffsetsRequest]) -> int:
     if call.body.replica_id != CONSUMER:
         return partition.log.end_offset
     if call.body.isolation_level == READ_COMMITTED:
@@ -86,29 +86,29 @@ def visible_end(partition: Partition, call: Call[ListOffsetsRequest]) -> int:
     return partition.high_watermark.value
 
 
-def latest(partition: Partition, end: int) -> Found:
+def find_latest(partition: Partition, end: int) -> Found:
     return end, -1, partition.leader_epoch
 
 
-def earliest(partition: Partition, end: int) -> Found:
+def find_earliest(partition: Partition, end: int) -> Found:
     start = partition.log.log_start_offset
     return start, -1, partition.log.epochs.epoch_at(start)
 
 
-def max_timestamp(partition: Partition, end: int) -> Found:
+def find_max_timestamp(partition: Partition, end: int) -> Found:
     found = partition.log.max_timestamp()
     return UNKNOWN if found is None or found.offset >= end else (found.offset, found.timestamp, found.leader_epoch)
 
 
-def tiered(partition: Partition, end: int) -> Found:
+def find_tiered(partition: Partition, end: int) -> Found:
     return UNKNOWN
 
 
 SPECIAL: dict[int, Callable[[Partition, int], Found]] = {
-    LATEST: latest,
-    EARLIEST: earliest,
-    MAX_TIMESTAMP: max_timestamp,
-    EARLIEST_LOCAL: earliest,
-    LATEST_TIERED: tiered,
-    EARLIEST_PENDING_UPLOAD: tiered,
+    LATEST: find_latest,
+    EARLIEST: find_earliest,
+    MAX_TIMESTAMP: find_max_timestamp,
+    EARLIEST_LOCAL: find_earliest,
+    LATEST_TIERED: find_tiered,
+    EARLIEST_PENDING_UPLOAD: find_tiered,
 }

@@ -40,16 +40,16 @@ PIECE_OVERHEAD_BYTES = 250
 def handle(node: Node, call: Call[MetadataRequest]) -> bytes | MetadataResponse:
     topics = call.body.topics
     if topics is not None and len(topics) == 1:
-        return about_one(node, call, topics[0])
-    response = answer(node, call)
+        return answer_one_topic(node, call, topics[0])
+    response = build_response(node, call)
     create_missing(node, call)
     return response
 
 
-def about_one(node: Node, call: Call[MetadataRequest], asked: MetadataRequestTopic) -> bytes | MetadataResponse:
-    """What most clients ask: where one topic is. All that reach the broker alike get the same bytes."""
+def answer_one_topic(node: Node, call: Call[MetadataRequest], asked: MetadataRequestTopic) -> bytes | MetadataResponse:
+    """Answer the most frequent request, for one topic. Clients of the same address share the encoded bytes."""
     client, request, version = call.client, call.body, call.version
-    pieces = Pieces.of(node.image)
+    pieces = EncodedPieces.of(node.image)
     key = (
         asked.name,
         asked.topic_id,
@@ -59,12 +59,12 @@ def about_one(node: Node, call: Call[MetadataRequest], asked: MetadataRequestTop
         request.include_topic_authorized_operations,
         request.include_cluster_authorized_operations,
     )
-    known = pieces.whole(key)
+    known = pieces.get_answer(key)
     if known is not None:
         return known
-    response = answer(node, call)
-    if not error_codes(response):  # those are to be counted, each time they are told
-        pieces.keep_whole(key, response, version)
+    response = build_response(node, call)
+    if not error_codes(response):  # an error is counted each time it is sent, so it is not kept as bytes
+        pieces.keep_answer(key, response, version)
     create_missing(node, call)
     return response
 
@@ -79,14 +79,14 @@ def create_missing(node: Node, call: Call[MetadataRequest]) -> None:
 
 
 def can_be_created(image: Image, asked: MetadataRequestTopic) -> bool:
-    topic = wanted(image, asked, VERSIONS[-1])
+    topic = find_topic(image, asked, VERSIONS[-1])
     return not isinstance(topic, TopicImage) and topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-class Pieces:
-    """Parts of answers, written: what an image says of a topic is the same for everyone who asks.
+class EncodedPieces:
+    """Encoded parts of answers, kept with the image: the description of a topic is the same for every client.
 
-    A topic of one partition costs 8 us to describe and write, and 1 us to find here.
+    To describe and encode a topic of one partition takes 8 us, to find it here 1 us.
     """
 
     __slots__ = ("_kept", "_size")
@@ -96,8 +96,8 @@ class Pieces:
         self._size = 0
 
     @classmethod
-    def of(cls, image: Image) -> "Pieces":
-        pieces: Pieces = image.derived.get(cls) or image.derived.setdefault(cls, cls())
+    def of(cls, image: Image) -> "EncodedPieces":
+        pieces: EncodedPieces = image.derived.get(cls) or image.derived.setdefault(cls, cls())
         return pieces
 
     def topic(self, image: Image, topic: TopicImage, version: int, authorized: bool) -> MetadataResponseTopic:
@@ -109,7 +109,7 @@ class Pieces:
         if authorized:
             described.topic_authorized_operations = operations.ON_TOPIC
         if any(partition.error_code for partition in described.partitions):
-            return described  # to be counted, each time it is told
+            return described  # an error is counted each time it is sent, so it is not kept as bytes
         piece = written(MetadataResponse, version, described)
         self._keep(key, piece, [piece])
         return piece
@@ -123,12 +123,12 @@ class Pieces:
             self._keep(key, known, known)
         return known
 
-    def whole(self, key: Hashable) -> bytes | None:
-        """An answer that was kept under this key."""
+    def get_answer(self, key: Hashable) -> bytes | None:
+        """The encoded answer that was kept under this key."""
         known: bytes | None = self._kept.get(key)
         return known
 
-    def keep_whole(self, key: Hashable, response: MetadataResponse, version: int) -> None:
+    def keep_answer(self, key: Hashable, response: MetadataResponse, version: int) -> None:
         encoded = bytes(encode(MetadataResponse, version, response))
         self._keep(key, encoded, [encoded])
 
@@ -139,9 +139,9 @@ class Pieces:
             self._kept[key] = value
 
 
-def answer(node: Node, call: Call[MetadataRequest]) -> MetadataResponse:
+def build_response(node: Node, call: Call[MetadataRequest]) -> MetadataResponse:
     request, image, version = call.body, node.image, call.version
-    pieces, authorized = Pieces.of(image), request.include_topic_authorized_operations
+    pieces, authorized = EncodedPieces.of(image), request.include_topic_authorized_operations
     if request.topics is None or (version == 0 and not request.topics):
         topics = [pieces.topic(image, topic, version, authorized) for topic in image.topics()]
     else:
@@ -163,9 +163,9 @@ def describe_broker(broker: BrokerImage, client: Client) -> MetadataResponseBrok
 
 
 def find(
-    image: Image, pieces: Pieces, asked: MetadataRequestTopic, version: int, authorized: bool
+    image: Image, pieces: EncodedPieces, asked: MetadataRequestTopic, version: int, authorized: bool
 ) -> MetadataResponseTopic:
-    topic = wanted(image, asked, version)
+    topic = find_topic(image, asked, version)
     if isinstance(topic, TopicImage):
         return pieces.topic(image, topic, version, authorized)
     if authorized:
@@ -173,11 +173,11 @@ def find(
     return topic
 
 
-def wanted(image: Image, asked: MetadataRequestTopic, version: int) -> TopicImage | MetadataResponseTopic:
-    """The topic that is asked for, or why there is none."""
+def find_topic(image: Image, asked: MetadataRequestTopic, version: int) -> TopicImage | MetadataResponseTopic:
+    """The requested topic, or the answer that says why there is none."""
     name, topic_id = asked.name, asked.topic_id
     by_name_and_id = name is not None and topic_id != ZERO_UUID
-    by_id_too_early = version < 12 and (name is None or topic_id != ZERO_UUID)  # the fields came in version 10
+    by_id_too_early = version < 12 and (name is None or topic_id != ZERO_UUID)  # the fields exist since version 10
     if by_name_and_id or by_id_too_early:
         return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name or "", topic_id=topic_id)
     if name is None:

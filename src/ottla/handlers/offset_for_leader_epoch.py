@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where an epoch ended, so that a client can tell whether its log left ours (KIP-101, KIP-320).
+"""OffsetForLeaderEpoch: the end offset of an epoch, by which a client finds where its log diverges (KIP-101, KIP-320).
 
 Versions: 2 the client's current leader epoch; 3 replica id; 4 flexible.
 """

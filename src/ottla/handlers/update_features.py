@@ -1,7 +1,7 @@
-"""UpdateFeatures: the cluster agrees on other levels of its features (KIP-584).
+"""UpdateFeatures: change the levels of the features of the cluster (KIP-584).
 
-Versions: 1 the kind of downgrade that is allowed, validate_only; 2 no results per feature, since all of them are
-changed or none.
+Versions: 1 the kind of downgrade that is allowed, validate_only; 2 no results per feature, because all of them
+are changed or none.
 """
 
 from functools import partial

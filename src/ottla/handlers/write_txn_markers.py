@@ -1,6 +1,6 @@
-"""WriteTxnMarkers: the ends of transactions, from their coordinators, or from an admin who ends a hanging one.
+"""WriteTxnMarkers: append the markers that end transactions. Sent by coordinators, or by an admin for a hanging one.
 
-Versions: 1 flexible; 2 the version of transactions that the producer speaks (KIP-1228).
+Versions: 1 flexible; 2 the transaction version of the producer (KIP-1228).
 """
 
 from ottla.broker.call import Call
@@ -19,12 +19,12 @@ from ottla.wire.messages.write_txn_markers import (
 
 VERSIONS = range(1, 3)
 
-COORDINATORS_WORDS = (
+COORDINATOR_ERRORS = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
-"""What the keeper of committed offsets says; to who writes markers it is a partition without a leader here."""
+"""Errors of the group coordinator. A sender of markers for __consumer_offsets gets NOT_LEADER_OR_FOLLOWER instead."""
 
 
 async def handle(node: Node, call: Call[WriteTxnMarkersRequest]) -> WriteTxnMarkersResponse:
@@ -57,5 +57,5 @@ async def write_one(node: Node, topic: str, index: int, marker: TransactionMarke
         if replicated is not None:
             await replicated
     except KafkaError as error:
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER if error.code in COORDINATORS_WORDS else error.code
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if error.code in COORDINATOR_ERRORS else error.code
     return ErrorCode.NONE

@@ -1,1 +1,4 @@
-"""Who may do what."""
+"""Access control. There is no authorizer yet: every client may do everything.
+
+operations.py  operations on resources, as the protocol numbers and encodes them
+"""

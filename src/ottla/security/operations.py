@@ -1,4 +1,4 @@
-"""What one may do to a resource, by the numbers of Kafka's wire, and sets of it as the wire has them: one bit each."""
+"""Operations on resources, with Kafka's numbers, and sets of operations as the protocol encodes them: one bit each."""
 
 from collections.abc import Iterable
 from enum import IntEnum
@@ -33,7 +33,7 @@ ON_TOPIC = bits(
         Operation.ALTER_CONFIGS,
     )
 )
-"""All that can be done to a topic, which is what anybody may while there is no authorizer."""
+"""All operations on a topic. Without an authorizer every client may do all of them."""
 
 ON_CLUSTER = bits(
     (

@@ -12,7 +12,7 @@ from ottla.cluster.configs import (
     Operation,
     alter_brokers,
     alter_topic,
-    broker_config,
+    apply_run_time_settings,
 )
 from ottla.cluster.image import EMPTY, Image
 from ottla.config import BrokerConfig
@@ -93,8 +93,8 @@ def test_lists_grow_and_shrink(before: dict[str, str], operation: Operation, val
 def test_a_list_begins_as_what_the_broker_gives() -> None:
     """Not as Kafka's default: the client sees the broker's value and adds to it."""
     config = BrokerConfig.of({"log.cleanup.policy": "compact"})
-    grown = topic_after(cluster(), Alteration("cleanup.policy", APPEND, "delete"), config=config)
-    assert grown == {"cleanup.policy": "compact,delete"}
+    wait_for_growth = topic_after(cluster(), Alteration("cleanup.policy", APPEND, "delete"), config=config)
+    assert wait_for_growth == {"cleanup.policy": "compact,delete"}
 
 
 @pytest.mark.parametrize(
@@ -148,18 +148,18 @@ def test_topics_that_are_not_there() -> None:
 def test_one_broker_overrules_all_brokers() -> None:
     """And both overrule what it was started with; taking one away uncovers the next."""
     image = broker_after(cluster(), Alteration("message.max.bytes", SET, "3000"), name=ALL_BROKERS)
-    assert broker_config(CONFIG, image).message_max_bytes == 3000
+    assert apply_run_time_settings(CONFIG, image).message_max_bytes == 3000
     image = broker_after(image, Alteration("message.max.bytes", SET, "2000"))
-    assert broker_config(CONFIG, image).message_max_bytes == 2000
-    assert broker_config(BrokerConfig.of({"node.id": "2"}), image).message_max_bytes == 3000
+    assert apply_run_time_settings(CONFIG, image).message_max_bytes == 2000
+    assert apply_run_time_settings(BrokerConfig.of({"node.id": "2"}), image).message_max_bytes == 3000
     image = broker_after(image, replace=True)
-    assert broker_config(CONFIG, image).message_max_bytes == 3000
+    assert apply_run_time_settings(CONFIG, image).message_max_bytes == 3000
 
 
 def test_topics_get_their_defaults_from_the_changed_settings() -> None:
     """The broker's topic defaults are those of the new settings."""
     image = broker_after(cluster(), Alteration("log.retention.ms", SET, "5"))
-    assert broker_config(CONFIG, image).topic_defaults.retention_ms == 5
+    assert apply_run_time_settings(CONFIG, image).topic_defaults.retention_ms == 5
 
 
 @pytest.mark.parametrize(
@@ -207,6 +207,6 @@ def test_settings_that_no_longer_fit_are_left_out(caplog: pytest.LogCaptureFixtu
     )
     other = BrokerConfig.of({"node.id": "1", "log.cleaner.max.compaction.lag.ms": "50"})
     with caplog.at_level(logging.ERROR):
-        config = broker_config(other, image)
+        config = apply_run_time_settings(other, image)
     assert (config.message_max_bytes, config.log_cleaner_min_compaction_lag_ms) == (7, 0)
     assert "log.cleaner.min.compaction.lag.ms" in caplog.text

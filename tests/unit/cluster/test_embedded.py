@@ -14,7 +14,7 @@ from ottla.cluster.changes import Change, SetClusterId, SetFeature
 from ottla.cluster.embedded import DIRECTORY, EmbeddedLog
 from ottla.cluster.image import EMPTY, Image
 from ottla.cluster.metadata import Decision, Metadata
-from ottla.cluster.metadata_files import DamagedMetadata, forget
+from ottla.cluster.metadata_files import DamagedMetadata, remove_covered
 from ottla.cluster.metadata_log import Conflict
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.files import Disk
@@ -192,7 +192,7 @@ def test_only_what_two_snapshots_cover_is_forgotten() -> None:
     for name in ("1.log", "8.log", "11.log", "15.log", "4.checkpoint", "10.checkpoint", "20.checkpoint"):
         number, _, suffix = name.partition(".")
         disk.replace(f"data/{DIRECTORY}/{int(number):020d}.{suffix}", b"")
-    forget(disk, f"data/{DIRECTORY}")
+    remove_covered(disk, f"data/{DIRECTORY}")
     left = [name.lstrip("0") for name in disk.list(f"data/{DIRECTORY}")]
     assert left == ["10.checkpoint", "11.log", "15.log", "20.checkpoint"]
 

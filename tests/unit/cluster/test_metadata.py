@@ -14,7 +14,7 @@ from ottla.cluster.changes import ConfigResource as Resource
 from ottla.cluster.image import Image, ReplayError
 from ottla.cluster.metadata import Decision, Metadata
 from ottla.cluster.metadata_log import Conflict, Entry
-from ottla.cluster.registration import Newcomer, register_broker
+from ottla.cluster.registration import BrokerRegistration, register_broker
 from ottla.errors import ErrorCode, KafkaError
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class SharedLog:
         await self._pause()
         return self.entries[after:]
 
-    async def grown(self, beyond: int) -> None:
+    async def wait_for_growth(self, beyond: int) -> None:
         while len(self.entries) <= beyond:
             await asyncio.sleep(0)
 
@@ -208,7 +208,7 @@ def test_producer_ids_are_never_given_twice() -> None:
         log = SharedLog(Random(1))
         members = [Metadata(log, Random(number)) for number in (1, 2)]
         for number, member in enumerate(members):
-            newcomer = Newcomer(number, bytes([number]) * 16, (Endpoint("A", "h", 1, "PLAINTEXT"),))
+            newcomer = BrokerRegistration(number, bytes([number]) * 16, (Endpoint("A", "h", 1, "PLAINTEXT"),))
             await member.change(lambda image, newcomer=newcomer: register_broker(image, newcomer, "c"))  # type: ignore[misc]
         blocks = await asyncio.gather(
             *(member.reserve_producer_ids(number, 10) for number, member in enumerate(members) for _ in range(3))

@@ -25,7 +25,7 @@ def cluster(brokers: int, replication_factor: int = 1, partitions: int = 2) -> I
     return image.replay(image.version + 1, create_topic(image, topic, BrokerConfig.of({}), Random(1)).changes)
 
 
-def grown(image: Image, count: int, assignments: Sequence[Sequence[int]] | None = None) -> Image:
+def wait_for_growth(image: Image, count: int, assignments: Sequence[Sequence[int]] | None = None) -> Image:
     return image.replay(image.version + 1, create_partitions(image, "orders", count, assignments, Random(2)).changes)
 
 
@@ -40,7 +40,7 @@ def refusal(
 def test_new_partitions_follow_the_old_ones() -> None:
     """The old ones stay as they are; the new ones have as many replicas, all in sync, and a leader."""
     before = cluster(3, replication_factor=2)
-    after = grown(before, 5)
+    after = wait_for_growth(before, 5)
     partitions = after.topics_by_name["orders"].partitions
     assert partitions[:2] == before.topics_by_name["orders"].partitions
     assert len(partitions) == 5
@@ -57,7 +57,7 @@ def test_an_assignment_is_kept_as_given() -> None:
     """The first entry is for the first new partition; who is dead is not in sync."""
     image = cluster(3, replication_factor=2)
     image = image.replay(image.version + 1, [change.FenceBroker(2, image.brokers[2].epoch)])
-    third, fourth = grown(image, 4, [[2, 3], [3, 1]]).topics_by_name["orders"].partitions[2:]
+    third, fourth = wait_for_growth(image, 4, [[2, 3], [3, 1]]).topics_by_name["orders"].partitions[2:]
     assert (third.replicas, third.isr, third.leader) == ((2, 3), (3,), 3)
     assert (fourth.replicas, fourth.isr, fourth.leader) == ((3, 1), (3, 1), 3)
 

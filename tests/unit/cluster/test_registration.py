@@ -8,18 +8,24 @@ import pytest
 from ottla.cluster import changes as change
 from ottla.cluster.changes import Endpoint, encode
 from ottla.cluster.image import EMPTY, Image
-from ottla.cluster.registration import Newcomer, become_controller, fence_broker, register_broker, unfence_broker
+from ottla.cluster.registration import (
+    BrokerRegistration,
+    become_controller,
+    fence_broker,
+    register_broker,
+    unfence_broker,
+)
 from ottla.errors import ErrorCode, KafkaError
 
-BROKER = Newcomer(1, b"\x01" * 16, (Endpoint("PLAINTEXT", "localhost", 9092, "PLAINTEXT"),))
+BROKER = BrokerRegistration(1, b"\x01" * 16, (Endpoint("PLAINTEXT", "localhost", 9092, "PLAINTEXT"),))
 
 
-def registered(image: Image, newcomer: Newcomer = BROKER) -> tuple[Image, int]:
+def registered(image: Image, newcomer: BrokerRegistration = BROKER) -> tuple[Image, int]:
     decision = register_broker(image, newcomer, "cluster")
     return image.replay(image.version + 1, decision.changes), decision.result
 
 
-def serving(image: Image, newcomer: Newcomer = BROKER) -> tuple[Image, int]:
+def serving(image: Image, newcomer: BrokerRegistration = BROKER) -> tuple[Image, int]:
     image, epoch = registered(image, newcomer)
     return image.replay(image.version + 1, unfence_broker(image, newcomer.broker_id, epoch).changes), epoch
 

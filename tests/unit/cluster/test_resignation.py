@@ -5,7 +5,7 @@ import pytest
 from ottla.cluster import changes as change
 from ottla.cluster.changes import NO_LEADER, CreatePartition, CreateTopic, Endpoint
 from ottla.cluster.image import EMPTY, Image
-from ottla.cluster.registration import Newcomer, fence_broker, register_broker, unfence_broker
+from ottla.cluster.registration import BrokerRegistration, fence_broker, register_broker, unfence_broker
 from ottla.cluster.resignation import AT_ONCE_MAX, resign_leadership
 from ottla.errors import ErrorCode, KafkaError
 
@@ -16,7 +16,9 @@ def cluster(brokers: int, partitions: int = 1) -> Image:
     """Every broker keeps every partition, all are in sync, broker 1 leads."""
     image = EMPTY
     for broker in range(1, brokers + 1):
-        newcomer = Newcomer(broker, bytes([broker]) * 16, (Endpoint("PLAINTEXT", "localhost", 9092, "PLAINTEXT"),))
+        newcomer = BrokerRegistration(
+            broker, bytes([broker]) * 16, (Endpoint("PLAINTEXT", "localhost", 9092, "PLAINTEXT"),)
+        )
         decision = register_broker(image, newcomer, "cluster")
         image = image.replay(image.version + 1, decision.changes)
         image = image.replay(image.version + 1, unfence_broker(image, broker, decision.result).changes)

@@ -13,8 +13,8 @@ from ottla.cluster.topics import (
     create_topic,
     delete_topic,
     is_internal,
+    limit_replicas,
     new_topic_id,
-    replicas_within,
 )
 from ottla.config import BrokerConfig
 from ottla.errors import ErrorCode, KafkaError
@@ -93,12 +93,12 @@ def test_bad_names(name: str) -> None:
         (
             NewTopic("a_b"),
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            "topic 'a_b' is too much like topic 'a.b': '.' and '_' count as the same",
+            "topic 'a_b' collides with topic 'a.b': '.' and '_' count as the same character",
         ),
         (
             NewTopic("__cluster_metadata"),
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            "'__cluster_metadata' is the broker's own log of metadata",
+            "'__cluster_metadata' is the metadata log of the broker",
         ),
         (NewTopic("n", 0), ErrorCode.INVALID_PARTITIONS, "a topic needs at least 1 partition, not 0"),
         (NewTopic("n", -2), ErrorCode.INVALID_PARTITIONS, "a topic needs at least 1 partition, not -2"),
@@ -178,7 +178,7 @@ def test_internal_topics() -> None:
     """Known by name; their replicas are no more than there are brokers."""
     assert is_internal("__consumer_offsets")
     assert not is_internal("__mine")
-    assert [replicas_within(cluster(brokers), 3) for brokers in (0, 1, 2, 4)] == [1, 1, 2, 3]
+    assert [limit_replicas(cluster(brokers), 3) for brokers in (0, 1, 2, 4)] == [1, 1, 2, 3]
 
 
 def test_topic_ids_are_usable_everywhere() -> None:

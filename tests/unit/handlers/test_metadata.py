@@ -14,7 +14,7 @@ from ottla.cluster.image import EMPTY, Image
 from ottla.config import BrokerConfig
 from ottla.errors import ErrorCode
 from ottla.handlers import metadata
-from ottla.handlers.metadata import Pieces, describe
+from ottla.handlers.metadata import EncodedPieces, describe
 from ottla.wire import schema
 from ottla.wire.error_codes import error_codes
 from ottla.wire.messages.metadata import (
@@ -38,8 +38,8 @@ def image_of(*partitions: PartitionImage) -> tuple[Image, TopicImage]:
 def test_a_piece_is_what_the_topic_would_have_been_written_as(version: int) -> None:
     # In every version an answer made of pieces has the bytes of one made of messages.
     image, topic = image_of(LED, LED)
-    pieces = Pieces.of(image)
-    assert Pieces.of(image) is pieces
+    pieces = EncodedPieces.of(image)
+    assert EncodedPieces.of(image) is pieces
 
     def answer(topics: list[MetadataResponseTopic], brokers: bool) -> bytearray:
         broker = pieces.brokers(image, CLIENT, version) if brokers else [metadata.describe_broker(BROKER, CLIENT)]
@@ -54,7 +54,7 @@ def test_a_piece_is_what_the_topic_would_have_been_written_as(version: int) -> N
 def test_a_topic_with_an_error_is_told_and_counted_each_time() -> None:
     # What tells an error is not kept as bytes, in which nobody would find it.
     image, topic = image_of(LED, LEADERLESS)
-    described = Pieces.of(image).topic(image, topic, 12, False)
+    described = EncodedPieces.of(image).topic(image, topic, 12, False)
     assert error_codes(MetadataResponse(topics=[described])) == [5]
 
 
@@ -62,7 +62,7 @@ def test_pieces_keep_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) 
     # A client that asks in every version for all topics does not fill the memory: later ones are written each time.
     monkeypatch.setattr(metadata, "PIECES_BYTES_MAX", 1000)
     image, topic = image_of(LED)
-    pieces = Pieces.of(image)
+    pieces = EncodedPieces.of(image)
     first, second = pieces.topic(image, topic, 12, False), pieces.topic(image, topic, 12, True)
     third, fourth = pieces.topic(image, topic, 11, False), pieces.topic(image, topic, 11, True)
     assert pieces.topic(image, topic, 12, False) is first and pieces.topic(image, topic, 12, True) is second

@@ -105,7 +105,7 @@ def test_clients_see_no_leader_and_an_offline_replica() -> None:
         await settled()
         await broker._resign_offline()
         request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
-        answer = metadata.answer(broker.node, call(request))
+        answer = metadata.build_response(broker.node, call(request))
         shown = [
             (one.error_code, one.leader_id, one.isr_nodes, one.offline_replicas) for one in answer.topics[0].partitions
         ]
