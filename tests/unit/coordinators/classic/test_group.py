@@ -1,4 +1,4 @@
-"""Classic groups: what they say about themselves, whose offsets they keep, and the hard cases."""
+"""Classic groups: what they say about themselves, whose offsets they keep, and who may change them."""
 
 from random import Random
 

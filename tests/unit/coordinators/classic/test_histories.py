@@ -1,12 +1,16 @@
-"""Random histories of a classic group, beside the same group written in the most obvious way."""
+"""Random histories of a classic group, beside the same group written in the most obvious way; and groups with a bug."""
 
 from collections import Counter
 from typing import Any
 
 import hypothesis.strategies as st
-from hypothesis import settings
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+import pytest
+from hypothesis import Phase, settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from ottla.coordinators.classic.group import ClassicGroup
+from ottla.coordinators.classic.members import Roster
+from ottla.coordinators.classic.rebalance import Rebalance
 from ottla.coordinators.classic.states import State
 from tests.unit.coordinators.classic_scripts import Client, Stage
 from tests.unit.coordinators.naive_group import NaiveGroup
@@ -141,3 +145,24 @@ class Histories(RuleBasedStateMachine):
 
 Histories.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
 test_histories = Histories.TestCase
+
+
+def do_nothing(*args: Any) -> None:
+    return None
+
+
+MUTANTS: dict[str, tuple[type, str, Any]] = {
+    "takes requests of any generation": (ClassicGroup, "_check_generation", do_nothing),
+    "knows no instance ids": (Roster, "of_instance", do_nothing),
+    "does not renew sessions": (Rebalance, "renew", do_nothing),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_group_with_a_bug_is_found_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The same histories each time: this is about what they can see, not about luck.
+    kind, attribute, replacement = MUTANTS[name]
+    monkeypatch.setattr(kind, attribute, replacement)
+    searched = settings(max_examples=200, stateful_step_count=40, derandomize=True, phases=(Phase.generate,))
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(Histories, settings=searched)

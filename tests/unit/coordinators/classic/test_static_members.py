@@ -59,7 +59,7 @@ def test_a_restart_that_changes_the_protocol() -> None:
 
 
 def test_two_with_one_name() -> None:
-    # Hard case 44. The later one wins; the earlier one is fenced in everything it does.
+    # Two clients with one instance id. The later one wins; the earlier one is fenced in everything it does.
     play(TWO_STATIC).play("""
         c joins instance=i2     | stores generation 1 a=p0 c=p1; c: generation 1
         c syncs                 | c: gets p1
@@ -74,7 +74,7 @@ def test_two_with_one_name() -> None:
 
 
 def test_two_with_one_name_while_members_join() -> None:
-    # Hard case 44. The one that waits is fenced at once, and the rebalance goes on with the other.
+    # Two clients with one instance id. The one that waits is fenced at once, and the rebalance goes on with the other.
     play(TWO_STATIC).play("""
         b joins topics=other    | [PreparingRebalance]
         c joins instance=i2     | b: FENCED_INSTANCE_ID

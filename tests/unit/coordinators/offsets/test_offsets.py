@@ -28,7 +28,7 @@ def refusal(action: Callable[..., Any], *arguments: Any, **fields: Any) -> Error
 
 
 def test_metadata_and_leader_epoch_come_back() -> None:
-    """Hard case 46: what a client stored with an offset is what it gets, also from the next coordinator."""
+    """What a client stored with an offset is what it gets, also from the next coordinator."""
     desk = Desk()
     assert desk.commit(41, metadata="my state", leader_epoch=6) == 0
     for _ in range(2):
@@ -115,7 +115,7 @@ def test_a_new_topic_inherits_nothing() -> None:
 
 
 def test_only_members_commit() -> None:
-    """Hard case 43: an old generation, an unknown member and one that has left store nothing."""
+    """An old generation, an unknown member and one that has left store nothing."""
     desk = Desk()
     desk.join("m")
     assert desk.commit(1, member_id="m", generation_id_or_member_epoch=1) == 0
@@ -152,7 +152,7 @@ def test_an_empty_group_is_anybodys() -> None:
 
 
 def test_pending_until_the_marker() -> None:
-    """Hard case 48: a reader that wants stable offsets waits, another one sees what was before."""
+    """A reader that wants stable offsets waits, another one sees what was before."""
     desk = Desk()
     desk.commit(1)
     assert desk.commit_in_transaction(9, PRODUCER) == 0
@@ -293,7 +293,7 @@ def test_a_deleted_topic_takes_its_offsets_along() -> None:
 
 
 def test_offsets_expire_when_the_group_is_empty() -> None:
-    """Hard case 47: never while there is a member; a while after the last one left; then the group goes too."""
+    """Never while there is a member; a while after the last one left; then the group goes too."""
     desk = Desk(offsets_retention_minutes=60, group_max_session_timeout_ms=DAY_MS)
     desk.join(session_timeout_ms=DAY_MS)
     desk.commit(1, member_id="m", generation_id_or_member_epoch=1)

@@ -1,4 +1,4 @@
-"""Transactions as scripts: who may do what, in which order, and what survives a coordinator. Hard cases 32-37, 41."""
+"""Transactions as scripts: who may do what, in which order, and what survives a coordinator."""
 
 import pytest
 
@@ -68,7 +68,7 @@ def test_clients_of_version_1_keep_their_epoch() -> None:
 
 
 def test_the_next_transaction_waits_for_the_markers_of_the_last() -> None:
-    # Hard case 37: an end while markers are pending is CONCURRENT_TRANSACTIONS, not an empty success.
+    # An end while markers are pending is CONCURRENT_TRANSACTIONS, not an empty success.
     play("""
         a inits           | Empty 100/0; a: 100/0
         a adds p0         | Ongoing 100/0 p0; a: done
@@ -93,7 +93,7 @@ def test_the_next_transaction_waits_for_the_markers_of_the_last() -> None:
 
 
 def test_an_end_that_is_sent_again_is_answered_again() -> None:
-    # Hard case 34: the answer was lost. The same end once more is a success, another end is not.
+    # The answer was lost. The same end once more is a success, another end is not.
     play("""
         a inits            | Empty 100/0; a: 100/0
         a adds p0          | Ongoing 100/0 p0; a: done
@@ -116,7 +116,7 @@ def test_an_end_that_is_sent_again_is_answered_again() -> None:
 
 
 def test_late_requests_of_a_transaction_do_not_reach_the_next() -> None:
-    # Hard case 34: under v2 whatever is late carries an epoch of the past.
+    # Under v2 whatever is late carries an epoch of the past.
     stage = play("""
         a inits            | Empty 100/0; a: 100/0
         a adds p0          | Ongoing 100/0 p0; a: done
@@ -147,7 +147,7 @@ def test_an_abort_of_nothing_raises_the_epoch_at_once() -> None:
 
 
 def test_the_second_owner_of_an_id_fences_the_first() -> None:
-    # Hard case 32: everything that the first one tries is refused.
+    # Everything that the first one tries is refused.
     play("""
         a inits            | Empty 100/0; a: 100/0
         b inits            | Empty 100/1; b: 100/1
@@ -201,7 +201,7 @@ def test_an_id_that_the_coordinator_forgot_is_given_anew() -> None:
 
 
 def test_epochs_run_out_at_an_end() -> None:
-    # Hard case 33: the last epoch's transaction ends, and the producer goes on under a new id; a retry is understood.
+    # The last epoch's transaction ends, and the producer goes on under a new id; a retry is understood.
     stage = at_epoch(LAST_EPOCH - 1)
     play(
         """
@@ -236,7 +236,7 @@ def test_the_new_id_is_known_before_the_old_one_has_ended() -> None:
 
 
 def test_epochs_run_out_at_a_new_beginning() -> None:
-    # Hard case 33, without a transaction: the next owner gets a new id, and a retry of who continues gets it again.
+    # Epochs used up without a transaction: the next owner gets a new id, and a retry of who continues gets it again.
     play("a inits | Empty 100/0; a: 100/0", at_epoch(LAST_EPOCH))
     play(
         """
@@ -283,7 +283,7 @@ def test_a_transaction_that_takes_too_long_is_aborted() -> None:
 
 
 def test_a_commit_and_the_time_out_have_one_outcome() -> None:
-    # Hard case 36: whichever is first decides; a transaction that is committed is not aborted any more.
+    # Whichever is first decides; a transaction that is committed is not aborted any more.
     play("""
         A inits timeout=15000 | Empty 100/0; A: 100/0
         A adds p0             | Ongoing 100/0 p0; A: done
@@ -319,7 +319,7 @@ def test_a_time_out_in_the_last_epoch_gets_a_new_id_first() -> None:
 
 
 def test_a_step_of_the_wall_clock_ends_no_transaction() -> None:
-    # Hard case 54: time-outs are counted on the monotonic clock.
+    # Time-outs are counted on the monotonic clock.
     play("""
         a inits                        | Empty 100/0; a: 100/0
         a adds p0                      | Ongoing 100/0 p0; a: done
@@ -333,7 +333,7 @@ def test_a_step_of_the_wall_clock_ends_no_transaction() -> None:
     ("timeout", "is_fine"), [(0, False), (-1, False), (1, True), (900_000, True), (900_001, False)]
 )
 def test_a_time_out_must_be_within_the_brokers(timeout: int, is_fine: bool) -> None:
-    # Hard case 41.
+    # Longer than transaction.max.timeout.ms, or no time at all, is refused.
     answer = "Empty 100/0; a: 100/0" if is_fine else "a: INVALID_TRANSACTION_TIMEOUT"
     play(f"a inits timeout={timeout} | {answer}")
 
@@ -365,7 +365,7 @@ def test_only_partitions_of_the_open_transaction_are_verified() -> None:
 
 
 def test_another_coordinator_finishes_what_was_decided() -> None:
-    # Hard case 38: after each record the coordinator may be gone; the next one knows the same and goes on.
+    # After each record the coordinator may be gone; the next one knows the same and goes on.
     play("""
         a inits               | Empty 100/0; a: 100/0
         coordinator restarts  |
