@@ -41,6 +41,7 @@ from ottla.replication.assembly import Replication
 from ottla.replication.compaction import Compaction
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.record_checks import RecordChecks
+from ottla.replication.recovery_progress import RecoveryProgress
 from ottla.replication.replicas import Replicas
 from ottla.server import Server, ServerSettings
 from ottla.storage.cleaner.child import ChildCompactor, InlineCompactor
@@ -162,7 +163,8 @@ class Broker:
             await self._adopt_topics(metadata)
         replication = Replication(config, self._disk, self._directories, self._clock, self._random, self._offload)
         replication.failures.on_failure = self._directory_failed
-        found = await self._offload(replication.find, metadata.image, _show_progress, metadata.deleted_before)
+        progress = RecoveryProgress(self._clock)
+        found = await self._offload(replication.find, metadata.image, progress.show, metadata.deleted_before)
         replication.reconciliation.adopt(found, metadata.image)
         metadata.on_change(self._follow_settings)
         metadata.on_change(replication.reconciliation.apply)
@@ -452,7 +454,3 @@ def _server_settings(config: BrokerConfig, connections_max: int) -> ServerSettin
         descriptors_for_connections=connections_max,
         connections_max_idle_ms=config.connections_max_idle_ms,
     )
-
-
-def _show_progress(path: str, done: int, total: int) -> None:
-    logger.info("recovering %s: %d of %d MB", path, done >> 20, total >> 20)

@@ -62,7 +62,7 @@ class Flush:
         """OSError if the disk fails or has no room; then nothing may be taken for durable."""
         try:
             for file in self._files:
-                _sync(file)
+                sync(file)
         finally:
             for file in self._files:
                 file.unpin()
@@ -72,7 +72,7 @@ class Flush:
             except FileNotFoundError:
                 continue  # no such index, or retention was faster
             try:
-                _sync(file)
+                sync(file)
             finally:
                 file.close()
         for directory in self._directories:
@@ -81,7 +81,8 @@ class Flush:
             self._disk.replace(self._epochs_path, self._epochs)
 
 
-def _sync(file: File) -> None:
+def sync(file: File) -> None:
+    """FailedSync if the system could not write the file: it will not try again, although the bytes can be read."""
     try:
         file.fsync()
     except OSError as error:

@@ -17,6 +17,7 @@ from ottla.records.batch import BatchHeader, CorruptBatch
 from ottla.storage import damage_record, leftovers, names
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.files import Disk, File
+from ottla.storage.flush import sync
 from ottla.storage.index import RELATIVE_OFFSET_MAX, CorruptIndex, IndexCache
 from ottla.storage.producer_restore import read_marker, restore, write_snapshot
 from ottla.storage.producer_state import ProducerStates
@@ -28,6 +29,10 @@ from ottla.storage.transaction_index import AbortedTransaction
 logger = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], None]
+"""Told how many bytes of a log have been read again, and how many there are to read."""
+
+PROGRESS_BYTES = 1 << 20
+"""How much is read between two such reports. A report per batch would cost more than reading the batch."""
 
 OFFSET_MAX = 2**63 - 1
 
@@ -56,7 +61,7 @@ class Recovery:
         self.unsynced = True
         """Whether directory entries may be in memory only."""
         self._progress: Progress | None = None
-        self._done = self._total = 0
+        self._done = self._total = self._reported = 0
         self._has_gaps = False
         self._compacted_to = OFFSET_MAX
         self._begun_here = False
@@ -161,7 +166,7 @@ class Recovery:
             self._drop_snapshot(offset)
         self._load_producers(base)
         self._total = sum(segment.size for segment in self.segments[first:])
-        self._done = 0
+        self._done = self._reported = 0
         self.end_offset = base
         for index in range(first, len(self.segments)):
             segment = self.segments[index]
@@ -183,12 +188,13 @@ class Recovery:
                 lost = segment.file.size - cut
                 logger.warning("%s ends at offset %d, %d bytes are cut off", segment, self.end_offset, lost)
                 segment.file.truncate(cut)
-                segment.file.fsync()  # or a power cut could bring what was cut off back, behind new batches
+                sync(segment.file)  # or a power cut could bring what was cut off back, behind new batches
                 break
             if index + 1 < len(self.segments):
                 segment.write_indexes()
                 segment.seal()
         self.segments[-1].active = True
+        self._report()
 
     def _lost_between(self, segment: Segment, recovery_point: int) -> bool:
         """Whether unflushed records before this segment are missing: the power went before they reached the disk.
@@ -252,8 +258,10 @@ class Recovery:
                 segment.count_header(header)
                 self._replay(segment.file, position, header, aborted)
                 self.end_offset = header.next_offset
-                self._report(header.size)
                 position += header.size
+                self._done += header.size
+                if self._done - self._reported >= PROGRESS_BYTES:
+                    self._report()
         except CorruptBatch as error:
             return position, str(error)
         return position, None
@@ -276,8 +284,8 @@ class Recovery:
                     aborted.append(entry)
             self.producers.replay(header, header.base_offset, marker)
 
-    def _report(self, size: int) -> None:
-        self._done += size
+    def _report(self) -> None:
+        self._reported = self._done
         if self._progress is not None:
             self._progress(self._done, self._total)
 

@@ -14,6 +14,7 @@ from ottla.records.batch import (
     check,
     control_type,
     headers,
+    is_intact,
     read_header,
 )
 from ottla.storage.files import File
@@ -66,7 +67,8 @@ def scan(file: File, start: int, end: int, *, checked: bool = False) -> Iterator
             if inside + header.size > len(chunk):
                 length = max(header.size, min(chunk_size, end - position))
                 chunk, chunk_start, inside = file.read_at(position, length), position, 0
-            check(chunk, inside)
+            if not is_intact(header, memoryview(chunk)[inside : inside + header.size]):
+                raise CorruptBatch(f"batch at {position} with base offset {header.base_offset} fails its checksum")
         yield position, header
         position += header.size
 
