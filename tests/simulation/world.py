@@ -116,6 +116,7 @@ class Machine:
         process = self.process
         assert process is not None, f"{self.name} is down"
         self._note("stops")
+        self.up.clear()  # or a broker that gives up now would be stopped twice
         error = await process.stop()
         if not process.alive:
             return False
