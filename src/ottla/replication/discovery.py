@@ -16,7 +16,7 @@ from ottla.cluster.topics import CLUSTER_METADATA
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.storage import names
 from ottla.storage.directories import DELETE, STRAY, DataDirectory, FailedDirectory, PartitionDirectory
-from ottla.storage.disk_errors import in_words, is_failure
+from ottla.storage.disk_errors import FailedSync, in_words, is_failure
 from ottla.storage.files import Disk
 from ottla.storage.flush import write_again
 from ottla.storage.index import IndexCache
@@ -97,6 +97,8 @@ class Discovery:
                     if not is_failure(error):
                         raise FailedDirectory(f"{directory.path} cannot be used: {in_words(error)}") from error
                     self._give_up(directory, in_words(error))
+                    if isinstance(error, FailedSync):
+                        directory.distrust()
         first = directories[0]
         if first.failure is not None:
             raise FailedDirectory(f"{first.path} cannot be used: {first.failure}")

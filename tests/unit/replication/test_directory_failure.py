@@ -230,6 +230,35 @@ def test_what_a_failed_fsync_left_in_memory_is_written_again() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("when", ["stop", "start"])
+def test_an_fsync_that_fails_at_the_end_or_at_the_start_leaves_its_mark(when: str) -> None:
+    # Else the next process would take what it reads for durable after an fsync that finds nothing to do.
+    async def run() -> None:
+        disk = new_disk()
+        broker = await filled(disk)
+        if when == "stop":
+            disk.fail("fsync", errno.EIO, "/two/*.log")
+            await broker.stop(1)
+        else:
+            broker.abort()
+            disk.crash(lose_unsynced=False)
+            disk.unlink("/two/.ottla_checkpointed")  # so that the next start flushes what it finds
+            disk.fail("fsync", errno.EIO, "/two/*.log")
+            (await started(disk)).abort()
+        assert disk.exists("/two/.ottla_failed_fsync")
+        disk.crash(lose_unsynced=False)
+        broker = await started(disk)
+        assert not disk.exists("/two/.ottla_failed_fsync")
+        await broker.node.replication.checkpoints.write_recovery_points()
+        broker.abort()
+        disk.crash(lose_unsynced=True)
+        broker = await started(disk)
+        assert broker.node.replicas.get(TOPIC, 1).log.end_offset == 1
+        broker.abort()
+
+    asyncio.run(run())
+
+
 def test_a_full_disk_is_no_failure() -> None:
     # Refused, read all the same, taken when there is room; a new partition goes where there is some.
     async def run() -> None:
