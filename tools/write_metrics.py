@@ -57,7 +57,7 @@ Each event is one line on stderr: time, level, logger, message, and details as k
 
 Control characters are escaped and tracebacks are indented, so nothing that a client sends can look like a line of the
 broker. `--log-level` sets the level at the start. Levels of single loggers can be changed while the broker runs, as settings
-of the resource type BROKER_LOGGER (IncrementalAlterConfigs), which every Kafka admin client and tool has. The loggers are
+of the resource type BROKER_LOGGER (IncrementalAlterConfigs), with Kafka's Java admin client for example. The loggers are
 named `ottla.<part>`; log lines leave out the `ottla.`.
 
 `ottla.requests` at DEBUG logs every answered request. It has to be set by name: `--log-level debug` does not include it,
