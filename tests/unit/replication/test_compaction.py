@@ -343,7 +343,7 @@ def test_a_broker_that_stops_in_the_middle_stops_cleanly() -> None:
 
 @pytest.mark.parametrize("power_cut", [False, True])
 def test_a_broker_that_crashes_while_it_compacts_finds_everything_again(power_cut: bool) -> None:
-    # Hard case 53, with all that is around a log: in some of the operations, and twice over the same segments.
+    # With all that is around a log: a crash in some of the operations, and twice over the same segments.
     async def work(operation: int) -> bool:
         shop = Workshop(SimulatedDisk(Random(operation)))
         await shop.broker.start()

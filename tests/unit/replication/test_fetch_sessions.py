@@ -91,7 +91,7 @@ def test_the_final_epoch_ends_a_session() -> None:
 
 
 def test_a_flood_of_newcomers_leaves_those_who_were_here() -> None:
-    # Hard case 64: slots are bounded, and a busy session keeps its own against any number of larger newcomers.
+    # Slots are bounded, and a busy session keeps its own against any number of larger newcomers.
     cache = sessions(slots=2)
     mine = begin(cache, 1)
     begin(cache, 1, 2)

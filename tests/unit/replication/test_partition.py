@@ -112,7 +112,7 @@ def test_group_commit_one_fsync_in_flight_and_the_next_is_shared() -> None:
 
 
 def test_a_failed_fsync_acknowledges_nothing_and_ends_the_log() -> None:
-    # Hard case 8: after EIO nobody knows what is on the disk; it is not tried again and taken for success.
+    # After EIO nobody knows what is on the disk, so the fsync is not repeated and taken for success.
     async def scenario() -> None:
         threads = Threads()
         partition = leading(threads, flush_messages="1")

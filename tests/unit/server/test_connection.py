@@ -58,7 +58,7 @@ def test_frames_are_answered_however_their_bytes_arrive(loop: str) -> None:
 
 @on_both_loops
 def test_ten_thousand_pipelined_requests_are_answered_in_order_from_a_bounded_queue(loop: str) -> None:
-    # Immediate, awaited and overlapping answers mix; no more than the limit wait at any time. (hard case 61)
+    # Immediate, awaited and overlapping answers mix; no more than the limit wait at any time.
     random = Random(2)
     waiting = most = 0
 
@@ -183,7 +183,7 @@ def test_overlapping_requests_are_handled_before_the_first_is_answered(loop: str
 def test_an_impossible_size_closes_the_connection_after_the_answers_before_it(
     loop: str, size: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Negative and too large sizes cost one warning and this connection only. (hard case 56)
+    # Negative and too large sizes cost one warning and this connection only.
     async def main() -> None:
         async with serving(echo, ServerSettings(socket_request_max_bytes=1000)) as (_, port):
             bad, good = await connected(port), await connected(port)
@@ -200,7 +200,7 @@ def test_an_impossible_size_closes_the_connection_after_the_answers_before_it(
 
 @on_both_loops
 def test_an_announced_size_costs_no_memory_until_the_bytes_come(loop: str) -> None:
-    # 100 MB are announced: what is held grows with what has arrived, to twice as much at most. (hard case 56)
+    # 100 MB are announced: what is held grows with what has arrived, to twice as much at most.
     async def main() -> None:
         async with serving(echo) as (server, port):
             client = await connected(port)

@@ -31,7 +31,7 @@ def echo(client: Client, frame: Frame) -> Answer:
 
 @on_both_loops
 def test_hundreds_of_idle_connections_cost_little_and_the_server_answers(loop: str) -> None:
-    # No buffer is held for a connection that says nothing, or that has said half a size. (hard case 59)
+    # No buffer is held for a connection that says nothing, or that has said half a size.
     async def main() -> None:
         async with serving(echo) as (server, port):
             idle = [await connected(port) for _ in range(300)]
@@ -107,7 +107,7 @@ asyncio.Runner(loop_factory=factory).run(asyncio.wait_for(main(), 40))
 
 @on_both_loops
 def test_accepting_goes_on_after_descriptors_ran_out(loop: str) -> None:
-    # Those that are connected are served meanwhile, and new ones once there is room again. (hard case 63)
+    # Those that are connected are served meanwhile, and new ones once there is room again.
     child = subprocess.run(
         [sys.executable, "-c", EXHAUSTED, loop],
         env={"PYTHONPATH": ":".join(sys.path)},
@@ -124,7 +124,7 @@ def test_accepting_goes_on_after_descriptors_ran_out(loop: str) -> None:
 
 @on_both_loops
 def test_a_client_that_never_reads_holds_a_bounded_amount_and_disturbs_nobody(loop: str) -> None:
-    # It asks for far more than it reads: its frames are no longer handled; others are served. (hard case 60)
+    # It asks for far more than it reads: its frames are no longer handled; others are served.
     answer = bytes(100_000)
     settings = ServerSettings(unsent_bytes_max=1_000_000)
 
@@ -295,7 +295,7 @@ def test_a_silent_connection_is_closed_and_a_busy_one_is_not() -> None:
 
 
 def test_a_frame_that_drips_is_closed_and_a_slow_but_steady_one_is_not() -> None:
-    # One byte a second never finishes; 20 KB a second takes two minutes and may. (hard cases 56, 59)
+    # One byte a second never finishes; 20 KB a second takes two minutes and may.
     async def main() -> None:
         simulation = Simulation(ServerSettings(frame_timeout_ms=30_000, frame_bytes_per_second_min=16_384))
         loop = asyncio.get_running_loop()
@@ -317,7 +317,7 @@ def test_a_frame_that_drips_is_closed_and_a_slow_but_steady_one_is_not() -> None
 
 
 def test_a_client_that_takes_no_answers_is_closed_after_a_while() -> None:
-    # Its answers are given up, and the memory with them. (hard case 60)
+    # Its answers are given up, and the memory with them.
     async def main() -> None:
         simulation = Simulation(ServerSettings(connections_max_idle_ms=10_000, unsent_bytes_max=100_000))
         client = await simulation.client()
@@ -410,7 +410,7 @@ def test_a_client_that_does_not_take_its_last_answer_is_waited_for_a_while() -> 
 
 @on_both_loops
 def test_stopping_answers_what_is_in_progress_and_handles_nothing_new(loop: str) -> None:
-    # An idle client sees the end at once; a busy one gets its answer, complete, and then the end. (hard case 66)
+    # An idle client sees the end at once; a busy one gets its answer, complete, and then the end.
     handled: list[bytes] = []
     gate = asyncio.Event()
     large = bytes(3_000_000)
@@ -503,7 +503,7 @@ def test_at_the_deadline_requests_are_cancelled_and_connections_closed(loop: str
 
 @on_both_loops
 def test_stopping_under_load_loses_no_answer_to_a_handled_request(loop: str) -> None:
-    # Clients send without pause while the server stops: every handled request is answered. (hard case 66)
+    # Clients send without pause while the server stops: every handled request is answered.
     handled: dict[int, int] = {}
     answered: dict[int, int] = {}
 
