@@ -2,11 +2,16 @@
 
 A worker takes whole files. Tests that share something expensive form a group, and a group runs in one worker: its tests
 share one Spark session or one Apache Kafka, however many workers there are. Groups take longest, so they are handed out
-first. A worker appends the group to the ids of its tests, because ids are all that the scheduler knows of them.
+first. The workers know which fixtures a test uses, the process that schedules them does not: they tell it by a file.
 """
 
+import json
 import os
-from typing import TYPE_CHECKING
+import shutil
+import tempfile
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -26,11 +31,24 @@ GROUPS = ("spark", "kafka", "java")
 WORKERS_PER_CORE = 2
 """Tests that use clients, Spark or Apache Kafka mostly wait."""
 WORKERS_MAX = 8
+SHARED = "directory_of_groups"
+"""The name under which workers are given the directory of the file that they write."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if hasattr(config.option, "loadscopereorder"):
-        config.option.loadscopereorder = False  # work is handed out in the order of the collection, not by size
+    if getattr(config.option, "dist", "no") == "no" or hasattr(config, "workerinput"):
+        return
+    config.option.loadscopereorder = False  # work is handed out in the order of the collection, not by size
+    config.stash[_directory] = Path(tempfile.mkdtemp(prefix="ottla-tests-"))
+    config.add_cleanup(lambda: shutil.rmtree(config.stash[_directory]))
+
+
+_directory = pytest.StashKey[Path]()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput[SHARED] = str(node.config.stash[_directory])
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -44,8 +62,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Load
     from xdist.scheduler import LoadScopeScheduling
 
     class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]  # no type information
+        groups: dict[str, str] | None = None
+
         def _split_scope(self, nodeid: str) -> str:
-            return split_id(nodeid)[1]
+            if self.groups is None:
+                self.groups = read_groups(config.stash[_directory])
+            return self.groups.get(nodeid) or nodeid.split("::", 1)[0]
 
     return GroupScheduling(config, log)
 
@@ -54,28 +76,28 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Load
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not hasattr(config, "workerinput"):
         return
-    ranks: dict[str, int] = {}
+    groups: dict[str, str] = {}
     for item in items:
-        group = group_of(item.location[0], getattr(item, "fixturenames", ()))
-        if group is not None:
-            item._nodeid = f"{item.nodeid}@{group}"  # type: ignore[attr-defined]  # as xdist itself does
-        ranks[item.nodeid] = len(GROUPS) if group is None else GROUPS.index(group)
-    items.sort(key=lambda item: ranks[item.nodeid])
+        if group := group_of(item.location[0], getattr(item, "fixturenames", ())):
+            groups[item.nodeid] = group
+    write_groups(Path(config.workerinput[SHARED]), groups)
+    items.sort(key=lambda item: GROUPS.index(groups[item.nodeid]) if item.nodeid in groups else len(GROUPS))
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """People see the id without the group, so that it can be given to pytest again."""
-    report.nodeid = split_id(report.nodeid)[0]
+def write_groups(directory: Path, groups: dict[str, str]) -> None:
+    """Every worker writes the same: whoever is last replaces the file by an equal one."""
+    partial = directory / f"{os.getpid()}.json"
+    partial.write_text(json.dumps(groups))
+    partial.replace(directory / "groups.json")
 
 
-def group_of(file: str, fixtures: "tuple[str, ...] | list[str]") -> str | None:
+def read_groups(directory: Path) -> dict[str, str]:
+    """Test -> group, of the tests that are in one."""
+    found: dict[str, str] = json.loads((directory / "groups.json").read_text())
+    return found
+
+
+def group_of(file: str, fixtures: Collection[str]) -> str | None:
     """The group of a test, by its file's path in the project and its fixtures; None for most."""
     found = (group for fixture, group in FIXTURES.items() if fixture in fixtures)
     return FILES.get(file) or next(found, None)
-
-
-def split_id(nodeid: str) -> tuple[str, str]:
-    """The id of a test without its group, and what is handed out with it: the group, or the file."""
-    name, _, group = nodeid.rpartition("@")
-    return (name, group) if group in GROUPS else (nodeid, nodeid.split("::", 1)[0])

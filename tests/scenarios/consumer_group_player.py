@@ -59,7 +59,10 @@ class ConsumerGroupPlayer(Stage):
         self.groups: Any = Requests()
         made: list[changes.Change] = []
         asked = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in self.topics])
-        for topic in client.request(asked, 12).topics:
+        found = client.request(asked, 12).topics
+        while any(topic.error_code for topic in found):  # Apache Kafka shows a new topic some time after its answer
+            found = client.request(asked, 12).topics
+        for topic in found:
             made.append(changes.CreateTopic(topic.topic_id, topic.name))
             for number in range(len(topic.partitions)):
                 made.append(changes.CreatePartition(topic.topic_id, number, (1,), (1,), 1))

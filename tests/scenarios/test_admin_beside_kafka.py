@@ -22,10 +22,10 @@ from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.kafka_peer import Clients
+from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
 from tests.scenarios.likeness import OWN, essence
 
-CATCHING_UP_S = 3
 ALSO_OWN = OWN | {"partition_size"}
 """Of internal topics: each broker stores records of its own making in them."""
 TOPIC, BROKER, LOGGER, METRICS = 2, 4, 8, 16
@@ -204,7 +204,7 @@ def difference(kafka: RawClient, ottla: RawClient, request: Message) -> str | No
     describes is asked again."""
     version = type(request).VERSIONS[-1]
     ours = ottla.request(request, version)
-    deadline = time.monotonic() + CATCHING_UP_S
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         theirs = kafka.request(request, version)
         if essence(theirs, ALSO_OWN) == essence(ours, ALSO_OWN):

@@ -11,7 +11,7 @@ from tests.raw_client import RawClient
 from tests.scenarios.asking import create
 from tests.scenarios.consumer_group_player import ConsumerGroupPlayer
 
-ATTEMPTS = 3
+ATTEMPTS = 10
 TOPICS = {"t": 4, "u": 2}
 
 SCRIPTS = {

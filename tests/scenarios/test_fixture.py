@@ -2,7 +2,7 @@
 
 import gc
 import os
-import select
+import selectors
 import socket
 import subprocess
 import sys
@@ -91,7 +91,9 @@ def is_refused(port: int) -> bool:
 
 
 def has_bytes(client: RawClient) -> bool:
-    return bool(select.select([client._socket], [], [], 0)[0])
+    with selectors.DefaultSelector() as selector:
+        selector.register(client._socket, selectors.EVENT_READ)
+        return bool(selector.select(0))
 
 
 def belongings() -> tuple[int, int, int]:

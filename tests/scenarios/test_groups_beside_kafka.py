@@ -12,7 +12,8 @@ from tests.raw_client import RawClient
 from tests.scenarios.asking import create
 from tests.scenarios.group_scripts import GroupPlayer
 
-ATTEMPTS = 3
+SLOWNESS = (1, 1, 4, 10, 20, 40)
+"""How much more time answers are given, attempt by attempt."""
 
 SCRIPTS = {
     "two members come, go and come back": """
@@ -191,17 +192,17 @@ def test_the_same_answers(name: str, addresses: Addresses) -> None:
     # Line by line: what each client is told, when it is told, and what DescribeGroups says after it. Some differences
     # are meant, and not in the scripts: a refused first join leaves no group behind; a static member that came back
     # is shown with its new client id and address, and finds its place in a full group; an id that is given back
-    # disturbs nobody. On a busy machine something may come later than a line: then it is played again.
-    for _ in range(ATTEMPTS):
+    # disturbs nobody. On a busy machine something may come later than a line: then it is played again, more slowly.
+    for slowness in SLOWNESS:
         group = f"classic-{next(_numbers)}"
         with ThreadPoolExecutor() as pool:  # they mostly wait
-            theirs, ours = pool.map(partial(transcript, group, SCRIPTS[name]), addresses)
+            theirs, ours = pool.map(partial(transcript, group, SCRIPTS[name], slowness), addresses)
         if ours == theirs:
             return
     assert ours == theirs
 
 
-def transcript(group: str, script: str, address: tuple[str, int]) -> list[str]:
-    with GroupPlayer(address, group, "t") as player:
+def transcript(group: str, script: str, slowness: float, address: tuple[str, int]) -> list[str]:
+    with GroupPlayer(address, group, "t", slowness) as player:
         player.await_coordinator()
         return player.play(script)

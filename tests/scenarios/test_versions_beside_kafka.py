@@ -10,12 +10,12 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsReques
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from tests.kafka_peer import Clients
+from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
 from tests.scenarios.asking import LATEST, append, batch_of, offset_at, values_of
 from tests.scenarios.every_request import HANDLERS, WITH_A_CODEC_OF_THEIR_OWN, answered, request_of
 from tests.scenarios.likeness import OWN, unlike
 
-CATCHING_UP_S = 5.0
 BOTH_CODECS = ("Produce", "Fetch")
 WITH_A_TOPIC_OF_THEIR_OWN = {"CreatePartitions", "DeleteTopics"}
 """Each version of these changes what the next one would find."""
@@ -79,7 +79,7 @@ def differences(kafka: Side, ottla: Side, api: str, version: int) -> list[str]:
     """Places where the answers differ. Kafka shows a change a moment after it has answered it, so what changes nothing
     is asked again."""
     ours = answer(ottla, api, version)
-    deadline = time.monotonic() + CATCHING_UP_S
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         found = [
             place

@@ -74,7 +74,7 @@ def run_suite_in(directory: Path, tests: str, *options: str, **environment: str)
 
 
 PARALLEL = """
-import pathlib, subprocess, sys
+import subprocess, sys
 import pytest
 from tests.conftest import SEED
 from tests.needs import skip_without
@@ -104,6 +104,33 @@ def test_a_parallel_run_shares_its_seed_and_fails_for_what_its_workers_leave_beh
     assert "seed: OTTLA_SEED=77" in output
     assert re.search(r"^FAILED process \d+ was left running by test_nested.py$", output, re.MULTILINE), output
     assert re.search(r"^skipped: 3 tests need kcat \(kcat is not installed\)$", output, re.MULTILINE), output
+
+
+GROUPED = """
+import os, pathlib
+import pytest
+
+@pytest.fixture
+def kafka_tools(): pass
+
+def test_in_a_group(kafka_tools):
+    with pathlib.Path("processes").open("a") as file:
+        file.write(f"{os.getpid()}\\n")
+
+def test_by_itself(): pass
+"""
+
+
+def test_tests_of_a_group_run_in_one_process(tmp_path: Path) -> None:
+    # From three files, while there are three workers.
+    for number in range(3):
+        (tmp_path / f"test_grouped_{number}.py").write_text(GROUPED)
+    status, output = run_suite_in(tmp_path, "def test_alone(): pass", "-n", "3")
+    assert status == 0, output
+    assert "7 passed" in output
+    processes = (tmp_path / "processes").read_text().split()
+    assert len(processes) == 3
+    assert len({*processes}) == 1
 
 
 HANGING = """

@@ -1,7 +1,9 @@
 """Which tests run in one process of a parallel run."""
 
+from pathlib import Path
+
 from tests.conftest import TESTS
-from tests.distribution import FILES, FIXTURES, GROUPS, group_of, split_id
+from tests.distribution import FILES, FIXTURES, GROUPS, group_of, read_groups, write_groups
 
 
 def test_tests_are_grouped_by_the_expensive_fixtures_that_they_use() -> None:
@@ -12,10 +14,11 @@ def test_tests_are_grouped_by_the_expensive_fixtures_that_they_use() -> None:
     assert group_of("tests/clients/test_go.py", ["tmp_path"]) is None
 
 
-def test_a_test_is_handed_out_with_its_group_or_its_file() -> None:
-    assert split_id("tests/a.py::test_b[x@y]@kafka") == ("tests/a.py::test_b[x@y]", "kafka")
-    assert split_id("tests/a.py::test_b[x@y]") == ("tests/a.py::test_b[x@y]", "tests/a.py")
-    assert split_id("tests/a.py::test_b") == ("tests/a.py::test_b", "tests/a.py")
+def test_workers_tell_the_groups_by_a_file(tmp_path: Path) -> None:
+    for _ in range(2):
+        write_groups(tmp_path, {"tests/a.py::test_b[x]": "kafka"})
+    assert read_groups(tmp_path) == {"tests/a.py::test_b[x]": "kafka"}
+    assert len([*tmp_path.iterdir()]) == 1
 
 
 def test_the_tables_are_true() -> None:
