@@ -21,9 +21,9 @@ curl localhost:9308/metrics
 curl localhost:9308/health
 ```
 
-`/metrics` has the text format of Prometheus; `/health` answers 200 `running` or 503 `stopping`. The port is opened on the
-first listener's host. The setting `metrics.port` does the same; 0 takes a free port; without it there is no such port.
-The port has no access control, so bind it where only those who may look can reach it.
+`/metrics` has the text format of Prometheus; `/health` answers 200 `running` or 503 `stopping`. The port is opened on
+the first listener's host. The setting `metrics.port` does the same; 0 takes a free port; without it there is no such
+port. The port has no access control, so bind it where only those who may look can reach it.
 
 ```yaml
 scrape_configs:
@@ -32,12 +32,13 @@ scrape_configs:
       - targets: ["localhost:9308"]
 ```
 
-Names are those that the JMX exporter gives to Kafka's metrics, so dashboards and alerts for Kafka find most of what they
-look for. Metrics that Kafka does not have begin with `ottla_`, and those of the process with `process_` (Linux only).
+Names are those that the JMX exporter gives to Kafka's metrics, so dashboards and alerts for Kafka find most of what
+they look for. Metrics that Kafka does not have begin with `ottla_`, and those of the process with `process_` (Linux
+only).
 
 - Topic metrics have one series for each topic, and one without a label, which is their sum, as in Kafka. Sum over one
-  kind only: `sum(rate(kafka_server_brokertopicmetrics_bytesin_total{topic!=""}[1m]))`. The sum never decreases, not even
-  when a topic is deleted.
+  kind only: `sum(rate(kafka_server_brokertopicmetrics_bytesin_total{topic!=""}[1m]))`. The sum never decreases, not
+  even when a topic is deleted.
 - Kafka's `totaltimems` is a summary; here it is a histogram, so quantiles can be computed over many brokers:
   `histogram_quantile(0.99, sum by (le, request) (rate(kafka_network_requestmetrics_totaltimems_bucket[1m])))`.
 - The number of series is bounded. Labels hold only names that the broker accepted or gave: topics that exist, its
@@ -56,12 +57,12 @@ Each event is one line on stderr: time, level, logger, message, and details as k
     2026-05-04 12:30:00.123 DEBUG requests: Produce v13 client=rdkafka address=127.0.0.1:50316 correlation=3 ms=0.183
 
 Control characters are escaped and tracebacks are indented, so nothing that a client sends can look like a line of the
-broker. `--log-level` sets the level at the start. Levels of single loggers can be changed while the broker runs, as settings
-of the resource type BROKER_LOGGER (IncrementalAlterConfigs), with Kafka's Java admin client for example. The loggers are
-named `ottla.<part>`; log lines leave out the `ottla.`.
+broker. `--log-level` sets the level at the start. Levels of single loggers can be changed while the broker runs, as
+settings of the resource type BROKER_LOGGER (IncrementalAlterConfigs), with Kafka's Java admin client for example. The
+loggers are named `ottla.<part>`; log lines leave out the `ottla.`.
 
-`ottla.requests` at DEBUG logs every answered request. It has to be set by name: `--log-level debug` does not include it,
-because its lines would hide all others.
+`ottla.requests` at DEBUG logs every answered request. It has to be set by name: `--log-level debug` does not include
+it, because its lines would hide all others.
 """
 
 
