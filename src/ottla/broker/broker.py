@@ -32,7 +32,7 @@ from ottla.cluster.registration import BrokerRegistration, become_controller, re
 from ottla.cluster.resignation import resign_leadership
 from ottla.cluster.topics import CLUSTER_METADATA
 from ottla.config import BrokerConfig, ConfigError, Listener
-from ottla.config.overrides import connections_per_address
+from ottla.config.overrides import parse_connection_limits
 from ottla.coordinators.assembly import Coordinators
 from ottla.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.observability.endpoint import PageServer
@@ -449,7 +449,7 @@ def _server_settings(config: BrokerConfig, connections_max: int) -> ServerSettin
         queued_max_request_bytes=config.queued_max_request_bytes,
         max_connections=config.max_connections,
         max_connections_per_ip=config.max_connections_per_ip,
-        max_connections_per_ip_overrides=connections_per_address(config.max_connections_per_ip_overrides),
+        max_connections_per_ip_overrides=parse_connection_limits(config.max_connections_per_ip_overrides),
         max_connection_creation_rate=config.max_connection_creation_rate,
         descriptors_for_connections=connections_max,
         connections_max_idle_ms=config.connections_max_idle_ms,

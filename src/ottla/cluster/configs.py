@@ -17,7 +17,7 @@ from ottla.cluster.topics import check_topic_configs
 from ottla.config import BrokerConfig, ConfigError, GroupConfig, Setting, TopicConfig, UpdateMode
 from ottla.config.accepted import ACCEPTED, Accepted
 from ottla.config.client_metrics import ClientMetricsConfig
-from ottla.config.settings import Settings, nearest
+from ottla.config.settings import Settings, suggest_name
 from ottla.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -78,9 +78,9 @@ def alter_brokers(
     all_brokers, this_broker = read_run_time_settings(image, config)
     try:
         if name == ALL_BROKERS:
-            config.at_run_time(after, this_broker)
+            config.with_run_time_settings(after, this_broker)
         else:
-            config.at_run_time(all_brokers, after)
+            config.with_run_time_settings(all_brokers, after)
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
     return _decide_changes(ConfigResource.BROKER, name, before, after)
@@ -130,16 +130,16 @@ def apply_run_time_settings(config: BrokerConfig, image: Image) -> BrokerConfig:
     """
     layers = read_run_time_settings(image, config)
     try:
-        return config.at_run_time(*layers)
+        return config.with_run_time_settings(*layers)
     except ConfigError:
         pass
     fitting: tuple[dict[str, str], dict[str, str]] = ({}, {})
-    found = config.at_run_time(*fitting)
+    found = config.with_run_time_settings(*fitting)
     for layer, target in zip(layers, fitting, strict=True):
         for name in sorted(layer):
             target[name] = layer[name]
             try:
-                found = config.at_run_time(*fitting)
+                found = config.with_run_time_settings(*fitting)
             except ConfigError as error:
                 del target[name]
                 logger.error("a setting that was made at run time is ignored: %s", error)
@@ -197,7 +197,7 @@ def _alter_list(name: str, operation: int, value: str, table: Table, effective: 
 def _check_changeable(key: str, broker: str) -> None:
     setting = BROKER_TABLE.get(key)
     if setting is None:
-        problem = f"unknown setting {key!r}{nearest(key, BROKER_TABLE)}"
+        problem = f"unknown setting {key!r}{suggest_name(key, BROKER_TABLE)}"
     elif setting.mode is UpdateMode.READ_ONLY:
         problem = f"{key} cannot be changed while the broker runs: set it in the properties file and restart the broker"
     elif setting.mode is UpdateMode.PER_BROKER and broker == ALL_BROKERS:

@@ -1,12 +1,17 @@
 """Broker, topic and group settings: Kafka's names, types, defaults and limits, and the files that they are read from.
 
-settings.py    how a setting is declared and checked
-broker_table.py  broker.py    a broker's settings       accepted.py   those that are taken and do nothing
-topic.py       a topic's settings                       group.py      a group's settings
-client_metrics.py  a subscription to clients' metrics   overrides.py  exceptions for single addresses
-listeners.py   addresses, typed
-description.py settings as a client is told of them     loggers.py    levels of loggers
-properties.py  Java's .properties syntax
+settings.py        how a setting is declared, parsed and checked
+broker_table.py    the broker settings that have an effect
+broker.py          the settings of one broker, checked together, with where each was set
+accepted.py        broker settings that are accepted and have no effect
+topic.py           topic settings
+group.py           group settings
+client_metrics.py  settings of a subscription to client metrics
+listeners.py       the listener settings as typed addresses
+overrides.py       max.connections.per.ip.overrides
+description.py     settings as DescribeConfigs shows them
+loggers.py         levels of loggers
+properties.py      the syntax of Java's .properties files
 """
 
 from ottla.config.broker import BrokerConfig

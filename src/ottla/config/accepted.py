@@ -1,7 +1,7 @@
-"""Settings that a server.properties may hold and that change nothing here, so that such a file works as it is.
+"""Settings of Apache Kafka that are accepted and have no effect, so that a server.properties works as it is.
 
-One per line: name, type, Kafka's default (`-` is none, `""` is empty). They are still checked for their type.
-The first table is Kafka 4.3's; the second was dropped by Kafka, belongs to its plug-ins, or is not in its files.
+One per line: name, type, Kafka's default (`-` is none, `""` is empty). Only the type of a value is checked.
+The first table has settings of Kafka 4.3; the second those that Kafka dropped, internal ones, and those of plug-ins.
 """
 
 from ottla.config import settings
@@ -23,7 +23,7 @@ _KINDS: dict[str, Kind[object]] = {
 }
 
 PREFIXES = ("listener.name.", "config.providers.", "rlmm.config.", "rsm.config.", "metrics.jmx.", "kafka.metrics.")
-"""Kafka takes any name below these: settings of one listener, and of plug-ins."""
+"""Kafka accepts any name with these prefixes: settings of one listener, and of plug-ins."""
 
 _KAFKA = """
 add.partitions.to.txn.retry.backoff.max.ms int 100
@@ -302,7 +302,7 @@ zookeeper.sync.time.ms int 2000
 """
 
 
-# Those that Kafka lets one change while a broker runs, but for all that name classes, files, secrets or addresses.
+# Settings that Kafka can change while a broker runs, except for those that name classes, files, secrets or addresses.
 _CHANGEABLE = frozenset(
     (
         "background.threads",
@@ -332,7 +332,7 @@ _CHANGEABLE = frozenset(
 
 
 class Accepted:
-    """A setting without effect: enough of it to check a value and to describe it."""
+    """A setting without effect: what is needed to check a value and to describe it."""
 
     __slots__ = ("default", "former", "kind", "mode", "name")
 

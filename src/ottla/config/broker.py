@@ -1,4 +1,4 @@
-"""The settings of one broker: read from a mapping of text, checked one by one and together, then frozen."""
+"""The settings of one broker: parsed from text, checked one by one and together, then frozen."""
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -14,15 +14,15 @@ from ottla.config.listeners import (
     read_listeners,
     read_protocols,
 )
-from ottla.config.settings import ConfigError, ConfigSource, nearest
+from ottla.config.settings import ConfigError, ConfigSource, suggest_name
 from ottla.config.topic import TopicConfig
 
 
 class BrokerConfig(BrokerSettings):
-    """Every setting is an attribute: `config.log_segment_bytes`. `given` holds the text of those that were set."""
+    """Every setting is an attribute: `config.log_segment_bytes`. `given` has the text of those that were set."""
 
     sources: tuple[tuple[ConfigSource, Mapping[str, str]], ...]
-    """Who set what, the strongest first; `given` is all of it together."""
+    """The layers of settings, the strongest first. `given` is all of them merged."""
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> "BrokerConfig":
@@ -34,20 +34,20 @@ class BrokerConfig(BrokerSettings):
             elif name in ACCEPTED:
                 ACCEPTED[name].read(text)
             elif not name.startswith(PREFIXES):
-                raise ConfigError(f"unknown setting {name!r}{nearest(name, (*cls.table, *ACCEPTED))}")
-        _settle_names(values, given)
+                raise ConfigError(f"unknown setting {name!r}{suggest_name(name, (*cls.table, *ACCEPTED))}")
+        _resolve_old_names(values, given)
         config = cls()._fill(values, given)
         config.__dict__["sources"] = ((ConfigSource.STARTED_WITH, config.given),)
         _check_together(config)
         return config
 
     def with_changes(self, changes: Mapping[str, str | None]) -> "BrokerConfig":
-        """These settings with some set anew, or back to their default (None)."""
+        """A copy with some settings changed, or reset to their default (None)."""
         merged = {**self.given, **changes}
         return BrokerConfig.of({name: text for name, text in merged.items() if text is not None})
 
-    def at_run_time(self, all_brokers: Mapping[str, str], this_broker: Mapping[str, str]) -> "BrokerConfig":
-        """What the broker was started with, overruled by what was set since; an earlier such layer is replaced."""
+    def with_run_time_settings(self, all_brokers: Mapping[str, str], this_broker: Mapping[str, str]) -> "BrokerConfig":
+        """What the broker was started with, overridden by settings that were made since. Replaces earlier overrides."""
         _, started_with = self.sources[-1]
         config = BrokerConfig.of({**started_with, **all_brokers, **this_broker})
         config.__dict__["sources"] = (
@@ -58,7 +58,7 @@ class BrokerConfig(BrokerSettings):
         return config
 
     def value(self, name: str) -> Any:
-        """The effective value by Kafka's name, also of a setting without effect."""
+        """The value in force, by Kafka's name, also of a setting without effect."""
         if name in self.table:
             return super().value(name)
         entry = ACCEPTED[name]
@@ -78,7 +78,7 @@ class BrokerConfig(BrokerSettings):
         everything = read_listeners("listeners", self.listeners, protocols)
         bound = tuple(listener for listener in everything if listener.name not in controllers)
         if not bound:
-            raise ConfigError("listeners: there must be at least one that is not a controller's")
+            raise ConfigError("listeners: there must be at least one that is not a controller listener")
         check_ports(bound)
         advertised = None
         if self.advertised_listeners is not None:
@@ -95,24 +95,24 @@ class BrokerConfig(BrokerSettings):
 
     @cached_property
     def topic_defaults(self) -> TopicConfig:
-        """What holds for every topic without overrides."""
+        """The settings of a topic without overrides."""
         return TopicConfig.defaults(self)
 
 
-def _settle_names(values: dict[str, Any], given: Mapping[str, str]) -> None:
-    """Old names stand in for new ones that were not set."""
+def _resolve_old_names(values: dict[str, Any], given: Mapping[str, str]) -> None:
+    """Use the values of old names for new names that are not set."""
     number = values["broker.id"]
     if number is not None and number >= 0:
         if "node.id" not in given:
             values["node.id"] = number
         elif values["node.id"] != number:
-            raise ConfigError(f"broker.id: {number} is not node.id ({values['node.id']})")
+            raise ConfigError(f"broker.id: {number} differs from node.id ({values['node.id']})")
     if values["log.dirs"] is None:
         values["log.dirs"] = values["log.dir"]
 
 
 def _check_together(config: BrokerConfig) -> None:
-    """What one setting alone cannot tell."""
+    """Checks that involve more than one setting."""
     _ = config.endpoints
     if config.topic_defaults.retention_ms == 0:
         raise ConfigError("log.retention.ms: 0 is not a length of time; -1 means no limit")

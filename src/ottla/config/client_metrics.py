@@ -1,13 +1,13 @@
-"""Settings of a subscription to clients' metrics (KIP-714): which metrics, how often, of which clients.
+"""Settings of a subscription to client metrics (KIP-714): which metrics, how often, of which clients.
 
-Subscriptions are kept, checked, listed and described. No client is asked for its metrics yet.
+Subscriptions are checked, stored, listed and described. No client is asked for its metrics.
 """
 
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from ottla.config.settings import INT, LIST, ConfigError, Setting, Settings, between, nearest
+from ottla.config.settings import INT, LIST, ConfigError, Setting, Settings, between, suggest_name
 
 MATCHED = (
     "client_instance_id",
@@ -19,8 +19,8 @@ MATCHED = (
 )
 
 
-def client_patterns(values: tuple[str, ...]) -> str | None:
-    """A check: each is `<what>=<regular expression>`."""
+def check_client_patterns(values: tuple[str, ...]) -> str | None:
+    """Check that each value is `<what>=<regular expression>`."""
     for value in values:
         what, equals, pattern = (part.strip() for part in value.partition("="))
         if not equals or what not in MATCHED:
@@ -35,21 +35,23 @@ def client_patterns(values: tuple[str, ...]) -> str | None:
 class ClientMetricsConfig(Settings):
     """One subscription."""
 
-    metrics = Setting(LIST, (), doc="Prefixes of the names of metrics; * means all, nothing means none.")
-    interval_ms = Setting(INT, 300_000, doc="How often a client sends them: from 100 ms to an hour.")
-    match = Setting(LIST, (), client_patterns, doc="Clients that are meant: client_id=orders-.*, ...; nothing: all.")
+    metrics = Setting(LIST, (), doc="Prefixes of metric names. * means all metrics, an empty list none.")
+    interval_ms = Setting(INT, 300_000, doc="How often a client sends its metrics, from 100 ms to one hour.")
+    match = Setting(
+        LIST, (), check_client_patterns, doc="Which clients send metrics: client_id=orders-.*,... Empty means all."
+    )
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> "ClientMetricsConfig":
-        """Effective values; each is checked by itself, `check_limits` is for whoever sets them."""
+        """The values in force. Each is checked by itself; `check_limits` has the checks for a change."""
         values: dict[str, Any] = {name: setting.default for name, setting in cls.table.items()}
         values |= {name: cls.table[name].read(text) for name, text in given.items() if name in cls.table}
         return cls()._fill(values, given)
 
     def check_limits(self) -> None:
-        """What Kafka calls a bad request rather than a bad setting."""
+        """Checks to which Kafka answers INVALID_REQUEST rather than INVALID_CONFIG."""
         for name in self.given:
             if name not in self.table:
-                raise ConfigError(f"unknown setting of client metrics {name!r}{nearest(name, self.table)}")
+                raise ConfigError(f"unknown setting of client metrics {name!r}{suggest_name(name, self.table)}")
         if (problem := between(100, 3_600_000)(self.interval_ms)) is not None:
             raise ConfigError(f"interval.ms: {problem}")

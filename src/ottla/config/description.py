@@ -1,8 +1,8 @@
-"""Settings as a client is told of them: value, who set it, and everything that this overrules, the strongest first.
+"""Settings as DescribeConfigs shows them: the value, where it was set, and the values that it overrides.
 
-A setting may be set by many: the topic itself, this broker while it runs, all brokers while they run, the file that
-the broker was started with, and Kafka's own default. A topic's setting gets its default from one of the broker's, in
-the broker's unit; some of the broker's stand in for each other (log.retention.ms, .minutes, .hours).
+A value may come from several places, the strongest first: the topic, this broker at run time, all brokers at run time,
+the properties file, Kafka's default. A topic setting gets its default from a broker setting, which may have another
+unit; some broker settings replace each other (log.retention.ms, .minutes, .hours).
 """
 
 from collections.abc import Container, Iterator, Mapping
@@ -16,11 +16,11 @@ from ottla.config.group import GroupConfig
 from ottla.config.settings import ConfigSource, Setting, UpdateMode, render
 from ottla.config.topic import TopicConfig
 
-NO_EFFECT = "Accepted so that files and scripts for Apache Kafka work; it has no effect here."
+NO_EFFECT = "Accepted so that files and scripts for Apache Kafka work. It has no effect in Ottla."
 
 
 class Contribution(NamedTuple):
-    """One of the places that a value could have come from."""
+    """A value of a setting at one of the places where it can be set. Kafka calls it a synonym."""
 
     name: str
     value: str | None
@@ -39,13 +39,13 @@ class Description(NamedTuple):
 
 
 class TopicDescriptions:
-    """Settings of any number of topics: what the broker gives to all of them is looked up once."""
+    """Describes the settings of any number of topics. The defaults, which all topics share, are looked up once."""
 
     def __init__(self, broker: BrokerConfig) -> None:
         self.broker = broker
 
     def of(self, overrides: Mapping[str, str]) -> Iterator[Description]:
-        """Every setting of a topic, by name; Kafka's internal one only where it is set."""
+        """Every setting of a topic, by name. Settings that are internal to Kafka only if they are set."""
         own = TopicConfig.of(overrides, self.broker)
         for inherited in self._inherited:
             name = inherited.name
@@ -61,13 +61,13 @@ class TopicDescriptions:
 
     @cached_property
     def _inherited(self) -> list[Description]:
-        """A topic without settings of its own."""
+        """The description of a topic without overrides."""
         broker, found = self.broker, []
         for name, value in broker.topic_defaults.items():
             setting = TopicConfig.table[name]
             names = tuple(synonym.name for synonym in setting.synonyms)
-            source = _source(next((each for each in names if broker.value(each) is not None), None), broker)
-            contributions = _contributions(names, broker)
+            source = _find_source(next((each for each in names if broker.value(each) is not None), None), broker)
+            contributions = _list_contributions(names, broker)
             found.append(Description(name, render(value), source, contributions, setting.kind.name, setting.doc))
         return found
 
@@ -80,7 +80,7 @@ def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> Iterat
         contributions: tuple[Contribution, ...] = (Contribution(name, render(setting.default), ConfigSource.DEFAULT),)
         source = ConfigSource.DEFAULT
         if names:
-            contributions, source = _contributions(names, broker), _source(names[0], broker)
+            contributions, source = _list_contributions(names, broker), _find_source(names[0], broker)
         if name in overrides:
             source = ConfigSource.GROUP
             contributions = (Contribution(name, overrides[name], source), *contributions)
@@ -97,17 +97,17 @@ def describe_client_metrics(given: Mapping[str, str]) -> Iterator[Description]:
 
 
 def describe_broker(config: BrokerConfig, keys: Container[str] | None = None) -> Iterator[Description]:
-    """Settings of a broker, all or these, by name; those that Kafka itself no longer has only where they are set."""
+    """Settings of a broker, all or `keys`, by name. Settings that Kafka no longer has only if they are set."""
     accepted = (name for name, entry in ACCEPTED.items() if name in config.given or not entry.former)
     for name in sorted((*config.table, *accepted)):
         if keys is not None and name not in keys:
             continue
-        setting = _setting(name)
+        setting = _find_setting(name)
         yield Description(
             name,
             None if setting.sensitive else render(config.value(name)),
-            _source(name, config),
-            _contributions(_STAND_INS.get(name, (name,)), config),
+            _find_source(name, config),
+            _list_contributions(_STAND_INS.get(name, (name,)), config),
             setting.kind.name,
             setting.doc if isinstance(setting, Setting) else NO_EFFECT,
             read_only=setting.mode is UpdateMode.READ_ONLY,
@@ -116,10 +116,10 @@ def describe_broker(config: BrokerConfig, keys: Container[str] | None = None) ->
 
 
 def describe_all_brokers(given: Mapping[str, str]) -> Iterator[Description]:
-    """What was set for all brokers while they run, and nothing else."""
+    """The settings that were made for all brokers at run time."""
     for name in sorted(given):
-        setting = _setting(name)
-        contribution = _contribution(name, given[name], ConfigSource.ALL_BROKERS)
+        setting = _find_setting(name)
+        contribution = _make_contribution(name, given[name], ConfigSource.ALL_BROKERS)
         yield Description(
             name,
             contribution.value,
@@ -131,35 +131,38 @@ def describe_all_brokers(given: Mapping[str, str]) -> Iterator[Description]:
         )
 
 
-def _contributions(names: tuple[str, ...], broker: BrokerConfig) -> tuple[Contribution, ...]:
+def _list_contributions(names: tuple[str, ...], broker: BrokerConfig) -> tuple[Contribution, ...]:
     set_by_somebody = [
-        _contribution(name, given[name], source) for source, given in broker.sources for name in names if name in given
+        _make_contribution(name, given[name], source)
+        for source, given in broker.sources
+        for name in names
+        if name in given
     ]
-    defaults = ((name, render(_setting(name).default)) for name in names)
-    built_in = [_contribution(name, text, ConfigSource.DEFAULT) for name, text in defaults if text is not None]
+    defaults = ((name, render(_find_setting(name).default)) for name in names)
+    built_in = [_make_contribution(name, text, ConfigSource.DEFAULT) for name, text in defaults if text is not None]
     return (*set_by_somebody, *built_in)
 
 
-def _contribution(name: str, text: str | None, source: ConfigSource) -> Contribution:
-    return Contribution(name, None if _setting(name).sensitive else text, source)
+def _make_contribution(name: str, text: str | None, source: ConfigSource) -> Contribution:
+    return Contribution(name, None if _find_setting(name).sensitive else text, source)
 
 
-def _source(name: str | None, broker: BrokerConfig) -> ConfigSource:
-    """Who has the last word on a broker's setting."""
+def _find_source(name: str | None, broker: BrokerConfig) -> ConfigSource:
+    """Where the value in force of a broker setting was set."""
     return next((source for source, given in broker.sources if name in given), ConfigSource.DEFAULT)
 
 
-def _setting(name: str) -> Setting[Any] | Accepted:
+def _find_setting(name: str) -> Setting[Any] | Accepted:
     return BrokerConfig.table.get(name) or ACCEPTED[name]
 
 
-def _stand_ins() -> dict[str, tuple[str, ...]]:
+def _find_stand_ins() -> dict[str, tuple[str, ...]]:
     found = {}
     for setting in TopicConfig.table.values():
         names = tuple(synonym.name for synonym in setting.synonyms)
-        found.update({name: names[place:] for place, name in enumerate(names)})
+        found.update({name: names[position:] for position, name in enumerate(names)})
     return found
 
 
-_STAND_INS = _stand_ins()
-"""A broker's setting and those that count when it is not set, in order."""
+_STAND_INS = _find_stand_ins()
+"""Broker setting -> the setting itself and those that are used if it is not set, in order."""

@@ -1,7 +1,7 @@
-"""Group settings: every one of Kafka 4.3, each with the broker setting that gives its default.
+"""Group settings: all of Kafka 4.3, each with the broker setting that is its default.
 
-A group may move within the limits that the broker's settings draw. Limits can be drawn anew under a group that has
-been there for long, so whoever uses a setting looks at them again.
+Broker settings limit the settings of groups. These limits may change after a group was configured, so they are applied
+again whenever a group setting is used.
 """
 
 import re
@@ -17,8 +17,8 @@ from ottla.config.settings import (
     Settings,
     Synonym,
     at_least,
-    nearest,
     one_of,
+    suggest_name,
 )
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _of_broker(name: str) -> tuple[Synonym, ...]:
 
 
 class GroupConfig(Settings):
-    """What holds for one group: its own overrides over the broker's defaults."""
+    """The settings of one group: its own overrides, and defaults from the broker."""
 
     consumer_assignment_interval_ms = Setting(
         INT,
@@ -62,7 +62,7 @@ class GroupConfig(Settings):
         45_000,
         at_least(1),
         synonyms=_of_broker("consumer.session.timeout.ms"),
-        doc="Silence after which a member of a consumer group is taken for dead.",
+        doc="Time without a heartbeat after which a member of a consumer group is removed.",
     )
     share_assignment_interval_ms = Setting(
         INT,
@@ -75,7 +75,7 @@ class GroupConfig(Settings):
         STRING,
         "latest",
         _offset_reset,
-        doc="Where a share group begins to read: latest, earliest, by_duration:P1D.",
+        doc="Where a new share group starts to read: latest, earliest or by_duration:P1D.",
     )
     share_delivery_count_limit = Setting(
         INT,
@@ -95,7 +95,7 @@ class GroupConfig(Settings):
         STRING,
         "read_uncommitted",
         one_of("read_committed", "read_uncommitted"),
-        doc="Whether a share group gets records of transactions that are open or aborted.",
+        doc="Whether a share group gets records of open and aborted transactions.",
     )
     share_partition_max_record_locks = Setting(
         INT,
@@ -114,54 +114,54 @@ class GroupConfig(Settings):
     share_renew_acknowledge_enable = Setting(
         BOOLEAN,
         True,
-        doc="Whether members of a share group may ask to hold a record for longer.",
+        doc="Whether members of a share group may extend the time that they hold a record.",
     )
     share_session_timeout_ms = Setting(
         INT,
         45_000,
         at_least(1),
         synonyms=_of_broker("share.session.timeout.ms"),
-        doc="Silence after which a member of a share group is taken for dead.",
+        doc="Time without a heartbeat after which a member of a share group is removed.",
     )
     streams_assignment_interval_ms = Setting(
         INT,
         1000,
         at_least(0),
         synonyms=_of_broker("streams.assignment.interval.ms"),
-        doc="Kept for Kafka Streams, whose groups are not coordinated here.",
+        doc="No effect: Kafka Streams groups of the streams protocol are not supported.",
     )
     streams_heartbeat_interval_ms = Setting(
         INT,
         5000,
         at_least(1),
         synonyms=_of_broker("streams.heartbeat.interval.ms"),
-        doc="Kept for Kafka Streams, whose groups are not coordinated here.",
+        doc="No effect: Kafka Streams groups of the streams protocol are not supported.",
     )
     streams_initial_rebalance_delay_ms = Setting(
         INT,
         3000,
         at_least(0),
         synonyms=_of_broker("streams.initial.rebalance.delay.ms"),
-        doc="Kept for Kafka Streams, whose groups are not coordinated here.",
+        doc="No effect: Kafka Streams groups of the streams protocol are not supported.",
     )
     streams_num_standby_replicas = Setting(
         INT,
         0,
         at_least(0),
         synonyms=_of_broker("streams.num.standby.replicas"),
-        doc="Kept for Kafka Streams, whose groups are not coordinated here.",
+        doc="No effect: Kafka Streams groups of the streams protocol are not supported.",
     )
     streams_session_timeout_ms = Setting(
         INT,
         45_000,
         at_least(1),
         synonyms=_of_broker("streams.session.timeout.ms"),
-        doc="Kept for Kafka Streams, whose groups are not coordinated here.",
+        doc="No effect: Kafka Streams groups of the streams protocol are not supported.",
     )
 
     @classmethod
     def of(cls, overrides: Mapping[str, str], broker: "BrokerConfig") -> "GroupConfig":
-        """Effective values; each override is checked by itself, `check_together` is for whoever sets them."""
+        """The values in force. Each override is checked by itself; `check_together` has the checks for a change."""
         values: dict[str, Any] = {
             name: broker.value(setting.synonyms[0].name) if setting.synonyms else setting.default
             for name, setting in cls.table.items()
@@ -169,20 +169,20 @@ class GroupConfig(Settings):
         for name, text in overrides.items():
             known = cls.table.get(name)
             if known is None:
-                raise ConfigError(f"unknown group setting {name!r}{nearest(name, cls.table)}")
+                raise ConfigError(f"unknown group setting {name!r}{suggest_name(name, cls.table)}")
             values[name] = known.read(text)
         return cls()._fill(values, overrides)
 
     @classmethod
     def in_force(cls, name: str, overrides: Mapping[str, str], broker: "BrokerConfig") -> int:
-        """What one setting, a number, comes to: a group's own value within the limits as they are drawn now."""
+        """The value in force of one numeric setting: the group's own value, within the present limits of the broker."""
         setting = cls.table[name]
         if name not in overrides:
             return int(broker.value(setting.synonyms[0].name))
         return int(min(max(setting.read(overrides[name]), broker.value(_LOWEST[name])), broker.value(_HIGHEST[name])))
 
     def check_together(self, broker: "BrokerConfig") -> None:
-        """The group's own settings are within the broker's limits, and a session outlasts a heartbeat."""
+        """ConfigError if a setting exceeds the limits of the broker, or a session is no longer than a heartbeat."""
         for name in sorted(self.given):
             lowest, highest = _LOWEST.get(name), _HIGHEST.get(name)
             if lowest is not None and self.value(name) < broker.value(lowest):
@@ -198,7 +198,7 @@ class GroupConfig(Settings):
 
 
 def _limits(which: str) -> dict[str, str]:
-    """Setting of a group -> setting of the broker that says how far it may go."""
+    """Group setting -> the broker setting that limits it."""
     names = (
         "consumer.assignment.interval.ms",
         "consumer.heartbeat.interval.ms",

@@ -1,4 +1,4 @@
-"""Where a broker listens and what address it gives to clients: four text settings as typed values."""
+"""The addresses on which a broker listens and those that it advertises: four text settings as typed values."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ _ENDPOINT = re.compile(r"([^:/\s]+)://(?:\[([0-9A-Fa-f:.%]*)\]|([0-9A-Za-z\-._%]
 
 
 class Listener(NamedTuple):
-    """An address with a name. An empty host means all interfaces; port 0 lets the system choose."""
+    """An address with a name. An empty host means all interfaces; port 0 means that the system chooses."""
 
     name: str
     host: str
@@ -21,7 +21,7 @@ class Listener(NamedTuple):
 
 
 class Listeners(NamedTuple):
-    """`advertised` is None when nobody set it: clients are then told the address that they connected to."""
+    """`advertised` is None if it is not set: clients then get the address that they connected to."""
 
     bound: tuple[Listener, ...]
     advertised: tuple[Listener, ...] | None
@@ -29,7 +29,7 @@ class Listeners(NamedTuple):
 
 
 def read_protocols(text: str, controllers: Iterable[str]) -> dict[str, str]:
-    """listener.security.protocol.map; a KRaft controller's listener that is not in it is plaintext, as in Kafka."""
+    """Parse listener.security.protocol.map. As in Kafka, a controller listener that is not in it is plaintext."""
     protocols = {name.upper(): "PLAINTEXT" for name in controllers}
     for pair in filter(None, (part.strip() for part in text.split(","))):
         name, _, protocol = (part.strip().upper() for part in pair.partition(":"))
@@ -40,7 +40,7 @@ def read_protocols(text: str, controllers: Iterable[str]) -> dict[str, str]:
 
 
 def read_listeners(setting: str, addresses: Iterable[str], protocols: Mapping[str, str]) -> tuple[Listener, ...]:
-    """`NAME://host:port` each, names unique."""
+    """Parse addresses of the form `NAME://host:port`. Names must be unique."""
     listeners: dict[str, Listener] = {}
     for address in addresses:
         match = _ENDPOINT.fullmatch(address)
@@ -52,13 +52,13 @@ def read_listeners(setting: str, addresses: Iterable[str], protocols: Mapping[st
         if not 0 <= port <= 65535:
             raise ConfigError(f"{setting}: port {port} of {address!r} is not between 0 and 65535")
         if name in listeners:
-            raise ConfigError(f"{setting}: listener {name} is there twice")
+            raise ConfigError(f"{setting}: listener {name} is named twice")
         listeners[name] = Listener(name, match[2] or match[3] or "", port, protocols[name])
     return tuple(listeners.values())
 
 
 def check_ports(bound: Iterable[Listener]) -> None:
-    """Two listeners on one port need two addresses."""
+    """ConfigError if two listeners have the same host and port."""
     taken: dict[tuple[int, str], str] = {}
     for listener in bound:
         other = taken.setdefault((listener.port, listener.host), listener.name)

@@ -1,8 +1,8 @@
-"""Levels of this process's loggers, looked at and changed while it runs, by the level names of Kafka's log4j."""
+"""Reads and changes the levels of the loggers of this process, with the level names of Kafka's log4j."""
 
 import logging
 
-from ottla.config.settings import ConfigError, nearest
+from ottla.config.settings import ConfigError, suggest_name
 
 ROOT = "root"
 TRACE = 5
@@ -18,17 +18,17 @@ LEVELS = {
 }
 
 
-def levels() -> dict[str, str]:
-    """Every logger that was asked for by now, and those above them, with the level that holds for it."""
+def read_levels() -> dict[str, str]:
+    """Every logger that exists, with the level in force."""
     names = sorted(logging.root.manager.loggerDict)
-    return {ROOT: _shown(logging.root), **{name: _shown(logging.getLogger(name)) for name in names}}
+    return {ROOT: _level_name(logging.root), **{name: _level_name(logging.getLogger(name)) for name in names}}
 
 
 def check_level(name: str, level: str | None) -> None:
-    """A level to set, or None to follow the logger above; ConfigError says why that cannot be."""
+    """ConfigError if the logger or the level does not exist. None means the level of the parent logger."""
     known = (ROOT, *logging.root.manager.loggerDict)
     if name not in known:
-        raise ConfigError(f"there is no logger {name!r}{nearest(name, known)}")
+        raise ConfigError(f"there is no logger {name!r}{suggest_name(name, known)}")
     if level is not None and level not in LEVELS:
         raise ConfigError(f"{name}: {level!r} is not one of {', '.join(LEVELS)}")
 
@@ -39,7 +39,7 @@ def set_level(name: str, level: str | None) -> None:
     logger.setLevel(logging.NOTSET if level is None else LEVELS[level])
 
 
-def _shown(logger: logging.Logger) -> str:
-    """The quietest of Kafka's levels that lets through all that the logger does."""
+def _level_name(logger: logging.Logger) -> str:
+    """The highest of Kafka's levels that still logs everything that this logger does."""
     level = logger.getEffectiveLevel()
     return next((name for name, number in LEVELS.items() if number <= level), "TRACE")

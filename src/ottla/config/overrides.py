@@ -1,11 +1,11 @@
-"""Exceptions for single clients: `address:count,...`, where an address may be a host's name."""
+"""The syntax of max.connections.per.ip.overrides: `address:count,...`, where an address may be a host name."""
 
 from collections.abc import Mapping
 from ipaddress import ip_address
 
 
-def connections_per_address(text: str) -> Mapping[str, int]:
-    """Address or name -> how many connections it may have; ValueError says what cannot be read."""
+def parse_connection_limits(text: str) -> Mapping[str, int]:
+    """Address or host name -> number of connections. ValueError says what cannot be parsed."""
     found: dict[str, int] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         address, colon, count = entry.rpartition(":")
@@ -20,7 +20,7 @@ def connections_per_address(text: str) -> Mapping[str, int]:
 
 
 def canonical_address(text: str) -> str:
-    """An address as sockets tell it; a name in small letters."""
+    """An IP address in the form that sockets report; a host name in lower case."""
     try:
         return ip_address(text).compressed
     except ValueError:
@@ -35,10 +35,10 @@ def is_address(text: str) -> bool:
     return True
 
 
-def check_connections_per_address(text: str) -> str | None:
-    """A check of the settings' table."""
+def check_connection_limits(text: str) -> str | None:
+    """The same as a check in the table of settings: returns what is wrong, or None."""
     try:
-        connections_per_address(text)
+        parse_connection_limits(text)
     except ValueError as error:
         return str(error)
     return None

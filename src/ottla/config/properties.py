@@ -1,8 +1,8 @@
-"""Java's .properties syntax, as server.properties files use it.
+"""The syntax of Java's .properties files, such as server.properties.
 
 One `key=value` per logical line; `=`, `:` or blanks separate; `#` and `!` start a comment line; an odd number of
 backslashes at the end of a line continues it; `\\t \\n \\r \\f \\uXXXX` are escapes and any other escaped character
-stands for itself. The last of several equal keys counts.
+stands for itself. If a key occurs several times, the last value counts.
 """
 
 import re
@@ -15,7 +15,7 @@ _BLANKS = " \t\f"
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """Keys and values of a properties file, given as its text."""
+    """The keys and values in the text of a properties file."""
     properties: dict[str, str] = {}
     for number, line in _logical_lines(text):
         key, value = _split(line)
@@ -68,5 +68,5 @@ def _unescape(text: str) -> str:
         return _ESCAPES.get(escaped, escaped)
 
     unescaped = re.sub(r"\\(u[0-9a-fA-F]{4}|.)", replacement, text)
-    # Java writes a character outside the first plane as two escapes, a surrogate pair
+    # Java writes a character outside of the basic plane as two escapes, a surrogate pair.
     return unescaped.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,8 +1,8 @@
-"""How a setting is declared, read from text, checked and written back: the machinery under both tables.
+"""How settings are declared, parsed from text, checked and rendered: the base of all tables of settings.
 
 A class of settings is its own table: `segment_bytes = Setting(INT, 1 << 30, at_least(1 << 20), doc="...")` declares
-`segment.bytes`. An instance keeps every value as a plain attribute that hides the descriptor of the same name, so
-reading a setting on the hot path costs what reading any attribute costs.
+`segment.bytes`. An instance has every value as a plain attribute that hides the descriptor of the same name, so to read
+a setting on a hot path costs no more than to read any attribute.
 """
 
 import math
@@ -16,15 +16,15 @@ T = TypeVar("T")
 K = TypeVar("K", covariant=True)
 
 Check = Callable[[Any], str | None]
-"""Says what is wrong with a value, or None."""
+"""Returns what is wrong with a value, or None."""
 
 
 class ConfigError(ValueError):
-    """A setting that cannot be used, in one line that names it."""
+    """A setting is not valid. The message is one line that names the setting."""
 
 
 class UpdateMode(Enum):
-    """Who may change a setting while the broker runs."""
+    """Whether a setting can be changed while the broker runs, for one broker or for all."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -32,14 +32,15 @@ class UpdateMode(Enum):
 
 
 class ConfigSource(IntEnum):
-    """Who set a value, by the numbers of Kafka's wire."""
+    """Where a value was set, with Kafka's numbers."""
 
     TOPIC = 1
     ONE_BROKER = 2
-    """This broker, while it runs."""
+    """For this broker, at run time."""
     ALL_BROKERS = 3
-    """All brokers, while they run."""
+    """For all brokers, at run time."""
     STARTED_WITH = 4
+    """In the properties file or on the command line."""
     DEFAULT = 5
     LOGGER = 6
     CLIENT_METRICS = 7
@@ -48,25 +49,25 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[K]):
-    """A type of value in Kafka's own syntax: surrounding blanks never count."""
+    """A type of values, in Kafka's syntax. Surrounding blanks are ignored."""
 
     name: str
     parse: Callable[[str], K]
     phrase: str
 
 
-def _boolean(text: str) -> bool:
+def _parse_boolean(text: str) -> bool:
     lowered = text.lower()
     if lowered not in ("true", "false"):
         raise ValueError(text)
     return lowered == "true"
 
 
-def _integer(bits: int) -> Callable[[str], int]:
+def _integer_parser(bits: int) -> Callable[[str], int]:
     highest = (1 << (bits - 1)) - 1
 
     def parse(text: str) -> int:
-        # int() alone would take underscores and blanks, which no Kafka tool writes or reads
+        # int() alone would accept underscores and blanks, which Kafka does not.
         if re.fullmatch(r"[+-]?[0-9]+", text, re.ASCII) is None or len(text) > 20:
             raise ValueError(text)
         value = int(text)
@@ -77,24 +78,24 @@ def _integer(bits: int) -> Callable[[str], int]:
     return parse
 
 
-def _double(text: str) -> float:
+def _parse_double(text: str) -> float:
     value = float(text.rstrip("fFdD") if text[-1:] in "fFdD" else text)
     if math.isnan(value):
         raise ValueError(text)
     return value
 
 
-def _items(text: str) -> tuple[str, ...]:
+def _parse_list(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",")) if text else ()
 
 
-BOOLEAN: Kind[bool] = Kind("boolean", _boolean, "a boolean (true or false)")
-INT: Kind[int] = Kind("int", _integer(32), "an int")
-LONG: Kind[int] = Kind("long", _integer(64), "a long")
-SHORT: Kind[int] = Kind("short", _integer(16), "a short")
-DOUBLE: Kind[float] = Kind("double", _double, "a double")
+BOOLEAN: Kind[bool] = Kind("boolean", _parse_boolean, "a boolean (true or false)")
+INT: Kind[int] = Kind("int", _integer_parser(32), "an int")
+LONG: Kind[int] = Kind("long", _integer_parser(64), "a long")
+SHORT: Kind[int] = Kind("short", _integer_parser(16), "a short")
+DOUBLE: Kind[float] = Kind("double", _parse_double, "a double")
 STRING: Kind[str] = Kind("string", str, "a string")
-LIST: Kind[tuple[str, ...]] = Kind("list", _items, "a list")
+LIST: Kind[tuple[str, ...]] = Kind("list", _parse_list, "a list")
 PASSWORD: Kind[str] = Kind("password", str, "a password")
 CLASS: Kind[str] = Kind("class", str, "a class name")
 
@@ -104,7 +105,7 @@ def at_least(minimum: float) -> Check:
 
 
 def between(minimum: float, maximum: float, *, otherwise: float | None = None) -> Check:
-    """A closed range, or one value outside of it that has a meaning of its own."""
+    """Check for a closed range, or one value outside of it that has a meaning of its own."""
 
     def check(value: float) -> str | None:
         if value == otherwise or minimum <= value <= maximum:
@@ -124,20 +125,20 @@ def one_of_any_case(*choices: str) -> Check:
 
 def each_of(*choices: str) -> Check:
     def check(values: Iterable[str]) -> str | None:
-        strangers = [value for value in values if value not in choices]
-        return f"{strangers[0]!r} is not one of {', '.join(choices)}" if strangers else None
+        unknown = [value for value in values if value not in choices]
+        return f"{unknown[0]!r} is not one of {', '.join(choices)}" if unknown else None
 
     return check
 
 
-def throttled_replicas(values: tuple[str, ...]) -> str | None:
+def check_throttled_replicas(values: tuple[str, ...]) -> str | None:
     if values in ((), ("*",)) or all(re.fullmatch(r"[0-9]+:[0-9]+", value, re.ASCII) for value in values):
         return None
     return f"{','.join(values)!r} is neither * nor a list of <partition>:<broker>"
 
 
 def render(value: object) -> str | None:
-    """A value as Kafka's tools expect to read it."""
+    """A value as text, as Kafka's tools expect it."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -150,7 +151,7 @@ def render(value: object) -> str | None:
 
 
 class Synonym:
-    """A broker setting that gives a topic setting its default, in a unit of so many of the topic's."""
+    """A broker setting that is the default of a topic setting. Its unit is `factor` times that of the topic setting."""
 
     __slots__ = ("factor", "name")
 
@@ -159,12 +160,12 @@ class Synonym:
         self.factor = factor
 
     def convert(self, value: Any) -> Any:
-        """-1 means "never" in every unit."""
+        """The value in the unit of the topic setting. -1 means "never" in every unit."""
         return value if self.factor == 1 else -1 if value < 0 else value * self.factor
 
 
 class Setting(Generic[T]):
-    """One row of a table: a name, its type, its default, what it must satisfy and what it does."""
+    """One setting: its name, type, default, checks and documentation."""
 
     __slots__ = ("attribute", "checks", "default", "doc", "kind", "mode", "name", "synonyms")
 
@@ -194,7 +195,7 @@ class Setting(Generic[T]):
     @overload
     def __get__(self, instance: object, owner: type) -> T: ...
     def __get__(self, instance: object | None, owner: type) -> "Setting[T] | T":
-        # Reached only through the class: an instance has its own attribute of this name.
+        # Only the class gets here: an instance has its own attribute of this name.
         return self if instance is None else self.default
 
     @property
@@ -214,7 +215,7 @@ class Setting(Generic[T]):
 
 
 class Settings:
-    """Values of one table, frozen. `given` is the text that was set by somebody, by Kafka's name."""
+    """The values of one table, frozen. `given` is the text of those that were set, by Kafka's name."""
 
     table: ClassVar[Mapping[str, Setting[Any]]]
     given: Mapping[str, str]
@@ -230,7 +231,7 @@ class Settings:
         attributes["given"] = dict(given)
         return self
 
-    def _changed(self, values: Mapping[str, Any], given: Mapping[str, str]) -> Self:
+    def _copy_with(self, values: Mapping[str, Any], given: Mapping[str, str]) -> Self:
         """A copy with some values replaced."""
         copy = type(self)()
         copy.__dict__.update(self.__dict__, given=dict(given))
@@ -238,7 +239,7 @@ class Settings:
         return copy
 
     def __setattr__(self, name: str, value: object) -> Never:
-        raise AttributeError(f"settings are frozen: {name}")
+        raise AttributeError(f"settings are frozen: {name} cannot be set")
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and dict(self.items()) == dict(other.items())
@@ -247,18 +248,18 @@ class Settings:
         return hash(tuple(self.items()))
 
     def value(self, name: str) -> Any:
-        """The effective value by Kafka's name."""
+        """The value in force, by Kafka's name."""
         return getattr(self, self.table[name].attribute)
 
     def items(self) -> Iterator[tuple[str, Any]]:
-        """Every setting and its effective value, by name."""
+        """Every setting and its value in force, by name."""
         for name in sorted(self.table):
             yield name, self.value(name)
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The tail of a refusal: the right name if one is close, else nothing."""
-    from difflib import get_close_matches  # rarely needed, and 2 ms of every start
+def suggest_name(name: str, known: Iterable[str]) -> str:
+    """The end of an error message: the right name if one is similar, else nothing."""
+    from difflib import get_close_matches  # rarely needed, and importing it takes 2 ms
 
     close = get_close_matches(name, list(known), n=1, cutoff=0.7)
     return f"; did you mean {close[0]!r}?" if close else ""

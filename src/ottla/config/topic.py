@@ -1,4 +1,4 @@
-"""Topic settings: every one of Kafka 4.3, each with the broker setting that gives its default."""
+"""Topic settings: all of Kafka 4.3, each with the broker setting that is its default."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
@@ -16,10 +16,10 @@ from ottla.config.settings import (
     Synonym,
     at_least,
     between,
+    check_throttled_replicas,
     each_of,
-    nearest,
     one_of,
-    throttled_replicas,
+    suggest_name,
 )
 
 if TYPE_CHECKING:
@@ -37,76 +37,76 @@ def _from(*names: str) -> tuple[Synonym, ...]:
 
 
 class TopicConfig(Settings):
-    """What holds for one topic: its own overrides over the broker's defaults."""
+    """The settings of one topic: its own overrides, and defaults from the broker."""
 
     cleanup_policy = Setting(
         LIST,
         ("delete",),
         each_of("compact", "delete"),
         synonyms=_from("log.cleanup.policy"),
-        doc="What happens to old records: delete drops them by age and size, compact keeps the newest of each key.",
+        doc="How old records are removed: delete removes them by age and size, compact keeps the newest of each key.",
     )
     compression_gzip_level = Setting(
         INT,
         -1,
         between(1, 9, otherwise=-1),
         synonyms=_from("compression.gzip.level"),
-        doc="gzip level when the broker compresses; -1 is the codec's own default.",
+        doc="gzip level if the broker compresses. -1 is the default of the codec.",
     )
     compression_lz4_level = Setting(
         INT,
         9,
         between(1, 17),
         synonyms=_from("compression.lz4.level"),
-        doc="lz4 level when the broker compresses.",
+        doc="lz4 level if the broker compresses.",
     )
     compression_type = Setting(
         STRING,
         "producer",
         one_of(*COMPRESSION_TYPES),
         synonyms=_from("compression.type"),
-        doc="The codec of stored batches; producer keeps what the producer chose.",
+        doc="Codec of stored batches. producer keeps the codec that the producer used.",
     )
     compression_zstd_level = Setting(
         INT,
         3,
         between(-131072, 22),
         synonyms=_from("compression.zstd.level"),
-        doc="zstd level when the broker compresses.",
+        doc="zstd level if the broker compresses.",
     )
     delete_retention_ms = Setting(
         LONG,
         86_400_000,
         at_least(0),
         synonyms=_from("log.cleaner.delete.retention.ms"),
-        doc="How long a compacted topic keeps a tombstone, so that slow readers see the deletion.",
+        doc="How long a compacted topic keeps tombstones, so that slow consumers see the deletion.",
     )
     file_delete_delay_ms = Setting(
         LONG,
         60_000,
         at_least(0),
         synonyms=_from("log.segment.delete.delay.ms"),
-        doc="How long the files of a dropped segment stay on disk.",
+        doc="How long the files of a deleted segment stay on disk.",
     )
     flush_messages = Setting(
         LONG,
         LONG_MAX,
         at_least(1),
         synonyms=_from("log.flush.interval.messages"),
-        doc="fsync after so many records. 1 makes every acknowledgement wait for the disk.",
+        doc="Number of records after which the log is fsynced. With 1 every acknowledgement waits for the disk.",
     )
     flush_ms = Setting(
         LONG,
         LONG_MAX,
         at_least(0),
         synonyms=_from("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
-        doc="fsync when the oldest unflushed record is this old.",
+        doc="Age of the oldest unflushed record at which the log is fsynced.",
     )
     follower_replication_throttled_replicas = Setting(
         LIST,
         (),
-        throttled_replicas,
-        doc="Replicas whose following is throttled: * or <partition>:<broker>,...",
+        check_throttled_replicas,
+        doc="Replicas that are throttled as followers: * or <partition>:<broker>,...",
     )
     index_interval_bytes = Setting(
         INT,
@@ -118,13 +118,13 @@ class TopicConfig(Settings):
     internal_segment_bytes = Setting(
         INT,
         None,
-        doc="Segment size below the minimum of segment.bytes, for tests of Apache Kafka itself.",
+        doc="Segment size below the minimum of segment.bytes. Only for tests of Apache Kafka.",
     )
     leader_replication_throttled_replicas = Setting(
         LIST,
         (),
-        throttled_replicas,
-        doc="Replicas whose leading is throttled: * or <partition>:<broker>,...",
+        check_throttled_replicas,
+        doc="Replicas that are throttled as leaders: * or <partition>:<broker>,...",
     )
     local_retention_bytes = Setting(
         LONG,
@@ -145,14 +145,14 @@ class TopicConfig(Settings):
         LONG_MAX,
         at_least(1),
         synonyms=_from("log.cleaner.max.compaction.lag.ms"),
-        doc="A record is compacted at this age at the latest.",
+        doc="Age at which a record is compacted at the latest.",
     )
     max_message_bytes = Setting(
         INT,
         1_048_588,
         at_least(0),
         synonyms=_from("message.max.bytes"),
-        doc="Largest record batch that is accepted, as it comes in (compressed).",
+        doc="Largest record batch that is accepted, in its compressed size.",
     )
     message_timestamp_after_max_ms = Setting(
         LONG,
@@ -173,21 +173,21 @@ class TopicConfig(Settings):
         "CreateTime",
         one_of(*TIMESTAMP_TYPES),
         synonyms=_from("log.message.timestamp.type"),
-        doc="Whose time a record carries: the producer's (CreateTime) or the broker's (LogAppendTime).",
+        doc="The timestamp of records: CreateTime is set by the producer, LogAppendTime by the broker.",
     )
     min_cleanable_dirty_ratio = Setting(
         DOUBLE,
         0.5,
         between(0, 1),
         synonyms=_from("log.cleaner.min.cleanable.ratio"),
-        doc="Share of not yet compacted bytes from which compaction is worth its work.",
+        doc="Share of bytes not yet compacted above which a log is compacted.",
     )
     min_compaction_lag_ms = Setting(
         LONG,
         0,
         at_least(0),
         synonyms=_from("log.cleaner.min.compaction.lag.ms"),
-        doc="A record younger than this is not compacted.",
+        doc="Age below which a record is not compacted.",
     )
     min_insync_replicas = Setting(
         INT,
@@ -200,7 +200,7 @@ class TopicConfig(Settings):
         BOOLEAN,
         False,
         synonyms=_from("log.preallocate"),
-        doc="Reserve a segment's space on disk when it is created.",
+        doc="Reserve the disk space of a segment when it is created.",
     )
     remote_log_copy_disable = Setting(BOOLEAN, False, doc="No effect: there is no tiered storage.")
     remote_log_delete_on_disable = Setting(BOOLEAN, False, doc="No effect: there is no tiered storage.")
@@ -209,7 +209,7 @@ class TopicConfig(Settings):
         LONG,
         -1,
         synonyms=_from("log.retention.bytes"),
-        doc="Size at which a partition drops old segments; -1: never.",
+        doc="Size of a partition above which old segments are deleted; -1: never.",
     )
     retention_ms = Setting(
         LONG,
@@ -220,7 +220,7 @@ class TopicConfig(Settings):
             Synonym("log.retention.minutes", _MINUTE_MS),
             Synonym("log.retention.hours", _HOUR_MS),
         ),
-        doc="Age at which a partition drops old segments; -1: never.",
+        doc="Age above which segments are deleted; -1: never.",
     )
     segment_bytes = Setting(
         INT,
@@ -234,14 +234,14 @@ class TopicConfig(Settings):
         10 << 20,
         at_least(4),
         synonyms=_from("log.index.size.max.bytes"),
-        doc="Largest size of a segment's index; a full index rolls the segment.",
+        doc="Largest size of the index of a segment. A full index rolls the segment.",
     )
     segment_jitter_ms = Setting(
         LONG,
         0,
         at_least(0),
         synonyms=(Synonym("log.roll.jitter.ms"), Synonym("log.roll.jitter.hours", _HOUR_MS)),
-        doc="Up to so much is taken off segment.ms at random, so that partitions do not all roll at once.",
+        doc="Random time up to this is subtracted from segment.ms, so that partitions do not all roll at once.",
     )
     segment_ms = Setting(
         LONG,
@@ -254,22 +254,22 @@ class TopicConfig(Settings):
         BOOLEAN,
         False,
         synonyms=_from("unclean.leader.election.enable"),
-        doc="Let a replica that is not in sync lead when no other can: records may be lost.",
+        doc="Let a replica that is not in sync become the leader if no other can. Records may be lost.",
     )
 
     @classmethod
     def of(cls, overrides: Mapping[str, str], broker: "BrokerConfig") -> "TopicConfig":
-        """Effective values. All topics without overrides share one object.
+        """The values in force. All topics without overrides share one object.
 
         Each override is checked by itself. `check_together` is for whoever sets them: a broker's settings may change
         under a topic that has been there for long, and that must not be in anybody's way.
         """
         if not overrides:
             return broker.topic_defaults
-        return broker.topic_defaults._changed(cls.read(overrides), overrides)
+        return broker.topic_defaults._copy_with(cls.read(overrides), overrides)
 
     def check_together(self) -> None:
-        """What one setting alone cannot tell."""
+        """Checks that involve more than one setting."""
         shortest, longest = self.min_compaction_lag_ms, self.max_compaction_lag_ms
         if shortest > longest:
             raise ConfigError(f"min.compaction.lag.ms: {shortest} is above max.compaction.lag.ms ({longest})")
@@ -278,7 +278,7 @@ class TopicConfig(Settings):
 
     @classmethod
     def defaults(cls, broker: Settings) -> Self:
-        """What a broker's own settings give to every topic."""
+        """The defaults of every topic, from the settings of the broker."""
         values: dict[str, Any] = {}
         for name, setting in cls.table.items():
             values[name] = setting.default
@@ -291,11 +291,11 @@ class TopicConfig(Settings):
 
     @classmethod
     def read(cls, overrides: Mapping[str, str]) -> dict[str, Any]:
-        """The overrides' values, each checked by itself."""
+        """The values of overrides, each checked by itself."""
         values = {}
         for name, text in overrides.items():
             setting = cls.table.get(name)
             if setting is None:
-                raise ConfigError(f"unknown topic setting {name!r}{nearest(name, cls.table)}")
+                raise ConfigError(f"unknown topic setting {name!r}{suggest_name(name, cls.table)}")
             values[name] = setting.read(text)
         return values

@@ -20,7 +20,7 @@ from ottla.config.description import (
     describe_client_metrics,
     describe_group,
 )
-from ottla.config.loggers import levels
+from ottla.config.loggers import read_levels
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -132,5 +132,5 @@ def read_loggers(node: Node, name: str) -> Iterable[Description]:
     check_broker(name, node.broker_id)
     return (
         Description(logger, level, ConfigSource.LOGGER, (), kind="", documentation="")
-        for logger, level in levels().items()
+        for logger, level in read_levels().items()
     )

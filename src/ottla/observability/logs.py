@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-from ottla.config.loggers import levels, set_level
+from ottla.config.loggers import read_levels, set_level
 
-__all__ = ["LineFormatter", "configure", "escaped", "fields", "levels", "set_level"]
+__all__ = ["LineFormatter", "configure", "escaped", "fields", "read_levels", "set_level"]
 
 _LEVELS = {logging.CRITICAL: "FATAL", logging.WARNING: "WARN"}
 _PREFIX = "ottla."

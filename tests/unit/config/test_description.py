@@ -29,7 +29,7 @@ def of_broker(name: str, config: BrokerConfig) -> Description:
 
 def test_each_layer_overrules_the_ones_below() -> None:
     """Topic, this broker, all brokers, the file, Kafka's default: the strongest is the value, all are listed."""
-    broker = BrokerConfig.of({"message.max.bytes": "4000"}).at_run_time(
+    broker = BrokerConfig.of({"message.max.bytes": "4000"}).with_run_time_settings(
         {"message.max.bytes": "3000"}, {"message.max.bytes": "2000"}
     )
     layers = [
@@ -61,13 +61,13 @@ def test_names_that_stand_in_for_each_other(
     file: dict[str, str], all_brokers: dict[str, str], this_broker: dict[str, str], value: str, source: ConfigSource
 ) -> None:
     """retention.ms comes from hours, minutes or ms of the broker, and its source is whoever set the one that counts."""
-    found = of_topic("retention.ms", BrokerConfig.of(file).at_run_time(all_brokers, this_broker))
+    found = of_topic("retention.ms", BrokerConfig.of(file).with_run_time_settings(all_brokers, this_broker))
     assert (found.value, found.source) == (value, source)
 
 
 def test_stand_ins_of_a_broker_setting() -> None:
     """log.retention.ms lists what would count without it, in the other's own unit; one that is weaker does not."""
-    config = BrokerConfig.of({"log.retention.hours": "2"}).at_run_time({"log.retention.ms": "5"}, {})
+    config = BrokerConfig.of({"log.retention.hours": "2"}).with_run_time_settings({"log.retention.ms": "5"}, {})
     assert of_broker("log.retention.ms", config).contributions == (
         ("log.retention.ms", "5", ALL),
         ("log.retention.hours", "2", FILE),
@@ -137,8 +137,8 @@ def test_all_brokers_show_only_what_was_set() -> None:
 
 def test_run_time_layers_are_replaced_not_piled_up() -> None:
     """A second call begins from what the broker was started with."""
-    config = BrokerConfig.of({"num.partitions": "3"}).at_run_time({"message.max.bytes": "5"}, {})
-    again = config.at_run_time({}, {"log.retention.ms": "9"})
+    config = BrokerConfig.of({"num.partitions": "3"}).with_run_time_settings({"message.max.bytes": "5"}, {})
+    again = config.with_run_time_settings({}, {"log.retention.ms": "9"})
     assert again.message_max_bytes == BrokerConfig.of({}).message_max_bytes
     assert (again.num_partitions, again.log_retention_ms) == (3, 9)
-    assert again.at_run_time({}, {}) == BrokerConfig.of({"num.partitions": "3"})
+    assert again.with_run_time_settings({}, {}) == BrokerConfig.of({"num.partitions": "3"})

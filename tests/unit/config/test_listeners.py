@@ -40,9 +40,9 @@ def test_named_listeners() -> None:
             {"listeners": "PLAINTEXT://:70000"},
             "listeners: port 70000 of 'PLAINTEXT://:70000' is not between 0 and 65535",
         ),
-        ({"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, "listeners: listener PLAINTEXT is there twice"),
+        ({"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, "listeners: listener PLAINTEXT is named twice"),
         ({"listeners": "PLAINTEXT://:1,SSL://:1"}, "listeners: PLAINTEXT and SSL both use port 1"),
-        ({"listeners": ""}, "listeners: there must be at least one that is not a controller's"),
+        ({"listeners": ""}, "listeners: there must be at least one that is not a controller listener"),
         ({"advertised.listeners": "SSL://a:1"}, "advertised.listeners: SSL is not in listeners"),
         (
             {"advertised.listeners": "PLAINTEXT://0.0.0.0:1"},

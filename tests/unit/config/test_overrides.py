@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.config import BrokerConfig, ConfigError
-from ottla.config.overrides import connections_per_address
+from ottla.config.overrides import parse_connection_limits
 
 NAME = "max.connections.per.ip.overrides"
 
@@ -11,8 +11,8 @@ NAME = "max.connections.per.ip.overrides"
 def test_addresses_and_names_in_any_spelling() -> None:
     # As a socket tells them; blanks and empty entries do not count.
     text = "127.0.0.1:200, Host.Example:100,::1:3,[2001:DB8:0:0::1]:0,"
-    assert connections_per_address(text) == {"127.0.0.1": 200, "host.example": 100, "::1": 3, "2001:db8::1": 0}
-    assert connections_per_address("") == {}
+    assert parse_connection_limits(text) == {"127.0.0.1": 200, "host.example": 100, "::1": 3, "2001:db8::1": 0}
+    assert parse_connection_limits("") == {}
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1", "127.0.0.1:", ":5", "127.0.0.1:-1", "127.0.0.1:x", "a:1,A:2", "a:²"])
