@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cli.client import OPERATION_S, CommandClient, add_client_arguments, explain, to_command_error
 from ottla.cli.command_error import USAGE_ERROR, CommandError
+from ottla.cli.numbers import INT32_MAX, int_between, parse_partition_count, parse_seconds
 from ottla.cli.offset_ranges import OffsetRange
 from ottla.cli.output import JSON, add_format_argument, show_json, show_table
 from ottla.cli.produce import ALL, CODECS
@@ -33,6 +34,8 @@ FETCHED_MAX = 10_000
 REFRESH_S = 0.1
 GLANCE_S = 0.05
 NOISE_VALUES = 64
+RECORD_BYTES_MAX = 10_000_000
+"""So that the noise fits into memory."""
 
 
 class Measurement(NamedTuple):
@@ -49,10 +52,19 @@ class Measurement(NamedTuple):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
     parser.add_argument("--topic", help="use this topic and keep it (default: one of its own, deleted in the end)")
-    parser.add_argument("-p", "--partitions", type=int, default=4, help="of its own topic (default: 4)")
-    parser.add_argument("--seconds", type=float, default=5.0, help="how long records are produced (default: 5)")
-    parser.add_argument("--record-bytes", type=int, default=200, help="size of a record's value (default: 200)")
-    parser.add_argument("--rate", type=int, help="records a second (default: as many as possible)")
+    parser.add_argument(
+        "-p", "--partitions", type=parse_partition_count, default=4, help="of its own topic (default: 4)"
+    )
+    parser.add_argument("--seconds", type=parse_seconds, default=5.0, help="how long records are produced (default: 5)")
+    parser.add_argument(
+        "--record-bytes",
+        type=int_between(0, RECORD_BYTES_MAX),
+        default=200,
+        help="size of a record's value (default: 200)",
+    )
+    parser.add_argument(
+        "--rate", type=int_between(1, INT32_MAX), help="records a second (default: as many as possible)"
+    )
     parser.add_argument("-z", "--codec", choices=CODECS, default="none", help="compression (default: none)")
     parser.add_argument("--acks", choices=("0", "1", ALL), default=ALL, help="who must have a record (default: all)")
     parser.add_argument("--only", choices=(PRODUCE, CONSUME), help="one half of it; consume needs --topic")
@@ -60,8 +72,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.seconds <= 0 or options.record_bytes < 0 or (options.rate is not None and options.rate <= 0):
-        raise CommandError("bench: --seconds and --rate above 0, --record-bytes of 0 or more", USAGE_ERROR)
     if options.only == CONSUME and options.topic is None:
         raise CommandError("bench: --only consume needs --topic", USAGE_ERROR)
     client = CommandClient(options)

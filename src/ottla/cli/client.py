@@ -36,6 +36,9 @@ OPERATION_S = 30.0
 RETRY_S = 10.0
 GLANCE_S = 0.05
 
+_TEXT_OPTIONS = ("bootstrap", "client_settings", "topic", "name", "names", "settings", "assignments", "unset", "keys")
+"""Those that are given to confluent-kafka as text. Keys, values and delimiters may be any bytes."""
+
 _ADDRESS = re.compile(r"^\S+/\S+: ")
 _STATE = re.compile(r" \(after .*\)$", re.DOTALL)
 
@@ -81,6 +84,15 @@ def parse_pairs(texts: Iterable[str], option: str) -> dict[str, str]:
     return found
 
 
+def require_text(*texts: str) -> None:
+    """Raises CommandError for text that is not UTF-8: given such a name, confluent-kafka ends the process."""
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise CommandError(f"{text!r} is not UTF-8 text", USAGE_ERROR) from None
+
+
 def explain(error: "KafkaError") -> str:
     """The message of a confluent-kafka error in one line, without librdkafka's internal details."""
     text = _STATE.sub("", _ADDRESS.sub("", " ".join(error.str().split())))
@@ -124,6 +136,9 @@ class CommandClient:
     def __init__(self, options: argparse.Namespace) -> None:
         from confluent_kafka.admin import AdminClient
 
+        for name in _TEXT_OPTIONS:
+            given = getattr(options, name, None) or ()
+            require_text(*([given] if isinstance(given, str) else given))
         self._settings = {"bootstrap.servers": options.bootstrap} | parse_pairs(options.client_settings, "-X")
         self.address = self._settings["bootstrap.servers"]
         if not self.address.strip(", "):
@@ -194,6 +209,7 @@ class CommandClient:
         """The descriptions of these topics; None for one that does not exist. Never creates a topic."""
         from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
+        require_text(*topics)
         asked = self.ask(self.admin.describe_topics, TopicCollection(topics))
         found: dict[str, TopicDescription | None] = {}
         for topic, future in asked.items():

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ottla.cli.client import CommandClient, add_client_arguments
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.escapes import typed_bytes, unescaped
+from ottla.cli.numbers import parse_count, parse_offset, parse_partition
 from ottla.cli.offset_ranges import ranges_of
 from ottla.cli.record_output import Writer, writer_of
 from ottla.cli.topic_reader import TopicReader
@@ -34,21 +35,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-p",
         "--partition",
         action="append",
-        type=int,
+        type=parse_partition,
         dest="partitions",
         metavar="PARTITION",
         help="only this one; may be repeated (default: all)",
     )
     start = parser.add_mutually_exclusive_group()
-    start.add_argument("-o", "--offset", type=int, help="begin at this offset of each partition")
+    start.add_argument("-o", "--offset", type=parse_offset, help="begin at this offset of each partition")
     start.add_argument(
         "--since", metavar="TIME", help="begin at a time: 10m (ago), 2026-01-31T18:00:00Z, or milliseconds since 1970"
     )
-    start.add_argument("--last", type=int, metavar="N", help="only the newest N records, the oldest of them first")
+    start.add_argument(
+        "--last", type=parse_count, metavar="N", help="only the newest N records, the oldest of them first"
+    )
     end = parser.add_mutually_exclusive_group()
     end.add_argument("--until", metavar="TIME", help="end before this time")
     end.add_argument("-f", "--follow", action="store_true", help="go on with records that are still to come")
-    parser.add_argument("-n", "--count", type=int, help="end after so many records")
+    parser.add_argument("-n", "--count", type=parse_count, help="end after so many records")
     parser.add_argument("--key-matches", metavar="REGEX", help="only records with such a key")
     parser.add_argument("--value-matches", metavar="REGEX", help="only records with such a value")
     parser.add_argument(
@@ -66,9 +69,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    for name in ("count", "last", "offset"):
-        if (getattr(options, name) or 0) < 0:
-            raise CommandError(f"consume: --{name} cannot be negative", USAGE_ERROR)
     writer = writer_of(
         options.format,
         key_separator=unescaped(options.key_separator),

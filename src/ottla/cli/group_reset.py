@@ -11,6 +11,7 @@ from typing import NamedTuple
 from ottla.cli.client import CommandClient
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.group_description import fetch_committed_offsets
+from ottla.cli.numbers import INT64_MAX, int_between, parse_offset
 from ottla.cli.offset_ranges import nearest, time_ms
 from ottla.topic_partition import TopicPartition
 
@@ -38,9 +39,14 @@ def add_reset_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--to-earliest", action="store_true", help="to the first record")
     where.add_argument("--to-latest", action="store_true", help="to the end")
     where.add_argument("--to-current", action="store_true", help="to what is committed now; to the end if nothing is")
-    where.add_argument("--to-offset", type=int, metavar="N", help="to an offset, or the nearest that there is")
+    where.add_argument("--to-offset", type=parse_offset, metavar="N", help="to an offset, or the nearest that there is")
     where.add_argument("--to-time", metavar="TIME", help="to the first record of a time: 2026-01-31T18:00:00Z, 10m, ms")
-    where.add_argument("--shift-by", type=int, metavar="N", help="forward by N offsets, or back if N is negative")
+    where.add_argument(
+        "--shift-by",
+        type=int_between(-INT64_MAX, INT64_MAX),
+        metavar="N",
+        help="forward by N offsets, or back if N is negative",
+    )
     where.add_argument(
         "--from-file", metavar="FILE", help="what `reset --format json` or Kafka's --export wrote; - is standard input"
     )
@@ -154,6 +160,7 @@ def _plan_one(client: CommandClient, where: TopicPartition, before: int | None, 
 
 def _read_file(path: str) -> Offsets:
     """JSON as this command writes it, or lines of `topic,partition,offset` as Kafka's tool does."""
+    name = "standard input" if path == "-" else path
     try:
         if path == "-":
             text = sys.stdin.read()
@@ -166,6 +173,8 @@ def _read_file(path: str) -> Offsets:
         rows = [row for row in csv.reader(text.splitlines()) if row]
         return {TopicPartition(row[-3], int(row[-2])): int(row[-1]) for row in rows}
     except OSError as error:
-        raise CommandError(f"{path}: {error.strerror or error}") from None
-    except (ValueError, LookupError, TypeError):
-        raise CommandError(f"{path}: this is neither JSON of `group reset` nor topic,partition,offset lines") from None
+        raise CommandError(f"{name}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise CommandError(f"{name}: not UTF-8 text") from None
+    except (ValueError, LookupError, TypeError, csv.Error):
+        raise CommandError(f"{name}: neither JSON of `group reset` nor lines of topic,partition,offset") from None

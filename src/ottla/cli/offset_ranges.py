@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ottla.cli.client import CommandClient
 from ottla.cli.command_error import USAGE_ERROR, CommandError
+from ottla.cli.numbers import INT64_MAX
 
 _AGO = re.compile(r"(\d+)(ms|s|m|h|d)")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -20,13 +21,20 @@ class OffsetRange(NamedTuple):
 
 
 def time_ms(text: str, now_ms: int) -> int:
-    """`10m` ago (ms, s, m, h, d), milliseconds since 1970, or an ISO 8601 time, local unless it names its zone."""
-    if match := _AGO.fullmatch(text):
-        return now_ms - int(match[1]) * _UNIT_MS[match[2]]
-    if text.isascii() and text.isdecimal():
-        return int(text)
+    """`10m` ago (ms, s, m, h, d), milliseconds since 1970, or an ISO 8601 time, local unless it names its zone.
+
+    A time before 1970 is 1970, because Kafka gives negative numbers other meanings.
+    """
     try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
+        if match := _AGO.fullmatch(text):
+            found = now_ms - int(match[1]) * _UNIT_MS[match[2]]
+        elif text.isascii() and text.isdecimal():
+            found = int(text)
+        else:
+            found = int(datetime.fromisoformat(text).timestamp() * 1000)
+        if found > INT64_MAX:
+            raise ValueError(text)
+        return max(found, 0)
     except (ValueError, OverflowError, OSError):
         examples = "10m (ago), 2026-01-31T18:00:00Z or milliseconds since 1970"
         raise CommandError(f"{text!r} is not a time such as {examples}", USAGE_ERROR) from None

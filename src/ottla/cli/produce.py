@@ -10,9 +10,10 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ottla.cli.client import OPERATION_S, CommandClient, add_client_arguments, explain
+from ottla.cli.client import OPERATION_S, CommandClient, add_client_arguments, explain, require_text
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.escapes import typed_bytes, unescaped
+from ottla.cli.numbers import parse_count, parse_partition
 from ottla.cli.output import counted
 from ottla.cli.record_input import FORMATS, LINES, Headers, InputRecord, LineFormat, chained
 
@@ -62,20 +63,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="a header for every record; may be repeated",
     )
-    parser.add_argument("-p", "--partition", type=int, default=ANY_PARTITION, help="all records go there")
+    parser.add_argument("-p", "--partition", type=parse_partition, default=ANY_PARTITION, help="all records go there")
     parser.add_argument("--keep-partition", action="store_true", help="each record goes where its JSON says")
     parser.add_argument("-z", "--codec", choices=CODECS, default="none", help="compression (default: none)")
     parser.add_argument(
         "--acks", choices=("0", "1", ALL), default=ALL, help="who must have a record before it counts (default: all)"
     )
-    parser.add_argument("-n", "--count", type=int, help="end after so many records")
+    parser.add_argument("-n", "--count", type=parse_count, help="end after so many records")
     parser.add_argument("--create", action="store_true", help="create the topic if there is none")
     parser.add_argument("--report", action="store_true", help="print partition and offset of each record")
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.count is not None and options.count < 0:
-        raise CommandError("produce: --count cannot be negative", USAGE_ERROR)
     line_format = LineFormat(
         _delimiter(options.delimiter, "--delimiter"),
         None if options.key_separator is None else _delimiter(options.key_separator, "--key-separator"),
@@ -193,6 +192,7 @@ def _headers(texts: list[str]) -> Headers:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise CommandError(f"--header: {text!r} is not NAME=VALUE", USAGE_ERROR)
+        require_text(name)
         headers.append((name, typed_bytes(value)))
     return tuple(headers)
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import BinaryIO, NamedTuple
 
 from ottla.cli.command_error import CommandError
+from ottla.cli.numbers import INT32_MAX, INT64_MAX
 
 LINES = "lines"
 JSON = "json"
@@ -88,9 +89,9 @@ def json_record(line: bytes, place: str) -> InputRecord:
         if not isinstance(document, dict):
             raise ValueError("not an object")
         timestamp, partition = document.get("timestamp"), document.get("partition")
-        for number in (timestamp, partition):
-            if number is not None and (not isinstance(number, int) or number < 0):
-                raise ValueError(f"{number!r} is no timestamp in milliseconds, nor a partition")
+        for number, most, what in ((timestamp, INT64_MAX, "timestamp"), (partition, INT32_MAX, "partition")):
+            if number is not None and (not isinstance(number, int) or not 0 <= number <= most):
+                raise ValueError(f"{what}: {number!r} is not a number between 0 and {most}")
         return InputRecord(
             _bytes(document.get("key")),
             _bytes(document.get("value")),
@@ -109,6 +110,7 @@ def _headers(entries: object) -> Headers:
     for entry in entries if isinstance(entries, list) else [entries]:
         if not isinstance(entry, list | tuple) or len(entry) != 2 or not isinstance(entry[0], str):
             raise ValueError("headers are a list of [name, value]")
+        entry[0].encode()  # a name that is not UTF-8 is a ValueError too
         headers.append((entry[0], _bytes(entry[1])))
     return tuple(headers)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.client import Answer, CommandClient, create_action_adder, explain, parse_pairs
 from ottla.cli.command_error import USAGE_ERROR, CommandError
+from ottla.cli.numbers import INT16_MAX, int_between, parse_count, parse_offset, parse_partition, parse_partition_count
 from ottla.cli.output import JSON, add_format_argument, counted, show_json, show_table
 from ottla.cli.resource_settings import apply_changes, changes_of
 from ottla.cli.topic_description import describe_topics, show_topics
@@ -30,11 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_alter_arguments(action("alter", "add partitions to a topic, change its settings"))
     trimming = action("trim", "delete the oldest records of a topic")
     trimming.add_argument("name", metavar="TOPIC")
-    trimming.add_argument("-p", "--partition", type=int, action="append", help="only of this one; may be repeated")
+    trimming.add_argument(
+        "-p", "--partition", type=parse_partition, action="append", help="only of this one; may be repeated"
+    )
     where = trimming.add_mutually_exclusive_group(required=True)
-    where.add_argument("--before", type=int, metavar="OFFSET", help="records with a smaller offset")
+    where.add_argument("--before", type=parse_offset, metavar="OFFSET", help="records with a smaller offset")
     where.add_argument("--older-than", metavar="TIME", help="records older than that: 7d, 2026-01-31T18:00:00Z, ms")
-    where.add_argument("--keep", type=int, metavar="N", help="all but the newest N of each partition")
+    where.add_argument("--keep", type=parse_count, metavar="N", help="all but the newest N of each partition")
     where.add_argument("--all", action="store_true", help="every record that there is now")
     trimming.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
     add_format_argument(trimming)
@@ -46,12 +49,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_create_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="+", metavar="TOPIC")
     parser.add_argument(
-        "-p", "--partitions", type=int, default=BROKER_DEFAULT, help="how many (default: the broker's num.partitions)"
+        "-p",
+        "--partitions",
+        type=parse_partition_count,
+        default=BROKER_DEFAULT,
+        help="how many (default: the broker's num.partitions)",
     )
     parser.add_argument(
         "-r",
         "--replicas",
-        type=int,
+        type=int_between(1, INT16_MAX),
         default=BROKER_DEFAULT,
         help="how many brokers keep each partition (default: the broker's default.replication.factor)",
     )
@@ -62,7 +69,9 @@ def _add_create_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_alter_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="TOPIC")
-    parser.add_argument("-p", "--partitions", type=int, help="how many there shall be; never fewer than there are")
+    parser.add_argument(
+        "-p", "--partitions", type=parse_partition_count, help="how many there shall be; never fewer than there are"
+    )
     _add_set_argument(parser)
     parser.add_argument(
         "--unset", action="append", default=[], metavar="KEY", help="back to the broker's value; may be repeated"

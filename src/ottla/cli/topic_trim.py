@@ -5,7 +5,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cli.client import CommandClient
-from ottla.cli.command_error import USAGE_ERROR, CommandError
+from ottla.cli.command_error import CommandError
 from ottla.cli.offset_ranges import nearest, time_ms
 from ottla.cli.output import JSON, show_json, show_table
 
@@ -22,10 +22,6 @@ class Trimmed(NamedTuple):
 
 
 def trim(options: argparse.Namespace) -> None:
-    if options.before is not None and options.before < 0:
-        raise CommandError("--before: an offset is 0 or more", USAGE_ERROR)
-    if options.keep is not None and options.keep < 0:
-        raise CommandError("--keep: a number of records is 0 or more", USAGE_ERROR)
     client = CommandClient(options)
     partitions = _partitions(client, options)
     rows = _planned(client, options, partitions)

@@ -18,6 +18,7 @@ from ottla.cli.hanging import (
     list_open_transactions,
     write_abort_marker,
 )
+from ottla.cli.numbers import INT64_MAX, int_between, parse_offset, parse_partition
 from ottla.cli.offset_ranges import time_ms
 from ottla.cli.output import JSON, add_format_argument, hyphenated, show_json, show_table
 
@@ -31,7 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing = action("list", "list transactional ids")
     listing.add_argument("--state", action="append", choices=STATES, default=[], help="only these; may be repeated")
     listing.add_argument(
-        "--producer-id", action="append", type=int, default=[], help="only those of this producer; may be repeated"
+        "--producer-id",
+        action="append",
+        type=int_between(0, INT64_MAX),
+        default=[],
+        help="only those of this producer; may be repeated",
     )
     listing.add_argument("--older-than", metavar="TIME", help="only transactions that are open for longer: 10m")
     listing.add_argument("--matching", metavar="REGEX", help="only ids that match")
@@ -50,9 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_format_argument(hanging)
     abort = action("abort", "end a hanging transaction of a partition")
     abort.add_argument("topic", metavar="TOPIC")
-    abort.add_argument("partition", type=int, metavar="PARTITION")
+    abort.add_argument("partition", type=parse_partition, metavar="PARTITION")
     abort.add_argument(
-        "--start-offset", type=int, required=True, help="where the transaction began, as find-hanging shows"
+        "--start-offset", type=parse_offset, required=True, help="where the transaction began, as find-hanging shows"
     )
 
 

@@ -21,6 +21,7 @@ from ottla import __version__
 from ottla.broker.broker import METRICS, Broker
 from ottla.cli import STARTED_S, process
 from ottla.cli.command_error import FAILURE, USAGE_ERROR, CommandError
+from ottla.cli.numbers import parse_port
 from ottla.cli.settings import address_of, broker_config, data_directories
 from ottla.cluster.metadata_files import DamagedMetadata
 from ottla.config import BrokerConfig, ConfigError
@@ -43,9 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="serve a data directory, also one of Apache Kafka's, without changing a byte of it",
     )
-    parser.add_argument("--port", type=int, help="port to listen on; 0 takes a free one (default: 9092)")
+    parser.add_argument("--port", type=parse_port, help="port to listen on; 0 takes a free one (default: 9092)")
     parser.add_argument("--host", help="address to listen on; 0.0.0.0 lets other machines in (default: localhost)")
-    parser.add_argument("--metrics-port", type=int, help="serve metrics for Prometheus on it; 0 takes a free one")
+    parser.add_argument(
+        "--metrics-port", type=parse_port, help="serve metrics for Prometheus on it; 0 takes a free one"
+    )
     parser.add_argument("--config", metavar="FILE", help="settings in Kafka's server.properties format")
     parser.add_argument(
         "--set",

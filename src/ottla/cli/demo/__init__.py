@@ -23,7 +23,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ottla.cli.client import CommandClient
-from ottla.cli.command_error import USAGE_ERROR, CommandError
+from ottla.cli.command_error import CommandError
 from ottla.cli.demo import children
 from ottla.cli.demo.advice import after_the_exchange, after_the_story
 from ottla.cli.demo.broker_only import exchange_records
@@ -32,6 +32,7 @@ from ottla.cli.demo.interruption import Interrupted, Interruption
 from ottla.cli.demo.shop import ORDER_SHARE
 from ottla.cli.demo.story import Story
 from ottla.cli.demo.topics import create_topics
+from ottla.cli.numbers import INT32_MAX, int_between, parse_seconds
 
 SECONDS = 20.0
 EXCHANGE_SECONDS = 5.0
@@ -46,17 +47,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Start a broker in a temporary directory and a pipeline on Spark, send a shop's events through both, check "
         "the results, leave everything up."
     )
-    parser.add_argument("--seconds", type=float, help=f"how long records are produced (default: {SECONDS:.0f})")
-    parser.add_argument("--rate", type=int, default=RATE, help=f"events a second (default: {RATE})")
+    parser.add_argument("--seconds", type=parse_seconds, help=f"how long records are produced (default: {SECONDS:.0f})")
+    parser.add_argument(
+        "--rate", type=int_between(1, INT32_MAX), default=RATE, help=f"events a second (default: {RATE})"
+    )
     parser.add_argument("--broker-only", action="store_true", help="without Spark: numbered records there and back")
-    parser.add_argument("--record-bytes", type=int, default=200, help="of those, the size of a value (default: 200)")
+    parser.add_argument(
+        "--record-bytes",
+        type=int_between(Exchange.VALUE_BYTES_MIN, INT32_MAX),
+        default=200,
+        help="of those, the size of a value (default: 200)",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    if (options.seconds is not None and options.seconds <= 0) or options.rate <= 0:
-        raise CommandError("demo: --seconds and --rate above 0", USAGE_ERROR)
-    if options.record_bytes < Exchange.VALUE_BYTES_MIN:
-        raise CommandError(f"demo: --record-bytes of {Exchange.VALUE_BYTES_MIN} or more", USAGE_ERROR)
     without_spark = "" if options.broker_only else _why_without_spark()
     status = 0
     with Interruption() as interruption:

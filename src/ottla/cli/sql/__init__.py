@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.client import CommandClient, add_client_arguments, parse_pairs
 from ottla.cli.command_error import USAGE_ERROR, CommandError
+from ottla.cli.numbers import INT32_MAX, int_between
 from ottla.cli.offset_ranges import time_ms
 from ottla.cli.output import TABLE, add_format_argument
 
@@ -60,16 +61,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--since", metavar="TIME", help="only records since: 10m (ago), 2026-01-31T18:00:00Z, or ms")
     parser.add_argument("-f", "--follow", action="store_true", help="go on with records that are still to come")
     parser.add_argument(
-        "-n", "--limit", type=int, help=f"no more rows than that; 0: all (default: {TABLE_ROWS} in a table)"
+        "-n",
+        "--limit",
+        type=int_between(0, INT32_MAX - 1),
+        help=f"no more rows than that; 0: all (default: {TABLE_ROWS} in a table)",
     )
     add_format_argument(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.limit is not None and options.limit < 0:
-        raise CommandError("sql: --limit cannot be negative", USAGE_ERROR)
     settings = _read_settings(options, int(time.time() * 1000))
-    query = sys.stdin.read() if options.query == "-" else options.query
+    query = _read_query() if options.query == "-" else options.query
     if not query.strip(" \t\r\n;"):
         raise CommandError("sql: the query is empty", USAGE_ERROR)
     if find_spec("pyspark") is None:
@@ -89,6 +91,13 @@ def run(options: argparse.Namespace) -> int:
         else:
             _show(frame, options.format, options.limit)
     return 0
+
+
+def _read_query() -> str:
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError:
+        raise CommandError("sql: standard input is not UTF-8 text", USAGE_ERROR) from None
 
 
 def _show(frame: "DataFrame", form: str, limit: int | None) -> None:

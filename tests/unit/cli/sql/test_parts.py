@@ -139,7 +139,7 @@ def test_arguments_become_options_of_the_source() -> None:
     ("arguments", "said"),
     [
         (["sql", ""], "the query is empty"),
-        (["sql", "select 1", "-n", "-1"], "--limit cannot be negative"),
+        (["sql", "select 1", "-n", "-1"], "--limit: -1 is not between"),
         (["sql", "select 1", "-o", "x"], "--option: 'x' is not key=value"),
         (["sql", "select 1", "--since", "soon"], "'soon' is not a time"),
         (["sql", "select 1", "--value-format", "xml"], "xml"),
