@@ -13,6 +13,7 @@ from ottla.replication import compaction
 from ottla.storage.directories import CLEAN_ENDS, decode_checkpoint
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
+from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -85,7 +86,7 @@ def set_config(client: RawClient, topic: str, name: str, value: str) -> None:
 def clean_end(broker: LocalBroker, topic: str) -> int:
     try:
         with open(os.path.join(broker.directory, CLEAN_ENDS), "rb") as file:
-            return decode_checkpoint(file.read()).get((topic, 0), 0)
+            return decode_checkpoint(file.read()).get(TopicPartition(topic, 0), 0)
     except FileNotFoundError:
         return 0
 

@@ -70,11 +70,11 @@ def crash_everywhere(options: argparse.Namespace) -> int:
     ):
         broken = 0
         for point in crash_points.every_point(operations, options.seed or 0):
-            outcome = run(point)
-            if outcome.problems:
+            result = run(point)
+            if result.problems:
                 broken += 1
-                show_trace(outcome.trace, options)
-                print(f"{work}, {point}: {'; '.join(outcome.problems[:5])}", flush=True)
+                show_trace(result.trace, options)
+                print(f"{work}, {point}: {'; '.join(result.problems[:5])}", flush=True)
         print(f"{work}: {operations} operations, each with kill -9 and with a power cut: {broken} broke a promise")
         failed += broken
     return 1 if failed else 0

@@ -26,18 +26,8 @@ from enum import Enum
 from itertools import pairwise
 from typing import NamedTuple
 
-from tests.simulation.history import (
-    Acknowledged,
-    Batch,
-    Ended,
-    Ending,
-    Fetched,
-    History,
-    OutOfRange,
-    Place,
-    Refused,
-    Sent,
-)
+from ottla.topic_partition import TopicPartition
+from tests.simulation.history import Acknowledged, Batch, Ended, Ending, Fetched, History, OutOfRange, Refused, Sent
 from tests.simulation.offset_checker import offset_problems
 
 
@@ -55,11 +45,11 @@ class Promise(Enum):
 
 class Violation(NamedTuple):
     promise: Promise
-    place: Place
+    partition: TopicPartition
     message: str
 
     def __str__(self) -> str:
-        return f"{self.promise.name} {self.place}: {self.message}"
+        return f"{self.promise.name} {self.partition}: {self.message}"
 
 
 class Observation(NamedTuple):
@@ -76,35 +66,41 @@ Log = tuple[tuple[int, bytes], ...]
 
 def check(history: History) -> list[Violation]:
     """Every broken promise; an empty list if the broker kept them all."""
-    places: dict[Place, None] = dict.fromkeys(history.final)
+    partitions: dict[TopicPartition, None] = dict.fromkeys(history.final)
     for event in history.events:
         if isinstance(event, Sent):
-            places[event.batch.place] = None
-    found = [violation for place in places for violation in _PartitionCheck(history, place).violations()]
+            partitions[event.batch.partition] = None
+    found = [violation for partition in partitions for violation in _PartitionCheck(history, partition).violations()]
     for name, group, message in offset_problems(history):
-        found.append(Violation(Promise[name], Place(group, 0), message))
+        found.append(Violation(Promise[name], TopicPartition(group, 0), message))
     return found
 
 
 class _PartitionCheck:
-    def __init__(self, history: History, place: Place) -> None:
-        self._place = place
-        self._durable = place.topic in history.durable_topics
-        self._final: Log = history.final.get(place, ())
-        self._compacted = place.topic in history.compacted_topics
-        self._expires = place.topic in history.expiring_topics
-        self._start = history.starts.get(place, self._final[0][0] if self._final else 0)
+    def __init__(self, history: History, partition: TopicPartition) -> None:
+        self._partition = partition
+        self._durable = partition.topic in history.durable_topics
+        self._final: Log = history.final.get(partition, ())
+        self._compacted = partition.topic in history.compacted_topics
+        self._expires = partition.topic in history.expiring_topics
+        self._start = history.starts.get(partition, self._final[0][0] if self._final else 0)
         self._endings = {event.life: event.ending for event in history.events if isinstance(event, Ended)}
         self._last_life = max(self._endings, default=0) + 1
-        self._sent = [event.batch for event in history.events if isinstance(event, Sent) and event.batch.place == place]
+        self._sent = [
+            event.batch for event in history.events if isinstance(event, Sent) and event.batch.partition == partition
+        ]
         self._acknowledged = [
-            event for event in history.events if isinstance(event, Acknowledged) and event.batch.place == place
+            event for event in history.events if isinstance(event, Acknowledged) and event.batch.partition == partition
         ]
-        self._fetched = [event for event in history.events if isinstance(event, Fetched) and event.place == place]
+        self._fetched = [
+            event for event in history.events if isinstance(event, Fetched) and event.partition == partition
+        ]
         self._out_of_range = [
-            event for event in history.events if isinstance(event, OutOfRange) and event.place == place
+            event for event in history.events if isinstance(event, OutOfRange) and event.partition == partition
         ]
-        self._refused = [event for event in history.events if isinstance(event, Refused) and event.batch.place == place]
+        self._refused = [
+            event for event in history.events if isinstance(event, Refused) and event.batch.partition == partition
+        ]
 
         self._keys = {value: key for batch in self._sent for value, key in zip(batch.values, batch.keys, strict=False)}
         self._newest = {self._keys.get(value): offset for offset, value in self._final}
@@ -126,7 +122,7 @@ class _PartitionCheck:
         yield from self._forgotten()
 
     def _violation(self, promise: Promise, message: str) -> Violation:
-        return Violation(promise, self._place, message)
+        return Violation(promise, self._partition, message)
 
     def _first_cut(self, life: int) -> int | None:
         """The first life from this one on whose end may have cost records that were in the log in it."""

@@ -6,10 +6,11 @@ from random import Random
 
 from ottla.errors import ErrorCode
 from ottla.records import batch as batches
+from ottla.topic_partition import TopicPartition
 from ottla.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionResult
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.simulation.channel import Channel
-from tests.simulation.history import Fetched, OutOfRange, Place, token
+from tests.simulation.history import Fetched, OutOfRange, token
 from tests.simulation.world import Machine
 
 BY_NAME, BY_ID = 12, 17
@@ -22,7 +23,12 @@ Records = tuple[tuple[int, bytes], ...]
 
 class Consumer:
     def __init__(
-        self, name: str, machine: Machine, topic_ids: Mapping[str, bytes], places: Sequence[Place], random: Random
+        self,
+        name: str,
+        machine: Machine,
+        topic_ids: Mapping[str, bytes],
+        partitions: Sequence[TopicPartition],
+        random: Random,
     ) -> None:
         self.name = name
         self._machine = machine
@@ -33,10 +39,10 @@ class Consumer:
         self._version = random.choice((BY_NAME, BY_ID))
         self._isolation_level = random.randrange(2)
         self._uses_sessions = random.random() < 0.7
-        self._positions = dict.fromkeys(places, 0)
+        self._positions = dict.fromkeys(partitions, 0)
         self._session_id = 0
         self._session_epoch = 0
-        self._told: dict[Place, int] = {}  # the positions that the broker's session has
+        self._told: dict[TopicPartition, int] = {}  # the positions that the broker's session has
         self.stopped = False
 
     async def run(self) -> None:
@@ -61,13 +67,13 @@ class Consumer:
 
     def _request(self) -> FetchRequest:
         topics: dict[str, FetchTopic] = {}
-        for place, position in self._positions.items():
-            if self._session_epoch <= 0 or self._told.get(place) != position:
-                topic_id = self._topic_ids[place.topic]
-                topic = topics.setdefault(place.topic, FetchTopic(place.topic, topic_id))
+        for partition, position in self._positions.items():
+            if self._session_epoch <= 0 or self._told.get(partition) != position:
+                topic_id = self._topic_ids[partition.topic]
+                topic = topics.setdefault(partition.topic, FetchTopic(partition.topic, topic_id))
                 max_bytes = self._random.choice((1, 1000, 10_000, 1 << 20))
-                topic.partitions.append(FetchPartition(place.partition, fetch_offset=position, max_bytes=max_bytes))
-                self._told[place] = position
+                topic.partitions.append(FetchPartition(partition.partition, fetch_offset=position, max_bytes=max_bytes))
+                self._told[partition] = position
         return FetchRequest(
             max_wait_ms=self._random.choice((0, 100, 1000)),
             min_bytes=1,
@@ -92,27 +98,29 @@ class Consumer:
         good = True
         for topic in response.topics:
             for result in topic.partitions:
-                place = Place(topic.name or self._names[topic.topic_id], result.index)
+                partition = TopicPartition(topic.name or self._names[topic.topic_id], result.index)
                 if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                    good = await self._begin_again(channel, place) and good
+                    good = await self._begin_again(channel, partition) and good
                 else:
-                    good = self._take(channel, place, result) and good
+                    good = self._take(channel, partition, result) and good
         return good
 
-    async def _begin_again(self, channel: Channel, place: Place) -> bool:
-        self._world.record(self.name, OutOfRange(self.name, place, channel.life, self._positions[place]))
-        start = await find_start(channel, place)
-        self._positions[place] = start or 0
+    async def _begin_again(self, channel: Channel, partition: TopicPartition) -> bool:
+        self._world.record(self.name, OutOfRange(self.name, partition, channel.life, self._positions[partition]))
+        start = await find_start(channel, partition)
+        self._positions[partition] = start or 0
         return start is not None
 
-    def _take(self, channel: Channel, place: Place, result: PartitionResult) -> bool:
+    def _take(self, channel: Channel, partition: TopicPartition, result: PartitionResult) -> bool:
         """Whether there was no error that would only come again."""
-        position = self._positions[place]
+        position = self._positions[partition]
         if result.error_code:
-            self._world.note(self.name, f"{place}: {ErrorCode(result.error_code).name}")
+            self._world.note(self.name, f"{partition}: {ErrorCode(result.error_code).name}")
             return False
-        records, self._positions[place] = read_records(result, position)
-        self._world.record(self.name, Fetched(self.name, place, channel.life, position, records, result.high_watermark))
+        records, self._positions[partition] = read_records(result, position)
+        self._world.record(
+            self.name, Fetched(self.name, partition, channel.life, position, records, result.high_watermark)
+        )
         return True
 
 
@@ -133,33 +141,33 @@ def read_records(result: PartitionResult, position: int) -> tuple[Records, int]:
     return tuple(pair for pair in found if pair[0] >= position), after
 
 
-async def read_log(machine: Machine, place: Place) -> tuple[int, Records]:
+async def read_log(machine: Machine, partition: TopicPartition) -> tuple[int, Records]:
     """Where a partition begins, and all of it, from a broker that nothing happens to any more."""
     channel = await Channel.open("reader", machine)
-    start = await find_start(channel, place)
-    assert start is not None, f"no answer to where {place} begins"
+    start = await find_start(channel, partition)
+    assert start is not None, f"no answer to where {partition} begins"
     position, found = start, list[tuple[int, bytes]]()
     for _ in range(FETCHES_MAX):
-        wanted = FetchPartition(place.partition, fetch_offset=position, max_bytes=1 << 20)
-        topic = FetchTopic(place.topic, partitions=[wanted])
+        wanted = FetchPartition(partition.partition, fetch_offset=position, max_bytes=1 << 20)
+        topic = FetchTopic(partition.topic, partitions=[wanted])
         response = await channel.fetch(FetchRequest(max_wait_ms=3000, min_bytes=1, topics=[topic]), BY_NAME)
-        assert response is not None, f"no answer while reading {place}"
+        assert response is not None, f"no answer while reading {partition}"
         result = response.topics[0].partitions[0]
         if result.error_code:
-            raise AssertionError(f"{place} cannot be read: {ErrorCode(result.error_code).name}")
+            raise AssertionError(f"{partition} cannot be read: {ErrorCode(result.error_code).name}")
         records, after = read_records(result, position)
         if after == position:
             channel.close()
             return start, tuple(found)
         found += records
         position = after
-    raise AssertionError(f"{place} has no end")
+    raise AssertionError(f"{partition} has no end")
 
 
-async def find_start(channel: Channel, place: Place) -> int | None:
+async def find_start(channel: Channel, partition: TopicPartition) -> int | None:
     """None if there is no answer, or none yet."""
-    asked = ListOffsetsPartition(partition_index=place.partition, timestamp=EARLIEST)
-    topic = ListOffsetsTopic(name=place.topic, partitions=[asked])
+    asked = ListOffsetsPartition(partition_index=partition.partition, timestamp=EARLIEST)
+    topic = ListOffsetsTopic(name=partition.topic, partitions=[asked])
     response = await channel.call(ListOffsetsRequest(replica_id=-1, topics=[topic]), 7)
     if response is None or response.topics[0].partitions[0].error_code:
         return None

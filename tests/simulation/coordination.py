@@ -14,12 +14,13 @@ Where not every record is flushed, a power cut may take any of this back; then o
 import asyncio
 from random import Random
 
+from ottla.topic_partition import TopicPartition
 from tests.simulation import admin
 from tests.simulation.checker import check
 from tests.simulation.classic_member import PARTITIONS, ClassicMember
 from tests.simulation.consumer_member import ConsumerMember
 from tests.simulation.group_member import Commits, GroupMember
-from tests.simulation.history import Ended, Ending, History, Place
+from tests.simulation.history import Ended, Ending, History
 from tests.simulation.loop import simulate
 from tests.simulation.offset_checker import OFFSETS_TOPIC
 from tests.simulation.ownership import Ownership
@@ -67,11 +68,12 @@ class Coordination:
         self._commits: list[Commits] = []
         self._ownerships: list[Ownership] = []
         self._ledgers = [
-            Ledger(f"writer-{index}", Place(LEDGERS, index)) for index in range(self._random.randint(0, LEDGERS_MAX))
+            Ledger(f"writer-{index}", TopicPartition(LEDGERS, index))
+            for index in range(self._random.randint(0, LEDGERS_MAX))
         ]
-        self._places = [Place(OUTPUT, index) for index in range(2)]
+        self._topic_partitions = [TopicPartition(OUTPUT, index) for index in range(2)]
         self._readers: list[CommittedReader] = []
-        self._found: dict[Place, list[bytes]] = {}
+        self._found: dict[TopicPartition, list[bytes]] = {}
         self._offsets: dict[str, int] = {}
         self._history = History(frozenset({OFFSETS_TOPIC} if self._durable else ()), world.events)
 
@@ -87,7 +89,7 @@ class Coordination:
         reviving = loop.create_task(trouble.revive(), name="reviving")
         striking = loop.create_task(trouble.strike(), name="striking")
         ending = loop.call_later(self._random.choice((4, 12, 30)), end_trouble, self.machine, trouble)
-        topics = ((WORK, PARTITIONS), (LEDGERS, LEDGERS_MAX), (OUTPUT, len(self._places)))
+        topics = ((WORK, PARTITIONS), (LEDGERS, LEDGERS_MAX), (OUTPUT, len(self._topic_partitions)))
         ids = {
             name: await admin.create_topic(self.machine, name, count, TOPIC_SETTINGS, self._random)
             for name, count in topics
@@ -136,25 +138,25 @@ class Coordination:
             for number in range(self._random.randint(1, 2)):
                 name = f"{ledger.transactional_id}-{number}"
                 random = self.world.random(name)
-                transactors.append(Transactor(name, self.machine, ledger, self._places, random))
-            self._readers.append(CommittedReader(f"reader-{ledger.place}", self.machine, ledger.place))
+                transactors.append(Transactor(name, self.machine, ledger, self._topic_partitions, random))
+            self._readers.append(CommittedReader(f"reader-{ledger.partition}", self.machine, ledger.partition))
         return transactors
 
     async def _look(self) -> None:
         """At everything, when nothing happens any more. The next owner of an id clears up what is open."""
         judge = TransactionalClient("judge", self.machine, "", 2)
         for commits in self._commits:
-            for partition in commits.partitions:
-                offset = await judge.stable_offset(commits.group, Place(WORK, partition))
-                self._history.final_offsets[commits.key(partition)] = offset
+            for index in commits.partitions:
+                offset = await judge.stable_offset(commits.group, TopicPartition(WORK, index))
+                self._history.final_offsets[commits.key(index)] = offset
         if self._may_have_lost:
             return  # a transaction may be open that its coordinator knows nothing of
         for ledger in self._ledgers:
             await TransactionalClient("judge", self.machine, ledger.transactional_id, 2).init()
-        for place in (*(ledger.place for ledger in self._ledgers), *self._places):
-            self._found[place] = await judge.read_committed(place)
+        for partition in (*(ledger.partition for ledger in self._ledgers), *self._topic_partitions):
+            self._found[partition] = await judge.read_committed(partition)
         for ledger in self._ledgers:
-            self._offsets[ledger.transactional_id] = await judge.stable_offset(GROUP, ledger.place)
+            self._offsets[ledger.transactional_id] = await judge.stable_offset(GROUP, ledger.partition)
 
     @property
     def _may_have_lost(self) -> bool:
@@ -170,8 +172,8 @@ class Coordination:
         for ledger in self._ledgers:
             problems += problems_of(ledger, self._found, self._offsets[ledger.transactional_id])
         for reader in self._readers:
-            if reader.seen != self._found[reader.place][: len(reader.seen)]:
-                problems.append(f"SHOWN {reader.place}: {reader.seen}, in the end {self._found[reader.place]}")
+            if reader.seen != self._found[reader.partition][: len(reader.seen)]:
+                problems.append(f"SHOWN {reader.partition}: {reader.seen}, in the end {self._found[reader.partition]}")
         return problems
 
 

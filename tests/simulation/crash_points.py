@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ottla.topic_partition import TopicPartition
 from tests.simulation import admin
 from tests.simulation.checker import check
 from tests.simulation.consumer import read_log
-from tests.simulation.history import Ending, History, Place
+from tests.simulation.history import Ending, History
 from tests.simulation.loop import simulate
 from tests.simulation.producer import Producer, Style
 from tests.simulation.recreator import Recreator
@@ -82,7 +83,7 @@ class CrashPoint(NamedTuple):
         return f"{self.ending.value} in operation {self.operation} (seed {self.seed})"
 
 
-class Outcome(NamedTuple):
+class CrashPointResult(NamedTuple):
     operations: int
     problems: list[str]
     trace: list[str]
@@ -90,9 +91,9 @@ class Outcome(NamedTuple):
 
 def count_operations(work: Work) -> int:
     """How many there are to crash in."""
-    outcome = run(work, None)
-    assert not outcome.problems, outcome.problems
-    return outcome.operations
+    result = run(work, None)
+    assert not result.problems, result.problems
+    return result.operations
 
 
 def every_point(operations: int, seed: int = 0) -> Iterator[CrashPoint]:
@@ -101,11 +102,11 @@ def every_point(operations: int, seed: int = 0) -> Iterator[CrashPoint]:
             yield CrashPoint(operation, ending, seed)
 
 
-def run(work: Work, point: CrashPoint | None) -> Outcome:
+def run(work: Work, point: CrashPoint | None) -> CrashPointResult:
     return simulate(_run(work, point))
 
 
-async def _run(work: Work, point: CrashPoint | None) -> Outcome:
+async def _run(work: Work, point: CrashPoint | None) -> CrashPointResult:
     world = World(0)
     try:
         machine = world.add_machine("broker-1", work.broker)
@@ -125,7 +126,7 @@ async def _run(work: Work, point: CrashPoint | None) -> Outcome:
         except Exception as error:
             operations, problems = 0, [f"STUCK: {error!r}"]
         problems += [f"SURPRISE {surprise}" for surprise in world.surprises]
-        return Outcome(operations, problems, list(world.trace.lines))
+        return CrashPointResult(operations, problems, list(world.trace.lines))
     finally:
         world.close()
 
@@ -135,15 +136,15 @@ async def _do(work: Work, machine: Machine, history: History, point: CrashPoint 
     loop = asyncio.get_running_loop()
     reviving = loop.create_task(_revive(machine, point), name="reviving")
     random = machine.world.random("work")
-    places = [Place(topic, 0) for topic in work.topics]
+    partitions = [TopicPartition(topic, 0) for topic in work.topics]
     for topic, settings in work.topics.items():
         await admin.create_topic(machine, topic, 1, settings, random)
     recreator = Recreator(machine, machine.world.random("recreator")) if work.recreates else None
     recreating = loop.create_task(recreator.run(GENERATIONS), name="recreating") if recreator else None
-    await _produce(machine, places, "early")
+    await _produce(machine, partitions, "early")
     if machine.process is not None and machine.up.is_set():
         await machine.stop()
-    await _produce(machine, places, "late")
+    await _produce(machine, partitions, "late")
     if recreating is not None:
         await recreating
         await asyncio.sleep(UPKEEP_S)
@@ -154,17 +155,17 @@ async def _do(work: Work, machine: Machine, history: History, point: CrashPoint 
     await asyncio.wait([reviving])
     machine.crash(point.ending if point else Ending.KILL)
     assert await machine.start(), "the last start failed"
-    for place in places:
-        history.starts[place], history.final[place] = await read_log(machine, place)
+    for partition in partitions:
+        history.starts[partition], history.final[partition] = await read_log(machine, partition)
     return operations, await recreator.check() if recreator else []
 
 
-async def _produce(machine: Machine, places: list[Place], when: str) -> None:
+async def _produce(machine: Machine, partitions: list[TopicPartition], when: str) -> None:
     style = Style(idempotent=True, acks=-1, pause_s=0.01, by_id=False, keys=KEYS)
     working = []
-    for place in places:
-        name = f"{when}-{place.topic}"
-        producer = Producer(name, machine, place, bytes(16), style, machine.world.random(name))
+    for partition in partitions:
+        name = f"{when}-{partition.topic}"
+        producer = Producer(name, machine, partition, bytes(16), style, machine.world.random(name))
         working.append(asyncio.get_running_loop().create_task(producer.run(BATCHES), name=name))
     await asyncio.gather(*working)
 

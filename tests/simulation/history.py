@@ -6,7 +6,8 @@ answer came, so nothing depends on when an answer that was still on its way reac
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+
+from ottla.topic_partition import TopicPartition
 
 PADDING = b"x"
 
@@ -14,14 +15,6 @@ PADDING = b"x"
 def token(value: bytes) -> bytes:
     """What stands for a value in a history: its name and its length. A value with any other byte has another token."""
     return value.rstrip(PADDING) + b"%d" % len(value)
-
-
-class Place(NamedTuple):
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 class Ending(Enum):
@@ -41,7 +34,7 @@ class Batch:
     producer: str
     identity: int
     number: int
-    place: Place
+    partition: TopicPartition
     values: tuple[bytes, ...]
     idempotent: bool
     keys: tuple[bytes | None, ...] = ()
@@ -77,7 +70,7 @@ class Refused:
 @dataclass(frozen=True, slots=True)
 class Fetched:
     consumer: str
-    place: Place
+    partition: TopicPartition
     life: int
     position: int
     records: tuple[tuple[int, bytes], ...]
@@ -89,7 +82,7 @@ class OutOfRange:
     """A consumer was told that the offset it has reached does not exist."""
 
     consumer: str
-    place: Place
+    partition: TopicPartition
     life: int
     position: int
 
@@ -127,9 +120,9 @@ class History:
     durable_topics: frozenset[str]
     """Topics with flush.messages=1: what was acknowledged or seen there survives a power cut."""
     events: list[Event] = field(default_factory=list)
-    final: dict[Place, tuple[tuple[int, bytes], ...]] = field(default_factory=dict)
+    final: dict[TopicPartition, tuple[tuple[int, bytes], ...]] = field(default_factory=dict)
     """The whole log of each partition, read when everything is over."""
-    starts: dict[Place, int] = field(default_factory=dict)
+    starts: dict[TopicPartition, int] = field(default_factory=dict)
     """Where each of these logs begins, if not with its first record."""
     compacted_topics: frozenset[str] = frozenset()
     expiring_topics: frozenset[str] = frozenset()

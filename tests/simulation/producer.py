@@ -14,10 +14,11 @@ from random import Random
 
 from ottla.errors import ErrorCode
 from ottla.records import batch as batches
+from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.produce import PartitionData, ProduceRequest, TopicData
 from tests.simulation.channel import Channel
-from tests.simulation.history import PADDING, Acknowledged, Batch, Place, Refused, Sent, token
+from tests.simulation.history import PADDING, Acknowledged, Batch, Refused, Sent, token
 from tests.simulation.world import Machine
 
 IN_FLIGHT_MAX = 5
@@ -65,12 +66,12 @@ class Letter:
 
 class Producer:
     def __init__(
-        self, name: str, machine: Machine, place: Place, topic_id: bytes, style: Style, random: Random
+        self, name: str, machine: Machine, partition: TopicPartition, topic_id: bytes, style: Style, random: Random
     ) -> None:
         self.name = name
         self._machine = machine
         self._world = machine.world
-        self._place = place
+        self._partition = partition
         self._topic_id = topic_id
         self._style = style
         self._random = random
@@ -134,8 +135,8 @@ class Producer:
         return 13 if self._style.by_id else 12
 
     def _request(self, letter: Letter) -> ProduceRequest:
-        partition = PartitionData(self._place.partition, memoryview(letter.data))
-        topic = TopicData("" if self._style.by_id else self._place.topic, self._topic_id, [partition])
+        partition = PartitionData(self._partition.partition, memoryview(letter.data))
+        topic = TopicData("" if self._style.by_id else self._partition.topic, self._topic_id, [partition])
         return ProduceRequest(None, self._style.acks, 10_000, [topic])
 
     def _write_letter(self) -> Letter:
@@ -143,7 +144,7 @@ class Producer:
         if self._random.random() < LARGE_CHANCE:
             values, codec = [values[0] + PADDING * LARGE_BYTES], self._random.choice(DENSE_CODECS)
         tokens, keys = tuple(map(token, values)), tuple(map(self._key, values))
-        batch = Batch(self.name, self._identity, self._batches, self._place, tokens, self._style.idempotent, keys)
+        batch = Batch(self.name, self._identity, self._batches, self._partition, tokens, self._style.idempotent, keys)
         self._batches += 1
         now_ms = self._machine.clock.now_ms()
         data = batches.encode(

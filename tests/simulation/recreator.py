@@ -9,16 +9,17 @@ from random import Random
 
 from ottla.errors import ErrorCode
 from ottla.records import batch as batches
+from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.produce import PartitionData, ProduceRequest, TopicData
 from tests.simulation import admin
 from tests.simulation.channel import Channel
 from tests.simulation.consumer import Records, read_log
-from tests.simulation.history import Place, token
+from tests.simulation.history import token
 from tests.simulation.world import Machine
 
 NAME = "recreator"
-PLACE = Place("ephemeral", 0)
+PARTITION = TopicPartition("ephemeral", 0)
 SETTINGS = {"flush.messages": "1", "internal.segment.bytes": "400", "index.interval.bytes": "100"}
 RECORDS = 4
 PRODUCE_VERSION = 12
@@ -38,7 +39,7 @@ class Recreator:
         """When it ends there is a topic."""
         for generation in range(1, generations + 1):
             self._generation, self._acknowledged = generation, []
-            self._topic_id = await admin.create_topic(self._machine, PLACE.topic, 1, SETTINGS, self._random)
+            self._topic_id = await admin.create_topic(self._machine, PARTITION.topic, 1, SETTINGS, self._random)
             assert self._topic_id not in self._ids, "a topic that was deleted is back"
             self._ids.append(self._topic_id)
             for number in range(RECORDS):
@@ -48,8 +49,8 @@ class Recreator:
 
     async def check(self) -> list[str]:
         """What is wrong with the last topic, from a broker that nothing happens to any more."""
-        start, records = await read_log(self._machine, PLACE)
-        return [f"RECREATED {PLACE}: {problem}" for problem in self._problems(start, records)]
+        start, records = await read_log(self._machine, PARTITION)
+        return [f"RECREATED {PARTITION}: {problem}" for problem in self._problems(start, records)]
 
     def _problems(self, start: int, records: Records) -> list[str]:
         values = [value for _, value in records]
@@ -64,7 +65,7 @@ class Recreator:
     async def _write(self, value: bytes) -> None:
         """By name, as old clients do: only the broker can tell which topic it is for."""
         data = bytes(batches.encode([(None, value, (), self._machine.clock.now_ms())]))
-        topic = TopicData(PLACE.topic, self._topic_id, [PartitionData(PLACE.partition, memoryview(data))])
+        topic = TopicData(PARTITION.topic, self._topic_id, [PartitionData(PARTITION.partition, memoryview(data))])
         while True:
             channel = await self._open()
             answer = channel.produce(ProduceRequest(None, -1, 10_000, [topic]), PRODUCE_VERSION)

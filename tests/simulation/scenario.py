@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 
+from ottla.topic_partition import TopicPartition
 from tests.simulation import admin
 from tests.simulation.checker import check
 from tests.simulation.committer import Committer
 from tests.simulation.consumer import Consumer, read_log
-from tests.simulation.history import History, Place
+from tests.simulation.history import History
 from tests.simulation.loop import simulate
 from tests.simulation.offset_checker import OFFSETS_TOPIC
 from tests.simulation.peace import end_trouble, finish, last_restart
@@ -98,14 +99,16 @@ class Scenario:
 
     async def play(self) -> None:
         loop = asyncio.get_running_loop()
-        places = [Place(topic, index) for topic, count in self._partitions.items() for index in range(count)]
+        partitions = [
+            TopicPartition(topic, index) for topic, count in self._partitions.items() for index in range(count)
+        ]
         trouble = Trouble(self.machine, [admin.HOST], self.world.random("trouble"))
         reviving = loop.create_task(trouble.revive(), name="reviving")
         striking = loop.create_task(trouble.strike(), name="striking")
         ending = loop.call_later(self._random.choice((5, 20, 60)), end_trouble, self.machine, trouble)
         topic_ids = {topic: await self._create(topic) for topic in self.topics}
-        producers = self._producers(places, topic_ids)
-        consumers = self._consumers(places, topic_ids)
+        producers = self._producers(partitions, topic_ids)
+        consumers = self._consumers(partitions, topic_ids)
         committers = await self._committers(topic_ids)
         trouble.clients += [*(producer.name for producer in producers), *(consumer.name for consumer in consumers)]
         trouble.clients += [committer.name for committer in committers]
@@ -131,8 +134,8 @@ class Scenario:
         reviving.cancel()
         await asyncio.wait([reviving])
         await last_restart(self.machine, self._random)
-        for place in places:
-            self.history.starts[place], self.history.final[place] = await read_log(self.machine, place)
+        for partition in partitions:
+            self.history.starts[partition], self.history.final[partition] = await read_log(self.machine, partition)
         if self._recreator is not None:
             self.problems += await self._recreator.check()
         for committer in committers:
@@ -142,18 +145,18 @@ class Scenario:
         random = self.world.random(f"creation of {topic}")
         return await admin.create_topic(self.machine, topic, self._partitions[topic], self.topics[topic], random)
 
-    def _producers(self, places: list[Place], topic_ids: Mapping[str, bytes]) -> list[Producer]:
+    def _producers(self, partitions: list[TopicPartition], topic_ids: Mapping[str, bytes]) -> list[Producer]:
         producers = []
         for number in range(self._random.randint(1, PRODUCERS_MAX)):
-            name, place = f"producer-{number}", self._random.choice(places)
+            name, partition = f"producer-{number}", self._random.choice(partitions)
             random = self.world.random(name)
-            style = replace(self._style(), keys=KEYS if place.topic in self.history.compacted_topics else 0)
-            producers.append(Producer(name, self.machine, place, topic_ids[place.topic], style, random))
+            style = replace(self._style(), keys=KEYS if partition.topic in self.history.compacted_topics else 0)
+            producers.append(Producer(name, self.machine, partition, topic_ids[partition.topic], style, random))
         return producers
 
-    def _consumers(self, places: list[Place], topic_ids: Mapping[str, bytes]) -> list[Consumer]:
+    def _consumers(self, partitions: list[TopicPartition], topic_ids: Mapping[str, bytes]) -> list[Consumer]:
         names = [f"consumer-{number}" for number in range(self._random.randint(0, CONSUMERS_MAX))]
-        return [Consumer(name, self.machine, topic_ids, places, self.world.random(name)) for name in names]
+        return [Consumer(name, self.machine, topic_ids, partitions, self.world.random(name)) for name in names]
 
     async def _committers(self, topic_ids: Mapping[str, bytes]) -> list[Committer]:
         """In half of the runs; where there are none, there is no topic for their offsets either."""

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ottla.topic_partition import TopicPartition
 from tests.simulation.checker import Promise, check
 from tests.simulation.history import (
     Acknowledged,
@@ -12,12 +13,11 @@ from tests.simulation.history import (
     Fetched,
     History,
     OutOfRange,
-    Place,
     Refused,
     Sent,
 )
 
-PLACE = Place("orders", 0)
+PLACE = TopicPartition("orders", 0)
 
 
 def batch(number: int, *values: str, identity: int = 1, producer: str = "p", idempotent: bool = True) -> Batch:
@@ -154,7 +154,7 @@ def test_what_was_told_may_be_forgotten_after_a_power_cut_only(event: Event) -> 
 
 def test_each_partition_is_judged_alone() -> None:
     # The violation names the partition; a partition without a final log has lost everything.
-    elsewhere = Batch("p", 1, 0, Place("orders", 1), (b"e",), True)
+    elsewhere = Batch("p", 1, 0, TopicPartition("orders", 1), (b"e",), True)
     history = History(frozenset(), [Sent(elsewhere), Acknowledged(elsewhere, 1, 0)], {PLACE: ()})
     (violation,) = check(history)
     assert str(violation) == "LOST orders-1: e at 0, acknowledged p/1/0"

@@ -2,10 +2,11 @@
 
 import pytest
 
+from ottla.topic_partition import TopicPartition
 from tests.simulation.checker import Promise, check
-from tests.simulation.history import Acknowledged, Batch, Event, Fetched, History, OutOfRange, Place, Sent
+from tests.simulation.history import Acknowledged, Batch, Event, Fetched, History, OutOfRange, Sent
 
-PLACE = Place("orders", 0)
+PLACE = TopicPartition("orders", 0)
 A = Batch("p", 1, 0, PLACE, (b"a1", b"a2"), True, (b"k", b"l"))
 B = Batch("p", 1, 1, PLACE, (b"b",), True, (b"k",))
 KNOWN: list[Event] = [Sent(A), Sent(B), Acknowledged(A, 1, 0), Acknowledged(B, 1, 2)]

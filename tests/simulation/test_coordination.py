@@ -14,9 +14,9 @@ from ottla.coordinators.consumer.members import Member
 from ottla.coordinators.consumer.reconciliation import Goal, reconcile
 from ottla.coordinators.offsets.offsets import Offsets
 from ottla.coordinators.transactions.peers import LocalMarkers
+from ottla.topic_partition import TopicPartition
 from tests.samples import sample_size
 from tests.simulation.coordination import run
-from tests.simulation.history import Place
 from tests.simulation.ownership import Ownership
 from tests.simulation.transactor import Deed, Ledger, problems_of
 
@@ -101,10 +101,10 @@ def test_partitions_that_change_hands() -> None:
     assert owned.problems == []
 
 
-LEDGER, OUTPUT = Place("ledgers", 0), Place("output", 0)
+LEDGER, OUTPUT = TopicPartition("ledgers", 0), TopicPartition("output", 0)
 
 
-def judged(found: dict[Place, list[bytes]], offset: int, *told: bool | None) -> list[str]:
+def judged(found: dict[TopicPartition, list[bytes]], offset: int, *told: bool | None) -> list[str]:
     deeds = [Deed(number, "p", [LEDGER, OUTPUT], outcome) for number, outcome in enumerate(told)]
     return [problem.split()[0] for problem in problems_of(Ledger("w", LEDGER, deeds), found, offset)]
 

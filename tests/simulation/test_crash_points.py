@@ -38,10 +38,10 @@ def test_a_crash_in_any_operation_keeps_what_was_acknowledged(work: Work, seed: 
 def test_a_power_cut_before_the_first_recovery_point_leaves_a_prefix() -> None:
     # A compacted log has no recovery point on disk yet. The unflushed end of one segment is lost and the next segment
     # is not: that one must go, too, or a producer's later batch is there without the one before it.
-    outcomes = {operation: run(UPKEEP, CrashPoint(operation, Ending.POWER_CUT)) for operation in FIRST_ROLLS}
-    failures = [f"{operation}: {outcome.problems[:3]}" for operation, outcome in outcomes.items() if outcome.problems]
+    results = {operation: run(UPKEEP, CrashPoint(operation, Ending.POWER_CUT)) for operation in FIRST_ROLLS}
+    failures = [f"{operation}: {result.problems[:3]}" for operation, result in results.items() if result.problems]
     assert not failures, "\n".join(failures)
-    lines = [line for outcome in outcomes.values() for line in outcome.trace]
+    lines = [line for result in results.values() for line in result.trace]
     assert any("/data/compacted-0" in line and "were lost" in line for line in lines), "no cut was of this kind"
 
 

@@ -223,7 +223,7 @@ def test_replace_is_atomic_at_every_operation() -> None:
 
 
 def test_operations_are_counted_and_traced() -> None:
-    # Proves: every change has its number and its place in the trace; looking changes nothing.
+    # Proves: every change has its number and its position in the trace; looking changes nothing.
     disk = fresh()
     start = disk.operations
     disk.replace("/d/f", b"x")

@@ -6,6 +6,7 @@ from typing import Any
 from ottla.coordinators.machine import Producer
 from ottla.errors import ErrorCode
 from ottla.records.batch import encode, headers
+from ottla.topic_partition import TopicPartition
 from ottla.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.message import Message
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -21,7 +22,6 @@ from ottla.wire.messages.txn_offset_commit import (
 from ottla.wire.produce import PartitionData, ProduceRequest, TopicData
 from tests.scenarios.transacting import visible
 from tests.simulation.channel import Channel
-from tests.simulation.history import Place
 from tests.simulation.world import Machine
 
 NOBODY = Producer(-1, -1)
@@ -56,7 +56,7 @@ class TransactionalClient:
         self.producer = NOBODY
         self._timeout_ms = timeout_ms
         self._channel: Channel | None = None
-        self._sequences: dict[Place, int] = {}
+        self._sequences: dict[TopicPartition, int] = {}
 
     # A transaction
 
@@ -79,18 +79,20 @@ class TransactionalClient:
             "producer_epoch": self.producer.epoch,
         }
 
-    async def write(self, place: Place, value: bytes) -> None:
+    async def write(self, partition: TopicPartition, value: bytes) -> None:
         if not self.is_new:
             await self.ask(
                 AddPartitionsToTxnRequest(
                     v3_and_below_transactional_id=self.transactional_id,
                     v3_and_below_producer_id=self.producer.id,
                     v3_and_below_producer_epoch=self.producer.epoch,
-                    v3_and_below_topics=[AddPartitionsToTxnTopic(name=place.topic, partitions=[place.partition])],
+                    v3_and_below_topics=[
+                        AddPartitionsToTxnTopic(name=partition.topic, partitions=[partition.partition])
+                    ],
                 ),
                 3,
             )
-        sequence = self._sequences.get(place, 0)
+        sequence = self._sequences.get(partition, 0)
         data = encode(
             [(None, value, (), 1_000)],
             producer_id=self.producer.id,
@@ -99,14 +101,14 @@ class TransactionalClient:
             transactional=True,
         )
         version = 12 if self.is_new else 11
-        while not await self._is_written(place, data, version):
+        while not await self._is_written(partition, data, version):
             await self.pause()
-        self._sequences[place] = sequence + 1
+        self._sequences[partition] = sequence + 1
 
-    async def _is_written(self, place: Place, data: bytearray, version: int) -> bool:
+    async def _is_written(self, partition: TopicPartition, data: bytearray, version: int) -> bool:
         channel = await self.connected()
-        partition = PartitionData(place.partition, memoryview(bytearray(data)))
-        request = ProduceRequest(self.transactional_id, -1, 10_000, [TopicData(place.topic, partitions=[partition])])
+        batches = PartitionData(partition.partition, memoryview(bytearray(data)))
+        request = ProduceRequest(self.transactional_id, -1, 10_000, [TopicData(partition.topic, partitions=[batches])])
         waiting = channel.produce(request, version)
         assert waiting is not None
         frame = await channel.answer(waiting)
@@ -114,11 +116,11 @@ class TransactionalClient:
             return False
         return self._is_settled(channel.read_produced(frame, version).topics[0].partitions[0].error_code)
 
-    async def commit_offset(self, group: str, place: Place, offset: int) -> None:
+    async def commit_offset(self, group: str, partition: TopicPartition, offset: int) -> None:
         if not self.is_new:
             await self.ask(AddOffsetsToTxnRequest(**self._named, group_id=group), 4)
-        partition = TxnOffsetCommitRequestPartition(partition_index=place.partition, committed_offset=offset)
-        topic = TxnOffsetCommitRequestTopic(name=place.topic, partitions=[partition])
+        committed = TxnOffsetCommitRequestPartition(partition_index=partition.partition, committed_offset=offset)
+        topic = TxnOffsetCommitRequestTopic(name=partition.topic, partitions=[committed])
         request = TxnOffsetCommitRequest(**self._named, group_id=group, topics=[topic])
         await self.ask(request, 5 if self.is_new else 4)
 
@@ -129,22 +131,22 @@ class TransactionalClient:
 
     # Looking
 
-    async def read_committed(self, place: Place) -> list[bytes]:
+    async def read_committed(self, partition: TopicPartition) -> list[bytes]:
         """All of it, once nothing is open any more."""
         values: list[bytes] = []
         offset = 0
         while True:
-            found, after, end = await self.read_some(place, offset)
+            found, after, end = await self.read_some(partition, offset)
             if after == offset == end:
                 return values
             values += found
             offset = after
 
-    async def read_some(self, place: Place, offset: int) -> tuple[list[bytes], int, int]:
+    async def read_some(self, partition: TopicPartition, offset: int) -> tuple[list[bytes], int, int]:
         """What is committed at an offset, where to go on, and the high watermark (-1 if there was no answer)."""
         channel = await self.connected()
-        wanted = FetchPartition(place.partition, fetch_offset=offset, max_bytes=1 << 20)
-        topic = FetchTopic(place.topic, partitions=[wanted])
+        wanted = FetchPartition(partition.partition, fetch_offset=offset, max_bytes=1 << 20)
+        topic = FetchTopic(partition.topic, partitions=[wanted])
         response = await channel.fetch(
             FetchRequest(max_wait_ms=100, min_bytes=1, isolation_level=READ_COMMITTED, topics=[topic]), 12
         )
@@ -158,8 +160,8 @@ class TransactionalClient:
         after = max(header.next_offset for _, header in headers(data))
         return visible(data, result, offset), after, result.high_watermark
 
-    async def stable_offset(self, group: str, place: Place) -> int:
-        topic = OffsetFetchRequestTopics(name=place.topic, partition_indexes=[place.partition])
+    async def stable_offset(self, group: str, partition: TopicPartition) -> int:
+        topic = OffsetFetchRequestTopics(name=partition.topic, partition_indexes=[partition.partition])
         asked = OffsetFetchRequestGroup(group_id=group, topics=[topic])
         answer = await self.ask(OffsetFetchRequest(groups=[asked], require_stable=True), 9)
         offset: int = answer.groups[0].topics[0].partitions[0].committed_offset

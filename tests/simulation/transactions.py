@@ -8,16 +8,17 @@ the group's offset must be that of the last one that was committed; and nothing 
 
 import asyncio
 
+from ottla.topic_partition import TopicPartition
 from tests.simulation import admin
-from tests.simulation.crash_points import CrashPoint, Outcome
-from tests.simulation.history import Ending, Place
+from tests.simulation.crash_points import CrashPoint, CrashPointResult
+from tests.simulation.history import Ending
 from tests.simulation.loop import simulate
 from tests.simulation.transactional_client import NOBODY, StartOver, TransactionalClient
 from tests.simulation.world import Machine, World
 
 ID, GROUP = "copier", "group"
 TOPICS = ("left", "right")
-LEFT, RIGHT = (Place(topic, 0) for topic in TOPICS)
+LEFT, RIGHT = (TopicPartition(topic, 0) for topic in TOPICS)
 TRANSACTIONS = 6
 ABORTED = (2, 4)
 BROKER = {
@@ -46,8 +47,8 @@ class Copier(TransactionalClient):
                 self.producer = NOBODY
 
     async def _transact(self, number: int) -> None:
-        for place in (LEFT, RIGHT):
-            await self.write(place, b"%d" % number)
+        for partition in (LEFT, RIGHT):
+            await self.write(partition, b"%d" % number)
         await self.commit_offset(GROUP, LEFT, number)
         await self.end(committed=number not in ABORTED)
 
@@ -56,7 +57,7 @@ class Copier(TransactionalClient):
 
 
 async def problems_of(copier: Copier) -> list[str]:
-    found = [await copier.read_committed(place) for place in (LEFT, RIGHT)]
+    found = [await copier.read_committed(partition) for partition in (LEFT, RIGHT)]
     problems = []
     if found[0] != found[1]:
         problems.append(f"a transaction is there in part: {found[0]} and {found[1]}")
@@ -76,16 +77,16 @@ async def problems_of(copier: Copier) -> list[str]:
 
 
 def count_operations(version: int) -> int:
-    outcome = run(version, None)
-    assert not outcome.problems, outcome.problems
-    return outcome.operations
+    result = run(version, None)
+    assert not result.problems, result.problems
+    return result.operations
 
 
-def run(version: int, point: CrashPoint | None) -> Outcome:
+def run(version: int, point: CrashPoint | None) -> CrashPointResult:
     return simulate(_run(version, point))
 
 
-async def _run(version: int, point: CrashPoint | None) -> Outcome:
+async def _run(version: int, point: CrashPoint | None) -> CrashPointResult:
     world = World(0)
     operations = 0
     try:
@@ -114,7 +115,7 @@ async def _run(version: int, point: CrashPoint | None) -> Outcome:
         except TimeoutError:
             problems = ["STUCK"]
         problems += [f"SURPRISE {surprise}" for surprise in world.surprises]
-        return Outcome(operations, problems, list(world.trace.lines))
+        return CrashPointResult(operations, problems, list(world.trace.lines))
     finally:
         world.close()
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from tests.simulation.history import Place
+from ottla.topic_partition import TopicPartition
 from tests.simulation.transactional_client import NOBODY, StartOver, TransactionalClient
 from tests.simulation.world import Machine
 
@@ -24,7 +24,7 @@ class Deed:
 
     number: int
     producer: str
-    places: list[Place] = field(default_factory=list)
+    partitions: list[TopicPartition] = field(default_factory=list)
     told: bool | None = None
     """Committed, aborted, or nobody knows."""
 
@@ -38,7 +38,7 @@ class Ledger:
     """All transactions of one transactional id, whoever ran them."""
 
     transactional_id: str
-    place: Place
+    partition: TopicPartition
     deeds: list[Deed] = field(default_factory=list)
 
     def begin(self, producer: str) -> Deed:
@@ -47,11 +47,13 @@ class Ledger:
 
 
 class Transactor(TransactionalClient):
-    def __init__(self, name: str, machine: Machine, ledger: Ledger, places: Sequence[Place], random: Random) -> None:
+    def __init__(
+        self, name: str, machine: Machine, ledger: Ledger, partitions: Sequence[TopicPartition], random: Random
+    ) -> None:
         timeout_ms = random.choice((1500, 30_000))
         super().__init__(name, machine, ledger.transactional_id, random.choice((1, 2)), timeout_ms=timeout_ms)
         self._ledger = ledger
-        self._places = places
+        self._topic_partitions = partitions
         self._random = random
         self._pause_s = random.choice((0.01, 0.1, 0.6))
 
@@ -66,12 +68,12 @@ class Transactor(TransactionalClient):
             await self._rest()
 
     async def _transact(self, deed: Deed) -> None:
-        others = self._random.sample(self._places, self._random.randint(0, len(self._places)))
-        for place in (self._ledger.place, *others):
-            deed.places.append(place)
-            await self.write(place, b"%s:%s" % (self.transactional_id.encode(), deed.value))
+        others = self._random.sample(self._topic_partitions, self._random.randint(0, len(self._topic_partitions)))
+        for partition in (self._ledger.partition, *others):
+            deed.partitions.append(partition)
+            await self.write(partition, b"%s:%s" % (self.transactional_id.encode(), deed.value))
             await self._rest()
-        await self.commit_offset(GROUP, self._ledger.place, deed.number)
+        await self.commit_offset(GROUP, self._ledger.partition, deed.number)
         if self._random.random() < 0.1:  # it dies, and whoever comes next has to clear up
             raise StartOver
         committed = self._random.random() < 0.7
@@ -85,32 +87,32 @@ class Transactor(TransactionalClient):
 class CommittedReader(TransactionalClient):
     """Reads a partition while all of this goes on: whatever it is shown must stay."""
 
-    def __init__(self, name: str, machine: Machine, place: Place) -> None:
+    def __init__(self, name: str, machine: Machine, partition: TopicPartition) -> None:
         super().__init__(name, machine, "", 2)
-        self.place = place
+        self.partition = partition
         self.seen: list[bytes] = []
         self.stopped = False
 
     async def run(self) -> None:
         offset = 0
         while not self.stopped:
-            found, offset, _ = await self.read_some(self.place, offset)
+            found, offset, _ = await self.read_some(self.partition, offset)
             self.seen += found
             await asyncio.sleep(READING_S)
 
 
-def problems_of(ledger: Ledger, found: Mapping[Place, Sequence[bytes]], offset: int) -> Iterator[str]:
+def problems_of(ledger: Ledger, found: Mapping[TopicPartition, Sequence[bytes]], offset: int) -> Iterator[str]:
     """What is wrong with the transactions of an id: `found` is what there is in the end, `offset` the group's."""
     name = ledger.transactional_id
-    numbers = {place: numbers_of(name, values) for place, values in found.items()}
-    order = numbers[ledger.place]
-    for place, there in numbers.items():
+    numbers = {partition: numbers_of(name, values) for partition, values in found.items()}
+    order = numbers[ledger.partition]
+    for partition, there in numbers.items():
         if len(set(there)) < len(there):
-            yield f"TWICE {place}: {there}"
+            yield f"TWICE {partition}: {there}"
         if [number for number in order if number in there] != there:
-            yield f"REORDERED {place}: {there}, in the ledger of {name} it is {order}"
+            yield f"REORDERED {partition}: {there}, in the ledger of {name} it is {order}"
     for deed in ledger.deeds:
-        parts = {place: deed.number in numbers[place] for place in deed.places}
+        parts = {partition: deed.number in numbers[partition] for partition in deed.partitions}
         if len(set(parts.values())) > 1:
             yield f"IN PART {name}: transaction {deed.number} is there and not there: {parts}"
         elif deed.told is not None and deed.told != any(parts.values()):

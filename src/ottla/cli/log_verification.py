@@ -18,7 +18,6 @@ from ottla.storage.directories import (
     META_PROPERTIES,
     RECOVERY_POINTS,
     Offsets,
-    PartitionKey,
     decode_checkpoint,
     decode_identity,
     parse_name,
@@ -30,6 +29,7 @@ from ottla.storage.partition_metadata import NO_TOPIC_ID, read_topic_id
 from ottla.storage.scan import scan
 from ottla.storage.verification import Notice, PartitionReport, Problem, Trust, repair, verify
 from ottla.system.clock import WallClock
+from ottla.topic_partition import TopicPartition
 
 METADATA_DIRECTORY = f"{CLUSTER_METADATA}-0"
 METADATA_SNAPSHOT = ".checkpoint"
@@ -117,7 +117,7 @@ class _Directory:
             return
         if marker:
             return  # on its way out, or nobody's
-        key = (topic, number)
+        key = TopicPartition(topic, number)
         found = verify(self._disk, path, self._trust(key))
         self._report.partitions.append(found)
         self._report.notices += found.notices
@@ -130,7 +130,7 @@ class _Directory:
         for problem in problems:
             self._add(problem)
 
-    def _trust(self, key: PartitionKey) -> Trust:
+    def _trust(self, key: TopicPartition) -> Trust:
         """What is flushed, and whether there may be gaps: nobody remembers a topic's settings of earlier times."""
         compacted = key in self._clean_ends or key[0] in ALWAYS_COMPACTED
         if self._image is not None:
@@ -138,7 +138,7 @@ class _Directory:
         flushed_to = self._recovery_points.get(key, 0)
         return Trust(flushed_to, self._log_starts.get(key, 0), self._closed, compacted)
 
-    def _offset_problems(self, key: PartitionKey, found: PartitionReport) -> Iterator[Problem]:
+    def _offset_problems(self, key: TopicPartition, found: PartitionReport) -> Iterator[Problem]:
         """Only what says that records are gone. A high watermark ahead of the end is what a power cut leaves."""
         name, end = f"{key[0]}-{key[1]}", found.end_offset
         recovery_point, log_start = self._recovery_points.get(key, 0), self._log_starts.get(key, 0)

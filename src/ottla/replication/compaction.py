@@ -20,7 +20,7 @@ from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.storage import names
 from ottla.storage.cleaner.choice import CompactionRules, Dirt, dirt_of, last_batches
-from ottla.storage.cleaner.order import Cleaned, Compactor, Order, Progress, Summary, Uncleanable
+from ottla.storage.cleaner.order import BytesProcessed, Cleaned, Compactor, Order, Summary, Uncleanable
 from ottla.storage.cleaner.swap import Phase
 from ottla.storage.directories import DataDirectory
 from ottla.storage.disk_errors import in_words, is_failure
@@ -228,7 +228,7 @@ class Compaction:
             if not _is_intact(partition, segments):
                 raise LogChanged
             match report:
-                case Progress(size):
+                case BytesProcessed(size):
                     await self._keep_pace(size)
                 case Cleaned(_, sources):
                     replaced = segments[: len(sources)]

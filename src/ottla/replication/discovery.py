@@ -125,7 +125,7 @@ class Discovery:
     def _mark_checkpointed(self, directory: DataDirectory) -> None:
         """From here on a log without a recovery point is known to have been begun by this broker."""
         recovery_points = {
-            (found.topic.name, found.number): found.log.recovery_point
+            TopicPartition(found.topic.name, found.number): found.log.recovery_point
             for found in self.found.values()
             if found.directory is directory
         }

@@ -34,6 +34,7 @@ from typing import NamedTuple
 from ottla.config.properties import read_properties
 from ottla.storage.disk_errors import in_words
 from ottla.storage.files import Disk, FileLock, Space
+from ottla.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -57,8 +58,7 @@ _MARKED_NAME = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})\.([a-zA-
 _CHECKPOINT_ENTRY = re.compile(r"([a-zA-Z0-9._-]{1,249}) (0|[1-9][0-9]{0,9}) (0|[1-9][0-9]{0,18})")
 _PROPERTY_ESCAPES = re.compile(r"([\\:=#! ])")
 
-PartitionKey = tuple[str, int]
-Offsets = dict[PartitionKey, int]
+Offsets = dict[TopicPartition, int]
 
 
 class DirectoryError(Exception):
@@ -108,7 +108,7 @@ def parse_name(name: str) -> tuple[str, int, str] | None:
     return None
 
 
-def encode_checkpoint(offsets: Mapping[PartitionKey, int]) -> bytes:
+def encode_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
     lines = ["0", str(len(offsets))]
     lines += [f"{topic} {index} {offset}" for (topic, index), offset in sorted(offsets.items())]
     return "".join(f"{line}\n" for line in lines).encode("ascii")
@@ -131,7 +131,7 @@ def decode_checkpoint(data: bytes) -> Offsets:
         if match is None:
             raise ValueError(f"{entry[:80]!r} is not a topic, a partition and an offset")
         topic, index, offset = match.groups()
-        offsets[topic, int(index)] = int(offset)
+        offsets[TopicPartition(topic, int(index))] = int(offset)
     return offsets
 
 
@@ -272,19 +272,19 @@ class DataDirectory:
     def marked_path(self, topic: str, index: int, unique: str, marker: str) -> str:
         return _join(self.path, marked_name(topic, index, unique, marker))
 
-    def write_recovery_points(self, offsets: Mapping[PartitionKey, int]) -> None:
+    def write_recovery_points(self, offsets: Mapping[TopicPartition, int]) -> None:
         self.recovery_points = self._write_checkpoint(RECOVERY_POINTS, offsets)
 
-    def write_log_starts(self, offsets: Mapping[PartitionKey, int]) -> None:
+    def write_log_starts(self, offsets: Mapping[TopicPartition, int]) -> None:
         self.log_starts = self._write_checkpoint(LOG_STARTS, offsets)
 
-    def write_high_watermarks(self, offsets: Mapping[PartitionKey, int]) -> None:
+    def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
         self.high_watermarks = self._write_checkpoint(HIGH_WATERMARKS, offsets)
 
-    def write_clean_ends(self, offsets: Mapping[PartitionKey, int]) -> None:
+    def write_clean_ends(self, offsets: Mapping[TopicPartition, int]) -> None:
         self.clean_ends = self._write_checkpoint(CLEAN_ENDS, offsets)
 
-    def mark_checkpointed(self, offsets: Mapping[PartitionKey, int]) -> None:
+    def mark_checkpointed(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Write the recovery points of all logs, then the mark that says so. Costs nothing if the mark is there.
 
         A clean shutdown removes the mark: while no broker runs, somebody may put other files into a log's directory.
@@ -295,7 +295,7 @@ class DataDirectory:
             self._disk.fsync_directory(self.path)
             self.is_checkpointed = True
 
-    def was_begun_here(self, key: PartitionKey) -> bool:
+    def was_begun_here(self, key: TopicPartition) -> bool:
         """Whether the log is known to hold only records that this broker appended, none of which was compacted.
 
         It has no recovery point on disk, so it was empty when the directory was marked as checkpointed. Compaction
@@ -303,11 +303,11 @@ class DataDirectory:
         """
         return self.is_checkpointed and not self.recovery_points.get(key) and not self.clean_ends.get(key)
 
-    def mentions(self, keys: Iterable[PartitionKey]) -> bool:
+    def mentions(self, keys: Iterable[TopicPartition]) -> bool:
         """Whether a checkpoint has an entry of one of these."""
         return any(key in offsets for key in keys for offsets in self._written.values())
 
-    def forget(self, keys: Iterable[PartitionKey]) -> None:
+    def forget(self, keys: Iterable[TopicPartition]) -> None:
         """These partitions are no more: take them out of the checkpoints, durably, if they are in any."""
         gone = dict.fromkeys(keys)
         for name, offsets in list(self._written.items()):
@@ -368,7 +368,7 @@ class DataDirectory:
         self._written[name] = offsets
         return offsets
 
-    def _write_checkpoint(self, name: str, offsets: Mapping[PartitionKey, int]) -> Offsets:
+    def _write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> Offsets:
         # An idle broker writes its checkpoints again and again; the same content needs no fsync.
         if self._written.get(name) != offsets:
             self._disk.replace(_join(self.path, name), encode_checkpoint(offsets))

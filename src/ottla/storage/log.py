@@ -21,7 +21,7 @@ from ottla.storage.log_read import LogRead as LogRead
 from ottla.storage.partition_metadata import read_topic_id, write_topic_id
 from ottla.storage.producer_restore import recall, restore
 from ottla.storage.producer_state import AppendedBatch
-from ottla.storage.recovery import OFFSET_MAX, Progress, Recovery
+from ottla.storage.recovery import OFFSET_MAX, ProgressCallback, Recovery
 from ottla.storage.removal import Removal as Removal
 from ottla.storage.scan import sound_batches
 from ottla.storage.segment import Segment
@@ -134,7 +134,7 @@ class Log:
         now_ms: int,
         compacted_to: int = OFFSET_MAX,
         begun_here: bool = False,
-        progress: Progress | None = None,
+        progress: ProgressCallback | None = None,
         cache: IndexCache | None = None,
         topic_id: bytes | None = None,
     ) -> "Log":

@@ -33,31 +33,31 @@ def read(
 ) -> LogRead | None:
     """Batches of one segment from the one that contains `offset`, none at or after `up_to`; see `Log.read`."""
     index = files.index_of(offset)
-    place = None
-    while place is None and index < len(files.items):
+    location = None
+    while location is None and index < len(files.items):
         segment = files.items[index]
-        place = segment.locate(offset)
+        location = segment.locate(offset)
         index += 1
-    if place is None:
+    if location is None:
         return None
-    stop = segment.readable_end(place.position) if segment.damage else segment.size
+    stop = segment.readable_end(location.position) if segment.damage else segment.size
     end = files.end_of(segment, log_end_offset)
-    if place.base_offset >= end:
+    if location.base_offset >= end:
         # Offsets are not under the checksum: whoever asks for what comes next would wait for ever.
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{segment}: offset {place.base_offset} is not before {end}")
-    if place.base_offset >= up_to:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{segment}: offset {location.base_offset} is not before {end}")
+    if location.base_offset >= up_to:
         return None
     if up_to < end:
         end = up_to
         beyond = segment.locate(up_to)
         stop = min(stop, beyond.position) if beyond is not None else stop
-    limit = max(max_bytes, place.size) if at_least_one else max_bytes
-    length = min(limit, stop - place.position)
-    if length < place.size:
+    limit = max(max_bytes, location.size) if at_least_one else max_bytes
+    length = min(limit, stop - location.position)
+    if length < location.size:
         return None
-    if TRIMMED_FROM_BYTES <= length < stop - place.position:
+    if TRIMMED_FROM_BYTES <= length < stop - location.position:
         # The limit cuts a batch in two. Its first part would be sent for nothing: the client throws it away and asks
         # for the batch again. With batches of a megabyte, as busy producers make them, that was 6 % of all bytes.
-        whole = segment.offset_index.entry_before(place.position + length) - place.position
-        length = whole if whole >= place.size else length
-    return LogRead(segment, place.base_offset, FileSlice(segment.file, place.position, length), end)
+        whole = segment.offset_index.entry_before(location.position + length) - location.position
+        length = whole if whole >= location.size else length
+    return LogRead(segment, location.base_offset, FileSlice(segment.file, location.position, length), end)

@@ -95,8 +95,8 @@ def replay_segment(segment: Segment, start: int, up_to: int, producers: Producer
     """Replay a segment's batches in [start, up_to); the transactions that abort markers among them end."""
     aborted: list[AbortedTransaction] = []
     try:
-        place = segment.locate(start) if start > segment.base_offset else None
-        begin = place.position if place else 0 if start <= segment.base_offset else segment.size
+        location = segment.locate(start) if start > segment.base_offset else None
+        begin = location.position if location else 0 if start <= segment.base_offset else segment.size
         for position, header in scan(segment.file, begin, segment.size):
             if header.base_offset >= up_to:
                 break

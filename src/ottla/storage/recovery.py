@@ -28,7 +28,7 @@ from ottla.storage.transaction_index import AbortedTransaction
 
 logger = logging.getLogger(__name__)
 
-Progress = Callable[[int, int], None]
+ProgressCallback = Callable[[int, int], None]
 """Told how many bytes of a log have been read again, and how many there are to read."""
 
 PROGRESS_BYTES = 1 << 20
@@ -60,7 +60,7 @@ class Recovery:
         self.clean = False
         self.unsynced = True
         """Whether directory entries may be in memory only."""
-        self._progress: Progress | None = None
+        self._progress: ProgressCallback | None = None
         self._done = self._total = self._reported = 0
         self._has_gaps = False
         self._compacted_to = OFFSET_MAX
@@ -72,7 +72,7 @@ class Recovery:
         clean: bool,
         recovery_point: int,
         log_start_offset: int,
-        progress: Progress | None,
+        progress: ProgressCallback | None,
         compacted_to: int = OFFSET_MAX,
         begun_here: bool = False,
     ) -> "Recovery":

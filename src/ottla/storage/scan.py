@@ -30,7 +30,7 @@ _STEP_CHUNK = 8 * 1024
 _PREFIX_SIZE = 12
 
 
-class Place(NamedTuple):
+class BatchLocation(NamedTuple):
     """Where a batch is in a segment's file."""
 
     base_offset: int
@@ -122,7 +122,7 @@ def _is_sound(file: File, position: int, end: int, chunk: bytes, inside: int, fi
     return True
 
 
-def find_batch(file: File, start: int, end: int, offset: int, damages: Sequence[Damage] = ()) -> Place | None:
+def find_batch(file: File, start: int, end: int, offset: int, damages: Sequence[Damage] = ()) -> BatchLocation | None:
     """The first batch from `start` on that ends at or after `offset`; None if none does.
 
     A batch has to begin at `start`, and unless that is the file's beginning it must not be past the offset already.
@@ -149,7 +149,7 @@ def find_batch(file: File, start: int, end: int, offset: int, damages: Sequence[
         if base_offset + delta >= offset:
             if base_offset > offset and position == start > 0:
                 raise CorruptBatch(f"offset {offset} is before byte {position}")
-            return Place(base_offset, position, size)
+            return BatchLocation(base_offset, position, size)
         expected = base_offset + delta + 1
         position += size
     return None

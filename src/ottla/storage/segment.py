@@ -23,7 +23,7 @@ from ottla.storage.index import (
     last_offset_entry,
     last_time_entry,
 )
-from ottla.storage.scan import Damage, Place, find_batch, scan
+from ottla.storage.scan import BatchLocation, Damage, find_batch, scan
 from ottla.storage.transaction_index import TransactionIndex
 
 logger = logging.getLogger(__name__)
@@ -195,12 +195,12 @@ class Segment:
         if self._max_timestamp < 0:
             return True
         try:
-            place = self.locate(self._max_timestamp_offset)
+            location = self.locate(self._max_timestamp_offset)
         except KafkaError:
             return False
-        if place is None:
+        if location is None:
             return False
-        header = next(scan(self.file, place.position, self.size))[1]
+        header = next(scan(self.file, location.position, self.size))[1]
         return (header.max_timestamp, header.last_offset) == (self._max_timestamp, self._max_timestamp_offset)
 
     @property
@@ -304,7 +304,7 @@ class Segment:
 
     # Finding
 
-    def locate(self, offset: int) -> Place | None:
+    def locate(self, offset: int) -> BatchLocation | None:
         """The first batch that ends at or after `offset`; None if there is none."""
         tail = self._tail_offsets
         if tail and offset >= tail[0]:
@@ -313,7 +313,7 @@ class Segment:
             if tail[entry] == offset:
                 following = entry + 1
                 end = self._tail_positions[following] if following < len(tail) else self._size
-                return Place(offset, position, end - position)
+                return BatchLocation(offset, position, end - position)
             return self._step_to(offset, position)
         position = self.offset_index.position_before(offset - self.base_offset)
         try:
@@ -325,7 +325,7 @@ class Segment:
         self.rebuild_indexes()
         return self._step_to(offset, self.offset_index.position_before(offset - self.base_offset))
 
-    def _step_to(self, offset: int, position: int) -> Place | None:
+    def _step_to(self, offset: int, position: int) -> BatchLocation | None:
         try:
             return find_batch(self.file, position, self.size, offset, self.damage)
         except CorruptBatch as error:
@@ -357,24 +357,24 @@ class Segment:
 
     def truncate(self, offset: int) -> int:
         """Remove the batch that contains `offset` and all after it. The new end offset of the segment's log."""
-        place = self._first_to_go(offset)
+        location = self._first_to_go(offset)
         self._activate()
-        if place is None:
+        if location is None:
             return offset
-        relative_offset = place.base_offset - self.base_offset
-        self.file.truncate(place.position)
+        relative_offset = location.base_offset - self.base_offset
+        self.file.truncate(location.position)
         self.file.fsync()  # or a power cut could bring back what was cut off, behind batches of another leader
         self.offset_index.truncate(relative_offset)
         self.time_index.truncate(relative_offset)
-        self._truncate_transactions(place.base_offset)
-        self.damage = tuple(damage for damage in self.damage if damage.end <= place.position)
-        self._size, self._since_entry = place.position, 0
+        self._truncate_transactions(location.base_offset)
+        self.damage = tuple(damage for damage in self.damage if damage.end <= location.position)
+        self._size, self._since_entry = location.position, 0
         del self._tail_offsets[:], self._tail_positions[:]
-        if not place.position:
+        if not location.position:
             self.forget()
-        elif self._max_timestamp_offset >= place.base_offset:
+        elif self._max_timestamp_offset >= location.base_offset:
             self._find_max_timestamp()
-        return min(offset, place.base_offset)
+        return min(offset, location.base_offset)
 
     def _truncate_transactions(self, offset: int) -> None:
         try:
@@ -383,10 +383,10 @@ class Segment:
             self.transactions.replace([])
             self.suspect = True
 
-    def _first_to_go(self, offset: int) -> Place | None:
+    def _first_to_go(self, offset: int) -> BatchLocation | None:
         for damage in self.damage:
             if damage.first_offset <= offset < damage.next_offset:
-                return Place(damage.first_offset, damage.position, damage.end - damage.position)
+                return BatchLocation(damage.first_offset, damage.position, damage.end - damage.position)
         return self.locate(offset)
 
     def _find_max_timestamp(self) -> None:

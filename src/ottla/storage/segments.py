@@ -214,8 +214,8 @@ def _check_markers(segment: Segment) -> None:
     """The file has no checksum, but the log has a marker for each entry. CorruptIndex if one is not there."""
     for entry in segment.transactions.entries():
         try:
-            place = segment.locate(entry.last_offset)
-            header = next(scan(segment.file, place.position, segment.size))[1] if place is not None else None
+            location = segment.locate(entry.last_offset)
+            header = next(scan(segment.file, location.position, segment.size))[1] if location is not None else None
         except (KafkaError, CorruptBatch):
             continue  # the log itself is damaged there, and says so
         if header is None or header.base_offset != entry.last_offset or header.producer_id != entry.producer_id:

@@ -51,17 +51,17 @@ def largest(log: TimedLog) -> TimestampOffset | None:
 
 def _largest_in(segment: Segment, from_offset: int) -> TimestampOffset | None:
     timestamp, offset = segment.max_timestamp_entry
-    place = segment.locate(offset)
-    if place is not None:
-        _, header = next(scan(segment.file, place.position, segment.size))
-        found = _first_record(segment, place.position, header, timestamp, from_offset)
+    location = segment.locate(offset)
+    if location is not None:
+        _, header = next(scan(segment.file, location.position, segment.size))
+        found = _first_record(segment, location.position, header, timestamp, from_offset)
         if found is not None:
             return found
-    if segment.base_offset >= from_offset or (place := segment.locate(from_offset)) is None:
+    if segment.base_offset >= from_offset or (location := segment.locate(from_offset)) is None:
         return None
     # The record was deleted, others of its segment were not: what they have is in no index.
     best: TimestampOffset | None = None
-    for position, header in scan(segment.file, place.position, segment.size):
+    for position, header in scan(segment.file, location.position, segment.size):
         for record in decode(read_batch(segment.file, position, header)):
             if record.offset >= from_offset and (best is None or record.timestamp > best.timestamp):
                 best = TimestampOffset(record.offset, record.timestamp, header.leader_epoch)
@@ -70,11 +70,11 @@ def _largest_in(segment: Segment, from_offset: int) -> TimestampOffset | None:
 
 def _first_in(segment: Segment, timestamp: int, from_offset: int, up_to: int) -> TimestampOffset | None:
     start = segment.time_index.offset_before(timestamp) + segment.base_offset
-    place = segment.locate(max(start, from_offset))
-    if place is None:
+    location = segment.locate(max(start, from_offset))
+    if location is None:
         return None
     try:
-        for position, header in scan(segment.file, place.position, segment.size):
+        for position, header in scan(segment.file, location.position, segment.size):
             if header.base_offset >= up_to:
                 return None
             if header.max_timestamp >= timestamp:

@@ -12,6 +12,7 @@ from ottla.records import batch
 from ottla.storage.directories import encode_checkpoint
 from ottla.storage.files import RealDisk
 from ottla.storage.log import Log, LogSettings
+from ottla.topic_partition import TopicPartition
 from tests.unit.storage.logs import NOW, TOPIC_ID, append, batch_of
 
 
@@ -27,7 +28,7 @@ def data(tmp_path: Path) -> Path:
     append(log, batch_of(b"\xfe", producer_id=7, sequence=0, transactional=True), leader_epoch=3)
     append(log, batch.encode_control(7, 0, False, 5, NOW + 20), leader_epoch=3)
     log.close()
-    offsets = {("orders", 0): 7, ("orders", 12): 0}
+    offsets = {TopicPartition("orders", 0): 7, TopicPartition("orders", 12): 0}
     (tmp_path / "data" / "recovery-point-offset-checkpoint").write_bytes(encode_checkpoint(offsets))
     (tmp_path / "data" / "something.else").write_bytes(b"not ours")
     return tmp_path / "data"

@@ -15,6 +15,7 @@ from ottla.storage.directories import DataDirectory, Identity, encode_checkpoint
 from ottla.storage.files import RealDisk
 from ottla.storage.index import OffsetIndex
 from ottla.storage.log import Log, LogSettings
+from ottla.topic_partition import TopicPartition
 from tests.unit.storage.logs import NOW, TOPIC_ID, append, batch_of, records
 
 PARTITION = "orders-0"
@@ -37,7 +38,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     end = log.end_offset
     log.close()
     (home / "meta.properties").write_bytes(encode_identity(Identity("a-cluster", 1, bytes(16))))
-    (home / "recovery-point-offset-checkpoint").write_bytes(encode_checkpoint({("orders", 0): end}))
+    (home / "recovery-point-offset-checkpoint").write_bytes(encode_checkpoint({TopicPartition("orders", 0): end}))
     return home
 
 
@@ -197,7 +198,7 @@ def test_a_gap_is_noticed_unless_the_log_was_compacted(data: Path, capsys: pytes
         f"{first}: {reason} (notice)",
         f"1 partition, 3 segments, 65 records, {size_of(data):.1f} MB: no damage, 1 notice",
     ]
-    (data / "cleaner-offset-checkpoint").write_bytes(encode_checkpoint({("orders", 0): 22}))
+    (data / "cleaner-offset-checkpoint").write_bytes(encode_checkpoint({TopicPartition("orders", 0): 22}))
     assert verified(capsys, data)["notices"] == []
 
 

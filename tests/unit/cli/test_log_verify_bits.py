@@ -18,12 +18,13 @@ from ottla.storage.directories import DataDirectory
 from ottla.storage.log import Log
 from ottla.storage.overlay import OverlayDisk
 from ottla.storage.settings import LogSettings
+from ottla.topic_partition import TopicPartition
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.logs import DIRECTORY, NOW, TOPIC_ID, append, batch_of
 
 HOME = "/data"
 METADATA = f"{HOME}/__cluster_metadata-0"
-PARTITION = ("orders", 0)
+PARTITION = TopicPartition("orders", 0)
 VALUES = 3
 UNCOVERED = 21
 """Of a batch: base offset, length, leader epoch, magic and the checksum itself."""

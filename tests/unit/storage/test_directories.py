@@ -30,11 +30,12 @@ from ottla.storage.directories import (
     partition_name,
 )
 from ottla.storage.files import RealDisk
+from ottla.topic_partition import TopicPartition
 from tests.simulation.disk import Crashed, SimulatedDisk
 
 DATA = "/data"
 DIRECTORY_ID = bytes(range(16))
-OFFSETS = {("orders", 0): 17, ("orders", 12): 345, ("a.b_c-d", 1): 2**62}
+OFFSETS = {TopicPartition("orders", 0): 17, TopicPartition("orders", 12): 345, TopicPartition("a.b_c-d", 1): 2**62}
 
 
 @pytest.fixture
@@ -138,11 +139,13 @@ def test_a_damaged_identity_stops_the_start(disk: SimulatedDisk, content: bytes)
 def test_a_log_without_a_recovery_point_was_begun_after_the_mark(disk: SimulatedDisk) -> None:
     # Proves: the mark survives a power cut, together with the recovery points that it speaks of.
     directory = DataDirectory.open(disk, DATA)
-    assert not directory.was_begun_here(("new", 0))
-    directory.mark_checkpointed({("old", 0): 5, ("empty", 0): 0})
+    assert not directory.was_begun_here(TopicPartition("new", 0))
+    directory.mark_checkpointed({TopicPartition("old", 0): 5, TopicPartition("empty", 0): 0})
     for _ in range(2):
-        assert directory.was_begun_here(("new", 0)) and directory.was_begun_here(("empty", 0))
-        assert not directory.was_begun_here(("old", 0))
+        assert directory.was_begun_here(TopicPartition("new", 0)) and directory.was_begun_here(
+            TopicPartition("empty", 0)
+        )
+        assert not directory.was_begun_here(TopicPartition("old", 0))
         disk.crash(lose_unsynced=True)
         directory = DataDirectory.open(disk, DATA)
 
@@ -155,7 +158,7 @@ def test_a_clean_shutdown_ends_what_is_known_of_logs(disk: SimulatedDisk) -> Non
     assert not disk.exists(f"{DATA}/{CHECKPOINTED}")
     disk.replace(f"{DATA}/{CHECKPOINTED}", b"")  # as if its removal had not reached the disk
     again = DataDirectory.open(disk, DATA)
-    assert again.was_clean and not again.was_begun_here(("new", 0))
+    assert again.was_clean and not again.was_begun_here(TopicPartition("new", 0))
     assert not disk.exists(f"{DATA}/{CHECKPOINTED}")
 
 
@@ -163,21 +166,21 @@ def test_a_clean_shutdown_ends_what_is_known_of_logs(disk: SimulatedDisk) -> Non
 def test_the_mark_counts_only_with_its_checkpoint(disk: SimulatedDisk, content: bytes | None) -> None:
     # Proves: without the recovery points every log would look as if it had none.
     directory = DataDirectory.open(disk, DATA)
-    directory.mark_checkpointed({("old", 0): 5})
+    directory.mark_checkpointed({TopicPartition("old", 0): 5})
     disk.crash(lose_unsynced=False)
     if content is None:
         disk.unlink(f"{DATA}/{RECOVERY_POINTS}")
     else:
         disk.replace(f"{DATA}/{RECOVERY_POINTS}", content)
-    assert not DataDirectory.open(disk, DATA).was_begun_here(("old", 0))
+    assert not DataDirectory.open(disk, DATA).was_begun_here(TopicPartition("old", 0))
 
 
 def test_a_compacted_log_was_not_begun_here(disk: SimulatedDisk) -> None:
     # Proves: a log that the cleaner's checkpoint knows may have gaps, whatever happened to its recovery point.
     directory = DataDirectory.open(disk, DATA)
-    directory.mark_checkpointed({("orders", 0): 0})
-    directory.write_clean_ends({("orders", 0): 5})
-    assert not directory.was_begun_here(("orders", 0))
+    directory.mark_checkpointed({TopicPartition("orders", 0): 0})
+    directory.write_clean_ends({TopicPartition("orders", 0): 5})
+    assert not directory.was_begun_here(TopicPartition("orders", 0))
 
 
 # Clean shutdown
@@ -234,11 +237,15 @@ def test_checkpoints_come_back(disk: SimulatedDisk) -> None:
     # Proves: the three are kept apart and survive a restart.
     directory = DataDirectory.open(disk, DATA)
     directory.write_recovery_points(OFFSETS)
-    directory.write_log_starts({("orders", 0): 5})
+    directory.write_log_starts({TopicPartition("orders", 0): 5})
     directory.write_high_watermarks({})
     directory.close(clean=False)
     again = DataDirectory.open(disk, DATA)
-    assert (again.recovery_points, again.log_starts, again.high_watermarks) == (OFFSETS, {("orders", 0): 5}, {})
+    assert (again.recovery_points, again.log_starts, again.high_watermarks) == (
+        OFFSETS,
+        {TopicPartition("orders", 0): 5},
+        {},
+    )
     names = set(disk.list(DATA))
     assert {RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS} <= names
 
@@ -251,9 +258,9 @@ def test_the_same_checkpoint_is_not_written_twice(disk: SimulatedDisk) -> None:
     before = disk.operations
     directory.write_recovery_points(offsets)
     assert disk.operations == before
-    offsets["orders", 0] = 18
+    offsets[TopicPartition("orders", 0)] = 18
     directory.write_recovery_points(offsets)
-    assert disk.operations > before and directory.recovery_points["orders", 0] == 18
+    assert disk.operations > before and directory.recovery_points[TopicPartition("orders", 0)] == 18
 
 
 def test_a_checkpoint_is_kafkas() -> None:
@@ -320,8 +327,8 @@ def test_a_crash_at_any_operation_leaves_a_directory_that_opens() -> None:
     def life(disk: SimulatedDisk) -> None:
         directory = DataDirectory.open(disk, DATA)
         directory.claim("cluster", 1, DIRECTORY_ID)
-        directory.write_recovery_points({("t", 0): 1})
-        directory.write_recovery_points({("t", 0): 2})
+        directory.write_recovery_points({TopicPartition("t", 0): 1})
+        directory.write_recovery_points({TopicPartition("t", 0): 2})
         directory.close(clean=True)
 
     probe = SimulatedDisk(Random(0))
@@ -334,10 +341,10 @@ def test_a_crash_at_any_operation_leaves_a_directory_that_opens() -> None:
                 life(disk)
             disk.crash(lose_unsynced=seed % 2 == 0)
             directory = DataDirectory.open(disk, DATA)
-            assert directory.recovery_points.get(("t", 0)) in (None, 1, 2)
+            assert directory.recovery_points.get(TopicPartition("t", 0)) in (None, 1, 2)
             assert directory.claim("cluster", 1, DIRECTORY_ID)
             if directory.was_clean:
-                assert directory.recovery_points == {("t", 0): 2}
+                assert directory.recovery_points == {TopicPartition("t", 0): 2}
 
 
 # Names
@@ -407,8 +414,8 @@ def test_what_is_forgotten_is_gone_from_every_checkpoint_even_after_a_power_cut(
     directory = DataDirectory.open(disk, DATA)
     for write in (directory.write_recovery_points, directory.write_log_starts, directory.write_high_watermarks):
         write(OFFSETS)
-    directory.forget([("orders", 0), ("never", 3)])
+    directory.forget([TopicPartition("orders", 0), TopicPartition("never", 3)])
     disk.crash(lose_unsynced=True)
     found = DataDirectory.open(disk, DATA)
-    left = {key: offset for key, offset in OFFSETS.items() if key != ("orders", 0)}
+    left = {key: offset for key, offset in OFFSETS.items() if key != TopicPartition("orders", 0)}
     assert found.recovery_points == found.log_starts == found.high_watermarks == left

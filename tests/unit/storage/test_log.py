@@ -132,7 +132,7 @@ def test_jitter_is_within_its_limit_and_the_same_every_time() -> None:
 
 @pytest.mark.parametrize("offset", range(6))
 def test_an_offset_inside_a_batch_gives_the_whole_batch(offset: int) -> None:
-    # Hard case 40: clients skip what they did not ask for; a broker that skips loses the batch.
+    # Clients skip what they did not ask for; a broker that skips loses the batch.
     log = new_log(new_disk())
     append(log, batch_of(b"a", b"b", b"c"))
     append(log, batch_of(b"d", b"e", b"f"))
@@ -181,7 +181,7 @@ def test_a_read_stays_in_one_segment_and_says_how_far_it_goes() -> None:
 
 
 def test_offsets_that_compaction_took_are_skipped() -> None:
-    # Hard case 15: a gap between batches or segments is read over, from inside the gap too.
+    # A gap between batches or segments is read over, from inside the gap too.
     log = new_log(new_disk(), LogSettings(segment_bytes=100))
     for base in (0, 10, 2**31 + 5, 2**31 + 6):
         data = batch_of(b"%d" % base)
@@ -193,7 +193,7 @@ def test_offsets_that_compaction_took_are_skipped() -> None:
 
 
 def test_relative_offsets_never_need_more_than_31_bits() -> None:
-    # Hard case 15: a gap that would not fit the index makes a new segment, also when the active one is empty.
+    # A gap that would not fit the index makes a new segment, also when the active one is empty.
     log = new_log(new_disk())
     for base in (2**33, 2**33 + 2**31 - 1, 2**33 + 2**31):
         data = batch_of(b"v")

@@ -30,7 +30,7 @@ def refusal(log: Log, data: bytearray) -> ErrorCode:
 
 
 def test_a_full_disk_refuses_a_batch_and_keeps_the_log() -> None:
-    # Hard case 9: nothing of the batch stays, reads go on, and the same batch is taken once there is space again.
+    # Nothing of the batch stays, reads go on, and the same batch is taken once there is space again.
     disk = new_disk()
     log = new_log(disk)
     append(log, batch_of(b"a", producer_id=1, sequence=0))
@@ -65,7 +65,7 @@ def test_a_log_that_cannot_be_cut_back_takes_no_more() -> None:
     [("create", "*.log"), ("append", "*.index"), ("append", "*.timeindex"), ("create", "*.snapshot")],
 )
 def test_a_roll_that_fails_can_be_done_again(operation: str, pattern: str) -> None:
-    # Hard case 9, in mid-index: the append that needed the new segment fails, the next one finds all in place.
+    # No space in the middle of a roll: the append that needed the new segment fails, the next one finds all in place.
     disk = new_disk()
     log = new_log(disk, SMALL)
     expected = [b"%03d" % number for number in range(30)]
@@ -89,7 +89,7 @@ def test_a_roll_that_fails_can_be_done_again(operation: str, pattern: str) -> No
 
 
 def test_a_failed_flush_makes_nothing_durable() -> None:
-    # Hard case 8: the recovery point stays, and a second fsync is not taken for success.
+    # The recovery point stays, and a second fsync is not taken for success.
     disk = new_disk()
     log = new_log(disk)
     fill(log, [b"a"])
@@ -101,7 +101,7 @@ def test_a_failed_flush_makes_nothing_durable() -> None:
 
 
 def test_a_new_segment_is_in_its_directory_before_it_is_called_flushed() -> None:
-    # Hard case 7: fsync of the file alone does not make its name durable.
+    # The fsync of the file alone does not make its name durable.
     disk = new_disk()
     log = new_log(disk, SMALL)
     fill(log, [b"%03d" % number for number in range(8)])

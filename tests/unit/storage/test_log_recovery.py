@@ -1,4 +1,4 @@
-"""What a log is after a crash, a power cut or damage: hard cases 1-5, 7, 10, 13 and 15."""
+"""What a log is after a crash, a power cut or damage."""
 
 import logging
 
@@ -38,7 +38,7 @@ def crashed(*expected: bytes, settings: LogSettings | None = None, flush_first: 
 
 
 def test_a_tail_torn_at_any_byte_is_cut_off() -> None:
-    # Hard case 1: the log ends after the last whole batch, takes new records there, and is the same a second time.
+    # The log ends after the last whole batch, takes new records there, and is the same a second time.
     whole = crashed(b"first", b"second").read(path(0, ".log"))
     keep = len(batch_of(b"first"))
     for length in range(len(whole)):
@@ -70,7 +70,7 @@ def test_a_flip_in_any_byte_of_the_unflushed_tail_ends_the_log_there() -> None:
 
 
 def test_of_two_torn_batches_the_later_goes_too() -> None:
-    # Hard case 2: the second block reached the disk and the first did not. What follows a hole is not in order.
+    # The second block reached the disk and the first did not. What follows a hole is not in order.
     disk = crashed(b"first", b"second", b"third")
     data = bytearray(disk.read(path(0, ".log")))
     begin, size = len(batch_of(b"first")), len(batch_of(b"second"))
@@ -116,7 +116,7 @@ def test_gaps_that_compaction_left_are_no_loss() -> None:
 
 
 def test_a_tail_of_zeros_is_the_end() -> None:
-    # Hard case 4: the file's size reached the disk, its blocks did not.
+    # The file's size reached the disk, its blocks did not.
     for zeros in (1, 7, 11, 12, 60, 61, 100, 5000):
         disk = crashed(b"first", b"second")
         overwrite(disk, path(0, ".log"), disk.read(path(0, ".log")) + bytes(zeros))
@@ -125,7 +125,7 @@ def test_a_tail_of_zeros_is_the_end() -> None:
 
 
 def test_damage_below_the_recovery_point_is_kept_and_never_served(caplog: pytest.LogCaptureFixture) -> None:
-    # Hard case 3: acknowledged and flushed, then flipped. What follows stays readable; the damage is an error.
+    # Acknowledged and flushed, then flipped. What follows stays readable; the damage is an error.
     expected = [b"%03d" % number for number in range(9)]
     size = len(batch_of(b"000"))
     for damaged_byte in (9, 10, 11, 16, 17, 30, size - 1):
@@ -166,7 +166,7 @@ def test_damage_in_a_sealed_segment_costs_no_other_segment() -> None:
 
 
 def test_a_recovery_point_ahead_of_the_data_is_ignored() -> None:
-    # Hard case 10: whatever the checkpoint says, what is there is read, and nothing is taken for flushed.
+    # Whatever the checkpoint says, what is there is read, and nothing is taken for flushed.
     expected = [b"%03d" % number for number in range(30)]
     disk = crashed(*expected, settings=SMALL, flush_first=30)
     log = open_log(disk, SMALL, recovery_point=1000)
@@ -180,7 +180,7 @@ def test_a_recovery_point_ahead_of_the_data_is_ignored() -> None:
 @pytest.mark.parametrize("damage", ["missing", "empty", "truncated", "stale", "junk", "zeros"])
 @pytest.mark.parametrize("clean", [True, False])
 def test_derived_files_are_never_needed(suffix: str, damage: str, clean: bool) -> None:
-    # Hard case 5: lookups by offset and time, and producers, are right whatever happened to these files.
+    # Lookups by offset and time, and producers, are right whatever happened to these files.
     disk = new_disk()
     log = new_log(disk, SMALL)
     stale: dict[str, bytes] = {}
@@ -229,7 +229,7 @@ def _harm(disk: SimulatedDisk, file_path: str, damage: str, stale: bytes | None)
 )
 @pytest.mark.parametrize("clean", [True, False])
 def test_half_written_epochs_are_read_from_the_log(content: bytes, clean: bool) -> None:
-    # Hard case 10, for this checkpoint: the batches carry the epochs.
+    # The batches carry the epochs.
     disk = new_disk()
     log = new_log(disk, SMALL)
     for number in range(20):
@@ -248,7 +248,7 @@ def test_epochs_beyond_the_end_are_forgotten() -> None:
 
 
 def test_a_snapshot_older_than_the_log_is_brought_up_to_date() -> None:
-    # Hard case 13: no duplicate is taken, no false gap is seen, although the snapshot is from the last roll.
+    # No duplicate is taken, no false gap is seen, although the snapshot is from the last roll.
     disk = new_disk()
     log = new_log(disk, SMALL)
     for sequence in range(25):
@@ -278,7 +278,7 @@ def test_a_snapshot_of_a_future_that_was_lost_is_not_believed() -> None:
 
 
 def test_a_clean_mark_on_dirty_data_is_seen_through() -> None:
-    # Hard case 14: the marker says closed, the file says otherwise.
+    # The marker says closed, the file says otherwise.
     for cut, added in ((1, b""), (0, bytes(30)), (1, b"\xff")):
         disk = new_disk()
         log = new_log(disk)
@@ -291,7 +291,7 @@ def test_a_clean_mark_on_dirty_data_is_seen_through() -> None:
 
 
 def test_a_log_whose_files_are_all_gone_begins_at_its_start() -> None:
-    # Hard case 7, seen from the other side: without the directory's fsync this is what is left.
+    # Without the directory's fsync this is what is left.
     disk = new_disk()
     new_log(disk)
     disk.unlink(path(0, ".log"))
@@ -309,7 +309,7 @@ def test_a_log_that_ends_before_its_start_begins_again() -> None:
 
 
 def test_leftovers_of_compaction_and_deletion_are_settled_again_and_again() -> None:
-    # Hard case 6: .deleted and .cleaned go, a .swap takes its segments' place, whatever step was interrupted.
+    # A .deleted and .cleaned go, a .swap takes its segments' place, whatever step was interrupted.
     expected = [b"%03d" % number for number in range(30)]
     for crash_at in range(1, 60):
         disk = crashed(*expected, settings=SMALL, flush_first=30)

@@ -1,4 +1,4 @@
-"""Idempotence and transactions as a partition sees them: hard cases 13, 30, 31 and 39."""
+"""Idempotence and transactions as a partition sees them."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def end_transaction(log: Log, producer_id: int, *, commit: bool, epoch: int = 0,
 
 
 def test_each_of_the_last_five_batches_is_recognised() -> None:
-    # Hard case 30: a retry is answered with the first offset, and written once; the sixth oldest is too old to tell.
+    # A retry is answered with the first offset, and written once; the sixth oldest is too old to tell.
     log = new_log(new_disk())
     for sequence in range(0, 12, 2):
         append(log, batch_of(b"a", b"b", producer_id=9, sequence=sequence))
@@ -62,7 +62,7 @@ def test_a_gap_or_an_overlap_is_refused() -> None:
 
 
 def test_sequences_wrap_to_zero() -> None:
-    # Hard case 31: after 2^31-1 comes 0, between batches and inside of one.
+    # After 2^31-1 comes 0, between batches and inside of one.
     log = new_log(new_disk())
     append(log, batch_of(b"a", producer_id=9, sequence=LAST))
     append(log, batch_of(b"b", producer_id=9, sequence=0))
@@ -77,7 +77,7 @@ def test_sequences_wrap_to_zero() -> None:
 
 
 def test_an_old_epoch_is_fenced_and_a_new_one_begins_at_zero() -> None:
-    # Hard case 31, KIP-360.
+    # KIP-360: a producer that begins again raises its epoch.
     log = new_log(new_disk())
     append(log, batch_of(b"a", producer_id=9, epoch=3, sequence=0))
     assert code_of(log, batch_of(b"b", producer_id=9, epoch=2, sequence=1)) is ErrorCode.INVALID_PRODUCER_EPOCH
@@ -242,7 +242,7 @@ def test_markers_of_old_epochs_and_old_coordinators_are_refused() -> None:
 
 @pytest.mark.parametrize("restart", ["no", "clean", "crash", "index lost", "index damaged"])
 def test_aborted_transactions_are_listed_over_segments(restart: str) -> None:
-    # Hard case 39: overlapping ones, over segment borders, after a restart, and with the index made again.
+    # Overlapping ones, over segment borders, after a restart, and with the index made again.
     disk = new_disk()
     settings = LogSettings(segment_bytes=300)
     log = new_log(disk, settings)

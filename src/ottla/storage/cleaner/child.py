@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import IO, Any
 
 from ottla.storage.cleaner.compaction import compact
-from ottla.storage.cleaner.order import Cleaned, Order, Progress, Report, Uncleanable
+from ottla.storage.cleaner.order import BytesProcessed, Cleaned, Order, Report, Uncleanable
 from ottla.storage.files import Disk, RealDisk
 
 NICENESS = 5
@@ -116,7 +116,7 @@ def serve(orders: IO[bytes], reports: IO[bytes]) -> None:
             for report in _reports(disk, pickle.load(orders)):
                 pickle.dump(report, reports)
                 reports.flush()
-                if isinstance(report, Progress | Cleaned):
+                if isinstance(report, BytesProcessed | Cleaned):
                     pickle.load(orders)
 
 

@@ -7,7 +7,7 @@ from ottla.storage import names
 from ottla.storage.cleaner.batch_filter import BatchFilter
 from ottla.storage.cleaner.kernels import Kernels, compiled_kernels, python_kernels
 from ottla.storage.cleaner.offset_map import OffsetMap
-from ottla.storage.cleaner.order import Cleaned, Order, Progress, Report, Source, Summary
+from ottla.storage.cleaner.order import BytesProcessed, Cleaned, Order, Report, Source, Summary
 from ottla.storage.cleaner.source import batches, records_of
 from ottla.storage.cleaner.target import Target
 from ottla.storage.cleaner.transactions import TransactionTrace
@@ -44,7 +44,7 @@ class Compaction:
         dirty = [source for source in self._order.sources if source.base_offset < self._offsets.end_offset]
         for group in groups(self._disk, self._order, dirty):
             yield from self._rewrite(group)
-        yield Progress(self._take_unreported())
+        yield BytesProcessed(self._take_unreported())
         yield Summary(
             self._offsets.end_offset,
             self._bytes_read,
@@ -68,7 +68,7 @@ class Compaction:
                         return
                     offsets.end_offset = header.next_offset
                 if self._is_report_due(len(batch)):
-                    yield Progress(self._take_unreported())
+                    yield BytesProcessed(self._take_unreported())
             offsets.end_offset = source.end_offset
 
     def _index_batch(self, header: BatchHeader, batch: memoryview, trace: TransactionTrace) -> bool:
@@ -94,7 +94,7 @@ class Compaction:
                         target.append(*rest)
                         size += len(rest[1])
                     if self._is_report_due(size):
-                        yield Progress(self._take_unreported())
+                        yield BytesProcessed(self._take_unreported())
             target.finish(self._trace.take_kept())
         except BaseException:
             target.discard()

@@ -53,7 +53,7 @@ class Order:
         return self.sources[-1].end_offset
 
 
-class Progress(NamedTuple):
+class BytesProcessed(NamedTuple):
     """So many bytes were read or written since the last report."""
 
     bytes: int
@@ -81,7 +81,7 @@ class Summary(NamedTuple):
     """Share of the map's room that was used."""
 
 
-Report = Progress | Cleaned | Summary
+Report = BytesProcessed | Cleaned | Summary
 
 
 class Uncleanable(Exception):

@@ -33,7 +33,7 @@ def test_the_active_segment_is_never_compacted() -> None:
 
 @pytest.mark.parametrize("stable", range(4))
 def test_nothing_at_or_after_the_last_stable_offset(stable: int) -> None:
-    # Hard case 29: what a follower has not seen, or a transaction may still abort, is not touched.
+    # What a follower has not seen, or a transaction may still abort, is not touched.
     assert dirt(three_segments(), stable=stable).up_to == stable
 
 

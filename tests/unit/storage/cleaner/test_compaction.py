@@ -70,7 +70,7 @@ def test_no_group_is_larger_than_a_segment_may_be() -> None:
 
 
 def test_a_tombstone_stays_for_its_time_and_then_goes() -> None:
-    # Hard case 52: the time counts from the first compaction that met it, and is kept in the batch.
+    # The time counts from the first compaction that met it, and is kept in the batch.
     disk, log = new()
     put(log, ("a", "1"), ("b", "1"))
     put(log, ("a", None))
@@ -157,7 +157,7 @@ def test_the_last_batch_of_a_producer_keeps_its_sequence() -> None:
 
 
 def test_the_last_batch_keeps_the_end_of_the_log() -> None:
-    # Hard case 53: even if its only record goes, its offset is not given again.
+    # Even if its only record goes, its offset is not given again.
     disk, log = new()
     put(log, ("a", "1"))
     append(log, batch.encode([(None, b"no key", (), NOW)]))
@@ -289,7 +289,7 @@ def test_a_batch_that_is_larger_than_the_buffer_is_read_whole() -> None:
 
 
 def test_segments_whose_offsets_are_too_far_apart_stay_apart() -> None:
-    # Hard case 15: an index has 32 bits for the distance from the segment's first offset.
+    # An index has 32 bits for the distance from the segment's first offset.
     disk, log = new()
     put(log, ("a", "1"))
     log.roll(NOW)

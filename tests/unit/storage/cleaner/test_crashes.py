@@ -1,6 +1,6 @@
 """The process, or the machine, ends in every single disk operation of a compaction: no record that counts is lost.
 
-Hard cases 6 and 53. After each crash the log is opened, read, compacted again and read again.
+After each crash the log is opened, read, compacted again and read again.
 """
 
 from itertools import pairwise
@@ -144,7 +144,7 @@ def test_a_crash_while_a_crash_is_recovered_from_is_one_more_of_the_same() -> No
 
 
 def test_what_a_crash_left_of_a_swap_is_settled_by_its_names() -> None:
-    # Hard case 6: .cleaned alone goes; .swap without .cleaned is finished; .deleted goes.
+    # A .cleaned alone goes; .swap without .cleaned is finished; .deleted goes.
     disk = new_disk()
     log = filled(disk)
     before = contents(log)
