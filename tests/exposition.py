@@ -1,4 +1,4 @@
-"""A strict reader of Prometheus' text format 0.0.4: whatever a scraper might stumble over is an error here."""
+"""A strict parser of the Prometheus text format 0.0.4: everything that some scraper may reject is an error here."""
 
 import re
 from dataclasses import dataclass, field
@@ -13,8 +13,8 @@ _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\\\|\\"|\\n)*)"(?:
 _SUFFIXES = ("_bucket", "_sum", "_count")
 
 
-class Wrong(AssertionError):
-    """The text is not what Prometheus takes."""
+class FormatError(AssertionError):
+    """The text is not valid in the format of Prometheus."""
 
 
 @dataclass
@@ -26,57 +26,57 @@ class Family:
 
 
 class Exposition:
-    """All families of a text, checked."""
+    """All metric families of a text, parsed and checked."""
 
     def __init__(self, text: str) -> None:
         self.families: dict[str, Family] = {}
         if not text.endswith("\n") or "\r" in text:
-            raise Wrong("every line ends with a line feed")
+            raise FormatError("a line does not end with a line feed")
         lines = iter(text[:-1].split("\n"))
         current: Family | None = None
         for line in lines:
             if line.startswith("#"):
-                current = self._head(line, next(lines, ""))
+                current = self._read_head(line, next(lines, ""))
             elif current is None:
-                raise Wrong(f"a sample without a head: {line}")
+                raise FormatError(f"a sample without HELP and TYPE: {line}")
             else:
                 _add_sample(current, line)
         for family in self.families.values():
             _check(family)
 
-    def _head(self, first: str, second: str) -> Family:
+    def _read_head(self, first: str, second: str) -> Family:
         help_line, type_line = _HELP.fullmatch(first), _TYPE.fullmatch(second)
         if help_line is None or type_line is None or help_line[1] != type_line[1]:
-            raise Wrong(f"not HELP and TYPE of one metric: {first!r} {second!r}")
+            raise FormatError(f"not HELP and TYPE of one metric: {first!r} {second!r}")
         if help_line[1] in self.families:
-            raise Wrong(f"{help_line[1]} is there twice")
+            raise FormatError(f"{help_line[1]} occurs twice")
         family = self.families[help_line[1]] = Family(help_line[1], type_line[2], help_line[2])
         return family
 
     def value(self, name: str, **labels: str) -> float:
-        """One sample; a label that is not named must not be there."""
+        """The value of the sample with exactly these labels."""
         family = self.families.get(name) or self.families[re.sub("_(bucket|sum|count)$", "", name)]
         return family.samples[name, tuple(sorted(labels.items()))]
 
-    def labels_of(self, name: str, label: str) -> set[str]:
-        """All values of a label in a family."""
+    def find_label_values(self, name: str, label: str) -> set[str]:
+        """All values that a label has in a family."""
         return {value for _, labels in self.families[name].samples for key, value in labels if key == label}
 
 
 def _add_sample(family: Family, line: str) -> None:
     match = _SAMPLE.fullmatch(line)
     if match is None:
-        raise Wrong(f"not a sample: {line!r}")
-    name, labels, value = match[1], _labels(match[2]), match[3]
+        raise FormatError(f"not a sample: {line!r}")
+    name, labels, value = match[1], _parse_labels(match[2]), match[3]
     allowed = [family.name + suffix for suffix in _SUFFIXES] if family.kind == "histogram" else [family.name]
     if name not in allowed:
-        raise Wrong(f"{name} stands among the samples of {family.name}")
+        raise FormatError(f"{name} is among the samples of {family.name}")
     if (name, labels) in family.samples:
-        raise Wrong(f"{line} is there twice")
+        raise FormatError(f"{line} occurs twice")
     family.samples[name, labels] = float(value)
 
 
-def _labels(text: str | None) -> Labels:
+def _parse_labels(text: str | None) -> Labels:
     if text is None:
         return ()
     found: dict[str, str] = {}
@@ -84,19 +84,19 @@ def _labels(text: str | None) -> Labels:
     while position < len(text):
         match = _LABEL.match(text, position)
         if match is None or match[1] in found:
-            raise Wrong(f"not labels: {text!r}")
+            raise FormatError(f"not labels: {text!r}")
         found[match[1]] = re.sub(r"\\(.)", lambda escape: {"n": "\n"}.get(escape[1], escape[1]), match[2])
         position = match.end()
     if not found or text.endswith(","):
-        raise Wrong(f"not labels: {text!r}")
+        raise FormatError(f"not labels: {text!r}")
     return tuple(sorted(found.items()))
 
 
 def _check(family: Family) -> None:
     if not family.samples:
-        raise Wrong(f"{family.name} has no samples")
+        raise FormatError(f"{family.name} has no samples")
     if family.kind == "counter" and (not family.name.endswith("_total") or min(family.samples.values()) < 0):
-        raise Wrong(f"{family.name} is no counter")
+        raise FormatError(f"{family.name} is no counter")
     if family.kind == "histogram":
         _check_histogram(family)
 
@@ -111,8 +111,8 @@ def _check_histogram(family: Family) -> None:
     for labels, buckets in series.items():
         bounds, counts = zip(*buckets, strict=True)
         if list(bounds) != sorted(set(bounds)) or list(counts) != sorted(counts) or bounds[-1] != float("inf"):
-            raise Wrong(f"{family.name}{labels}: buckets {buckets}")
+            raise FormatError(f"{family.name}{labels}: buckets {buckets}")
         if family.samples[family.name + "_count", labels] != counts[-1]:
-            raise Wrong(f"{family.name}{labels}: the last bucket is not the count")
+            raise FormatError(f"{family.name}{labels}: the last bucket is not the count")
         if (family.name + "_sum", labels) not in family.samples:
-            raise Wrong(f"{family.name}{labels}: no sum")
+            raise FormatError(f"{family.name}{labels}: no sum")

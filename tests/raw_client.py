@@ -1,10 +1,10 @@
-"""A Kafka client that does exactly what it is told: one socket, one request at a time, no retries, no metadata.
+"""A Kafka client without logic of its own: one socket, any request in any version, no retries, no metadata.
 
     with RawClient("localhost", port) as client:
         answer = client.request(MetadataRequest(topics=None), version=12)
         result = client.produce("orders", 0, batch)
 
-`send` and `read_frame` are for what is no request at all.
+`send` and `read_frame` are for bytes that are no valid request.
 """
 
 import socket
@@ -52,19 +52,19 @@ class RawClient:
     # --- bytes ---
 
     def send(self, data: Bytes) -> None:
-        """These bytes and nothing else, not even a size before them."""
+        """Send these bytes as they are, without a size in front."""
         self._socket.sendall(data)
 
     def send_frame(self, body: Bytes) -> None:
         self.send(_SIZE.pack(len(body)) + body)
 
     def read_frame(self) -> bytearray:
-        """The next frame without its size; ConnectionError when the other side has closed."""
+        """The next frame, without its size. Raises ConnectionError when the broker has closed the connection."""
         (size,) = _SIZE.unpack(self._read(_SIZE.size))
         return self._read(size)
 
-    def closed_by_peer(self) -> bool:
-        """Waits for the other side to close; whatever it still says before is thrown away."""
+    def is_closed_by_peer(self) -> bool:
+        """Wait until the broker closes the connection, and ignore what it sends before. False after the timeout."""
         try:
             while self._socket.recv(65536):
                 pass
@@ -92,7 +92,7 @@ class RawClient:
         return self.read_response(message, version)
 
     def send_request(self, message: Message, version: int) -> None:
-        """Only send, so that several requests are in flight; `read_response` in the same order reads the answers."""
+        """Only send, so that several requests can be in flight. `read_response` reads the answers in the same order."""
         self._sent += 1
         self.send(frames.encode_request(message, version, self._sent, self._client_id))
 
@@ -112,7 +112,7 @@ class RawClient:
         transactional_id: str | None = None,
         timeout_ms: int = PATIENCE_MS,
     ) -> Produced | None:
-        """One batch to one partition of a topic, given by name or (from version 13) by id; None if acks is 0."""
+        """Send one batch to one partition of a topic, given by name or (from version 13) by id. None if acks is 0."""
         version = version or (12 if isinstance(topic, str) else 13)
         name, topic_id = _name_and_id(topic)
         data = produce.TopicData(name, topic_id, [produce.PartitionData(partition, memoryview(records))])
@@ -136,7 +136,7 @@ class RawClient:
         max_bytes: int = 2**31 - 1,
         isolation_level: int = 0,
     ) -> Fetched:
-        """One partition of a topic, given by name or (from version 13) by id, without a session."""
+        """Fetch one partition of a topic, given by name or (from version 13) by id, without a session."""
         version = version or (12 if isinstance(topic, str) else 18)
         name, topic_id = _name_and_id(topic)
         wanted = fetch.FetchPartition(partition, fetch_offset=offset, max_bytes=max_bytes)
@@ -150,12 +150,12 @@ class RawClient:
         return self.fetch_whole(request, version).topics[0].partitions[0]
 
     def fetch_whole(self, request: FetchRequest, version: int) -> FetchResponse:
-        """Any Fetch request, and all of its response."""
+        """Send any Fetch request. Returns its whole response."""
         self.send_fetch(request, version)
         return self.read_fetch(version)
 
     def send_fetch(self, request: FetchRequest, version: int) -> None:
-        """Only send: the broker may wait for records, which the test then makes. `read_fetch` reads the answer."""
+        """Only send, so that the test can produce while the broker waits for records. `read_fetch` reads the answer."""
         compact = version >= fetch.COMPACT_FROM
         self.send_frame(fetch.write_request(version, request, self._header(1, version, compact)))
 
@@ -175,7 +175,7 @@ class RawClient:
         return read(version, frame, header.position)
 
     def _check_order(self, frame: bytearray) -> None:
-        """Correlation ids count the requests, so the answers must count up too."""
+        """Correlation ids count the requests, so those of the answers must count up as well."""
         self._answered += 1
         (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
         assert correlation_id == self._answered, f"answer to {correlation_id}, not to {self._answered}"

@@ -7,7 +7,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from tests.patience import PATIENCE_S
-from tests.scenarios.asking import connect, create
+from tests.scenarios.client_calls import connect, create_topic
 from tests.scenarios.test_compaction import COMPACTED, clean_end, until
 
 KEYS = 50
@@ -50,7 +50,7 @@ def read(broker: LocalBroker, isolation: str) -> tuple[int, dict[bytes, bytes], 
 def test_librdkafka_reads_a_compacted_topic_to_its_end() -> None:
     with local_broker(log_cleaner_backoff_ms=50) as broker:
         with connect(broker) as client:
-            assert create(client, "table", configs=COMPACTED).error_code == 0
+            assert create_topic(client, "table", configs=COMPACTED).error_code == 0
         send(broker, b"first")
         send(broker, b"second")
         send(broker, b"aborted", transactional_id="one", commit=False)

@@ -15,7 +15,7 @@ from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
-from tests.scenarios.asking import LATEST, offset_at
+from tests.scenarios.client_calls import LATEST, list_offset
 
 TOOLS = "org.apache.kafka.tools"
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
@@ -66,7 +66,7 @@ def keep_busy(broker: LocalBroker) -> None:
 def printed(broker: LocalBroker, topic: str, formatter: str) -> list[tuple[Decoded, Decoded | None]]:
     """Key and value of each record that the console consumer prints with one of Kafka's formatters."""
     with RawClient(broker.host, broker.port) as client:
-        end = offset_at(client, topic, LATEST).offset
+        end = list_offset(client, topic, LATEST).offset
     where = ("--bootstrap-server", broker.bootstrap, "--topic", topic, "--partition", "0", "--offset", "earliest")
     limits = ("--max-messages", str(end - control_records(broker, topic)), "--timeout-ms", "60000")
     text = run_tool(

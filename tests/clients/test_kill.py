@@ -16,7 +16,7 @@ from tests.clients.child import HOST, OttlaUp, ottla_up
 from tests.clients.confluent import consumer, take
 from tests.clients.sender import Sender, numbers
 from tests.raw_client import RawClient
-from tests.scenarios.asking import create
+from tests.scenarios.client_calls import create_topic
 
 KILLS = int(os.environ.get("OTTLA_KILLS", "4"))
 
@@ -24,7 +24,7 @@ KILLS = int(os.environ.get("OTTLA_KILLS", "4"))
 def create_topics(broker: OttlaUp, *topics: str) -> None:
     with RawClient(HOST, broker.port) as client:
         for topic in topics:
-            assert create(client, topic).error_code == 0
+            assert create_topic(client, topic).error_code == 0
 
 
 def die_and_return(broker: OttlaUp, random: Random) -> None:

@@ -35,7 +35,7 @@ from tests.clients.messages import CODECS, Delivery, Sent, by_partition, message
 from tests.kafka_peer import BROKER_OPTIONS
 from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
-from tests.scenarios.asking import LATEST, batch_of, offset_at, produced
+from tests.scenarios.client_calls import LATEST, list_offset, make_batch, produce_batch
 
 PARTITIONS = 2
 SMALL = {
@@ -69,7 +69,7 @@ def told(port: int, topic: str, now: int) -> Told:
         answer = client.request(OffsetForLeaderEpochRequest(topics=[epoch]), 4).topics[0].partitions[0]
         return Told(
             sorted((each.producer_id, each.producer_epoch, each.last_sequence) for each in partition.active_producers),
-            [offset_at(client, topic, at).offset for at in (0, now - 5_000, now, LATEST)],
+            [list_offset(client, topic, at).offset for at in (0, now - 5_000, now, LATEST)],
             (answer.leader_epoch, answer.end_offset),
         )
 
@@ -77,11 +77,11 @@ def told(port: int, topic: str, now: int) -> Told:
 def send_once(port: int, topic: str, once: Sent) -> int:
     """One batch of one producer; the offset it has, however often it was sent."""
     assert once.value is not None
-    batch = batch_of(
+    batch = make_batch(
         once.value, timestamp=once.timestamp, producer_id=PRODUCER_ID, producer_epoch=3, base_sequence=SEQUENCE
     )
     with RawClient("127.0.0.1", port, timeout_s=PATIENCE_S) as client:
-        result = produced(client, topic, batch)
+        result = produce_batch(client, topic, batch)
     assert result.error_code == 0, result
     return result.base_offset
 
@@ -143,7 +143,7 @@ def create_led(kafka: ApacheKafka, *topics: str) -> None:
     create(kafka.bootstrap, *topics)
     with RawClient("127.0.0.1", kafka.port, timeout_s=PATIENCE_S) as client:
         for topic in topics:
-            while offset_at(client, topic, LATEST).error_code:
+            while list_offset(client, topic, LATEST).error_code:
                 pass
 
 

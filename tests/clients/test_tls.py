@@ -130,7 +130,7 @@ def test_a_client_without_tls_is_closed_on(port: int, certificate: Path) -> None
     # Its request is no greeting of TLS; others are served.
     with RawClient("127.0.0.1", port, timeout_s=PATIENCE_S) as plain:
         plain.send_request(ApiVersionsRequest(), 0)
-        assert plain.closed_by_peer()
+        assert plain.is_closed_by_peer()
     admin = AdminClient(settings(port, certificate))
     assert admin.list_topics(timeout=PATIENCE_S).brokers
 

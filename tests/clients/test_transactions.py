@@ -24,7 +24,7 @@ from ottla.testing import LocalBroker
 from tests.clients.child import HOST, SOURCE, OttlaUp, ottla_up
 from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
-from tests.scenarios.asking import create
+from tests.scenarios.client_calls import create_topic
 
 KILLS = int(os.environ.get("OTTLA_KILLS", "4"))
 TOOLS = "org.apache.kafka.tools"
@@ -165,7 +165,7 @@ def test_a_chain_of_copies_under_kill_9_of_everybody(tmp_path: Path, seed: int) 
 def create_topics(broker: OttlaUp, *topics: str) -> None:
     with RawClient(HOST, broker.port) as client:
         for topic in topics:
-            assert create(client, topic).error_code == 0
+            assert create_topic(client, topic).error_code == 0
 
 
 def fill(bootstrap: str, topic: str, count: int) -> list[bytes]:

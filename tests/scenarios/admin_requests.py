@@ -1,4 +1,4 @@
-"""One request of each admin API that succeeds in every version, for the tests that go through all of them."""
+"""One request of each admin API that succeeds in every version, for tests that go through all versions."""
 
 from collections.abc import Callable
 
@@ -56,7 +56,7 @@ def grow(version: int, topic: str) -> Message:
 
 
 def create_acls(version: int, topic: str) -> Message:
-    names = (topic, f"{topic}-too")
+    names = (topic, "another-topic")
     return CreateAclsRequest(
         creations=[
             AclCreation(
@@ -74,7 +74,7 @@ def create_acls(version: int, topic: str) -> Message:
 
 
 def delete_acls(version: int, topic: str) -> Message:
-    names = (topic, f"{topic}-too")
+    names = (topic, "another-topic")
     return DeleteAclsRequest(
         filters=[
             DeleteAclsFilter(

@@ -1,4 +1,4 @@
-"""One broker in a thread for all scenarios that leave it as they found it; each has a topic of its own."""
+"""One broker in a thread, shared by all scenarios that do not change its settings. Each has a topic of its own."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -14,7 +14,7 @@ _numbers = count()
 
 @pytest.fixture(scope="session")
 def shared_broker() -> Iterator[LocalBroker]:
-    # Records are dated long ago: retention, which would take them, does not run.
+    # The timestamps of test records are very old, so retention would delete them: it does not run here.
     with local_broker(log_initial_task_delay_ms=86_400_000) as running:
         yield running
 
@@ -27,14 +27,14 @@ def client(shared_broker: LocalBroker) -> Iterator[RawClient]:
 
 @pytest.fixture
 def other(shared_broker: LocalBroker) -> Iterator[RawClient]:
-    """A second connection, while the first waits."""
+    """A second connection, for use while the first one waits."""
     with RawClient(shared_broker.host, shared_broker.port, "other") as connected:
         yield connected
 
 
 @pytest.fixture
 def topic(shared_broker: LocalBroker) -> str:
-    """One partition, no settings of its own."""
+    """A new topic with one partition and the default settings."""
     name = f"topic-{next(_numbers)}"
     shared_broker.create_topic(name)
     return name

@@ -1,7 +1,7 @@
 """Plays scripts of consumer groups against a broker, over a socket.
 
 What clients do is written as in `tests/unit/coordinators/consumer_scripts`, which plays against the machine alone.
-Which partitions a member gets is the assignor's affair: here only their number counts.
+The assignor decides which partitions a member gets, so the transcript has only their number.
 """
 
 import re
@@ -35,7 +35,7 @@ COORDINATOR_MISSING = (
 
 
 class Requests:
-    """In the place of the machine: what would be asked of it is to be sent, in the newest version."""
+    """Takes the place of the machine: returns each request with its newest version, for `run` to send it."""
 
     def consumer_group_heartbeat(self, request: Message, *_: Any) -> Asked:
         return request, 1
@@ -75,7 +75,7 @@ class ConsumerGroupPlayer(Stage):
         for line in script.strip().splitlines():
             action = " ".join(line.split())
             self._act(action)
-            told.append(f"{action} | {'; '.join(map(counted, self.told()))} | {self.state()}")
+            told.append(f"{action} | {'; '.join(map(count_partitions, self.told()))} | {self.state()}")
         return told
 
     def run(self, client: Client | None, decide: Any) -> None:
@@ -92,7 +92,7 @@ class ConsumerGroupPlayer(Stage):
             self._answer(client, response)
 
     def pass_ms(self, duration_ms: int) -> None:
-        """Both brokers have a clock of their own: there is nothing else to wait for."""
+        """Sleep: the brokers run on real time here."""
         time.sleep(duration_ms / 1000)
 
     def commits(self, client: Client, **words: str) -> None:
@@ -117,7 +117,7 @@ class ConsumerGroupPlayer(Stage):
         return group
 
     def state(self) -> str:
-        """Of whatever kind the group is."""
+        """The state of the group, classic or consumer."""
         group = self._described()
         if group.error_code:
             (classic,) = self.connection.request(DescribeGroupsRequest(groups=[self.group_id]), 5).groups
@@ -135,6 +135,6 @@ def amount(assignment: Assignment) -> int:
     return sum(len(topic.partitions) for topic in assignment.topic_partitions)
 
 
-def counted(event: str) -> str:
-    """`reads t0 t1 u0` as `reads 3`."""
+def count_partitions(event: str) -> str:
+    """Replace the partitions in an event by their number: `reads t0 t1 u0` becomes `reads 3`."""
     return re.sub(r"reads ([a-z]\d+(?: [a-z]\d+)*)", lambda found: f"reads {len(found[1].split())}", event)

@@ -1,6 +1,6 @@
-"""One request of every API for the tests that go through all of them, and what is to be expected of the answer.
+"""One request of every API, for tests that go through all APIs, and the errors that its answer may have.
 
-An API without a request here is asked with an empty one: a new handler is tested from its first day.
+An API that is missing here is sent an empty request, so a new handler is tested from its first day.
 """
 
 import time
@@ -30,7 +30,7 @@ from tests.scenarios.group_requests import GROUP_REQUESTS
 HANDLERS = {handler.api.name: handler for handler in load_handlers().values()}
 WITH_A_CODEC_OF_THEIR_OWN = {"Produce", "Fetch"}
 BY_NAME_OR_ID = {"Metadata", "DeleteTopics"}
-"""In other APIs a version has one of them; in these a topic must have one and not both."""
+"""In these APIs a request names a topic by name or by id, never both. In the others the version decides which."""
 
 NOT_A_MEMBER = {ErrorCode.UNKNOWN_MEMBER_ID}
 NO_GROUP = {ErrorCode.GROUP_ID_NOT_FOUND}
@@ -59,13 +59,13 @@ REFUSALS: dict[str, set[ErrorCode]] = {
 """Errors that a request may get: it is not from a member, has no transaction, or is about access rules, for which the
 broker has no authorizer. Every other request must succeed."""
 
-PASSING = {
+TRANSIENT = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.CONCURRENT_TRANSACTIONS,
 }
-"""Ask again."""
+"""Errors that pass: the request is sent again."""
 
 PATIENT_MS = 20_000
 
@@ -111,7 +111,7 @@ REQUESTS: dict[str, Callable[[int, str], Message]] = {
 }
 
 
-def request_of(api: str, version: int, topic: str, topic_id: bytes) -> Message:
+def build_request(api: str, version: int, topic: str, topic_id: bytes) -> Message:
     """The request of an API in one version, about this topic by name and by id."""
     build = REQUESTS.get(api)
     message = build(version, topic) if build is not None else HANDLERS[api].api.request()
@@ -122,12 +122,12 @@ def request_of(api: str, version: int, topic: str, topic_id: bytes) -> Message:
     return message
 
 
-def answered(client: RawClient, request: Message, version: int) -> Any:
+def ask_until_settled(client: RawClient, request: Message, version: int) -> Any:
     """The answer, asked for again while a coordinator is on its way."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         answer = client.request(request, version)
-        if not PASSING.intersection(errors_in(answer)) or time.monotonic() > deadline:
+        if not TRANSIENT.intersection(errors_in(answer)) or time.monotonic() > deadline:
             return answer
 
 

@@ -1,6 +1,7 @@
-"""One request of each API of groups and transactions that says something in every version, alone on its connection.
+"""One request of each API of groups and transactions, for tests that go through all versions.
 
-Nobody joins here, since that takes a second request: who asks is no member and owns no transaction, and is told so.
+Every request is the only one on its connection. Joining a group takes two, so the sender is no member and owns no
+transaction, and most answers say so.
 """
 
 from collections.abc import Callable
@@ -56,7 +57,7 @@ def leave(version: int, topic: str) -> Message:
 
 
 def commit(version: int, topic: str) -> Message:
-    """By somebody who manages without a group's members, as a consumer with assigned partitions does."""
+    """A commit without membership, as a consumer with manually assigned partitions sends it."""
     partition = offset_commit.OffsetCommitRequestPartition(committed_offset=1, committed_metadata="here")
     asked = offset_commit.OffsetCommitRequestTopic(name=topic, partitions=[partition])
     return offset_commit.OffsetCommitRequest(group_id=group_of(topic), topics=[asked])

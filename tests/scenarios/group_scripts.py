@@ -5,8 +5,8 @@ What clients do is written as in `tests/unit/coordinators/classic_scripts`, whic
     a joins protocols=range,sticky
     a syncs a=p0 b=p1
     a beats, a leaves, a commits, a restarts, x removes i1,i2
-    a joins ...                    the answer is not waited for
-    wait for a b                   until these clients have their answers
+    a joins ...                    does not wait for the answer
+    wait for a b                   waits until these clients have their answers
     3000 ms pass
 """
 
@@ -35,13 +35,13 @@ from tests.raw_client import RawClient
 from tests.unit.coordinators.classic_scripts import Joining
 
 AT_ONCE_S = 0.1
-"""What a request that waits does to others is seen by then, on a machine that is not busy."""
+"""How long to wait for the effects of a request that is itself not answered yet, on a machine that is not busy."""
 TOGETHER_S = 0.03
-"""Answers to several clients at once come within this time, on a machine that is not busy."""
+"""Answers to several clients at once arrive within this time, on a machine that is not busy."""
 
 
 class Member:
-    """One client: its connection, what it knows, and the request whose answer it waits for."""
+    """One client: its connection, its state, and the request that is not answered yet."""
 
     def __init__(self, name: str, address: tuple[str, int]) -> None:
         self.name = name
@@ -82,13 +82,13 @@ class GroupPlayer:
         self._admin.close()
 
     def play(self, script: str) -> list[str]:
-        """Every line, with what was answered at once, or in the time that passed, and the state after it."""
-        told = []
+        """Play a script. Returns every line with the answers that came, and the state of the group after it."""
+        transcript = []
         for line in script.strip().splitlines():
             action = " ".join(line.split())
             events = self.act(action)
-            told.append(f"{action} | {'; '.join([*events, self.state()])}")
-        return told
+            transcript.append(f"{action} | {'; '.join([*events, self.state()])}")
+        return transcript
 
     def act(self, action: str) -> list[str]:
         if passed := re.fullmatch(r"(\d+) ms pass", action):
@@ -101,7 +101,7 @@ class GroupPlayer:
         return self.gather(AT_ONCE_S * self._slowness if action.endswith("...") else PATIENCE_S, [name])
 
     def gather(self, seconds: float, names: list[str] | None = None) -> list[str]:
-        """What is answered in this time, or until all who are named have their answer."""
+        """The answers that come within this time, or until all named clients have theirs."""
         events: list[str] = []
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
@@ -110,18 +110,18 @@ class GroupPlayer:
             ready = self._ready(left)
             if not ready:
                 break
-            events += [self.told(member) for member in ready]
+            events += [self.describe_answer(member) for member in ready]
         return sorted(events)
 
     def _ready(self, seconds: float) -> list[Member]:
-        """Those whose answer has begun to arrive, or nobody if none does in this time."""
+        """The members whose answer has begun to arrive within this time."""
         with selectors.DefaultSelector() as selector:
             for member in self._members.values():
                 if member.asked:
                     selector.register(member.connection.fileno(), selectors.EVENT_READ, member)
             return [key.data for key, _ in selector.select(seconds)]
 
-    def told(self, member: Member) -> str:
+    def describe_answer(self, member: Member) -> str:
         response = member.answer()
         if isinstance(response, LeaveGroupResponse):
             codes = [response.error_code, *(each.error_code for each in response.members)]
@@ -159,7 +159,7 @@ class GroupPlayer:
         )
         return f"[{group.group_state} {group.protocol_type} {group.protocol_data} {' '.join(members)}]"
 
-    # --- what clients do ---
+    # --- the verbs of a script ---
 
     def joins(self, member: Member, *words: str) -> None:
         changes: dict[str, Any] = {"id": None}
@@ -175,7 +175,7 @@ class GroupPlayer:
         member.member_id, member.generation = "", -1
 
     def hangs_up(self, member: Member) -> None:
-        """The connection is gone; whoever comes next under this name knows what it knew."""
+        """Close the connection and open another one. The client keeps its state."""
         member.connection.close()
         member.connection = RawClient(*self._address, client_id=member.name, timeout_s=PATIENCE_S)
         member.asked = None

@@ -12,7 +12,7 @@ ACL_APIS = ("DescribeAcls", "CreateAcls", "DeleteAcls")
 PAIRS = [(api, version) for api in ACL_APIS for version in HANDLERS[api].versions]
 
 
-def results_of(client: RawClient, api: str, version: int) -> list[tuple[int, str | None]]:
+def ask_for_results(client: RawClient, api: str, version: int) -> list[tuple[int, str | None]]:
     """Every error code that the answer carries, with its message: one of DescribeAcls, one per rule of the others."""
     answer = client.request(ADMIN_REQUESTS[api](version, "orders"), version)
     if api == "DescribeAcls":
@@ -27,11 +27,11 @@ def test_access_rules_need_an_authorizer(api: str, version: int, client: RawClie
     # One result for each of the two rules, in every version.
     message = "No Authorizer is configured on the broker" if api == "DescribeAcls" else "No Authorizer is configured."
     count = 1 if api == "DescribeAcls" else 2
-    assert results_of(client, api, version) == [(ErrorCode.SECURITY_DISABLED, message)] * count
+    assert ask_for_results(client, api, version) == [(ErrorCode.SECURITY_DISABLED, message)] * count
 
 
 @pytest.mark.parametrize(("api", "version"), PAIRS)
 def test_the_answer_is_apache_kafkas(api: str, version: int, both_clients: Clients) -> None:
     # Also the message, since tools show it.
     theirs, ours = both_clients
-    assert results_of(theirs, api, version) == results_of(ours, api, version)
+    assert ask_for_results(theirs, api, version) == ask_for_results(ours, api, version)

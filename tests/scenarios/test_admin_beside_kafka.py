@@ -24,7 +24,7 @@ from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRe
 from tests.kafka_peer import Clients
 from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
-from tests.scenarios.likeness import OWN, essence
+from tests.scenarios.answer_comparison import OWN, strip_own_fields
 
 ALSO_OWN = OWN | {"partition_size"}
 """Of internal topics: each broker stores records of its own making in them."""
@@ -207,7 +207,7 @@ def difference(kafka: RawClient, ottla: RawClient, request: Message) -> str | No
     deadline = time.monotonic() + PATIENCE_S
     while True:
         theirs = kafka.request(request, version)
-        if essence(theirs, ALSO_OWN) == essence(ours, ALSO_OWN):
+        if strip_own_fields(theirs, ALSO_OWN) == strip_own_fields(ours, ALSO_OWN):
             return None
         if not type(request).__name__.startswith(("Describe", "List")) or time.monotonic() > deadline:
             return f"{request}\n  Kafka: {theirs}\n  Ottla: {ours}"

@@ -244,7 +244,7 @@ def test_the_number_of_connections_can_be_limited_at_run_time(own_broker: LocalB
     with connect(own_broker) as client:
         assert alter(client, BROKER, "1", ("max.connections", SET, "1")) == (0, None)
         with connect(own_broker) as refused:
-            assert refused.closed_by_peer()
+            assert refused.is_closed_by_peer()
         assert alter(client, BROKER, "1", ("max.connections", DELETE, None)) == (0, None)
         with connect(own_broker) as admitted:
             assert describe(admitted, BROKER, "").error_code == 0

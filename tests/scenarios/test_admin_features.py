@@ -14,7 +14,7 @@ from tests.raw_client import RawClient
 NEWEST = [(name, levels[-1], levels[-1]) for name, levels in sorted(SUPPORTED.items())]
 
 
-def finalised(client: RawClient, version: int = 4) -> tuple[list[tuple[str, int, int]], int]:
+def read_finalised_features(client: RawClient, version: int = 4) -> tuple[list[tuple[str, int, int]], int]:
     answer = client.request(ApiVersionsRequest(client_software_name="raw", client_software_version="1"), version)
     # Below version 4 a feature that may be absent (level 0) cannot be told.
     assert [(each.name, each.min_version, each.max_version) for each in answer.supported_features] == [
@@ -32,7 +32,7 @@ def update(client: RawClient, version: int, *features: tuple[str, int], **option
 @pytest.mark.parametrize("version", [3, 4])
 def test_features_are_told_to_every_client(client: RawClient, version: int) -> None:
     """What this broker has, and what the cluster agreed on: nothing that is not there."""
-    levels, epoch = finalised(client, version)
+    levels, epoch = read_finalised_features(client, version)
     assert levels == NEWEST
     assert ("metadata.version", 30, 30) in levels and ("transaction.version", 2, 2) in levels
     assert epoch > 0
@@ -50,16 +50,16 @@ def test_updates(client: RawClient, version: int) -> None:
         assert feature in answer.error_message
     if version:
         assert update(client, version, ("metadata.version", 31), validate_only=True).error_code != 0
-    assert finalised(client)[0] == NEWEST
+    assert read_finalised_features(client)[0] == NEWEST
 
 
 def test_features_are_there_after_a_restart() -> None:
     """They are in the metadata, and a second start finds them: the epoch only grows."""
     with ottla.testing.broker() as broker:
         with RawClient(broker.host, broker.port) as client:
-            levels, epoch = finalised(client)
+            levels, epoch = read_finalised_features(client)
         broker.restart()
         with RawClient(broker.host, broker.port) as client:
-            again, later = finalised(client)
+            again, later = read_finalised_features(client)
     assert again == levels
     assert later > epoch

@@ -39,7 +39,7 @@ def delete(client: RawClient, topic: str, *offsets: tuple[int, int], version: in
     return [(each.partition_index, each.error_code, each.low_watermark) for each in answer.partitions]
 
 
-def earliest(client: RawClient, topic: str) -> int:
+def find_earliest(client: RawClient, topic: str) -> int:
     partition = ListOffsetsPartition(partition_index=0, timestamp=EARLIEST)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[partition])])
     return int(client.request(request, 5).topics[0].partitions[0].offset)
@@ -53,7 +53,7 @@ def test_records_below_an_offset_are_gone(client: RawClient, topic: str, version
     """The log begins there; what is below is out of range, what is above stays."""
     produce(client, topic, 5)
     assert delete(client, topic, (0, 3), version=version) == [(0, 0, 3)]
-    assert earliest(client, topic) == 3
+    assert find_earliest(client, topic) == 3
     assert client.fetch(topic, 0, 2).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert client.fetch(topic, 0, 3).log_start_offset == 3
 
@@ -72,7 +72,7 @@ def test_offsets_that_are_not_there(client: RawClient, topic: str) -> None:
     produce(client, topic, 2)
     for offset in (3, -2, 1 << 62):
         assert delete(client, topic, (0, offset)) == [(0, ErrorCode.OFFSET_OUT_OF_RANGE, -1)]
-    assert earliest(client, topic) == 0
+    assert find_earliest(client, topic) == 0
 
 
 def test_each_partition_stands_alone(client: RawClient, topic: str) -> None:
@@ -114,7 +114,7 @@ def test_deleted_records_stay_deleted(end: str) -> None:
         getattr(broker, end)()
         broker.restart()
         with RawClient(broker.host, broker.port) as client:
-            assert earliest(client, "orders") == 4
+            assert find_earliest(client, "orders") == 4
             assert client.fetch("orders", 0, 4).high_watermark == 5
 
 
@@ -128,7 +128,7 @@ def test_segments_without_a_record_left_are_removed() -> None:
             assert len(list(segments.glob("*.log"))) == 3
             assert delete(client, "orders", (0, 5)) == [(0, 0, 5)]
             assert sorted(path.name for path in segments.glob("*.log")) == ["00000000000000000004.log"]
-            (described,) = directories(client, ("orders", [0]))
+            (described,) = describe_directories(client, ("orders", [0]))
             assert described.topics[0].partitions[0].partition_size < 1_000_000
         broker.advance(seconds=2)
         assert not list(segments.glob("*.deleted"))
@@ -146,13 +146,13 @@ def test_a_new_topic_of_the_same_name_begins_at_0() -> None:
         broker.create_topic("orders")
         broker.restart()
         with RawClient(broker.host, broker.port) as client:
-            assert earliest(client, "orders") == 0
+            assert find_earliest(client, "orders") == 0
 
 
 # DescribeProducers
 
 
-def producers(client: RawClient, topic: str, *indexes: int) -> list[Any]:
+def describe_producers(client: RawClient, topic: str, *indexes: int) -> list[Any]:
     request = dp.DescribeProducersRequest(topics=[dp.TopicRequest(name=topic, partition_indexes=list(indexes))])
     (answer,) = client.request(request, 0).topics
     return list(answer.partitions)
@@ -161,29 +161,31 @@ def producers(client: RawClient, topic: str, *indexes: int) -> list[Any]:
 def test_producers_are_described(client: RawClient, topic: str) -> None:
     """One without an id leaves no trace; an idempotent one is there with its epoch, last sequence and time."""
     produce(client, topic, 1)
-    assert producers(client, topic, 0)[0].active_producers == []
+    assert describe_producers(client, topic, 0)[0].active_producers == []
     identity = client.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), 4)
     for sequence in (0, 2):
         records = [(None, b"x", (), 1000 + sequence), (None, b"y", (), 1000 + sequence)]
         batch = encode(records, producer_id=identity.producer_id, producer_epoch=0, base_sequence=sequence)
         client.produce(topic, 0, batch)
-    ((producer,),) = (each.active_producers for each in producers(client, topic, 0))
+    ((producer,),) = (each.active_producers for each in describe_producers(client, topic, 0))
     assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (identity.producer_id, 0, 3)
     assert (producer.last_timestamp, producer.current_txn_start_offset) == (1002, -1)
 
 
 def test_producers_of_what_is_not_there(client: RawClient, topic: str) -> None:
     """Each partition has its own code, and a message."""
-    here, missing = producers(client, topic, 0, 9)
+    here, missing = describe_producers(client, topic, 0, 9)
     assert (here.error_code, missing.error_code) == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert "9" in missing.error_message
-    assert producers(client, "nope", 0)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert describe_producers(client, "nope", 0)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 # DescribeLogDirs
 
 
-def directories(client: RawClient, *topics: tuple[str, list[int]], everything: bool = False, version: int = 5) -> Any:
+def describe_directories(
+    client: RawClient, *topics: tuple[str, list[int]], everything: bool = False, version: int = 5
+) -> Any:
     asked = [dld.DescribableLogDirTopic(topic=name, partitions=partitions) for name, partitions in topics]
     answer = client.request(dld.DescribeLogDirsRequest(topics=None if everything else asked), version)
     assert answer.error_code == 0
@@ -196,7 +198,7 @@ def test_data_directories_are_described(
 ) -> None:
     """Where a partition lies and how large it is; from version 4 on how much room its volume has."""
     produce(client, topic, 2)
-    (directory,) = directories(client, (topic, [0, 9]), ("nope", [0]), version=version)
+    (directory,) = describe_directories(client, (topic, [0, 9]), ("nope", [0]), version=version)
     assert (directory.error_code, directory.log_dir) == (0, shared_broker.directory)
     ((partition,),) = ([*described.partitions] for described in directory.topics)
     size = (Path(shared_broker.directory) / f"{topic}-0" / f"{0:020}.log").stat().st_size
@@ -210,8 +212,8 @@ def test_data_directories_are_described(
 
 def test_all_partitions_or_none(client: RawClient, topic: str) -> None:
     """Null asks for every partition, an empty list for none: the directory is described all the same."""
-    (directory,) = directories(client, everything=True)
+    (directory,) = describe_directories(client, everything=True)
     assert topic in [described.name for described in directory.topics]
-    (directory,) = directories(client)
+    (directory,) = describe_directories(client)
     assert directory.topics == []
     assert directory.total_bytes > 0

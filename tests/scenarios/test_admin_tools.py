@@ -12,7 +12,7 @@ from ottla.errors import ErrorCode
 from ottla.records.batch import encode
 from ottla.testing import LocalBroker
 from tests.raw_client import RawClient
-from tests.scenarios.asking import described
+from tests.scenarios.client_calls import describe_topic
 
 TOOLS = "org.apache.kafka.tools"
 CONFIGS = "kafka.admin.ConfigCommand"
@@ -24,7 +24,7 @@ def operated(kafka_tools: None) -> Iterator[LocalBroker]:
         yield broker
 
 
-def typed(broker: LocalBroker, tool: str, *options: str) -> str:
+def run_kafka_tool(broker: LocalBroker, tool: str, *options: str) -> str:
     """What the tool prints; a tool that fails raises."""
     name = tool if "." in tool else f"{TOOLS}.{tool}"
     return run_tool(name, *options, "--bootstrap-server", broker.bootstrap)
@@ -32,23 +32,25 @@ def typed(broker: LocalBroker, tool: str, *options: str) -> str:
 
 def test_topics(operated: LocalBroker) -> None:
     """kafka-topics: created with a setting, grown, described, deleted."""
-    typed(operated, "TopicCommand", "--create", "--topic", "a", "--partitions", "2", "--config", "retention.ms=1000")
-    typed(operated, "TopicCommand", "--alter", "--topic", "a", "--partitions", "3")
-    head, *partitions = typed(operated, "TopicCommand", "--describe", "--topic", "a").strip().splitlines()
+    run_kafka_tool(
+        operated, "TopicCommand", "--create", "--topic", "a", "--partitions", "2", "--config", "retention.ms=1000"
+    )
+    run_kafka_tool(operated, "TopicCommand", "--alter", "--topic", "a", "--partitions", "3")
+    head, *partitions = run_kafka_tool(operated, "TopicCommand", "--describe", "--topic", "a").strip().splitlines()
     assert "PartitionCount: 3" in head
     assert "Configs: retention.ms=1000" in head
     assert ["Leader: 1" in line for line in partitions] == [True] * 3
-    typed(operated, "TopicCommand", "--delete", "--topic", "a")
+    run_kafka_tool(operated, "TopicCommand", "--delete", "--topic", "a")
     with RawClient(operated.host, operated.port) as client:
-        assert described(client, "a").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert describe_topic(client, "a").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_settings(operated: LocalBroker) -> None:
     """kafka-configs: a topic and all brokers; each setting with the source that Kafka would show."""
     operated.create_topic("b")
-    typed(operated, CONFIGS, "--alter", "--topic", "b", "--add-config", "cleanup.policy=[compact,delete]")
-    typed(operated, CONFIGS, "--alter", "--broker-defaults", "--add-config", "message.max.bytes=6000")
-    shown = typed(operated, CONFIGS, "--describe", "--all", "--topic", "b")
+    run_kafka_tool(operated, CONFIGS, "--alter", "--topic", "b", "--add-config", "cleanup.policy=[compact,delete]")
+    run_kafka_tool(operated, CONFIGS, "--alter", "--broker-defaults", "--add-config", "message.max.bytes=6000")
+    shown = run_kafka_tool(operated, CONFIGS, "--describe", "--all", "--topic", "b")
     assert "DYNAMIC_TOPIC_CONFIG:cleanup.policy=compact,delete, DEFAULT_CONFIG:log.cleanup.policy=delete" in shown
     assert "max.message.bytes=6000 sensitive=false" in shown
     assert "DYNAMIC_DEFAULT_BROKER_CONFIG:message.max.bytes=6000, DEFAULT_CONFIG:message.max.bytes=1048588" in shown
@@ -61,9 +63,9 @@ def test_records_directories_and_features(operated: LocalBroker, tmp_path: Path)
         client.produce("c", 0, encode([(None, b"x", (), 1)] * 5))
     offsets = tmp_path / "offsets.json"
     offsets.write_text(json.dumps({"version": 1, "partitions": [{"topic": "c", "partition": 0, "offset": 3}]}))
-    deleted = typed(operated, "DeleteRecordsCommand", "--offset-json-file", str(offsets))
+    deleted = run_kafka_tool(operated, "DeleteRecordsCommand", "--offset-json-file", str(offsets))
     assert "partition: c-0\tlow_watermark: 3" in deleted
-    shown = typed(operated, "LogDirsCommand", "--describe", "--topic-list", "c").splitlines()[-1]
+    shown = run_kafka_tool(operated, "LogDirsCommand", "--describe", "--topic-list", "c").splitlines()[-1]
     (directory,) = json.loads(shown)["brokers"][0]["logDirs"]
     assert [partition["partition"] for partition in directory["partitions"]] == ["c-0"]
     assert directory["error"] is None

@@ -66,21 +66,21 @@ def test_metadata_says_what_one_may_do(client: RawClient, topic: str, version: i
 # DescribeTopicPartitions
 
 
-def described(client: RawClient, *names: str, limit: int = 2000, after: tuple[str, int] | None = None) -> Any:
+def describe_topics(client: RawClient, *names: str, limit: int = 2000, after: tuple[str, int] | None = None) -> Any:
     cursor = after and dtp.DescribeTopicPartitionsRequestCursor(topic_name=after[0], partition_index=after[1])
     topics = [dtp.TopicRequest(name=name) for name in names]
     request = dtp.DescribeTopicPartitionsRequest(topics=topics, response_partition_limit=limit, cursor=cursor)
     return client.request(request, 0)
 
 
-def shown(answer: Any) -> list[tuple[str, int, list[int]]]:
+def list_partitions(answer: Any) -> list[tuple[str, int, list[int]]]:
     return [
         (topic.name, topic.error_code, [partition.partition_index for partition in topic.partitions])
         for topic in answer.topics
     ]
 
 
-def cursor(answer: Any) -> tuple[str, int] | None:
+def read_cursor(answer: Any) -> tuple[str, int] | None:
     found = answer.next_cursor
     return found and (found.topic_name, found.partition_index)
 
@@ -97,7 +97,7 @@ def three() -> Iterator[RawClient]:
 
 def test_partitions_come_with_all_that_is_known(three: RawClient) -> None:
     """Leader, epoch, replicas; no replica is offline or eligible beside the ISR."""
-    (topic,) = described(three, "a").topics
+    (topic,) = describe_topics(three, "a").topics
     assert (topic.is_internal, topic.topic_authorized_operations) == (False, TOPIC_OPERATIONS)
     assert topic.topic_id != bytes(16)
     for partition in topic.partitions:
@@ -110,9 +110,9 @@ def test_pages_of_one_partition_lead_through_all(three: RawClient) -> None:
     """Following the cursors, every partition comes once and in order; the last page has no cursor."""
     seen, at = [], None
     while True:
-        answer = described(three, limit=1, after=at)
-        seen += [(name, index) for name, _, indexes in shown(answer) for index in indexes]
-        at = cursor(answer)
+        answer = describe_topics(three, limit=1, after=at)
+        seen += [(name, index) for name, _, indexes in list_partitions(answer) for index in indexes]
+        at = read_cursor(answer)
         if at is None:
             break
     assert seen == [(name, index) for name in "abc" for index in (0, 1)]
@@ -120,30 +120,34 @@ def test_pages_of_one_partition_lead_through_all(three: RawClient) -> None:
 
 def test_a_page_that_ends_with_a_topic(three: RawClient) -> None:
     """The cursor then names the first partition of the next topic; none after the last one."""
-    answer = described(three, "c", "a", "b", "b", limit=4)
-    assert (shown(answer), cursor(answer)) == ([("a", 0, [0, 1]), ("b", 0, [0, 1])], ("c", 0))
-    assert cursor(described(three, "c", limit=2)) is None
+    answer = describe_topics(three, "c", "a", "b", "b", limit=4)
+    assert (list_partitions(answer), read_cursor(answer)) == ([("a", 0, [0, 1]), ("b", 0, [0, 1])], ("c", 0))
+    assert read_cursor(describe_topics(three, "c", limit=2)) is None
 
 
 def test_the_broker_has_a_limit_of_its_own(three: RawClient) -> None:
     """max.request.partition.size.limit cuts a page, and a limit below 1 counts as 1."""
-    assert cursor(described(three, limit=2000)) == ("c", 1)
-    assert shown(described(three, limit=0)) == [("a", 0, [0])]
+    assert read_cursor(describe_topics(three, limit=2000)) == ("c", 1)
+    assert list_partitions(describe_topics(three, limit=0)) == [("a", 0, [0])]
 
 
 def test_cursors_that_lead_nowhere(three: RawClient) -> None:
     """One past a topic's end goes on with the next; a negative one, or one of a topic not asked for, is refused."""
-    assert shown(described(three, "b", "c", after=("b", 9))) == [("b", 0, []), ("c", 0, [0, 1])]
-    assert [code for _, code, _ in shown(described(three, "b", after=("b", -1)))] == [ErrorCode.INVALID_REQUEST]
-    assert [code for _, code, _ in shown(described(three, "a", after=("b", 0)))] == [ErrorCode.INVALID_REQUEST]
+    assert list_partitions(describe_topics(three, "b", "c", after=("b", 9))) == [("b", 0, []), ("c", 0, [0, 1])]
+    assert [code for _, code, _ in list_partitions(describe_topics(three, "b", after=("b", -1)))] == [
+        ErrorCode.INVALID_REQUEST
+    ]
+    assert [code for _, code, _ in list_partitions(describe_topics(three, "a", after=("b", 0)))] == [
+        ErrorCode.INVALID_REQUEST
+    ]
 
 
 def test_topics_that_are_not_there(three: RawClient) -> None:
     """They come with their own code, in their place, and cost no room."""
-    answer = described(three, "a", "aa", "b d", limit=2)
-    assert shown(answer)[:1] == [("a", 0, [0, 1])]
-    answer = described(three, "aa", "b d", "c")
-    assert shown(answer) == [
+    answer = describe_topics(three, "a", "aa", "b d", limit=2)
+    assert list_partitions(answer)[:1] == [("a", 0, [0, 1])]
+    answer = describe_topics(three, "aa", "b d", "c")
+    assert list_partitions(answer) == [
         ("aa", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []),
         ("b d", ErrorCode.INVALID_TOPIC_EXCEPTION, []),
         ("c", 0, [0, 1]),
@@ -175,7 +179,7 @@ def grow(
 def test_new_partitions_can_be_used_at_once(client: RawClient, topic: str, version: int) -> None:
     """When the answer is there, so is the partition: described, writable, readable."""
     assert grow(client, (topic, 3), version=version) == [(topic, 0, None)]
-    assert shown(described(client, topic)) == [(topic, 0, [0, 1, 2])]
+    assert list_partitions(describe_topics(client, topic)) == [(topic, 0, [0, 1, 2])]
     produced = client.produce(topic, 2, encode([(None, b"x", (), 1)]))
     assert produced is not None
     assert (produced.error_code, produced.base_offset) == (0, 0)
@@ -196,14 +200,14 @@ def test_each_topic_stands_alone(client: RawClient, topic: str) -> None:
     assert "2 partition" in (message or "")
     ((_, code, _),) = grow(client, (topic, 3), assignments=[[9]])
     assert code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    assert shown(described(client, topic)) == [(topic, 0, [0, 1])]
+    assert list_partitions(describe_topics(client, topic)) == [(topic, 0, [0, 1])]
 
 
 def test_validate_only_changes_nothing(client: RawClient, topic: str) -> None:
     """The same checks, the same answer, and the topic as it was."""
     assert grow(client, (topic, 9), validate_only=True) == [(topic, 0, None)]
     assert grow(client, (topic, 1), validate_only=True)[0][1] == ErrorCode.INVALID_PARTITIONS
-    assert shown(described(client, topic)) == [(topic, 0, [0])]
+    assert list_partitions(describe_topics(client, topic)) == [(topic, 0, [0])]
 
 
 def test_partitions_are_there_after_a_restart() -> None:
@@ -216,5 +220,5 @@ def test_partitions_are_there_after_a_restart() -> None:
             client.produce("orders", 2, encode([(None, b"x", (), 1)]))
         broker.restart()
         with RawClient(broker.host, broker.port) as client:
-            assert shown(described(client, "orders")) == [("orders", 0, [0, 1, 2])]
+            assert list_partitions(describe_topics(client, "orders")) == [("orders", 0, [0, 1, 2])]
             assert client.fetch("orders", 2, 0).high_watermark == 1

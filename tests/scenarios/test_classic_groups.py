@@ -44,7 +44,7 @@ def player(broker: LocalBroker) -> Iterator[GroupPlayer]:
         yield found
 
 
-def joining(group: str, member_id: str = "", **changes: Any) -> JoinGroupRequest:
+def build_join(group: str, member_id: str = "", **changes: Any) -> JoinGroupRequest:
     fields: dict[str, Any] = {
         "session_timeout_ms": 10_000,
         "rebalance_timeout_ms": 10_000,
@@ -70,7 +70,7 @@ def join(broker: LocalBroker, client: RawClient, request: JoinGroupRequest, vers
     return joined
 
 
-def syncing(group: str, joined: JoinGroupResponse, assignment: bytes = b"p0") -> SyncGroupRequest:
+def build_sync(group: str, joined: JoinGroupResponse, assignment: bytes = b"p0") -> SyncGroupRequest:
     return SyncGroupRequest(
         group_id=group,
         generation_id=joined.generation_id,
@@ -81,7 +81,7 @@ def syncing(group: str, joined: JoinGroupResponse, assignment: bytes = b"p0") ->
     )
 
 
-def beating(group: str, joined: JoinGroupResponse) -> HeartbeatRequest:
+def build_heartbeat(group: str, joined: JoinGroupResponse) -> HeartbeatRequest:
     return HeartbeatRequest(group_id=group, generation_id=joined.generation_id, member_id=joined.member_id)
 
 
@@ -94,11 +94,11 @@ def describe(client: RawClient, group: str, version: int = 6, **options: Any) ->
 def test_every_version(version: int, broker: LocalBroker, client: RawClient) -> None:
     # A whole life of a member, each request in this version or the newest that it has.
     group = f"version-{version}"
-    joined = join(broker, client, joining(group), version)
+    joined = join(broker, client, build_join(group), version)
     assert (joined.generation_id, joined.protocol_name, joined.leader) == (1, "range", joined.member_id)
     assert [each.member_id for each in joined.members] == [joined.member_id]
-    assert client.request(syncing(group, joined), min(version, 5)).assignment == b"p0"
-    assert client.request(beating(group, joined), min(version, 4)).error_code == 0
+    assert client.request(build_sync(group, joined), min(version, 5)).assignment == b"p0"
+    assert client.request(build_heartbeat(group, joined), min(version, 4)).error_code == 0
     described = describe(client, group, min(version, 6))
     assert (described.group_state, described.protocol_data) == ("Stable", "range")
     (member,) = described.members
@@ -116,9 +116,9 @@ def test_a_group_needs_a_name(client: RawClient) -> None:
     # INVALID_GROUP_ID from everything that changes a group.
     nobody = JoinGroupResponse()
     for request, version in (
-        (joining(""), 9),
-        (syncing("", nobody), 5),
-        (beating("", nobody), 4),
+        (build_join(""), 9),
+        (build_sync("", nobody), 5),
+        (build_heartbeat("", nobody), 4),
         (LeaveGroupRequest(), 5),
     ):
         assert client.request(request, version).error_code == ErrorCode.INVALID_GROUP_ID
@@ -127,7 +127,7 @@ def test_a_group_needs_a_name(client: RawClient) -> None:
 @pytest.mark.parametrize("session_ms", [5999, 1_800_001, -1, 0])
 def test_a_session_has_limits(session_ms: int, client: RawClient) -> None:
     # group.min and group.max.session.timeout.ms; the id that was given comes back with the refusal.
-    answer = client.request(joining("limited", "some id", session_timeout_ms=session_ms), 9)
+    answer = client.request(build_join("limited", "some id", session_timeout_ms=session_ms), 9)
     assert (answer.error_code, answer.member_id) == (ErrorCode.INVALID_SESSION_TIMEOUT, "some id")
     assert describe(client, "limited").error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
@@ -135,9 +135,9 @@ def test_a_session_has_limits(session_ms: int, client: RawClient) -> None:
 def test_a_group_that_is_not_there(client: RawClient) -> None:
     # Each request has its own way to say so; DescribeGroups had none before version 6.
     somebody = JoinGroupResponse(member_id="nobody knows", generation_id=1)
-    assert client.request(joining("none", "nobody knows"), 9).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert client.request(syncing("none", somebody), 5).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert client.request(beating("none", somebody), 4).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert client.request(build_join("none", "nobody knows"), 9).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert client.request(build_sync("none", somebody), 5).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert client.request(build_heartbeat("none", somebody), 4).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     left = client.request(LeaveGroupRequest(group_id="none", members=[MemberIdentity(member_id="nobody knows")]), 5)
     assert (left.error_code, left.members[0].error_code) == (0, ErrorCode.UNKNOWN_MEMBER_ID)
     new, old = describe(client, "none", 6), describe(client, "none", 5)
@@ -148,7 +148,7 @@ def test_a_group_that_is_not_there(client: RawClient) -> None:
 
 def test_what_one_may_do_with_a_group(broker: LocalBroker, client: RawClient) -> None:
     # Only told if asked for: read, delete, describe, and its settings.
-    join(broker, client, joining("allowed"))
+    join(broker, client, build_join("allowed"))
     assert describe(client, "allowed").authorized_operations == -(2**31)
     allowed = describe(client, "allowed", include_authorized_operations=True).authorized_operations
     assert allowed == sum(1 << operation for operation in (3, 6, 8, 10, 11))
@@ -156,21 +156,21 @@ def test_what_one_may_do_with_a_group(broker: LocalBroker, client: RawClient) ->
 
 def test_a_sync_must_name_what_was_chosen(broker: LocalBroker, client: RawClient) -> None:
     # From version 5 on; another protocol, or none, is not the group's.
-    joined = join(broker, client, joining("chosen"))
+    joined = join(broker, client, build_join("chosen"))
     for wrong in ({"protocol_name": None}, {"protocol_type": None}, {"protocol_name": "sticky"}):
-        request = syncing("chosen", joined)
+        request = build_sync("chosen", joined)
         for name, value in wrong.items():
             setattr(request, name, value)
         assert client.request(request, 5).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert client.request(syncing("chosen", joined), 5).error_code == 0
+    assert client.request(build_sync("chosen", joined), 5).error_code == 0
 
 
 def test_a_long_client_id_makes_a_member_id_that_can_be_stored(broker: LocalBroker) -> None:
     # The id has the client's name in it, but not all of one of thirty thousand letters.
     with RawClient(broker.host, broker.port, "x" * 30_000) as client:
-        joined = join(broker, client, joining("long"))
+        joined = join(broker, client, build_join("long"))
         assert len(joined.member_id) < 500
-        assert client.request(syncing("long", joined), 5).error_code == 0
+        assert client.request(build_sync("long", joined), 5).error_code == 0
 
 
 def test_a_refused_commit_is_never_stored(player: GroupPlayer, broker: LocalBroker) -> None:
@@ -216,14 +216,14 @@ def test_a_refused_commit_is_never_stored(player: GroupPlayer, broker: LocalBrok
 
 def test_sessions_end_with_the_brokers_clock(broker: LocalBroker, client: RawClient) -> None:
     # Not with the wall clock's steps: only time that passed counts.
-    joined = join(broker, client, joining("ticking"))
-    client.request(syncing("ticking", joined), 5)
+    joined = join(broker, client, build_join("ticking"))
+    client.request(build_sync("ticking", joined), 5)
     broker.advance(ms=7000)
-    assert client.request(beating("ticking", joined), 4).error_code == 0
+    assert client.request(build_heartbeat("ticking", joined), 4).error_code == 0
     broker.advance(ms=7000)
-    assert client.request(beating("ticking", joined), 4).error_code == 0
+    assert client.request(build_heartbeat("ticking", joined), 4).error_code == 0
     broker.advance(ms=10_001)
-    assert client.request(beating("ticking", joined), 4).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert client.request(build_heartbeat("ticking", joined), 4).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert describe(client, "ticking").group_state == "Empty"
 
 
@@ -232,8 +232,8 @@ def test_members_survive_a_restart(end: str) -> None:
     # Members, generation and assignment are there again; whoever is not heard of within a new session is out.
     with local_broker(group_initial_rebalance_delay_ms=DELAY_MS) as broker:
         with RawClient(broker.host, broker.port, "client") as client:
-            joined = join(broker, client, joining("kept"))
-            client.request(syncing("kept", joined), 5)
+            joined = join(broker, client, build_join("kept"))
+            client.request(build_sync("kept", joined), 5)
             before = describe(client, "kept")
         getattr(broker, end)()
         broker.restart()
@@ -241,8 +241,8 @@ def test_members_survive_a_restart(end: str) -> None:
             while describe(client, "kept").error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 pass
             assert describe(client, "kept") == before
-            assert client.request(beating("kept", joined), 4).error_code == 0
-            assert client.request(syncing("kept", joined), 5).assignment == b"p0"
+            assert client.request(build_heartbeat("kept", joined), 4).error_code == 0
+            assert client.request(build_sync("kept", joined), 5).assignment == b"p0"
             broker.advance(ms=10_001)
             assert describe(client, "kept").group_state == "Empty"
 
@@ -250,16 +250,16 @@ def test_members_survive_a_restart(end: str) -> None:
 def test_an_assignment_that_is_too_large(broker: LocalBroker, client: RawClient) -> None:
     # It is refused; the group and all others of its partition live on, and a smaller one is taken.
     with RawClient(broker.host, broker.port) as neighbour:
-        joined_neighbour = join(broker, neighbour, joining("large"))  # in another group, of the same partition
-        neighbour.request(syncing("large", joined_neighbour), 5)
+        joined_neighbour = join(broker, neighbour, build_join("large"))  # in another group, of the same partition
+        neighbour.request(build_sync("large", joined_neighbour), 5)
         group = next(name for name in (f"large-{n}" for n in count()) if same_partition(name, "large"))
-        joined = join(broker, client, joining(group))
+        joined = join(broker, client, build_join(group))
         for _ in range(2):
-            refused = client.request(syncing(group, joined, os.urandom(2_000_000)), 5)
+            refused = client.request(build_sync(group, joined, os.urandom(2_000_000)), 5)
             assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
-        assert neighbour.request(beating("large", joined_neighbour), 4).error_code == 0
-        assert client.request(beating(group, joined), 4).error_code == 0
-        assert client.request(syncing(group, joined), 5).assignment == b"p0"
+        assert neighbour.request(build_heartbeat("large", joined_neighbour), 4).error_code == 0
+        assert client.request(build_heartbeat(group, joined), 4).error_code == 0
+        assert client.request(build_sync(group, joined), 5).assignment == b"p0"
         assert describe(client, group).group_state == "Stable"
 
 

@@ -9,7 +9,7 @@ from ottla.wire.messages import describe_configs as described
 from ottla.wire.messages import incremental_alter_configs as altering
 from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest
 from tests.raw_client import RawClient
-from tests.scenarios.asking import connect
+from tests.scenarios.client_calls import connect
 
 CLIENT_METRICS = 16
 OF_CLIENT_METRICS, DEFAULT = 7, 5
@@ -37,7 +37,7 @@ def subscriptions(client: RawClient, version: int) -> list[str]:
 
 
 def test_life_of_a_subscription() -> None:
-    # Made by its first setting, there after a restart, gone with its last.
+    # Its first setting creates it, a restart keeps it, and it is gone with its last setting.
     with testing.broker() as broker:
         with connect(broker) as client:
             assert subscriptions(client, 0) == []
@@ -57,7 +57,7 @@ def test_life_of_a_subscription() -> None:
 
 
 def test_a_refusal_says_what_is_wrong(client: RawClient) -> None:
-    # And nothing is kept of it.
+    # A refused subscription is not stored.
     code, message = alter(client, "match", "client_id=(")
     assert (code, message is not None and "regular expression" in message) == (ErrorCode.INVALID_CONFIG, True)
     code, message = alter(client, "intervalms", "60000")

@@ -28,7 +28,7 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from tests.raw_client import RawClient
-from tests.scenarios.asking import connect, create, delete, described, topic_id
+from tests.scenarios.client_calls import connect, create_topic, delete_topic, describe_topic, find_topic_id
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 
@@ -46,7 +46,7 @@ def commit(client: RawClient, group: str, offset: int, *, topic: str = "t", vers
     )
     asked = OffsetCommitRequestTopic(name=topic, partitions=[partition])
     if version >= 10:
-        asked.topic_id = topic_id(client, topic)
+        asked.topic_id = find_topic_id(client, topic)
     answer = client.request(OffsetCommitRequest(group_id=group, topics=[asked], **fields), version)
     (result,) = answer.topics
     assert result.topic_id == asked.topic_id if version >= 10 else result.name == topic
@@ -63,7 +63,7 @@ def fetch(client: RawClient, group: str, *, topic: str = "t", version: int = 9) 
     else:
         wanted = OffsetFetchRequestTopics(name=topic, partition_indexes=[0])
         if version >= 10:
-            wanted.topic_id = topic_id(client, topic)
+            wanted.topic_id = find_topic_id(client, topic)
         asked_group = OffsetFetchRequestGroup(group_id=group, topics=[wanted])
         answer = client.request(OffsetFetchRequest(groups=[asked_group]), version)
         partition = answer.groups[0].topics[0].partitions[0]
@@ -76,10 +76,10 @@ def offset(client: RawClient, group: str, **options: Any) -> int:
 
 @pytest.mark.parametrize("version", range(2, 11))
 def test_every_version_commits(shared_broker: LocalBroker, version: int) -> None:
-    """What a version can say is stored and comes back; the leader epoch is younger than the oldest ones."""
+    """OffsetCommit in every version. The oldest versions have no leader epoch."""
     with connect(shared_broker) as client:
         topic, group = f"commits-{version}", f"committers-{version}"
-        create(client, topic)
+        create_topic(client, topic)
         assert commit(client, group, 40 + version, topic=topic, version=version) == 0
         assert fetch(client, group, topic=topic) == (40 + version, 3 if version >= 6 else -1, "note", 0)
         unknown = OffsetCommitRequestTopic(name="unknown", topic_id=bytes(15) + b"x")
@@ -96,10 +96,10 @@ def test_every_version_commits(shared_broker: LocalBroker, version: int) -> None
 
 @pytest.mark.parametrize("version", range(1, 11))
 def test_every_version_fetches(shared_broker: LocalBroker, version: int) -> None:
-    """One partition, one that has no offset, and, where the version can say it, all of them."""
+    """OffsetFetch of a partition, of one without an offset and, in versions that can, of all partitions."""
     with connect(shared_broker) as client:
         topic, group = f"fetches-{version}", f"fetchers-{version}"
-        create(client, topic)
+        create_topic(client, topic)
         commit(client, group, 7, topic=topic)
         assert fetch(client, group, topic=topic, version=version) == (7, 3 if version >= 5 else -1, "note", 0)
         assert fetch(client, f"{group}-unknown", topic=topic, version=version) == (-1, -1, "", 0)
@@ -112,13 +112,13 @@ def test_every_version_fetches(shared_broker: LocalBroker, version: int) -> None
             request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
             (found,) = client.request(request, version).groups[0].topics
         assert found.partitions[0].committed_offset == 7
-        assert version < 10 or found.topic_id == topic_id(client, topic)
+        assert version < 10 or found.topic_id == find_topic_id(client, topic)
 
 
 def test_many_groups_at_once(shared_broker: LocalBroker) -> None:
     """Each group has its own answer, also one that is not known."""
     with connect(shared_broker) as client:
-        create(client, "batched")
+        create_topic(client, "batched")
         for number in range(20):
             commit(client, f"batched-{number}", number, topic="batched")
         groups = [OffsetFetchRequestGroup(group_id=f"batched-{number}", topics=None) for number in range(21)]
@@ -150,19 +150,19 @@ def wait_until_loaded(client: RawClient) -> None:
         pass
 
 
-def test_the_topic_is_as_kafka_makes_it(own_broker: LocalBroker) -> None:
-    """It is not there before somebody looks for a coordinator; then it has 50 partitions and is internal."""
+def test_the_internal_topic_is_created_as_in_kafka(own_broker: LocalBroker) -> None:
+    """The first FindCoordinator creates __consumer_offsets, with 50 partitions, as an internal topic."""
     with connect(own_broker) as client:
-        assert described(client, "__consumer_offsets").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert describe_topic(client, "__consumer_offsets").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         asked = FindCoordinatorRequest(coordinator_keys=["a", "b"], key_type=GROUP)
         assert [each.error_code for each in client.request(asked, 4).coordinators] == [0, 0]
-        topic = described(client, "__consumer_offsets")
+        topic = describe_topic(client, "__consumer_offsets")
         assert (len(topic.partitions), topic.is_internal) == (50, True)
 
 
 @pytest.mark.parametrize("version", range(0, 7))
 def test_finding_a_coordinator(shared_broker: LocalBroker, version: int) -> None:
-    """This broker, at the address that the client knows; what has no coordinator is said so for each key."""
+    """The answer is this broker, at the address that the client used. Keys without a coordinator have an error each."""
     with connect(shared_broker) as client:
         request = FindCoordinatorRequest(key="g", coordinator_keys=["g", "h"], key_type=GROUP)
         answer = client.request(request, version)
@@ -178,7 +178,7 @@ def test_finding_a_coordinator(shared_broker: LocalBroker, version: int) -> None
 
 
 def test_groups_are_listed_and_deleted(own_broker: LocalBroker) -> None:
-    """Each deletion stands alone; a group that is gone has no offsets."""
+    """Each deletion has its own result. A deleted group has no offsets."""
     with connect(own_broker) as client:
         assert client.request(ListGroupsRequest(), 5).groups == []
         commit(client, "g", 1)
@@ -209,11 +209,11 @@ def test_offsets_are_deleted(own_broker: LocalBroker) -> None:
 def test_a_deleted_topic_takes_its_offsets_along(own_broker: LocalBroker) -> None:
     """A new topic of the same name begins without any."""
     with connect(own_broker) as client:
-        create(client, "doomed")
+        create_topic(client, "doomed")
         commit(client, "g", 9, topic="doomed")
         commit(client, "g", 1)
-        assert delete(client, "doomed") == 0
-        create(client, "doomed")
+        assert delete_topic(client, "doomed") == 0
+        create_topic(client, "doomed")
         assert (offset(client, "g", topic="doomed"), offset(client, "g")) == (-1, 1)
 
 

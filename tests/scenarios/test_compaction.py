@@ -1,4 +1,4 @@
-"""Compaction by a real broker and its child process, while clients go on."""
+"""Compaction by a real broker and its cleaner process, while clients read and write."""
 
 import logging
 import os
@@ -22,7 +22,7 @@ from ottla.wire.messages.incremental_alter_configs import (
 from tests.exposition import Exposition
 from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
-from tests.scenarios.asking import connect, create, delete, produced, records_of
+from tests.scenarios.client_calls import connect, create_topic, decode_records, delete_topic, produce_batch
 from tests.scenarios.test_metrics import metrics
 
 COMPACTED = {
@@ -36,7 +36,7 @@ CLEANING = "kafka_log_logcleanermanager"
 
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A child goes as soon as there is nothing to do."""
+    """The cleaner process ends as soon as it has nothing to do."""
     monkeypatch.setattr(compaction, "IDLE_S", 0.0)
 
 
@@ -54,19 +54,19 @@ def until(condition: Callable[[], object], what: str) -> None:
 
 
 def fill(client: RawClient, topic: str, batches: int, keys: int = 20, mark: str = "") -> None:
-    """Ten records a batch, about 1 KB."""
+    """Send batches of ten records, about 1 KB each."""
     for number in range(batches):
         rows = [
             (b"k%d" % ((number * 10 + place) % keys), b"%s%d " % (mark.encode(), number) + b"x" * 80, (), 1000)
             for place in range(10)
         ]
-        assert produced(client, topic, batch.encode(rows)).error_code == 0
+        assert produce_batch(client, topic, batch.encode(rows)).error_code == 0
 
 
 def everything(client: RawClient, topic: str) -> list[batch.Record]:
     found: list[batch.Record] = []
     offset = 0
-    while records := records_of(client.fetch(topic, 0, offset)):
+    while records := decode_records(client.fetch(topic, 0, offset)):
         found += records
         offset = records[-1].offset + 1
     return found
@@ -107,9 +107,9 @@ def value(page: Exposition, name: str) -> float:
 
 
 def test_a_topic_is_compacted_while_clients_read_and_write(broker: LocalBroker) -> None:
-    # The last value of each key stays at its offset, readers never see a gap in what counts, and the child ends.
+    # The last value of each key stays at its offset, readers miss none of them, and the cleaner process ends.
     with connect(broker) as client:
-        assert create(client, "table", configs=COMPACTED).error_code == 0
+        assert create_topic(client, "table", configs=COMPACTED).error_code == 0
         fill(client, "table", 100)
         before = latest(everything(client, "table"))
         for turn in range(200):
@@ -139,8 +139,8 @@ def test_a_damaged_log_is_reported_and_does_not_stop_the_others(
 ) -> None:
     waiting = {**COMPACTED, "min.cleanable.dirty.ratio": "1"}
     with connect(broker) as client, caplog.at_level(logging.ERROR, "ottla.replication.compaction"):
-        create(client, "broken", configs=waiting)
-        create(client, "sound", configs=COMPACTED)
+        create_topic(client, "broken", configs=waiting)
+        create_topic(client, "sound", configs=COMPACTED)
         fill(client, "broken", 60)
         path = os.path.join(broker.directory, "broken-0", f"{0:020d}.log")
         with open(path, "r+b") as file:
@@ -156,17 +156,17 @@ def test_a_damaged_log_is_reported_and_does_not_stop_the_others(
 
 
 def test_a_topic_that_is_deleted_meanwhile_leaves_nothing_behind() -> None:
-    # Throttled, so that it is surely in the middle; a new topic of that name begins empty.
+    # Compaction is throttled, so that it is still running. A new topic of the same name begins empty.
     with (
         local_broker(log_cleaner_backoff_ms=50, log_cleaner_io_max_bytes_per_second=100_000) as broker,
         connect(broker) as client,
     ):
-        create(client, "table", configs=COMPACTED)
+        create_topic(client, "table", configs=COMPACTED)
         fill(client, "table", 100)
         directory = os.path.join(broker.directory, "table-0")
         until(lambda: any(name.endswith(".cleaned") for name in os.listdir(directory)), "a compaction")
-        assert delete(client, "table") == 0
-        assert create(client, "table", configs=COMPACTED).error_code == 0
+        assert delete_topic(client, "table") == 0
+        assert create_topic(client, "table", configs=COMPACTED).error_code == 0
         until(lambda: not children(), "the end of the child")
         assert everything(client, "table") == []
         fill(client, "table", 1)
@@ -175,7 +175,7 @@ def test_a_topic_that_is_deleted_meanwhile_leaves_nothing_behind() -> None:
 
 def test_a_kill_in_the_middle_leaves_the_log_as_it_was(broker: LocalBroker) -> None:
     with connect(broker) as client:
-        create(client, "table", configs={**COMPACTED, "cleanup.policy": "delete"})
+        create_topic(client, "table", configs={**COMPACTED, "cleanup.policy": "delete"})
         fill(client, "table", 100)
         before = latest(everything(client, "table"))
         set_config(client, "table", "cleanup.policy", "compact")
@@ -193,7 +193,7 @@ def test_a_kill_in_the_middle_leaves_the_log_as_it_was(broker: LocalBroker) -> N
 def test_the_child_ends_with_its_broker(broker: LocalBroker, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
     monkeypatch.setattr(compaction, "IDLE_S", 1000.0)
     with connect(broker) as client:
-        create(client, "table", configs=COMPACTED)
+        create_topic(client, "table", configs=COMPACTED)
         fill(client, "table", 60)
         until(lambda: clean_end(broker, "table") > 0, "compaction")
     assert children()

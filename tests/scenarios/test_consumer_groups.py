@@ -15,7 +15,7 @@ from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 from ottla.wire.messages.list_groups import ListGroupsRequest
 from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.raw_client import RawClient
-from tests.scenarios.asking import connect, create
+from tests.scenarios.client_calls import connect, create_topic
 
 SAFE_DOWNGRADE = 2
 
@@ -39,7 +39,7 @@ def describe(client: RawClient, group: str, version: int = 1, operations: bool =
 
 
 def test_before_version_1_members_are_given_an_id(client: RawClient, topic: str) -> None:
-    # One that is as long as Kafka's; with it they go on. From version 1 on they have to bring their own.
+    # The id has the length of Kafka's. From version 1 on a member has to send an id of its own.
     joined = join(client, topic, topic, member_id="", version=0)
     assert (joined.error_code, len(joined.member_id), joined.heartbeat_interval_ms) == (0, 22, 5000)
     assert joined.assignment.topic_partitions[0].partitions == [0]
@@ -48,7 +48,7 @@ def test_before_version_1_members_are_given_an_id(client: RawClient, topic: str)
 
 
 def test_descriptions(client: RawClient, topic: str) -> None:
-    # Of a group, with what may be done to it; and of none, with a readable reason.
+    # ConsumerGroupDescribe of a group, with authorized operations, and of an unknown one, with an error message.
     join(client, topic, topic)
     told = describe(client, topic, operations=True)
     assert (told.group_state, told.authorized_operations) == ("Stable", operations.ON_GROUP)
@@ -72,14 +72,14 @@ def test_offsets_need_the_members_epoch(client: RawClient, topic: str) -> None:
         ("x", epoch, ErrorCode.UNKNOWN_MEMBER_ID),
         ("", -1, ErrorCode.UNKNOWN_MEMBER_ID),
     ):
-        assert committed(client, topic, member_id, at, 10 if not code else 99) == code
-    assert fetched(client, topic, "m", epoch) == (ErrorCode.NONE, 10)
-    assert fetched(client, topic, None, -1) == (ErrorCode.NONE, 10)
-    assert fetched(client, topic, "m", epoch + 1)[0] == ErrorCode.STALE_MEMBER_EPOCH
-    assert fetched(client, topic, "x", epoch)[0] == ErrorCode.UNKNOWN_MEMBER_ID
+        assert commit(client, topic, member_id, at, 10 if not code else 99) == code
+    assert fetch_offset(client, topic, "m", epoch) == (ErrorCode.NONE, 10)
+    assert fetch_offset(client, topic, None, -1) == (ErrorCode.NONE, 10)
+    assert fetch_offset(client, topic, "m", epoch + 1)[0] == ErrorCode.STALE_MEMBER_EPOCH
+    assert fetch_offset(client, topic, "x", epoch)[0] == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def committed(client: RawClient, topic: str, member_id: str, epoch: int, offset: int) -> int:
+def commit(client: RawClient, topic: str, member_id: str, epoch: int, offset: int) -> int:
     partition = offset_commit.OffsetCommitRequestPartition(committed_offset=offset)
     request = offset_commit.OffsetCommitRequest(
         group_id=topic,
@@ -91,7 +91,7 @@ def committed(client: RawClient, topic: str, member_id: str, epoch: int, offset:
     return code
 
 
-def fetched(client: RawClient, topic: str, member_id: str | None, epoch: int) -> tuple[int, int | None]:
+def fetch_offset(client: RawClient, topic: str, member_id: str | None, epoch: int) -> tuple[int, int | None]:
     asked = offset_fetch.OffsetFetchRequestGroup(
         group_id=topic,
         member_id=member_id,
@@ -103,7 +103,7 @@ def fetched(client: RawClient, topic: str, member_id: str | None, epoch: int) ->
 
 
 def test_deletion(client: RawClient, topic: str) -> None:
-    # Not while somebody is in it; after that nothing is left.
+    # A group with members cannot be deleted. A deleted group leaves nothing behind.
     join(client, topic, topic)
     request = DeleteGroupsRequest(groups_names=[topic])
     assert client.request(request, 2).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
@@ -114,10 +114,10 @@ def test_deletion(client: RawClient, topic: str) -> None:
 
 
 def test_a_restart_keeps_members_and_epochs() -> None:
-    # After kill -9 the group is what its log says: the member goes on at its epoch, and nothing is assigned anew.
+    # After kill -9 the group is restored from its log: members keep their epochs and assignments.
     with ottla.testing.broker(process=True) as broker:
         with connect(broker) as client:
-            create(client, "t", 3)
+            create_topic(client, "t", 3)
             epoch = join(client, "g", "t").member_epoch
             before = describe(client, "g")
         broker.kill()
@@ -137,9 +137,9 @@ def own_broker() -> Any:
 
 
 def test_the_feature_can_be_switched_off(own_broker: LocalBroker) -> None:
-    # group.version 0: nobody can begin a consumer group, and is told why.
+    # With group.version 0 a consumer group cannot be created, and the error says why.
     with connect(own_broker) as client:
-        create(client, "t")
+        create_topic(client, "t")
         assert join(client, "g", "t").error_code == 0
         update = FeatureUpdateKey(feature="group.version", max_version_level=0, upgrade_type=SAFE_DOWNGRADE)
         assert client.request(UpdateFeaturesRequest(feature_updates=[update]), 1).error_code == 0
@@ -148,6 +148,6 @@ def test_the_feature_can_be_switched_off(own_broker: LocalBroker) -> None:
 
 
 def test_the_protocol_can_be_switched_off() -> None:
-    # As Kafka's setting does it: only the classic protocol is left.
+    # With group.coordinator.rebalance.protocols, as in Kafka: only the classic protocol is left.
     with ottla.testing.broker(group_coordinator_rebalance_protocols="classic") as broker, connect(broker) as client:
         assert join(client, "g", "t").error_code == ErrorCode.UNSUPPORTED_VERSION

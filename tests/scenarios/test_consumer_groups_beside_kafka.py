@@ -8,7 +8,7 @@ import pytest
 
 from tests.kafka_peer import Clients
 from tests.raw_client import RawClient
-from tests.scenarios.asking import create
+from tests.scenarios.client_calls import create_topic
 from tests.scenarios.consumer_group_player import ConsumerGroupPlayer
 
 ATTEMPTS = 10
@@ -182,7 +182,7 @@ def clients(both_clients: Clients) -> Clients:
     """Each with two topics."""
     for client in both_clients:
         for topic, partitions in TOPICS.items():
-            create(client, topic, partitions)
+            create_topic(client, topic, partitions)
     return both_clients
 
 

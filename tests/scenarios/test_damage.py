@@ -12,7 +12,16 @@ from ottla.errors import ErrorCode
 from ottla.records.batch import headers
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
-from tests.scenarios.asking import LATEST, all_values, append, batch_of, connect, offset_at, produced, values_of
+from tests.scenarios.client_calls import (
+    LATEST,
+    append,
+    connect,
+    decode_values,
+    list_offset,
+    make_batch,
+    produce_batch,
+    read_all_values,
+)
 
 TOPIC = "orders"
 BATCHES = 10
@@ -40,21 +49,21 @@ def broker() -> Iterator[LocalBroker]:
         yield running
 
 
-def segment_of(broker: LocalBroker, offset: int = 0) -> Path:
+def find_segment(broker: LocalBroker, offset: int = 0) -> Path:
     return Path(broker.directory) / f"{TOPIC}-0" / f"{offset:020}.log"
 
 
-def batches_of(path: Path) -> list[int]:
+def find_batches(path: Path) -> list[int]:
     """Where each batch begins, and where the last one ends."""
     data = path.read_bytes()
     found = [(position, header.size) for position, header in headers(data)]
     return [position for position, _ in found] + [sum(found[-1])]
 
 
-def damaged(broker: LocalBroker, end: str, damage: Callable[[Path], object]) -> None:
+def damage_and_restart(broker: LocalBroker, end: str, damage: Callable[[Path], object]) -> None:
     """Ended in that way, its first segment changed, started again."""
     getattr(broker, end)()
-    damage(segment_of(broker))
+    damage(find_segment(broker))
     broker.restart()
 
 
@@ -62,35 +71,35 @@ def check_usable(broker: LocalBroker, values: list[bytes]) -> None:
     """These records and no others are there, and the log goes on behind them, through another restart too."""
     count = len(values)
     with connect(broker) as client:
-        assert all_values(client, TOPIC) == values
-        assert offset_at(client, TOPIC, LATEST).offset == count
+        assert read_all_values(client, TOPIC) == values
+        assert list_offset(client, TOPIC, LATEST).offset == count
         fields = {"producer_id": 7, "producer_epoch": 0}
         if values:
-            again = batch_of(values[-1], timestamp=broker.now_ms, base_sequence=count - 1, **fields)
-            assert produced(client, TOPIC, again).base_offset == count - 1
+            again = make_batch(values[-1], timestamp=broker.now_ms, base_sequence=count - 1, **fields)
+            assert produce_batch(client, TOPIC, again).base_offset == count - 1
         assert append(client, TOPIC, b"new", timestamp=broker.now_ms, base_sequence=count, **fields) == count
     broker.kill()
     broker.restart()
     with connect(broker) as client:
-        assert all_values(client, TOPIC) == [*values, b"new"]
+        assert read_all_values(client, TOPIC) == [*values, b"new"]
 
 
 @pytest.mark.parametrize("cut", (1, 2, 30, 61, 62, 100))
 def test_a_torn_last_batch_is_cut_off(cut: int, broker: LocalBroker) -> None:
     # The last batch has lost bytes: every batch before it is there, and its producer can send it again.
-    damaged(broker, "kill", lambda path: path.write_bytes(path.read_bytes()[:-cut]))
+    damage_and_restart(broker, "kill", lambda path: path.write_bytes(path.read_bytes()[:-cut]))
     check_usable(broker, SENT[:-1])
 
 
 def test_nothing_is_kept_behind_a_torn_batch(broker: LocalBroker) -> None:
     # The last batch but one did not reach the disk and the last one did: the log ends before both.
     def tear(path: Path) -> None:
-        begins = batches_of(path)
+        begins = find_batches(path)
         data = bytearray(path.read_bytes())
         data[begins[-3] : begins[-2]] = bytes(begins[-2] - begins[-3])
         path.write_bytes(data)
 
-    damaged(broker, "kill", tear)
+    damage_and_restart(broker, "kill", tear)
     check_usable(broker, SENT[:-2])
 
 
@@ -98,21 +107,21 @@ def test_damage_in_flushed_data_costs_only_its_own_batch(broker: LocalBroker) ->
     # A flipped bit below the recovery point: that batch is refused, what was acknowledged after it stays.
     def flip(path: Path) -> None:
         data = bytearray(path.read_bytes())
-        data[batches_of(path)[4] + 80] ^= 1
+        data[find_batches(path)[4] + 80] ^= 1
         path.write_bytes(data)
         (Path(broker.directory) / ".kafka_cleanshutdown").unlink()
 
-    damaged(broker, "stop", flip)
+    damage_and_restart(broker, "stop", flip)
     with connect(broker) as client:
         assert client.fetch(TOPIC, 0, 4).error_code == ErrorCode.CORRUPT_MESSAGE
-        assert values_of(client.fetch(TOPIC, 0, 0)) == SENT[:4]
-        assert values_of(client.fetch(TOPIC, 0, 5)) == SENT[5:]
+        assert decode_values(client.fetch(TOPIC, 0, 0)) == SENT[:4]
+        assert decode_values(client.fetch(TOPIC, 0, 5)) == SENT[5:]
         assert append(client, TOPIC, b"new") == BATCHES
 
 
 @pytest.mark.parametrize("length", (1, 60, 61, 10_000))
 def test_zeros_after_the_last_batch_are_the_end_of_the_log(length: int, broker: LocalBroker) -> None:
-    damaged(broker, "kill", lambda path: path.write_bytes(path.read_bytes() + bytes(length)))
+    damage_and_restart(broker, "kill", lambda path: path.write_bytes(path.read_bytes() + bytes(length)))
     check_usable(broker, SENT)
 
 
@@ -130,11 +139,11 @@ def test_damaged_indexes_and_snapshots_are_rebuilt(suffix: str, kind: str, end: 
             else:
                 file.write_bytes({"empty": b"", "short": content[:-1], "garbage": b"\xff" * 120}[kind])
 
-    damaged(broker, end, damage)
+    damage_and_restart(broker, end, damage)
     with connect(broker) as client:
-        assert offset_at(client, TOPIC, 0).offset == 0
-        assert offset_at(client, TOPIC, 2**60).offset == -1
-        assert values_of(client.fetch(TOPIC, 0, 7)) == SENT[7:]
+        assert list_offset(client, TOPIC, 0).offset == 0
+        assert list_offset(client, TOPIC, 2**60).offset == -1
+        assert decode_values(client.fetch(TOPIC, 0, 7)) == SENT[7:]
     check_usable(broker, SENT)
 
 
@@ -148,13 +157,13 @@ def test_checkpoints_that_are_ahead_of_the_log_or_half_written_are_ignored(
         for name in CHECKPOINTS[:2]:
             (Path(broker.directory) / name).write_bytes(content)
 
-    damaged(broker, end, damage)
+    damage_and_restart(broker, end, damage)
     check_usable(broker, SENT)
 
 
 def test_a_torn_log_is_repaired_in_spite_of_a_clean_shutdown_marker(broker: LocalBroker) -> None:
     # The file lost bytes after the clean shutdown: no half batch is served.
-    damaged(broker, "stop", lambda path: path.write_bytes(path.read_bytes()[:-10]))
+    damage_and_restart(broker, "stop", lambda path: path.write_bytes(path.read_bytes()[:-10]))
     check_usable(broker, SENT[:-1])
 
 
@@ -167,5 +176,5 @@ def test_indexes_snapshots_and_checkpoints_lost_together_are_rebuilt(broker: Loc
         for name in CHECKPOINTS:
             (Path(broker.directory) / name).unlink(missing_ok=True)
 
-    damaged(broker, "kill", damage)
+    damage_and_restart(broker, "kill", damage)
     check_usable(broker, SENT)

@@ -12,28 +12,28 @@ from ottla.testing import broker as local_broker
 from ottla.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionResult
 from tests.patience import PATIENCE_MS
 from tests.raw_client import RawClient
-from tests.scenarios.asking import append, connect, delete, records_of, topic_id, values_of
+from tests.scenarios.client_calls import append, connect, decode_records, decode_values, delete_topic, find_topic_id
 
 LONG_MS = 2 * PATIENCE_MS
-"""A wait that no test sees the end of: the client gives up before."""
+"""A maximum wait that never ends within a test: the client would give up before."""
 WAITING = 18
-"""The version of the fetch that waits."""
+"""The version of the parked fetch."""
 
 
-def size_of(records: object) -> int:
+def count_bytes(records: object) -> int:
     return len(records) if isinstance(records, memoryview | bytes | bytearray) else 0
 
 
 def park(client: RawClient, other: RawClient, found_id: bytes, min_bytes: int = 1) -> None:
-    """A fetch that finds nothing, and is known to wait: the broker has answered others since."""
+    """Send a fetch that finds nothing. It waits when this returns: the broker has answered a later request."""
     wanted = FetchTopic("", found_id, [FetchPartition(0, max_bytes=2**20)])
     client.send_fetch(FetchRequest(max_wait_ms=LONG_MS, min_bytes=min_bytes, topics=[wanted]), WAITING)
     for _ in range(3):
         other.fetch("nobody", 0, 0)
 
 
-def woken(client: RawClient) -> PartitionResult:
-    """The answer to what was parked, before its time was over."""
+def read_woken(client: RawClient) -> PartitionResult:
+    """Read the answer to the parked fetch, which comes before its maximum wait is over."""
     return client.read_fetch(WAITING).topics[0].partitions[0]
 
 
@@ -44,9 +44,9 @@ def test_a_fetch_from_the_middle_of_a_batch_returns_the_whole_batch(codec: int, 
     append(client, topic, b"1", b"2", b"3", codec=codec)
     append(client, topic, b"4")
     for offset in (1, 2, 3):
-        assert [record.offset for record in records_of(client.fetch(topic, 0, offset))] == [1, 2, 3, 4]
-    assert values_of(client.fetch(topic, 0, 4)) == [b"4"]
-    assert values_of(client.fetch(topic, 0, 5)) == []
+        assert [record.offset for record in decode_records(client.fetch(topic, 0, offset))] == [1, 2, 3, 4]
+    assert decode_values(client.fetch(topic, 0, 4)) == [b"4"]
+    assert decode_values(client.fetch(topic, 0, 5)) == []
 
 
 def test_the_first_batch_comes_whole_whatever_the_limits_are(client: RawClient, topic: str) -> None:
@@ -55,7 +55,7 @@ def test_the_first_batch_comes_whole_whatever_the_limits_are(client: RawClient, 
     append(client, topic, b"small")
     for limit in (0, 1, HEADER_SIZE, 50_000):
         fetched = client.fetch(topic, 0, 0, max_bytes=limit)
-        assert [len(value or b"") for value in values_of(fetched)] == [100_000]
+        assert [len(value or b"") for value in decode_values(fetched)] == [100_000]
 
 
 def test_only_the_first_partition_of_a_fetch_may_exceed_the_limit(shared_broker: LocalBroker) -> None:
@@ -67,15 +67,15 @@ def test_only_the_first_partition_of_a_fetch_may_exceed_the_limit(shared_broker:
         wanted = [FetchPartition(index, max_bytes=100_000) for index in (3, 1, 0, 2, 4)]
         request = FetchRequest(max_bytes=5_000, min_bytes=1, topics=[FetchTopic("five", partitions=wanted)])
         answer = client.fetch_whole(request, 12)
-        sizes = {each.index: size_of(each.records) for each in answer.topics[0].partitions}
+        sizes = {each.index: count_bytes(each.records) for each in answer.topics[0].partitions}
         assert list(sizes) == [3, 1, 0, 2, 4]
         assert sizes[3] > 10_000
         assert [sizes[index] for index in (1, 0, 2, 4)] == [0, 0, 0, 0]
 
 
 def test_a_thousand_partitions_in_one_fetch(seed: int) -> None:
-    # All answered, together within the limit plus at most one batch; asked again from where each stands, all
-    # records come. (In a broker of its own: its files stay open.)
+    # Every partition is answered, and the answer exceeds its limit by one batch at most. Repeated from the offsets that
+    # were reached, the fetch returns all records. (The test has a broker of its own, because its files stay open.)
     random = Random(seed)
     sent = {index: random.randbytes(1000) for index in range(1000)}
     with local_broker() as broker, connect(broker) as client:
@@ -89,9 +89,9 @@ def test_a_thousand_partitions_in_one_fetch(seed: int) -> None:
             request = FetchRequest(max_bytes=200_000, min_bytes=1, topics=[FetchTopic("thousand", partitions=left)])
             (answered,) = client.fetch_whole(request, 12).topics
             assert [each.index for each in answered.partitions] == [each.index for each in left]
-            assert sum(size_of(each.records) for each in answered.partitions) <= 200_000
+            assert sum(count_bytes(each.records) for each in answered.partitions) <= 200_000
             for each in answered.partitions:
-                if values := values_of(each):
+                if values := decode_values(each):
                     (found[each.index],) = values
             rounds += 1
         assert found == sent
@@ -99,46 +99,47 @@ def test_a_thousand_partitions_in_one_fetch(seed: int) -> None:
 
 
 def test_a_long_poll_ends_with_the_next_record(client: RawClient, other: RawClient, topic: str) -> None:
-    park(client, other, topic_id(other, topic))
+    park(client, other, find_topic_id(other, topic))
     append(other, topic, b"news")
-    assert values_of(woken(client)) == [b"news"]
+    assert decode_values(read_woken(client)) == [b"news"]
 
 
 def test_a_long_poll_waits_for_min_bytes(client: RawClient, other: RawClient, topic: str) -> None:
-    # One record is not enough, the second is; both come.
-    park(client, other, topic_id(other, topic), min_bytes=1000)
+    # The first record is not enough, the second one is, and the answer has both.
+    park(client, other, find_topic_id(other, topic), min_bytes=1000)
     append(other, topic, bytes(500))
     append(other, topic, bytes(600))
-    assert len(values_of(woken(client))) == 2
+    assert len(decode_values(read_woken(client))) == 2
 
 
 def test_a_client_that_leaves_in_the_middle_of_a_wait_is_forgotten(shared_broker: LocalBroker, topic: str) -> None:
-    # The record that would have woken it comes to nobody, and the broker goes on.
+    # The record that would have ended its wait is appended, and the broker serves other clients.
     with connect(shared_broker) as other:
         with connect(shared_broker) as client:
-            park(client, other, topic_id(other, topic))
+            park(client, other, find_topic_id(other, topic))
         append(other, topic, b"news")
-        assert values_of(other.fetch(topic, 0, 0)) == [b"news"]
+        assert decode_values(other.fetch(topic, 0, 0)) == [b"news"]
 
 
 def test_a_long_poll_ends_when_its_time_is_over(client: RawClient, topic: str) -> None:
-    # With what there is, which may be nothing.
+    # The answer has the records that are there, which may be none.
     append(client, topic, b"little")
     began = monotonic()
-    assert values_of(client.fetch(topic, 0, 0, max_wait_ms=150, min_bytes=10_000)) == [b"little"]
-    assert values_of(client.fetch(topic, 0, 1, max_wait_ms=150)) == []
+    assert decode_values(client.fetch(topic, 0, 0, max_wait_ms=150, min_bytes=10_000)) == [b"little"]
+    assert decode_values(client.fetch(topic, 0, 1, max_wait_ms=150)) == []
     assert monotonic() - began >= 0.3
 
 
 def test_a_long_poll_ends_when_its_topic_is_deleted(client: RawClient, other: RawClient, topic: str) -> None:
-    # With an error that makes the client ask for new metadata.
-    park(client, other, topic_id(other, topic))
-    assert delete(other, topic) == 0
-    assert woken(client).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    # The error makes the client ask for new metadata.
+    park(client, other, find_topic_id(other, topic))
+    assert delete_topic(other, topic) == 0
+    assert read_woken(client).error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def test_a_partition_that_is_not_there_does_not_end_the_wait_for_the_others(client: RawClient, topic: str) -> None:
-    # As in Kafka: a client that keeps asking for it must not ask without a pause. Alone it is answered at once.
+    # As in Kafka: otherwise a client that keeps asking for the missing partition would do so without a pause. A fetch
+    # of the missing partition alone is answered at once.
     began = monotonic()
     assert fetch_both(client, topic, 0, 7, max_wait_ms=150) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert monotonic() - began >= 0.15
@@ -153,7 +154,7 @@ def fetch_both(client: RawClient, topic: str, *partitions: int, max_wait_ms: int
 
 
 def test_offsets_outside_of_the_log_are_refused(client: RawClient, topic: str) -> None:
-    # The end itself is a wait, not an error.
+    # A fetch at the end of the log waits; it is no error.
     append(client, topic, b"0", b"1")
     assert client.fetch(topic, 0, 2).error_code == 0
     for offset in (3, 2**63 - 1, -1, -2):
@@ -191,9 +192,9 @@ def test_a_consumer_with_an_old_or_a_future_leader_epoch_is_told_so() -> None:
 
 
 def test_read_committed_without_transactions_reads_everything(client: RawClient, topic: str) -> None:
-    # And says so: an empty list of aborted transactions, not null.
+    # The list of aborted transactions is empty, not null.
     append(client, topic, b"one")
     fetched = client.fetch(topic, 0, 0, isolation_level=1)
-    assert values_of(fetched) == [b"one"]
+    assert decode_values(fetched) == [b"one"]
     assert fetched.aborted_transactions == []
     assert client.fetch(topic, 0, 0, isolation_level=0).aborted_transactions is None

@@ -1,4 +1,4 @@
-"""`ottla.testing` as its users meet it: what a broker does when it is told to, and what it leaves behind (nothing)."""
+"""`ottla.testing` as its users see it: restarts, faults, time and snapshots on demand, and nothing left behind."""
 
 import gc
 import os
@@ -36,7 +36,7 @@ both = pytest.mark.parametrize("process", [False, True], ids=["thread", "process
 
 @pytest.fixture(params=[False, True], ids=["thread", "process"])
 def broker(request: pytest.FixtureRequest) -> Iterator[LocalBroker]:
-    """A broker with the topic `orders`, in either kind of process."""
+    """A broker with the topic `orders`, in a thread and in a child process."""
     with ottla.testing.broker(process=request.param) as local:
         local.create_topic("orders")
         yield local
@@ -44,7 +44,7 @@ def broker(request: pytest.FixtureRequest) -> Iterator[LocalBroker]:
 
 @pytest.fixture
 def thread_broker() -> Iterator[LocalBroker]:
-    """For what does not depend on the kind of process."""
+    """A broker in a thread, for tests in which the kind of process makes no difference."""
     with ottla.testing.broker() as local:
         local.create_topic("orders")
         yield local
@@ -135,7 +135,7 @@ def test_a_block_that_fails_leaves_nothing_behind(
         local.delay("Metadata", seconds=3600)
         client.send_request(MetadataRequest(topics=None), 12)
         raise Unexpected
-    assert client.closed_by_peer()
+    assert client.is_closed_by_peer()
     client.close()
     assert is_refused(local.port)
     assert belongings() == before
@@ -206,7 +206,7 @@ def test_a_broker_that_was_killed_recovers_what_it_acknowledged(broker: LocalBro
         for number in range(10):
             client.produce("orders", 0, encode([(None, b"%d" % number, (), 0)]))
         broker.kill()
-        assert client.closed_by_peer()
+        assert client.is_closed_by_peer()
     assert is_refused(broker.port)
     assert not Path(broker.directory, ".kafka_cleanshutdown").exists()
     broker.restart()
@@ -259,7 +259,7 @@ def test_a_topic_is_made_as_asked_or_the_refusal_is_raised(thread_broker: LocalB
 
 
 def test_an_api_fails_as_often_as_it_was_told_to(broker: LocalBroker) -> None:
-    # And what failed was not done. Faults of one API are met in the order of their making, others are not touched.
+    # Failed requests have no effect. Faults of one API happen in the order in which they were added; other APIs work.
     broker.fail("Produce", error="NOT_LEADER_OR_FOLLOWER", times=2)
     broker.fail("Produce", error=ErrorCode.REQUEST_TIMED_OUT)
     assert values(broker) == []
@@ -278,12 +278,12 @@ def test_a_connection_is_dropped_and_the_next_is_served(broker: LocalBroker) -> 
     broker.drop("Metadata")
     with connect(broker) as client:
         client.send_request(MetadataRequest(topics=None), 12)
-        assert client.closed_by_peer()
+        assert client.is_closed_by_peer()
     assert "orders" in topics(broker)
 
 
 def test_a_request_can_be_handled_and_only_its_answer_be_lost(broker: LocalBroker) -> None:
-    # What makes duplicates: the record is there, and the client does not know.
+    # This is how duplicates come about: the record is stored, and the client does not know it.
     broker.drop("Produce", answer_only=True)
     broker.fail("Produce", error="REQUEST_TIMED_OUT", answer_only=True)
     with pytest.raises(ConnectionError):
@@ -293,7 +293,7 @@ def test_a_request_can_be_handled_and_only_its_answer_be_lost(broker: LocalBroke
 
 
 def test_an_answer_is_delayed_on_the_clock_of_the_broker(broker: LocalBroker) -> None:
-    # An hour's delay lasts until the hour has been made to pass, not a minute less.
+    # A delay of an hour lasts until the clock of the broker has been advanced by an hour.
     broker.delay("Metadata", seconds=3600)
     request = MetadataRequest(topics=None)
     with connect(broker) as client:
@@ -305,7 +305,7 @@ def test_an_answer_is_delayed_on_the_clock_of_the_broker(broker: LocalBroker) ->
 
 
 def test_a_fault_ordered_while_the_broker_is_down_meets_its_first_request(broker: LocalBroker) -> None:
-    # One that was left over from before is gone.
+    # A fault that was left over from before the stop is gone.
     broker.drop("Produce", times=None)
     broker.kill()
     broker.fail("Produce", error="NOT_LEADER_OR_FOLLOWER")
@@ -368,7 +368,7 @@ def test_time_goes_on_from_where_it_was_after_a_restart(broker: LocalBroker) -> 
 
 @both
 def test_a_broker_begins_with_the_data_of_a_snapshot(broker: LocalBroker, process: bool) -> None:
-    # And goes its own way from there, by the clock of the broker that it was taken from.
+    # The new broker has its own data from then on, and continues the clock of the first one.
     produce(broker, b"shared")
     broker.advance(days=5)
     snapshot = broker.snapshot()
@@ -381,7 +381,7 @@ def test_a_broker_begins_with_the_data_of_a_snapshot(broker: LocalBroker, proces
     assert values(broker) == [b"shared", b"only here"]
 
 
-def test_a_snapshot_goes_when_nobody_holds_it() -> None:
+def test_a_temporary_snapshot_is_removed_with_its_last_reference() -> None:
     with ottla.testing.broker() as local:
         snapshot = local.snapshot()
     directory = Path(snapshot.directory)
@@ -392,7 +392,7 @@ def test_a_snapshot_goes_when_nobody_holds_it() -> None:
 
 
 def test_a_snapshot_in_a_named_directory_stays(thread_broker: LocalBroker, tmp_path: Path) -> None:
-    # Taken from a broker that is down, it is as clean as that one left it.
+    # A snapshot of a broker that was stopped cleanly has a clean-shutdown marker.
     produce(thread_broker, b"kept")
     thread_broker.stop()
     assert isinstance(thread_broker.snapshot(tmp_path / "kept"), Snapshot)
@@ -441,7 +441,7 @@ def test_shared(ottla_session_broker, ottla_broker, turn):
 
 
 def test_the_fixtures_give_a_broker_to_a_test_and_to_a_session(tmp_path: Path) -> None:
-    # In a suite that is as strict as this one.
+    # With the strict settings of this suite: warnings are errors.
     (tmp_path / "test_theirs.py").write_text(TESTS)
     command = [
         sys.executable,

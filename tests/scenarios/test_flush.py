@@ -1,4 +1,4 @@
-"""flush.messages=1: nobody is told of a record, neither its producer nor a consumer, before it is on the disk."""
+"""With flush.messages=1 a record is neither acknowledged nor visible to consumers before it is on the disk."""
 
 import errno
 import os
@@ -14,15 +14,24 @@ from ottla.testing import broker as local_broker
 from ottla.wire.produce import PartitionData, ProduceRequest, TopicData, read_response, write_request
 from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
-from tests.scenarios.asking import LATEST, all_values, append, batch_of, connect, offset_at, produced, values_of
+from tests.scenarios.client_calls import (
+    LATEST,
+    append,
+    connect,
+    decode_values,
+    list_offset,
+    make_batch,
+    produce_batch,
+    read_all_values,
+)
 
 PRODUCE_VERSION = 8
 DEBUG = -2
-"""A replica id that is shown the end of the log."""
+"""The replica id with which ListOffsets returns the end of the log instead of the high watermark."""
 
 
 class Disk:
-    """The broker's fdatasync, with a gate in front of it and a failure to order."""
+    """Replaces fdatasync: a test can hold it back at a gate, or let it fail."""
 
     def __init__(self) -> None:
         self.open = Event()
@@ -62,8 +71,8 @@ def broker(disk: Disk) -> Iterator[LocalBroker]:
 
 
 def send(client: RawClient, value: bytes, acks: int, correlation: int) -> None:
-    """A produce request whose answer is not waited for."""
-    data = TopicData("safe", partitions=[PartitionData(0, memoryview(batch_of(value)))])
+    """Send a produce request without waiting for its answer."""
+    data = TopicData("safe", partitions=[PartitionData(0, memoryview(make_batch(value)))])
     header = struct.pack(">hhih", 0, PRODUCE_VERSION, correlation, -1)
     client.send_frame(write_request(PRODUCE_VERSION, ProduceRequest(None, acks, 20_000, [data]), header))
 
@@ -81,18 +90,18 @@ def test_an_acknowledgement_waits_for_the_disk_and_so_do_consumers(acks: int, di
         disk.close_gate()
         send(producer, b"second", acks, 1)
         assert disk.arrived.wait(PATIENCE_S)
-        assert values_of(consumer.fetch("safe", 0, 0)) == [b"first"]
+        assert decode_values(consumer.fetch("safe", 0, 0)) == [b"first"]
         fetched = consumer.fetch("safe", 0, 1, max_wait_ms=50)
-        assert (values_of(fetched), fetched.high_watermark) == ([], 1)
-        assert offset_at(consumer, "safe", LATEST).offset == 1
+        assert (decode_values(fetched), fetched.high_watermark) == ([], 1)
+        assert list_offset(consumer, "safe", LATEST).offset == 1
         assert append(consumer, "fast", b"meanwhile") == 0
         disk.open.set()
         assert answer(producer) == (0, 1)
-        assert values_of(consumer.fetch("safe", 0, 1)) == [b"second"]
+        assert decode_values(consumer.fetch("safe", 0, 1)) == [b"second"]
 
 
 def test_many_producers_share_an_fsync(disk: Disk, broker: LocalBroker) -> None:
-    # One is in flight; all that come meanwhile share the next one: two calls for fifty acknowledgements.
+    # One fsync is running. All requests that come meanwhile share the next one: two calls for fifty acknowledgements.
     clients = [connect(broker) for _ in range(50)]
     with connect(broker) as first, connect(broker) as onlooker:
         append(first, "safe", b"first")
@@ -101,7 +110,7 @@ def test_many_producers_share_an_fsync(disk: Disk, broker: LocalBroker) -> None:
         for number, client in enumerate(clients):
             send(client, b"%d" % number, -1, 1)
         assert disk.arrived.wait(PATIENCE_S)
-        while offset_at(onlooker, "safe", LATEST, replica_id=DEBUG).offset < 51:
+        while list_offset(onlooker, "safe", LATEST, replica_id=DEBUG).offset < 51:
             pass  # until all are appended; the high watermark stays, the end of the log moves
         disk.open.set()
         offsets = []
@@ -120,15 +129,15 @@ def test_a_failed_fsync_acknowledges_nothing(disk: Disk, broker: LocalBroker) ->
     with connect(broker) as client, connect(broker) as consumer:
         append(client, "safe", b"first")
         disk.failure = OSError(errno.EIO, "the disk is broken")
-        assert produced(client, "safe", batch_of(b"lost?")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert produce_batch(client, "safe", make_batch(b"lost?")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         disk.failure = None
-        assert produced(client, "safe", batch_of(b"refused")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert produce_batch(client, "safe", make_batch(b"refused")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert consumer.fetch("safe", 0, 0).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-        assert produced(client, "fast", batch_of(b"refused")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert produce_batch(client, "fast", make_batch(b"refused")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     broker.kill()
     broker.restart()
     with connect(broker) as client:
-        values = all_values(client, "safe")
+        values = read_all_values(client, "safe")
         assert values in ([b"first"], [b"first", b"lost?"])
         assert append(client, "safe", b"next") == len(values)
 
@@ -138,7 +147,7 @@ def test_with_the_default_flush_settings_nobody_waits_for_the_disk(disk: Disk, b
     with connect(broker) as client:
         disk.close_gate()
         assert append(client, "fast", b"x") == 0
-        assert values_of(client.fetch("fast", 0, 0)) == [b"x"]
+        assert decode_values(client.fetch("fast", 0, 0)) == [b"x"]
 
 
 @pytest.mark.parametrize("end", ("kill", "stop"))
@@ -149,4 +158,4 @@ def test_what_was_acknowledged_is_there_again(end: str, broker: LocalBroker) -> 
     getattr(broker, end)()
     broker.restart()
     with connect(broker) as client:
-        assert all_values(client, "safe") == [b"%d" % number for number in range(20)]
+        assert read_all_values(client, "safe") == [b"%d" % number for number in range(20)]

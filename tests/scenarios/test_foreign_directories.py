@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
-from tests.scenarios.asking import all_values, append, connect
+from tests.scenarios.client_calls import append, connect, read_all_values
 
 TOPIC = "orders"
 
@@ -30,7 +30,7 @@ def test_a_directory_that_the_metadata_does_not_know_is_renamed_and_kept(ottla_b
         shutil.copytree(foreign, Path(ottla_broker.directory) / "foreign-0")
     ottla_broker.restart()
     with connect(ottla_broker) as client:
-        assert all_values(client, TOPIC) == [b"one"]
+        assert read_all_values(client, TOPIC) == [b"one"]
     (stray,) = Path(ottla_broker.directory).glob("foreign-0.*-stray")
     assert not (Path(ottla_broker.directory) / "foreign-0").exists()
     assert files(stray).items() >= contents.items()

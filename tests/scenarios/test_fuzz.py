@@ -17,8 +17,8 @@ from ottla.wire.messages.offset_commit import (
 )
 from tests.clients.child import ottla_up
 from tests.raw_client import RawClient
-from tests.scenarios.every_request import answered, errors_in
-from tests.scenarios.fuzz.bombs import bomb, liar
+from tests.scenarios.every_request import ask_until_settled, errors_in
+from tests.scenarios.fuzz.bombs import make_bomb, make_malformed_batch
 from tests.scenarios.fuzz.siege import Siege
 
 SECONDS = 5.0
@@ -38,11 +38,11 @@ def test_bombs_and_liars_get_past_the_checksum(seed: int) -> None:
     # Otherwise they would be refused at the door, and prove nothing.
     random = Random(seed)
     for _ in range(20):
-        check(bomb(random))
+        check(make_bomb(random))
     passed = 0
     for _ in range(50):
         try:
-            check(liar(random))
+            check(make_malformed_batch(random))
             passed += 1
         except CorruptBatch:
             pass  # cut so short that it is no batch
@@ -64,4 +64,4 @@ def test_found_an_offset_that_is_kept_until_the_end_of_time(client: RawClient, t
         retention_time_ms=2**63 - 1,
         topics=[OffsetCommitRequestTopic(name=topic, partitions=[partition])],
     )
-    assert errors_in(answered(client, commit, 3)) == []
+    assert errors_in(ask_until_settled(client, commit, 3)) == []

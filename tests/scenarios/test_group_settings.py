@@ -13,7 +13,7 @@ from ottla.wire.messages import incremental_alter_configs as altering
 from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest
 from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
-from tests.scenarios.asking import connect
+from tests.scenarios.client_calls import connect
 
 GROUP = 32
 OF_GROUP, DEFAULT = 8, 5

@@ -37,8 +37,8 @@ from ottla.wire.messages.txn_offset_commit import (
 )
 from tests.kafka_peer import Clients
 from tests.raw_client import RawClient
-from tests.scenarios.asking import create, topic_id
-from tests.scenarios.likeness import unlike
+from tests.scenarios.answer_comparison import find_differences
+from tests.scenarios.client_calls import create_topic, find_topic_id
 
 LONG = "x" * 5000
 UNKNOWN_ID = bytes(15) + b"n"
@@ -86,26 +86,26 @@ def plain(message: Message, version: int) -> Ask:
     return lambda topic_id: (message, version)
 
 
-def pending(group: str, topic: str, version: int = 3, **fields: Any) -> Ask:
+def commit_in_transaction(group: str, topic: str, version: int = 3, **fields: Any) -> Ask:
     partition = TxnOffsetCommitRequestPartition(committed_offset=3, committed_metadata=fields.pop("metadata", ""))
     named = TxnOffsetCommitRequestTopic(name=topic, partitions=[partition])
     fields = {"transactional_id": "tx", "producer_id": 999, "producer_epoch": 0, **fields}
     return lambda topic_id: (TxnOffsetCommitRequest(group_id=group, topics=[named], **fields), version)
 
 
-def settings_set(group: str, *changes: tuple[str, int, str | None], validate_only: bool = False) -> Ask:
+def alter_settings(group: str, *changes: tuple[str, int, str | None], validate_only: bool = False) -> Ask:
     configs = [altering.AlterableConfig(name=name, config_operation=op, value=value) for name, op, value in changes]
     resource = altering.AlterConfigsResource(resource_type=GROUP, resource_name=group, configs=configs)
     return plain(altering.IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only), 1)
 
 
-def settings_replaced(group: str, **settings: str) -> Ask:
+def replace_settings(group: str, **settings: str) -> Ask:
     configs = [replacing.AlterableConfig(name=name.replace("_", "."), value=text) for name, text in settings.items()]
     resource = replacing.AlterConfigsResource(resource_type=GROUP, resource_name=group, configs=configs)
     return plain(replacing.AlterConfigsRequest(resources=[resource]), 2)
 
 
-def settings_of(group: str, *names: str) -> Ask:
+def describe_settings(group: str, *names: str) -> Ask:
     resource = describing.DescribeConfigsResource(
         resource_type=GROUP, resource_name=group, configuration_keys=list(names) or None
     )
@@ -152,8 +152,8 @@ SCRIPT: dict[str, Ask] = {
     "listed in version 0": plain(ListGroupsRequest(), 0),
     "described": plain(DescribeGroupsRequest(groups=["g5", "nobody"]), 6),
     "described in version 5": plain(DescribeGroupsRequest(groups=["g5", "nobody"]), 5),
-    "pending for nobody": pending("", "t"),
-    "pending of a member of no group": pending("newer", "t", member_id="m", generation_id=4),
+    "pending for nobody": commit_in_transaction("", "t"),
+    "pending of a member of no group": commit_in_transaction("newer", "t", member_id="m", generation_id=4),
     "deleted": plain(DeleteGroupsRequest(groups_names=["g5", "nobody", "", "g6", "g6"]), 2),
     "what a deleted group has": fetch("g6", 9, everything=True),
     "what is left of the groups": plain(ListGroupsRequest(), 4),
@@ -163,25 +163,25 @@ SCRIPT: dict[str, Ask] = {
     "coordinator of nothing": plain(FindCoordinatorRequest(coordinator_keys=[]), 6),
 }
 SETTINGS_SCRIPT: dict[str, Ask] = {
-    "settings of a new group": settings_of("s"),
-    "one is set": settings_set("s", (SESSION, SET, "50000")),
-    "another": settings_set("s", ("share.auto.offset.reset", SET, "by_duration:PT5M")),
-    "settings with own ones": settings_of("s"),
+    "settings of a new group": describe_settings("s"),
+    "one is set": alter_settings("s", (SESSION, SET, "50000")),
+    "another": alter_settings("s", ("share.auto.offset.reset", SET, "by_duration:PT5M")),
+    "settings with own ones": describe_settings("s"),
     "groups with settings": plain(ListConfigResourcesRequest(resource_types=[GROUP]), 1),
-    "an unknown one": settings_set("s", ("nonsense", SET, "1")),
-    "below the limit": settings_set("s", (SESSION, SET, "1")),
-    "above the limit": settings_set("s", (SESSION, SET, "100000")),
-    "no number": settings_set("s", (SESSION, SET, "x")),
-    "no value": settings_set("s", (SESSION, SET, None)),
-    "no list": settings_set("s", (SESSION, APPEND, "x")),
-    "no offset reset": settings_set("s", ("share.auto.offset.reset", SET, "nonsense")),
-    "no group": settings_set("", (SESSION, SET, "50000")),
-    "settings of no group": settings_of(""),
-    "only tried": settings_set("v", (SESSION, SET, "50000"), validate_only=True),
-    "not there": settings_of("v", SESSION),
-    "all replaced": settings_replaced("s", consumer_session_timeout_ms="46000"),
-    "settings that are left": settings_of("s"),
-    "deleted": settings_set("s", (SESSION, DELETE, None)),
+    "an unknown one": alter_settings("s", ("nonsense", SET, "1")),
+    "below the limit": alter_settings("s", (SESSION, SET, "1")),
+    "above the limit": alter_settings("s", (SESSION, SET, "100000")),
+    "no number": alter_settings("s", (SESSION, SET, "x")),
+    "no value": alter_settings("s", (SESSION, SET, None)),
+    "no list": alter_settings("s", (SESSION, APPEND, "x")),
+    "no offset reset": alter_settings("s", ("share.auto.offset.reset", SET, "nonsense")),
+    "no group": alter_settings("", (SESSION, SET, "50000")),
+    "settings of no group": describe_settings(""),
+    "only tried": alter_settings("v", (SESSION, SET, "50000"), validate_only=True),
+    "not there": describe_settings("v", SESSION),
+    "all replaced": replace_settings("s", consumer_session_timeout_ms="46000"),
+    "settings that are left": describe_settings("s"),
+    "deleted": alter_settings("s", (SESSION, DELETE, None)),
     "groups without settings": plain(ListConfigResourcesRequest(resource_types=[GROUP]), 1),
 }
 
@@ -189,7 +189,7 @@ SETTINGS_SCRIPT: dict[str, Ask] = {
 @pytest.fixture(scope="module")
 def sides(both_clients: Clients) -> Clients:
     for client in both_clients:
-        create(client, "t")
+        create_topic(client, "t")
         while client.request(ListGroupsRequest(), 4).error_code:
             pass
     return both_clients
@@ -201,10 +201,10 @@ def test_the_same_answers(script: dict[str, Ask], sides: Clients) -> None:
     different = []
     for name, ask in script.items():
         theirs, ours = (answer(client, ask) for client in sides)
-        different += [f"{name}: {each}" for each in unlike(theirs, ours)]
+        different += [f"{name}: {each}" for each in find_differences(theirs, ours)]
     assert not different, "\n".join(different)
 
 
 def answer(client: RawClient, ask: Ask) -> Any:
-    message, version = ask(lambda topic: topic_id(client, topic) if topic == "t" else UNKNOWN_ID)
+    message, version = ask(lambda topic: find_topic_id(client, topic) if topic == "t" else UNKNOWN_ID)
     return client.request(message, version)

@@ -9,7 +9,7 @@ import pytest
 from tests.kafka_peer import Addresses
 from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
-from tests.scenarios.asking import create
+from tests.scenarios.client_calls import create_topic
 from tests.scenarios.group_scripts import GroupPlayer
 
 SLOWNESS = (1, 1, 4, 10, 20, 40)
@@ -180,7 +180,7 @@ def addresses(both_addresses: Addresses) -> Addresses:
     """Each with a topic."""
     for address in both_addresses:
         with RawClient(*address, timeout_s=PATIENCE_S) as client:
-            create(client, "t")
+            create_topic(client, "t")
     return both_addresses
 
 

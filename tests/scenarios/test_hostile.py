@@ -1,4 +1,4 @@
-"""What strangers may send to a real broker, `ottla up` in a process of its own: it stays small, alive and at work.
+"""What hostile clients send to a real broker, `ottla up` in a process of its own: it keeps working in little memory.
 
 The server's own tests go through each limit; here it is the whole broker, and its memory as the system sees it.
 """
@@ -24,8 +24,8 @@ from ottla.wire.messages.metadata import MetadataRequest
 from tests.clients.child import HOST, OttlaUp, ottla_up
 from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
-from tests.scenarios.asking import append, create, values_of
-from tests.scenarios.memory import peak_kilobytes
+from tests.scenarios.client_calls import append, create_topic, decode_values
+from tests.scenarios.memory import read_peak_kilobytes
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits and peaks of a process as Linux has them")
 
@@ -37,7 +37,7 @@ INT_MAX = 2**31 - 1
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaUp]:
     with ottla_up(tmp_path_factory.mktemp("hostile") / "data", "queued.max.request.bytes=50000000") as running:
         with connect(running) as client:
-            assert create(client, TOPIC).error_code == 0
+            assert create_topic(client, TOPIC).error_code == 0
             append(client, TOPIC, b"x" * 500_000)
         yield running
         assert "Traceback" not in running.log.read_text()
@@ -47,32 +47,32 @@ def connect(broker: OttlaUp, timeout_s: float = PATIENCE_S / 2) -> RawClient:
     return RawClient(HOST, broker.port, timeout_s=timeout_s)
 
 
-def check_at_work(broker: OttlaUp, grown_from: int, by: int = 60_000) -> None:
-    """It answers, and has not needed more than so many kilobytes on the way."""
+def check_working(broker: OttlaUp, grown_from: int, by: int = 60_000) -> None:
+    """The broker answers, and its peak memory has grown by no more than so many kilobytes."""
     assert broker.process.poll() is None
     with connect(broker) as client:
         assert append(client, TOPIC, b"still here") > 0
-        assert values_of(client.fetch(TOPIC, 0, 0))
-    assert peak_kilobytes(broker.process.pid) - grown_from < by
+        assert decode_values(client.fetch(TOPIC, 0, 0))
+    assert read_peak_kilobytes(broker.process.pid) - grown_from < by
 
 
 @pytest.mark.parametrize("size", (-1, -(2**31), INT_MAX, 200_000_000, 0, 1, 7))
 def test_an_impossible_request_size_closes_the_connection(size: int, broker: OttlaUp) -> None:
     # Negative, above socket.request.max.bytes, or too short for any request.
-    peak = peak_kilobytes(broker.process.pid)
+    peak = read_peak_kilobytes(broker.process.pid)
     with connect(broker) as stranger:
         stranger.send(struct.pack(">i", size) + bytes(20))
-        assert stranger.closed_by_peer()
-    check_at_work(broker, peak, 10_000)
+        assert stranger.is_closed_by_peer()
+    check_working(broker, peak, 10_000)
 
 
 def test_request_sizes_that_are_announced_and_never_sent_cost_no_memory(broker: OttlaUp) -> None:
     # A hundred connections each announce 100 MB, send a little of it, and then are silent.
-    peak = peak_kilobytes(broker.process.pid)
+    peak = read_peak_kilobytes(broker.process.pid)
     strangers = [connect(broker) for _ in range(100)]
     for stranger in strangers:
         stranger.send(struct.pack(">ihhih", 100_000_000, 0, 9, 1, -1) + bytes(1000))
-    check_at_work(broker, peak)
+    check_working(broker, peak)
     for stranger in strangers:
         stranger.close()
 
@@ -92,7 +92,7 @@ HOSTILE_BODIES = {
 @pytest.mark.parametrize("name", HOSTILE_BODIES)
 def test_malformed_requests_of_every_api(name: str, broker: OttlaUp) -> None:
     # In every version of every API: an answer or a closed connection, quickly, without memory and without a traceback.
-    peak = peak_kilobytes(broker.process.pid)
+    peak = read_peak_kilobytes(broker.process.pid)
     for handler in load_handlers().values():
         for version in handler.versions:
             header = struct.pack(">hhih", handler.api.key, version, 1, -1)
@@ -102,14 +102,14 @@ def test_malformed_requests_of_every_api(name: str, broker: OttlaUp) -> None:
                 stranger.send_frame(header + HOSTILE_BODIES[name])
                 with suppress(ConnectionError):
                     stranger.send_frame(struct.pack(">hhih", 999, 0, 2, -1))  # closes it if the first one did not
-                assert stranger.closed_by_peer()
-    check_at_work(broker, peak, 20_000)
+                assert stranger.is_closed_by_peer()
+    check_working(broker, peak, 20_000)
 
 
 def test_random_bytes(broker: OttlaUp, seed: int) -> None:
     # Random bytes behind a valid request header, and random bytes from the first one on.
     random = Random(seed)
-    peak = peak_kilobytes(broker.process.pid)
+    peak = read_peak_kilobytes(broker.process.pid)
     apis = [(handler.api.key, version) for handler in load_handlers().values() for version in handler.versions]
     for _ in range(300):
         key, version = random.choice(apis)
@@ -119,28 +119,28 @@ def test_random_bytes(broker: OttlaUp, seed: int) -> None:
                 stranger.send_frame(struct.pack(">hhih", key, version, 1, -1) + body)
             else:
                 stranger.send(body)
-    check_at_work(broker, peak, 20_000)
+    check_working(broker, peak, 20_000)
 
 
 def test_a_thousand_idle_connections(broker: OttlaUp) -> None:
     # They connect, send nothing, and close.
-    peak = peak_kilobytes(broker.process.pid)
+    peak = read_peak_kilobytes(broker.process.pid)
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     idle = [socket.create_connection((HOST, broker.port), 10) for _ in range(min(1000, soft - 200))]
-    check_at_work(broker, peak, 40_000)
+    check_working(broker, peak, 40_000)
     for connection in idle:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.close()
-    check_at_work(broker, peak, 40_000)
+    check_working(broker, peak, 40_000)
 
 
 def test_a_crowd_of_large_requests_stays_within_the_queue(broker: OttlaUp) -> None:
-    # Two hundred connections send nine tenths of a megabyte of a batch each, 180 MB in all, then the rest of it: what
-    # is in memory is what queued.max.request.bytes allows, small requests are answered meanwhile, and so is everybody.
-    peak = peak_kilobytes(broker.process.pid)
+    # 200 connections each send nine tenths of a batch of a megabyte, 180 MB in all, and then the rest. No more than
+    # queued.max.request.bytes is in memory, small requests are answered meanwhile, and in the end every batch is.
+    peak = read_peak_kilobytes(broker.process.pid)
     with connect(broker) as client:
-        assert create(client, "crowd").error_code == 0
-    request = produce_frame("crowd", bytes(900_000))
+        assert create_topic(client, "crowd").error_code == 0
+    request = build_produce_frame("crowd", bytes(900_000))
     crowd = [socket.create_connection((HOST, broker.port), 60) for _ in range(200)]
     for connection in crowd:
         connection.setblocking(False)
@@ -152,7 +152,7 @@ def test_a_crowd_of_large_requests_stays_within_the_queue(broker: OttlaUp) -> No
                 sent[connection] += connection.send(request[sent[connection] : limit])
 
     push(800_000)
-    check_at_work(broker, peak, 110_000)
+    check_working(broker, peak, 110_000)
     while min(sent.values()) < len(request):
         push(len(request))
     for connection in crowd:
@@ -161,11 +161,11 @@ def test_a_crowd_of_large_requests_stays_within_the_queue(broker: OttlaUp) -> No
         answer = produce.read_response(9, connection.recv(size, socket.MSG_WAITALL), 5)
         assert answer.topics[0].partitions[0].error_code == 0
         connection.close()
-    check_at_work(broker, peak, 110_000)
+    check_working(broker, peak, 110_000)
 
 
-def produce_frame(topic: str, value: bytes) -> bytes:
-    """A whole request of one record, as it goes over the network."""
+def build_produce_frame(topic: str, value: bytes) -> bytes:
+    """The bytes of a produce request with one record."""
     batch = memoryview(encode([(None, value, (), 1)]))
     data = produce.TopicData(topic, partitions=[produce.PartitionData(0, batch)])
     body = produce.write_request(9, produce.ProduceRequest(None, 1, 30_000, [data]), struct.pack(">hhihx", 0, 9, 1, -1))
@@ -175,26 +175,26 @@ def produce_frame(topic: str, value: bytes) -> bytes:
 def test_a_consumer_that_never_reads_its_answers(broker: OttlaUp) -> None:
     # It asks 200 times for half a megabyte and reads nothing: a bounded part of that is in memory, and others are
     # served meanwhile.
-    peak = peak_kilobytes(broker.process.pid)
+    peak = read_peak_kilobytes(broker.process.pid)
     wanted = FetchRequest(topics=[FetchTopic(TOPIC, partitions=[FetchPartition(0, max_bytes=INT_MAX)])])
     with connect(broker) as stranger:
         for _ in range(200):
             stranger.send_fetch(wanted, 12)
-        check_at_work(broker, peak, 40_000)
+        check_working(broker, peak, 40_000)
         for _ in range(200):
             assert stranger.read_fetch(12).topics[0].partitions[0].error_code == 0
 
 
 def test_ten_thousand_pipelined_requests(broker: OttlaUp) -> None:
     # Sent at once by a client that reads only afterwards: all are answered, in order.
-    peak = peak_kilobytes(broker.process.pid)
+    peak = read_peak_kilobytes(broker.process.pid)
     kinds = ((ApiVersionsRequest(), 0), (MetadataRequest(topics=[]), 12))
     with connect(broker) as client:
         for number in range(10_000):
             client.send_request(*kinds[number % 2])
         for number in range(10_000):
             client.read_response(*kinds[number % 2])
-    check_at_work(broker, peak, 40_000)
+    check_working(broker, peak, 40_000)
 
 
 def test_running_out_of_descriptors(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_running_out_of_descriptors(tmp_path: Path) -> None:
     # served. Appends to the log go on.
     with ottla_up(tmp_path / "data") as broker:
         with connect(broker) as client:
-            assert create(client, TOPIC).error_code == 0
+            assert create_topic(client, TOPIC).error_code == 0
             append(client, TOPIC, b"before")
             resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE, (100, 100))
             crowd = [socket.create_connection((HOST, broker.port), 10) for _ in range(150)]
@@ -210,13 +210,13 @@ def test_running_out_of_descriptors(tmp_path: Path) -> None:
             for connection in crowd:
                 connection.close()
         deadline = monotonic() + PATIENCE_S
-        while not served(broker):
+        while not is_served(broker):
             assert monotonic() < deadline, broker.log.read_text()[-2000:]
         assert "Traceback" not in broker.log.read_text()
 
 
-def served(broker: OttlaUp) -> bool:
-    """Until the crowd's connections are all taken and closed a newcomer may be turned away with them."""
+def is_served(broker: OttlaUp) -> bool:
+    """Whether a new connection is answered. It may be closed at first, until the broker has closed the others."""
     try:
         with connect(broker) as client:
             return append(client, TOPIC, b"after") >= 2

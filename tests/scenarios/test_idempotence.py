@@ -11,7 +11,7 @@ from ottla.testing import broker as local_broker
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.produce import PartitionResult
 from tests.raw_client import RawClient
-from tests.scenarios.asking import all_values, append, batch_of, connect, produced
+from tests.scenarios.client_calls import append, connect, make_batch, produce_batch, read_all_values
 
 SEQUENCES = 2**31
 RESTARTS = pytest.mark.parametrize("restart", ("none", "stop", "kill"))
@@ -38,7 +38,7 @@ def send(client: RawClient, producer: int, sequence: int, count: int = 1, epoch:
     """
     values = [b"%d" % ((sequence + number) % SEQUENCES) for number in range(count)]
     fields = {"producer_id": producer, "producer_epoch": epoch, "base_sequence": sequence}
-    return produced(client, "orders", batch_of(*values, timestamp=WallClock().now_ms(), **fields))
+    return produce_batch(client, "orders", make_batch(*values, timestamp=WallClock().now_ms(), **fields))
 
 
 def come_back(broker: LocalBroker, how: str) -> RawClient:
@@ -64,7 +64,7 @@ def test_a_retry_of_any_of_the_last_five_batches_is_answered_with_its_offset(res
             assert (result.error_code, result.base_offset) == (0, number * 2)
         assert send(client, producer, 2, 2).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         assert send(client, producer, 14).base_offset == 14
-        assert all_values(client, "orders") == [b"%d" % number for number in range(15)]
+        assert read_all_values(client, "orders") == [b"%d" % number for number in range(15)]
 
 
 @RESTARTS
@@ -130,7 +130,7 @@ def test_a_producer_snapshot_that_is_older_than_the_log_is_brought_up_to_date(br
         assert send(client, producer, 3, 3).base_offset == 3
         assert send(client, producer, 6, 3).base_offset == 6
         assert send(client, producer, 9, 1).base_offset == 9
-        assert all_values(client, "orders") == [b"%d" % number for number in range(10)]
+        assert read_all_values(client, "orders") == [b"%d" % number for number in range(10)]
 
 
 def test_an_expired_producer_may_go_on_with_any_sequence(broker: LocalBroker) -> None:
@@ -141,7 +141,7 @@ def test_an_expired_producer_may_go_on_with_any_sequence(broker: LocalBroker) ->
         assert send(client, producer, 7).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         broker.advance(days=2)
         assert send(client, producer, 7).error_code == 0
-        assert all_values(client, "orders") == [b"0", b"7"]
+        assert read_all_values(client, "orders") == [b"0", b"7"]
 
 
 def test_partitions_and_producers_do_not_know_of_each_other(broker: LocalBroker) -> None:
@@ -154,7 +154,7 @@ def test_partitions_and_producers_do_not_know_of_each_other(broker: LocalBroker)
                 append(
                     client, "two", b"x", partition=partition, producer_id=producer, producer_epoch=0, base_sequence=0
                 )
-        assert len(all_values(client, "two", 0)) == len(all_values(client, "two", 1)) == 2
+        assert len(read_all_values(client, "two", 0)) == len(read_all_values(client, "two", 1)) == 2
 
 
 def test_five_requests_in_flight_on_one_connection_stay_in_order(broker: LocalBroker) -> None:
@@ -162,7 +162,7 @@ def test_five_requests_in_flight_on_one_connection_stay_in_order(broker: LocalBr
     with connect(broker) as client, connect(broker) as reader:
         producer = new_producer(client)
         for sequence in range(50):
-            batch = batch_of(b"%d" % sequence, producer_id=producer, producer_epoch=0, base_sequence=sequence)
+            batch = make_batch(b"%d" % sequence, producer_id=producer, producer_epoch=0, base_sequence=sequence)
             client.produce("orders", 0, batch, acks=0)
         assert send(client, producer, 50).base_offset == 50
-        assert all_values(reader, "orders") == [b"%d" % number for number in range(51)]
+        assert read_all_values(reader, "orders") == [b"%d" % number for number in range(51)]

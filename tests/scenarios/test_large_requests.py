@@ -1,4 +1,4 @@
-"""What is too large for a coordinator's log: it is refused, and neither its group nor any other notices."""
+"""Requests that are too large for the log of a coordinator are refused, and no group is affected."""
 
 import base64
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
 MEMBER = "A" * 22
 LIMIT = 100_000
 MANY_NAMES = 1_000
-"""So many cannot be stored, and one member may ask for so many."""
+"""More topic names than can be stored, in one subscription."""
 
 _random = Random(6)
 
@@ -52,13 +52,13 @@ def client(broker: LocalBroker) -> Iterator[RawClient]:
         yield connected
 
 
-def noise(size: int) -> str:
-    """Text that cannot be packed to less than three quarters of its size."""
+def make_noise(size: int) -> str:
+    """Text that no codec compresses to less than three quarters of its size."""
     return base64.b64encode(_random.randbytes(size * 3 // 4)).decode()
 
 
-def member_of(client: RawClient, group: str) -> HeartbeatRequest:
-    """A classic group of one; its heartbeat fails as soon as its coordinator begins again."""
+def join_group(client: RawClient, group: str) -> HeartbeatRequest:
+    """Join a classic group as its only member. Returns a heartbeat, which fails if the coordinator was loaded again."""
     joining = JoinGroupRequest(
         group_id=group,
         session_timeout_ms=30_000,
@@ -73,16 +73,18 @@ def member_of(client: RawClient, group: str) -> HeartbeatRequest:
     return HeartbeatRequest(group_id=group, generation_id=joined.generation_id, member_id=joined.member_id)
 
 
-def committing(group: str, metadata_size: int) -> OffsetCommitRequest:
+def build_commit(group: str, metadata_size: int) -> OffsetCommitRequest:
     """Ten partitions, each with so many bytes of metadata."""
     partitions = [
-        OffsetCommitRequestPartition(partition_index=index, committed_offset=1, committed_metadata=noise(metadata_size))
+        OffsetCommitRequestPartition(
+            partition_index=index, committed_offset=1, committed_metadata=make_noise(metadata_size)
+        )
         for index in range(10)
     ]
     return OffsetCommitRequest(group_id=group, topics=[OffsetCommitRequestTopic(name="wide", partitions=partitions)])
 
 
-def subscribing(group: str, names: list[str]) -> ConsumerGroupHeartbeatRequest:
+def build_subscription(group: str, names: list[str]) -> ConsumerGroupHeartbeatRequest:
     return ConsumerGroupHeartbeatRequest(
         group_id=group,
         member_id=MEMBER,
@@ -93,48 +95,48 @@ def subscribing(group: str, names: list[str]) -> ConsumerGroupHeartbeatRequest:
 
 
 def test_offsets(client: RawClient) -> None:
-    # Metadata of twice the size of a batch finds no room; a neighbour of the same partition keeps its coordinator.
-    beating = member_of(client, "beside offsets")
+    # Metadata of twice the size of a batch is refused. Another group in the same partition keeps its coordinator.
+    beating = join_group(client, "beside offsets")
     for _ in range(2):
-        refused = client.request(committing("offsets", LIMIT // 5), 8)
+        refused = client.request(build_commit("offsets", LIMIT // 5), 8)
         assert refused.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         assert client.request(beating, 4).error_code == 0
-    assert client.request(committing("offsets", 10), 8).topics[0].partitions[0].error_code == 0
+    assert client.request(build_commit("offsets", 10), 8).topics[0].partitions[0].error_code == 0
 
 
 def test_a_subscription_of_a_new_group(client: RawClient) -> None:
-    # There is no such group afterwards, and the same member is welcome when it wants less.
-    beating = member_of(client, "beside a new group")
-    names = [noise(200) for _ in range(MANY_NAMES)]
+    # The group does not exist afterwards, and the member can join with a smaller subscription.
+    beating = join_group(client, "beside a new group")
+    names = [make_noise(200) for _ in range(MANY_NAMES)]
     for _ in range(2):
-        assert client.request(subscribing("new", names), 1).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert client.request(build_subscription("new", names), 1).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         assert client.request(beating, 4).error_code == 0
     assert "new" not in {group.group_id for group in client.request(ListGroupsRequest(), 5).groups}
-    joined = client.request(subscribing("new", ["t"]), 1)
+    joined = client.request(build_subscription("new", ["t"]), 1)
     assert (joined.error_code, [each.partitions for each in joined.assignment.topic_partitions]) == (0, [[0]])
 
 
 def test_a_subscription_that_would_take_a_group_over(client: RawClient) -> None:
-    # A classic group stays one, and its member does not notice; one who wants less turns it into a consumer group.
-    beating = member_of(client, "taken")
-    names = [noise(200) for _ in range(MANY_NAMES)]
-    assert client.request(subscribing("taken", names), 1).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    # The classic group stays as it is. A member with a smaller subscription converts it to a consumer group.
+    beating = join_group(client, "taken")
+    names = [make_noise(200) for _ in range(MANY_NAMES)]
+    assert client.request(build_subscription("taken", names), 1).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert client.request(beating, 4).error_code == 0
     kinds = {group.group_id: group.group_type for group in client.request(ListGroupsRequest(), 5).groups}
     assert kinds["taken"] == "classic"
-    assert client.request(subscribing("taken", ["t"]), 1).error_code == 0
+    assert client.request(build_subscription("taken", ["t"]), 1).error_code == 0
     kinds = {group.group_id: group.group_type for group in client.request(ListGroupsRequest(), 5).groups}
     assert kinds["taken"] == "consumer"
 
 
 def test_a_change_of_a_members_subscription(broker: LocalBroker, client: RawClient) -> None:
-    # It keeps what it has, and the next heartbeat sees the topic that has come since the last one that was not refused.
-    joined = client.request(subscribing("changing", ["t", "later"]), 1)
+    # The member keeps its assignment, and its next heartbeat sees a topic that was created meanwhile.
+    joined = client.request(build_subscription("changing", ["t", "later"]), 1)
     broker.create_topic("later")
-    greedy = subscribing("changing", [noise(200) for _ in range(MANY_NAMES)])
+    greedy = build_subscription("changing", [make_noise(200) for _ in range(MANY_NAMES)])
     greedy.member_epoch = joined.member_epoch
     assert client.request(greedy, 1).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
-    calm = subscribing("changing", ["t", "later"])
+    calm = build_subscription("changing", ["t", "later"])
     calm.member_epoch = joined.member_epoch
     answer = client.request(calm, 1)
     assert (answer.error_code, answer.member_epoch) == (0, joined.member_epoch + 1)

@@ -1,4 +1,4 @@
-"""Metadata of a cluster with a great many topics, asked from a broker that keeps hardly any of them."""
+"""Metadata of a cluster with very many topics, of which this broker has replicas of hardly any."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ from ottla.errors import ErrorCode
 from ottla.wire.messages.metadata import MetadataRequest
 from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
-from tests.scenarios.asking import append, create, described
+from tests.scenarios.client_calls import append, create_topic, describe_topic
 
 MANY = 10_000
 OF_ONE_ENTRY = 2_000
 ELSEWHERE = 99
-"""A broker that is known and not alive: its topics are in the metadata and cost this broker no file."""
+"""A registered broker that does not run. Its topics are in the metadata, and need no files here."""
 
 
 def topics_elsewhere(numbers: Sequence[int]) -> list[Change]:
@@ -36,17 +36,17 @@ def as_decided(changes: Sequence[Change], image: Image) -> Decision[None]:
 
 
 def ask(port: int) -> None:
-    """What clients ask: for all, for one of them, for a new one that is then used."""
+    """Ask for all topics, for one, and for a new one, and use the new one."""
     with RawClient("127.0.0.1", port, timeout_s=PATIENCE_S) as client:
         for version in (1, 9, 13):
             answer = client.request(MetadataRequest(topics=None), version)
             assert [each.name for each in answer.topics] == [f"topic.{number:06}" for number in range(MANY)]
             assert [broker.node_id for broker in answer.brokers] == [1]
         assert client.request(MetadataRequest(topics=[]), 13).topics == []
-        one = described(client, f"topic.{MANY - 1:06}")
+        one = describe_topic(client, f"topic.{MANY - 1:06}")
         assert (one.error_code, one.partitions[0].error_code) == (0, ErrorCode.LEADER_NOT_AVAILABLE)
-        assert create(client, "topic_000001").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-        assert create(client, "another").error_code == 0
+        assert create_topic(client, "topic_000001").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert create_topic(client, "another").error_code == 0
         assert append(client, "another", b"x") == 0
 
 

@@ -1,4 +1,4 @@
-"""The metrics of a real broker: they are all there, they are read by a strict reader, and they move as they should."""
+"""The metrics of a real broker: all are there, a strict parser accepts them, and they count what happens."""
 
 import logging
 import socket
@@ -22,8 +22,8 @@ from ottla.wire.messages.offset_commit import (
 from tests.exposition import Exposition
 from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
-from tests.scenarios.asking import append, batch_of, connect, delete
-from tests.scenarios.transacting import TransactionalProducer
+from tests.scenarios.client_calls import append, connect, delete_topic, make_batch
+from tests.scenarios.transactional_producer import TransactionalProducer
 
 TOPICS = "kafka_server_brokertopicmetrics"
 REQUESTS = "kafka_network_requestmetrics"
@@ -36,7 +36,7 @@ def watched() -> Iterator[LocalBroker]:
 
 
 def get(broker: LocalBroker, path: str) -> tuple[int, str, str]:
-    """Status, content type and text."""
+    """Send a GET request. Returns status, content type and text."""
     connection = HTTPConnection(broker.host, broker.metrics_port, timeout=PATIENCE_S)
     try:
         connection.request("GET", path)
@@ -53,7 +53,7 @@ def metrics(broker: LocalBroker) -> Exposition:
 
 
 def test_groups_are_counted(watched: LocalBroker) -> None:
-    # By protocol and state, as soon as there are some; and the partitions that coordinate them.
+    # By protocol and by state, together with the partitions of __consumer_offsets that this broker coordinates.
     partitions, groups = "ottla_coordinator_partitions", "kafka_server_group_coordinator_metrics_group_count"
     assert metrics(watched).value(partitions, coordinator="group", state="active") == 0
     watched.create_topic("orders")
@@ -72,12 +72,12 @@ def test_groups_are_counted(watched: LocalBroker) -> None:
 
 
 def test_transactions_are_counted(watched: LocalBroker) -> None:
-    # By how they ended and by the state they are in; one that hangs shows where it hangs.
+    # By result and by state. A partition shows that it has an open transaction, so one that hangs can be found.
     ended, ids = "ottla_transactions_ended_total", "ottla_transactional_ids"
     late = "kafka_server_replicamanager_partitionswithlatetransactionscount"
     watched.create_topic("orders")
     with connect(watched) as client:
-        writer, other = (TransactionalProducer(client, name).initialised() for name in ("writer", "other"))
+        writer, other = (TransactionalProducer(client, name).initialise() for name in ("writer", "other"))
         for producer in (writer, other):
             producer.write("orders", b"x")
         writer.commit()
@@ -94,12 +94,12 @@ def test_transactions_are_counted(watched: LocalBroker) -> None:
         assert metrics(watched).value(late) == 0
 
 
-def test_every_metric_of_the_catalogue_is_there_and_none_besides(watched: LocalBroker) -> None:
-    # With its kind and help; what the page promises is what a scraper finds.
+def test_the_broker_has_exactly_the_metrics_of_the_catalogue(watched: LocalBroker) -> None:
+    # With kind and help text, as docs/metrics.md lists them.
     watched.create_topic("orders")
     with connect(watched) as client:
         append(client, "orders", b"x")
-        client.produce("nowhere", 0, batch_of(b"x"))
+        client.produce("nowhere", 0, make_batch(b"x"))
     found = metrics(watched).families
     assert {(each.name, each.kind, each.help) for each in found.values()} == {
         (each.name, each.kind, each.help) for each in FAMILIES
@@ -112,7 +112,7 @@ def test_every_metric_of_the_catalogue_is_there_and_none_besides(watched: LocalB
 def test_records_are_counted_in_and_out_by_topic(watched: LocalBroker) -> None:
     watched.create_topic("orders", partitions=2)
     watched.create_topic("quiet")
-    batch = batch_of(b"one", b"two", b"three")
+    batch = make_batch(b"one", b"two", b"three")
     with connect(watched) as client:
         client.produce("orders", 0, batch)
         client.produce("orders", 1, batch)
@@ -131,9 +131,9 @@ def test_records_are_counted_in_and_out_by_topic(watched: LocalBroker) -> None:
     assert read.value("kafka_controller_kafkacontroller_globalpartitioncount") == 3
 
 
-def test_a_duplicate_is_a_request_and_no_second_message(watched: LocalBroker) -> None:
+def test_a_duplicate_batch_counts_as_a_request_but_not_as_messages(watched: LocalBroker) -> None:
     watched.create_topic("orders")
-    batch = batch_of(b"one", producer_id=5, producer_epoch=0, base_sequence=0)
+    batch = make_batch(b"one", producer_id=5, producer_epoch=0, base_sequence=0)
     with connect(watched) as client:
         for _ in range(2):
             client.produce("orders", 0, bytearray(batch))
@@ -143,21 +143,21 @@ def test_a_duplicate_is_a_request_and_no_second_message(watched: LocalBroker) ->
     assert read.value(f"{TOPICS}_failedproducerequests_total", topic="orders") == 0
 
 
-def test_failures_are_counted_and_names_of_strangers_are_not(watched: LocalBroker) -> None:
-    # Topics that do not exist make no series, however many a client thinks of.
+def test_failures_are_counted_without_a_series_for_unknown_topics(watched: LocalBroker) -> None:
+    # However many names of topics that do not exist a client sends, there is no series for them.
     watched.create_topic("orders")
     with connect(watched) as client:
         client.produce("orders", 0, b"this is no batch")
         client.fetch("orders", 0, 99)
         for number in range(50):
-            client.produce(f"stranger-{number}", 0, batch_of(b"x"))
+            client.produce(f"stranger-{number}", 0, make_batch(b"x"))
             client.fetch(f"stranger-{number}", 0, 0)
     read = metrics(watched)
     assert read.value(f"{TOPICS}_failedproducerequests_total", topic="orders") == 1
     assert read.value(f"{TOPICS}_failedfetchrequests_total", topic="orders") == 1
     assert read.value(f"{TOPICS}_failedproducerequests_total") == 51
     assert read.value(f"{TOPICS}_failedfetchrequests_total") == 51
-    assert read.labels_of(f"{TOPICS}_failedproducerequests_total", "topic") == {"orders"}
+    assert read.find_label_values(f"{TOPICS}_failedproducerequests_total", "topic") == {"orders"}
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
     assert read.value(f"{REQUESTS}_errors_total", request="Produce", error=unknown) == 50
     assert read.value(f"{REQUESTS}_errors_total", request="Fetch", error=unknown) == 50
@@ -172,7 +172,7 @@ def test_requests_are_counted_by_version_and_timed(watched: LocalBroker) -> None
         client.request(ApiVersionsRequest(), 3)
         client.request(ApiVersionsRequest(), 3)
         client.fetch("orders", 0, 0, max_wait_ms=120)
-        assert delete(client, "nowhere") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert delete_topic(client, "nowhere") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     read = metrics(watched)
     assert read.value(f"{REQUESTS}_requests_total", request="ApiVersions", version="0") == 1
     assert read.value(f"{REQUESTS}_requests_total", request="ApiVersions", version="3") == 2
@@ -184,7 +184,7 @@ def test_requests_are_counted_by_version_and_timed(watched: LocalBroker) -> None
     assert read.value(f"{REQUESTS}_errors_total", request="DeleteTopics", error=error) == 1
 
 
-def test_requests_that_are_none_and_connections_are_counted(watched: LocalBroker) -> None:
+def test_invalid_requests_and_connections_are_counted(watched: LocalBroker) -> None:
     name = "kafka_server_socketservermetrics"
     before = metrics(watched)
     with connect(watched) as one:
@@ -192,7 +192,7 @@ def test_requests_that_are_none_and_connections_are_counted(watched: LocalBroker
         for no_request in (b"\x00\x03\x00\x0c" + bytes(4) + b"\x7f\xff", b"\x7f\xff\x00\x00" + bytes(6)):
             with connect(watched) as stranger:
                 stranger.send_frame(no_request)
-                assert stranger.closed_by_peer()
+                assert stranger.is_closed_by_peer()
         read = metrics(watched)
         while read.value(f"{name}_connection_count", listener="PLAINTEXT") > 1:
             read = metrics(watched)
@@ -204,15 +204,15 @@ def test_requests_that_are_none_and_connections_are_counted(watched: LocalBroker
         assert read.value(f"{name}_incoming_byte_total") > before.value(f"{name}_incoming_byte_total")
 
 
-def test_the_sum_outlives_a_topic_and_its_series_do_not(watched: LocalBroker) -> None:
-    # A counter that went back would look like a restart.
+def test_a_deleted_topic_loses_its_series_but_stays_in_the_sum(watched: LocalBroker) -> None:
+    # A sum that decreased would look like a restart of the broker.
     watched.create_topic("orders")
     with connect(watched) as client:
         append(client, "orders", b"x")
-        assert delete(client, "orders") == 0
+        assert delete_topic(client, "orders") == 0
         read = metrics(watched)
         assert read.value(f"{TOPICS}_messagesin_total") == 1
-        assert not read.labels_of(f"{TOPICS}_messagesin_total", "topic")
+        assert not read.find_label_values(f"{TOPICS}_messagesin_total", "topic")
         assert "kafka_log_log_size" not in read.families
         watched.create_topic("orders")
         append(client, "orders", b"y")
@@ -222,14 +222,14 @@ def test_the_sum_outlives_a_topic_and_its_series_do_not(watched: LocalBroker) ->
 
 
 def test_series_of_topics_and_partitions_are_limited() -> None:
-    # Sums and counts cover what is left out, and the metrics say how much that is.
+    # Topics and partitions without series of their own are in the sums, and a metric says how many there are.
     with local_broker(metrics_port=0, metrics_topics_max=2, metrics_partitions_max=4) as broker:
         for number in range(4):
             broker.create_topic(f"topic-{number}", partitions=3)
         with connect(broker) as client:
             append(client, "topic-3", b"x")
         read = metrics(broker)
-    assert len(read.labels_of(f"{TOPICS}_messagesin_total", "topic")) == 2
+    assert len(read.find_label_values(f"{TOPICS}_messagesin_total", "topic")) == 2
     assert len(read.families["kafka_log_log_size"].samples) == 4
     assert read.value("ottla_metrics_topics_left_out") == 2
     assert read.value("ottla_metrics_partitions_left_out") == 8
@@ -238,13 +238,13 @@ def test_series_of_topics_and_partitions_are_limited() -> None:
 
 
 def test_health_follows_the_broker(watched: LocalBroker) -> None:
-    # While it drains, it says so to a load balancer; then nobody listens.
+    # /health answers 503 while the broker stops, so that a load balancer sees it; then the port is closed.
     assert get(watched, "/health") == (200, "text/plain; charset=utf-8", "running\n")
     port = watched.metrics_port
     watched.create_topic("orders")
     client = connect(watched)
     watched.delay("Produce", seconds=1)
-    producing = threading.Thread(target=client.produce, args=("orders", 0, batch_of(b"x")))
+    producing = threading.Thread(target=client.produce, args=("orders", 0, make_batch(b"x")))
     producing.start()
     stopping = threading.Thread(target=watched.stop)
     held = HTTPConnection(watched.host, port, timeout=PATIENCE_S)
@@ -272,7 +272,7 @@ def test_without_a_port_there_are_no_metrics(shared_broker: LocalBroker) -> None
         assert shared_broker.metrics_port
 
 
-def test_requests_are_logged_when_their_logger_is_told_to_and_no_client_can_forge_a_line(
+def test_requests_are_logged_at_debug_and_no_client_can_forge_a_line(
     watched: LocalBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.handler.setFormatter(LineFormatter())

@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch: every special time, every time, every epoch, and who is refused."""
+"""ListOffsets and OffsetForLeaderEpoch: special timestamps, ordinary ones, leader epochs, and what is refused."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +15,16 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from tests.raw_client import RawClient
-from tests.scenarios.asking import EARLIEST, LATEST, MAX_TIMESTAMP, append, batch_of, connect, offset_at, produced
+from tests.scenarios.client_calls import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    append,
+    connect,
+    list_offset,
+    make_batch,
+    produce_batch,
+)
 
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
 
@@ -28,7 +37,7 @@ def epoch_end(client: RawClient, topic: str, epoch: int, current: int = -1, vers
 
 @pytest.fixture(params=("running", "stop", "kill"))
 def full(request: pytest.FixtureRequest) -> Iterator[RawClient]:
-    """Offsets 0 to 5 in three batches, with times 100 101 | 300 301 | 200 201; then maybe a restart."""
+    """A topic with offsets 0 to 5 in three batches with timestamps 100 101 | 300 301 | 200 201; restarted or not."""
     with local_broker() as broker:
         broker.create_topic("times")
         broker.create_topic("empty")
@@ -42,9 +51,9 @@ def full(request: pytest.FixtureRequest) -> Iterator[RawClient]:
             yield client
 
 
-def test_the_special_times(full: RawClient) -> None:
-    # The ends carry no time; the largest time is found with its record; nothing is on tiered storage.
-    found = {time: offset_at(full, "times", time) for time in range(-1, -7, -1)}
+def test_special_timestamps(full: RawClient) -> None:
+    # Earliest and latest have no timestamp, the largest timestamp has its record, and nothing is on tiered storage.
+    found = {time: list_offset(full, "times", time) for time in range(-1, -7, -1)}
     assert all(each.error_code == 0 for each in found.values())
     assert {time: (each.offset, each.timestamp) for time, each in found.items()} == {
         LATEST: (6, -1),
@@ -57,7 +66,7 @@ def test_the_special_times(full: RawClient) -> None:
 
 
 def test_an_empty_partition(full: RawClient) -> None:
-    found = [offset_at(full, "empty", time) for time in (LATEST, EARLIEST, MAX_TIMESTAMP, 0, 5)]
+    found = [list_offset(full, "empty", time) for time in (LATEST, EARLIEST, MAX_TIMESTAMP, 0, 5)]
     assert [(each.error_code, each.offset, each.timestamp) for each in found] == [
         (0, 0, -1),
         (0, 0, -1),
@@ -81,27 +90,27 @@ def test_an_empty_partition(full: RawClient) -> None:
         (2**62, -1, -1),
     ],
 )
-def test_the_first_record_at_or_after_a_time(time: int, offset: int, timestamp: int, full: RawClient) -> None:
-    # First by offset, although later records may have earlier times.
-    found = offset_at(full, "times", time)
+def test_the_first_record_at_or_after_a_timestamp(time: int, offset: int, timestamp: int, full: RawClient) -> None:
+    # The record with the lowest offset counts, although later records may have lower timestamps.
+    found = list_offset(full, "times", time)
     assert (found.error_code, found.offset, found.timestamp) == (0, offset, timestamp)
 
 
 @pytest.mark.parametrize(
     ("time", "first_version"), [(MAX_TIMESTAMP, 7), (EARLIEST_LOCAL, 8), (LATEST_TIERED, 9), (-6, 11), (-7, 12)]
 )
-def test_a_special_time_is_refused_by_versions_that_do_not_have_it(
+def test_a_special_timestamp_is_refused_in_versions_that_do_not_have_it(
     time: int, first_version: int, client: RawClient, topic: str
 ) -> None:
     append(client, topic, b"x")
     for version in range(1, 12):
-        code = offset_at(client, topic, time, version=version).error_code
+        code = list_offset(client, topic, time, version=version).error_code
         assert code == (0 if version >= first_version else ErrorCode.UNSUPPORTED_VERSION), version
 
 
 def test_unknown_and_repeated_partitions(client: RawClient, topic: str) -> None:
     # Each with its own code; a partition that is asked for twice is refused, as in Kafka.
-    assert offset_at(client, "nobody", LATEST).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert list_offset(client, "nobody", LATEST).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     partitions = [ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in (0, 0, 5)]
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=partitions)])
     (answered,) = client.request(request, 11).topics
@@ -118,18 +127,18 @@ def test_epochs_begin_with_each_start_and_end_where_the_next_begins() -> None:
         for _ in range(3):
             with connect(broker) as client:
                 append(client, "epochs", b"x", b"y")
-                epochs.append(offset_at(client, "epochs", LATEST).leader_epoch)
+                epochs.append(list_offset(client, "epochs", LATEST).leader_epoch)
             broker.restart()
         assert epochs == sorted(set(epochs))
         with connect(broker) as client:
             for number, epoch in enumerate(epochs):
                 found = epoch_end(client, "epochs", epoch)
                 assert (found.error_code, found.leader_epoch, found.end_offset) == (0, epoch, 2 * number + 2)
-            now = offset_at(client, "epochs", LATEST).leader_epoch
+            now = list_offset(client, "epochs", LATEST).leader_epoch
             assert now > epochs[-1]
             beyond = epoch_end(client, "epochs", now + 5)
             assert (beyond.error_code, beyond.leader_epoch, beyond.end_offset) == (0, -1, -1)
-            assert offset_at(client, "epochs", EARLIEST).leader_epoch == epochs[0]
+            assert list_offset(client, "epochs", EARLIEST).leader_epoch == epochs[0]
 
 
 def test_the_wrong_leader_epoch_is_refused_everywhere() -> None:
@@ -138,14 +147,14 @@ def test_the_wrong_leader_epoch_is_refused_everywhere() -> None:
         broker.create_topic("fenced")
         broker.restart()
         with connect(broker) as client:
-            produced(client, "fenced", batch_of(b"x"))
-            now = offset_at(client, "fenced", LATEST).leader_epoch
+            produce_batch(client, "fenced", make_batch(b"x"))
+            now = list_offset(client, "fenced", LATEST).leader_epoch
             for given, code in (
                 (now, 0),
                 (now - 1, ErrorCode.FENCED_LEADER_EPOCH),
                 (now + 1, ErrorCode.UNKNOWN_LEADER_EPOCH),
             ):
-                assert offset_at(client, "fenced", LATEST, leader_epoch=given).error_code == code
+                assert list_offset(client, "fenced", LATEST, leader_epoch=given).error_code == code
                 assert epoch_end(client, "fenced", 0, current=given).error_code == code
 
 

@@ -12,19 +12,19 @@ from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicSt
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.kafka_peer import Clients
 from tests.raw_client import RawClient
-from tests.scenarios.asking import (
+from tests.scenarios.client_calls import (
     LATEST,
-    all_values,
     append,
     await_topic,
-    batch_of,
     connect,
-    create,
-    delete,
-    described,
-    offset_at,
-    produced,
-    topic_id,
+    create_topic,
+    delete_topic,
+    describe_topic,
+    find_topic_id,
+    list_offset,
+    make_batch,
+    produce_batch,
+    read_all_values,
 )
 
 
@@ -37,9 +37,9 @@ def test_an_illegal_topic_name_is_refused(name: str, shared_broker: LocalBroker,
     # disk.
     directory = Path(shared_broker.directory)
     before = {path.name for path in directory.iterdir()}
-    assert create(client, name).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-    assert described(client, name, create=True).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-    code = produced(client, name, batch_of(b"x")).error_code
+    assert create_topic(client, name).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert describe_topic(client, name, create=True).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    code = produce_batch(client, name, make_batch(b"x")).error_code
     assert code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
     assert not {path.name for path in directory.iterdir() if path.is_dir()} - before
     assert not (directory.parent / "x-0").exists()
@@ -47,31 +47,31 @@ def test_an_illegal_topic_name_is_refused(name: str, shared_broker: LocalBroker,
 
 @pytest.mark.parametrize("name", ["a" * 249, "A.b_c-9", "...", "-", "_"])
 def test_an_unusual_but_legal_topic_name_works(name: str, client: RawClient) -> None:
-    assert create(client, name).error_code == 0
+    assert create_topic(client, name).error_code == 0
     append(client, name, b"x")
-    assert all_values(client, name) == [b"x"]
-    assert delete(client, name) == 0
+    assert read_all_values(client, name) == [b"x"]
+    assert delete_topic(client, name) == 0
 
 
 def test_names_that_differ_only_in_dot_and_underscore_collide(client: RawClient) -> None:
     # Metrics could not tell them apart, so Kafka refuses the second one.
-    assert create(client, "metrics.of_one").error_code == 0
-    assert create(client, "metrics_of.one").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-    assert described(client, "metrics_of_one", create=True).error_code != 0
-    assert delete(client, "metrics.of_one") == 0
-    assert create(client, "metrics_of.one").error_code == 0
+    assert create_topic(client, "metrics.of_one").error_code == 0
+    assert create_topic(client, "metrics_of.one").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert describe_topic(client, "metrics_of_one", create=True).error_code != 0
+    assert delete_topic(client, "metrics.of_one") == 0
+    assert create_topic(client, "metrics_of.one").error_code == 0
 
 
 def test_a_created_topic_is_there_before_the_answer_is(client: RawClient, other: RawClient) -> None:
     # For everybody at once, in Metadata and in the log; deleted, it is gone as soon.
     for number in range(10):
         name = f"at-once-{number}"
-        assert create(client, name).error_code == 0
-        assert described(other, name).error_code == 0
+        assert create_topic(client, name).error_code == 0
+        assert describe_topic(other, name).error_code == 0
         assert append(other, name, b"x") == 0
-        assert delete(client, name) == 0
-        assert described(other, name).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert produced(other, name, batch_of(b"x")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert delete_topic(client, name) == 0
+        assert describe_topic(other, name).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert produce_batch(other, name, make_batch(b"x")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize("restart", ("none", "stop", "kill"))
@@ -81,9 +81,9 @@ def test_a_topic_that_is_created_again_has_nothing_of_the_old_one(restart: str) 
         broker.create_topic("again")
         with connect(broker) as client:
             append(client, "again", b"old", b"old")
-            old = topic_id(client, "again")
-            assert delete(client, "again") == 0
-            assert create(client, "again").error_code == 0
+            old = find_topic_id(client, "again")
+            assert delete_topic(client, "again") == 0
+            assert create_topic(client, "again").error_code == 0
             if restart == "none":
                 append(client, "again", b"new")
         if restart != "none":
@@ -92,12 +92,12 @@ def test_a_topic_that_is_created_again_has_nothing_of_the_old_one(restart: str) 
             with connect(broker) as client:
                 append(client, "again", b"new")
         with connect(broker) as client:
-            new = topic_id(client, "again")
+            new = find_topic_id(client, "again")
             assert new != old
-            assert all_values(client, "again") == all_values(client, new) == [b"new"]
-            assert offset_at(client, "again", LATEST).offset == 1
+            assert read_all_values(client, "again") == read_all_values(client, new) == [b"new"]
+            assert list_offset(client, "again", LATEST).offset == 1
             assert client.fetch(old, 0, 0).error_code == ErrorCode.UNKNOWN_TOPIC_ID
-            assert produced(client, old, batch_of(b"x")).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+            assert produce_batch(client, old, make_batch(b"x")).error_code == ErrorCode.UNKNOWN_TOPIC_ID
             request = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=old)])
             assert client.request(request, 12).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
@@ -109,20 +109,20 @@ def test_a_deleted_topic_does_not_come_back(moment: str) -> None:
         broker.create_topic("gone")
         with connect(broker) as client:
             append(client, "gone", b"old")
-            assert delete(client, "gone") == 0
+            assert delete_topic(client, "gone") == 0
         getattr(broker, moment)()
         broker.restart()
         with connect(broker) as client:
-            assert described(client, "gone").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            assert create(client, "gone").error_code == 0
-            assert all_values(client, "gone") == []
+            assert describe_topic(client, "gone").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert create_topic(client, "gone").error_code == 0
+            assert read_all_values(client, "gone") == []
         broker.advance(minutes=5)
         assert not list(Path(broker.directory).glob("gone-0.*-delete"))
 
 
 def test_deletion_by_id(client: RawClient, topic: str) -> None:
     # The name comes back in the answer; unknown ids and both at once are refused.
-    found_id = topic_id(client, topic)
+    found_id = find_topic_id(client, topic)
     states = [
         DeleteTopicState(name=None, topic_id=found_id),
         DeleteTopicState(name=None, topic_id=b"0123456789abcdef"),
@@ -147,33 +147,33 @@ def test_creation_is_checked_topic_by_topic(client: RawClient, topic: str) -> No
     request = CreateTopicsRequest(topics=[asked for asked, _ in wrong], timeout_ms=1000)
     codes = {each.name: each.error_code for each in client.request(request, 7).topics}
     assert codes == {asked.name: code for asked, code in wrong}
-    assert len(described(client, "fine").partitions) == 2
-    assert create(client, "odd", configs={"no.such.setting": "1"}).error_code == ErrorCode.INVALID_CONFIG
-    assert create(client, "odd", configs={"retention.ms": "soon"}).error_code == ErrorCode.INVALID_CONFIG
+    assert len(describe_topic(client, "fine").partitions) == 2
+    assert create_topic(client, "odd", configs={"no.such.setting": "1"}).error_code == ErrorCode.INVALID_CONFIG
+    assert create_topic(client, "odd", configs={"retention.ms": "soon"}).error_code == ErrorCode.INVALID_CONFIG
 
 
 def test_a_topic_named_twice_in_a_request_is_created_by_neither(client: RawClient) -> None:
     twice = CreatableTopic(name="twice", num_partitions=1, replication_factor=1)
     (result,) = client.request(CreateTopicsRequest(topics=[twice, twice], timeout_ms=1000), 7).topics
     assert result.error_code == ErrorCode.INVALID_REQUEST
-    assert described(client, "twice").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert describe_topic(client, "twice").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_validation_only_creates_nothing(client: RawClient) -> None:
     asked = CreatableTopic(name="dry-run", num_partitions=7, replication_factor=1)
     (result,) = client.request(CreateTopicsRequest(topics=[asked], validate_only=True), 7).topics
     assert (result.error_code, result.num_partitions) == (0, 7)
-    assert described(client, "dry-run").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert describe_topic(client, "dry-run").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_metadata_creates_a_missing_topic_unless_the_client_forbids_it(client: RawClient) -> None:
     # The client may, in its request (from version 4 on).
-    assert described(client, "unasked", create=False).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert created_by_asking(client, "asked", 12) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert created_by_asking(client, "asked-by-old", 3) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert describe_topic(client, "unasked", create=False).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert create_by_metadata(client, "asked", 12) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert create_by_metadata(client, "asked-by-old", 3) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def created_by_asking(client: RawClient, name: str, version: int) -> int:
+def create_by_metadata(client: RawClient, name: str, version: int) -> int:
     """The first answer's error code; returns when a later answer has the topic."""
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
     first: int = client.request(request, version).topics[0].error_code
@@ -185,11 +185,11 @@ def test_a_deleted_topic_is_gone_before_asking_creates_it_again(both_clients: Cl
     # Apache Kafka and this broker alike: the first answer after a deletion does not have the topic, a later one does.
     # A client that deletes a topic and looks whether it is gone allows creation if it does not know better.
     for client in both_clients:
-        create(client, "fleeting")
+        create_topic(client, "fleeting")
         await_topic(client, "fleeting")
-        assert delete(client, "fleeting") == 0
+        assert delete_topic(client, "fleeting") == 0
         await_topic(client, "fleeting", exists=False)
-        assert created_by_asking(client, "fleeting", 12) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert create_by_metadata(client, "fleeting", 12) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_topic_is_created_for_a_client_that_has_left(shared_broker: LocalBroker, client: RawClient) -> None:
@@ -205,7 +205,7 @@ def test_the_broker_may_forbid_auto_creation_and_deletion_and_set_the_defaults()
         local_broker(auto_create_topics_enable=False, delete_topic_enable=False, num_partitions=5) as broker,
         connect(broker) as client,
     ):
-        assert described(client, "unasked", create=True).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert create(client, "default", partitions=-1).num_partitions == 5
-        assert delete(client, "default") == ErrorCode.TOPIC_DELETION_DISABLED
-        assert described(client, "default").error_code == 0
+        assert describe_topic(client, "unasked", create=True).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert create_topic(client, "default", partitions=-1).num_partitions == 5
+        assert delete_topic(client, "default") == ErrorCode.TOPIC_DELETION_DISABLED
+        assert describe_topic(client, "default").error_code == 0

@@ -22,15 +22,23 @@ from ottla.wire.messages.add_partitions_to_txn import (
 )
 from ottla.wire.messages.describe_transactions import TopicData
 from tests.raw_client import RawClient
-from tests.scenarios.asking import LATEST, all_values, append, connect, create, delete, offset_at
-from tests.scenarios.transacting import (
+from tests.scenarios.client_calls import (
+    LATEST,
+    append,
+    connect,
+    create_topic,
+    delete_topic,
+    list_offset,
+    read_all_values,
+)
+from tests.scenarios.transactional_producer import (
     READ_COMMITTED,
     TransactionalProducer,
-    committed_values,
-    described,
-    fetched_offset,
-    listed,
-    producers_of,
+    describe_producers,
+    describe_transaction,
+    fetch_offset,
+    list_transactions,
+    read_committed_values,
     write_marker,
 )
 
@@ -49,31 +57,31 @@ def name() -> str:
 def test_committed_records_are_seen_and_aborted_ones_are_not(
     version: int, client: RawClient, topic: str, name: str
 ) -> None:
-    producer = TransactionalProducer(client, name, version).initialised()
+    producer = TransactionalProducer(client, name, version).initialise()
     producer.write(topic, b"a", b"b")
-    assert committed_values(client, topic) == []
-    assert all_values(client, topic) == [b"a", b"b"]
+    assert read_committed_values(client, topic) == []
+    assert read_all_values(client, topic) == [b"a", b"b"]
     producer.commit()
     producer.write(topic, b"c")
     producer.abort()
     producer.write(topic, b"d")
     producer.commit()
     append(client, topic, b"e")
-    assert committed_values(client, topic) == [b"a", b"b", b"d", b"e"]
-    assert described(client, name).transaction_state == "CompleteCommit"
+    assert read_committed_values(client, topic) == [b"a", b"b", b"d", b"e"]
+    assert describe_transaction(client, name).transaction_state == "CompleteCommit"
 
 
 @VERSIONS
 def test_every_end_is_the_same_in_all_partitions(version: int, client: RawClient, name: str) -> None:
     topic = f"wide-{version}"
-    create(client, topic, partitions=5)
-    producer = TransactionalProducer(client, name, version).initialised()
+    create_topic(client, topic, partitions=5)
+    producer = TransactionalProducer(client, name, version).initialise()
     for committed in (True, False, True):
         for partition in range(5):
             producer.write(topic, b"%d" % committed, partition=partition)
         (producer.commit if committed else producer.abort)()
     for partition in range(5):
-        assert committed_values(client, topic, partition) == [b"1", b"1"]
+        assert read_committed_values(client, topic, partition) == [b"1", b"1"]
 
 
 @VERSIONS
@@ -82,16 +90,16 @@ def test_an_open_transaction_holds_readers_of_committed_records_back(
 ) -> None:
     # The last stable offset is where the first open transaction begins, in Fetch and in ListOffsets.
     append(client, topic, b"before")
-    producer = TransactionalProducer(client, name, version).initialised()
+    producer = TransactionalProducer(client, name, version).initialise()
     producer.write(topic, b"open")
     append(client, topic, b"after")
     fetched = client.fetch(topic, 0, 0, isolation_level=READ_COMMITTED)
     assert (fetched.high_watermark, fetched.last_stable_offset) == (3, 1)
-    assert offset_at(client, topic, LATEST, isolation_level=READ_COMMITTED).offset == 1
-    assert offset_at(client, topic, LATEST).offset == 3
+    assert list_offset(client, topic, LATEST, isolation_level=READ_COMMITTED).offset == 1
+    assert list_offset(client, topic, LATEST).offset == 3
     producer.commit()
-    assert offset_at(client, topic, LATEST, isolation_level=READ_COMMITTED).offset == 4
-    assert committed_values(client, topic) == [b"before", b"open", b"after"]
+    assert list_offset(client, topic, LATEST, isolation_level=READ_COMMITTED).offset == 4
+    assert read_committed_values(client, topic) == [b"before", b"open", b"after"]
 
 
 @VERSIONS
@@ -100,7 +108,7 @@ def test_a_long_poll_wakes_when_the_transaction_ends(
     version: int, committed: bool, client: RawClient, other: RawClient, topic: str, name: str
 ) -> None:
     # KAFKA-5376: a reader of committed records waits for the last stable offset, not only for the high watermark.
-    producer = TransactionalProducer(client, name, version).initialised()
+    producer = TransactionalProducer(client, name, version).initialise()
     producer.write(topic, b"one")
     wanted = FetchTopic(topic, bytes(16), [FetchPartition(0, fetch_offset=0, max_bytes=1 << 20)])
     request = FetchRequest(
@@ -118,8 +126,8 @@ def test_aborted_transactions_overlap_and_cross_segments(client: RawClient, name
     # Three producers at once over several segments. Every fetch lists the aborted transactions of the records it
     # returns.
     topic = "overlapping"
-    create(client, topic, configs={"segment.bytes": str(1 << 20)})
-    producers = [TransactionalProducer(client, f"{name}-{number}").initialised() for number in range(3)]
+    create_topic(client, topic, configs={"segment.bytes": str(1 << 20)})
+    producers = [TransactionalProducer(client, f"{name}-{number}").initialise() for number in range(3)]
     large = bytes(300_000)
     expected = []
     for turn in range(8):
@@ -131,12 +139,12 @@ def test_aborted_transactions_overlap_and_cross_segments(client: RawClient, name
         if turn % 2:
             for number, producer in enumerate(producers):
                 (producer.commit if (turn // 2 + number) % 2 == 0 else producer.abort)()
-    assert [value[:4] for value in committed_values(client, topic)] == expected
+    assert [value[:4] for value in read_committed_values(client, topic)] == expected
 
 
 def test_a_fetch_from_the_middle_of_an_aborted_batch(client: RawClient, topic: str, name: str) -> None:
     # The whole batch comes, with the aborted transaction that it belongs to, so that the client can skip it.
-    producer = TransactionalProducer(client, name).initialised()
+    producer = TransactionalProducer(client, name).initialise()
     producer.write(topic, b"a", b"b", b"c")
     producer.abort()
     fetched = client.fetch(topic, 0, 1, isolation_level=READ_COMMITTED)
@@ -151,11 +159,11 @@ def test_a_fetch_from_the_middle_of_an_aborted_batch(client: RawClient, topic: s
 def test_a_second_producer_of_a_transactional_id_fences_the_first_in_every_api(
     client: RawClient, topic: str, name: str
 ) -> None:
-    first = TransactionalProducer(client, name, 1).initialised()
+    first = TransactionalProducer(client, name, 1).initialise()
     first.write(topic, b"lost")
     second = TransactionalProducer(client, name, 1)
     assert second.init() is ErrorCode.CONCURRENT_TRANSACTIONS
-    second.initialised()
+    second.initialise()
     assert first.add(topic, 0, version=3) == [ErrorCode.PRODUCER_FENCED]
     assert first.add(topic, 0, version=1) == [ErrorCode.INVALID_PRODUCER_EPOCH]
     assert first.send(topic, b"zombie") is ErrorCode.INVALID_PRODUCER_EPOCH
@@ -165,21 +173,21 @@ def test_a_second_producer_of_a_transactional_id_fences_the_first_in_every_api(
     assert first.init(continues=True) is ErrorCode.PRODUCER_FENCED
     second.write(topic, b"kept")
     second.commit()
-    assert committed_values(client, topic) == [b"kept"]
-    assert fetched_offset(client, "g", topic) == (-1, ErrorCode.NONE)
+    assert read_committed_values(client, topic) == [b"kept"]
+    assert fetch_offset(client, "g", topic) == (-1, ErrorCode.NONE)
 
 
 def test_a_version_2_producer_is_fenced_in_produce_alone(client: RawClient, topic: str, name: str) -> None:
     # It never asks the coordinator itself: the broker does, before the first batch of each transaction.
-    first = TransactionalProducer(client, name).initialised()
-    TransactionalProducer(client, name).initialised()
+    first = TransactionalProducer(client, name).initialise()
+    TransactionalProducer(client, name).initialise()
     assert first.send(topic, b"zombie") is ErrorCode.INVALID_PRODUCER_EPOCH
     assert first.commit_offset("g", topic, 5) is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert all_values(client, topic) == []
+    assert read_all_values(client, topic) == []
 
 
 def test_late_requests_do_not_enter_the_next_transaction(client: RawClient, topic: str, name: str) -> None:
-    producer = TransactionalProducer(client, name).initialised()
+    producer = TransactionalProducer(client, name).initialise()
     late = TransactionalProducer(client, name)
     late.become(producer.producer)
     producer.write(topic, b"first")
@@ -192,7 +200,7 @@ def test_late_requests_do_not_enter_the_next_transaction(client: RawClient, topi
     assert late.end(True) is ErrorCode.PRODUCER_FENCED
     assert late.commit_offset("g", topic, 1) is ErrorCode.INVALID_PRODUCER_EPOCH
     producer.abort()
-    assert committed_values(client, topic) == [b"first"]
+    assert read_committed_values(client, topic) == [b"first"]
 
 
 @pytest.mark.parametrize(
@@ -202,28 +210,28 @@ def test_a_late_batch_begins_no_hanging_transaction(
     produce: int, code: ErrorCode, client: RawClient, topic: str, name: str
 ) -> None:
     # KIP-890 part 1: the partition asks the coordinator, which answers that the partition is in no transaction.
-    producer = TransactionalProducer(client, name, 1).initialised()
+    producer = TransactionalProducer(client, name, 1).initialise()
     assert producer.send(topic, b"never added", version=produce) is code
     producer.write(topic, b"one")
     assert producer.send(topic, b"two", version=produce) is ErrorCode.NONE
     producer.abort()
     assert producer.send(topic, b"late", version=produce) is code
     append(client, topic, b"plain")
-    assert committed_values(client, topic) == [b"plain"]
+    assert read_committed_values(client, topic) == [b"plain"]
 
 
 def test_a_stranger_cannot_write_under_a_transactional_id(client: RawClient, topic: str, name: str) -> None:
-    first = TransactionalProducer(client, name).initialised()
+    first = TransactionalProducer(client, name).initialise()
     stranger = TransactionalProducer(client, name)
     stranger.become(Producer(first.producer.id + 1_000_000, 0))
     assert stranger.send(topic, b"x") is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 def test_an_unknown_partition_keeps_the_others_out_of_the_transaction(client: RawClient, topic: str, name: str) -> None:
-    producer = TransactionalProducer(client, name, 1).initialised()
+    producer = TransactionalProducer(client, name, 1).initialise()
     assert producer.add(topic, 0, 7) == [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert producer.add("__transaction_state", 0) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
-    assert described(client, name).transaction_state == "Empty"
+    assert describe_transaction(client, name).transaction_state == "Empty"
     unknown = TransactionalProducer(client, "nobody-knows", 1)
     assert unknown.add(topic, 0) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
 
@@ -239,7 +247,7 @@ def test_init_producer_id_refuses_invalid_ids(client: RawClient) -> None:
 
 def test_brokers_add_and_verify_many_transactions_at_once(client: RawClient, topic: str, name: str) -> None:
     # AddPartitionsToTxn from version 4 on: an answer for each transaction and partition.
-    first, second = (TransactionalProducer(client, f"{name}-{number}").initialised() for number in range(2))
+    first, second = (TransactionalProducer(client, f"{name}-{number}").initialise() for number in range(2))
     first.write(topic, b"one")
 
     def asked(producer: TransactionalProducer, where: str, *, verify: bool) -> AddPartitionsToTxnTransaction:
@@ -280,23 +288,23 @@ def test_offsets_of_a_transaction_are_pending_until_it_ends(
 ) -> None:
     # OffsetFetch returns the old offset; with require_stable it answers UNSTABLE_OFFSET_COMMIT.
     group = f"group-of-{name}"
-    producer = TransactionalProducer(client, name, version).initialised()
+    producer = TransactionalProducer(client, name, version).initialise()
     for committed, offset, counts in ((True, 10, 10), (False, 20, 10), (True, 30, 30)):
-        before = fetched_offset(client, group, topic)[0]
+        before = fetch_offset(client, group, topic)[0]
         if version == 1:
             assert producer.add_offsets(group) is ErrorCode.NONE
         assert producer.commit_offset(group, topic, offset) is ErrorCode.NONE
-        assert fetched_offset(client, group, topic) == (before, ErrorCode.NONE)
-        assert fetched_offset(client, group, topic, stable=True)[1] is ErrorCode.UNSTABLE_OFFSET_COMMIT
+        assert fetch_offset(client, group, topic) == (before, ErrorCode.NONE)
+        assert fetch_offset(client, group, topic, stable=True)[1] is ErrorCode.UNSTABLE_OFFSET_COMMIT
         (producer.commit if committed else producer.abort)()
-        assert fetched_offset(client, group, topic, stable=True) == (counts, ErrorCode.NONE)
+        assert fetch_offset(client, group, topic, stable=True) == (counts, ErrorCode.NONE)
 
 
 @pytest.mark.parametrize(("version", "code"), [(3, ErrorCode.INVALID_TXN_STATE), (4, ErrorCode.TRANSACTION_ABORTABLE)])
 def test_offsets_without_their_group_in_the_transaction_are_refused(
     version: int, code: ErrorCode, client: RawClient, topic: str, name: str
 ) -> None:
-    producer = TransactionalProducer(client, name, 1).initialised()
+    producer = TransactionalProducer(client, name, 1).initialise()
     assert producer.commit_offset("g", topic, 5, version=version) is code
     assert producer.commit_offset("", topic, 5, version=version) is ErrorCode.INVALID_GROUP_ID
 
@@ -305,16 +313,16 @@ def test_offsets_without_their_group_in_the_transaction_are_refused(
 
 
 def test_transactions_are_described_and_listed(client: RawClient, topic: str, name: str) -> None:
-    producer = TransactionalProducer(client, name, timeout_ms=12_345).initialised()
-    assert described(client, name).transaction_state == "Empty"
+    producer = TransactionalProducer(client, name, timeout_ms=12_345).initialise()
+    assert describe_transaction(client, name).transaction_state == "Empty"
     producer.write(topic, b"one")
-    found = described(client, name)
+    found = describe_transaction(client, name)
     assert (found.error_code, found.transaction_state, found.transaction_timeout_ms) == (0, "Ongoing", 12_345)
     assert Producer(found.producer_id, found.producer_epoch) == producer.producer
     assert found.topics == [TopicData(topic=topic, partitions=[0])]
     assert found.transaction_start_time_ms > 0
-    assert described(client, "nobody").error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-    assert described(client, "").error_code == ErrorCode.INVALID_REQUEST
+    assert describe_transaction(client, "nobody").error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert describe_transaction(client, "").error_code == ErrorCode.INVALID_REQUEST
     own: dict[str, Any] = {"producer_id_filters": [producer.producer.id]}
     for filters, is_in in (
         ({}, True),
@@ -324,13 +332,13 @@ def test_transactions_are_described_and_listed(client: RawClient, topic: str, na
         ({"transactional_id_pattern": "transactional-.*"}, True),
         ({"transactional_id_pattern": "transactional"}, False),
     ):
-        answer = listed(client, **own, **filters)
+        answer = list_transactions(client, **own, **filters)
         assert [each.transactional_id for each in answer.transaction_states] == [name] * is_in, filters
-    answer = listed(client, state_filters=["Ongoing", "Sleeping"], **own)
+    answer = list_transactions(client, state_filters=["Ongoing", "Sleeping"], **own)
     assert answer.unknown_state_filters == ["Sleeping"]
     assert [each.transaction_state for each in answer.transaction_states] == ["Ongoing"]
-    assert listed(client, state_filters=["Sleeping"]).transaction_states == []
-    assert listed(client, transactional_id_pattern="(").error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert list_transactions(client, state_filters=["Sleeping"]).transaction_states == []
+    assert list_transactions(client, transactional_id_pattern="(").error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     producer.abort()
 
 
@@ -338,40 +346,40 @@ def test_a_hanging_transaction_is_found_and_ended() -> None:
     # With verification off a late batch can still begin one. Its coordinator does not know it; an admin ends it.
     with ottla.testing.broker(transaction_partition_verification_enable=False) as broker, connect(broker) as client:
         broker.create_topic("t")
-        producer = TransactionalProducer(client, "x", 1).initialised()
+        producer = TransactionalProducer(client, "x", 1).initialise()
         assert producer.send("t", b"hanging") is ErrorCode.NONE
         append(client, "t", b"behind")
-        assert committed_values(client, "t") == []
-        assert described(client, "x").topics == []
-        (found,) = producers_of(client, "t")
+        assert read_committed_values(client, "t") == []
+        assert describe_transaction(client, "x").topics == []
+        (found,) = describe_producers(client, "t")
         assert (found.producer_id, found.current_txn_start_offset) == (producer.producer.id, 0)
         assert write_marker(client, "t", Producer(found.producer_id, found.producer_epoch)) is ErrorCode.NONE
-        (found,) = producers_of(client, "t")
+        (found,) = describe_producers(client, "t")
         assert (found.current_txn_start_offset, found.coordinator_epoch) == (-1, 0)
-        assert committed_values(client, "t") == [b"behind"]
+        assert read_committed_values(client, "t") == [b"behind"]
 
 
 def test_a_zombies_offsets_do_no_harm_where_nothing_is_verified() -> None:
     # The log refuses its epoch. The group's coordinator goes on as it was: it is not loaded again.
     with ottla.testing.broker(transaction_partition_verification_enable=False) as broker, connect(broker) as client:
         broker.create_topic("t")
-        first = TransactionalProducer(client, "x", 1).initialised()
-        second = TransactionalProducer(client, "x", 1).initialised()
+        first = TransactionalProducer(client, "x", 1).initialise()
+        second = TransactionalProducer(client, "x", 1).initialise()
         assert second.add_offsets("g") is ErrorCode.NONE
         assert second.commit_offset("g", "t", 7) is ErrorCode.NONE
         assert first.commit_offset("g", "t", 5) is ErrorCode.INVALID_PRODUCER_EPOCH
-        assert fetched_offset(client, "g", "t") == (-1, ErrorCode.NONE)
+        assert fetch_offset(client, "g", "t") == (-1, ErrorCode.NONE)
         second.commit()
-        assert fetched_offset(client, "g", "t") == (7, ErrorCode.NONE)
+        assert fetch_offset(client, "g", "t") == (7, ErrorCode.NONE)
 
 
 def test_markers_of_the_past_are_refused(client: RawClient, topic: str, name: str) -> None:
     # Older coordinators, older epochs, and under v2 the epoch of the transaction itself have no say.
-    producer = TransactionalProducer(client, name).initialised()
+    producer = TransactionalProducer(client, name).initialise()
     producer.write(topic, b"one")
     open_one = producer.producer
     assert write_marker(client, topic, open_one, transaction_version=2) is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert committed_values(client, topic) == []
+    assert read_committed_values(client, topic) == []
     raised = Producer(open_one.id, open_one.epoch + 1)
     assert write_marker(client, topic, raised, coordinator_epoch=9, transaction_version=2) is ErrorCode.NONE
     assert write_marker(client, topic, raised, coordinator_epoch=9, transaction_version=2) is ErrorCode.NONE
@@ -396,14 +404,14 @@ def test_a_transaction_that_takes_too_long_is_aborted(broker: LocalBroker, versi
     topic = f"late-{version}"
     broker.create_topic(topic, retention_ms=-1)  # its records are dated long ago
     with connect(broker) as client:
-        producer = TransactionalProducer(client, name, version, timeout_ms=30_000).initialised()
+        producer = TransactionalProducer(client, name, version, timeout_ms=30_000).initialise()
         producer.write(topic, b"too late")
         append(client, topic, b"plain")
         broker.advance(seconds=29)
-        assert described(client, name).transaction_state == "Ongoing"
+        assert describe_transaction(client, name).transaction_state == "Ongoing"
         broker.advance(seconds=11)
-        assert described(client, name).transaction_state == "CompleteAbort"
-        assert committed_values(client, topic) == [b"plain"]
+        assert describe_transaction(client, name).transaction_state == "CompleteAbort"
+        assert read_committed_values(client, topic) == [b"plain"]
         assert producer.end(True) is ErrorCode.PRODUCER_FENCED
         assert producer.send(topic, b"x") is ErrorCode.INVALID_PRODUCER_EPOCH
         # A client of version 2 may abort what was aborted already, and goes on.
@@ -412,9 +420,9 @@ def test_a_transaction_that_takes_too_long_is_aborted(broker: LocalBroker, versi
 
 def test_an_idle_transactional_id_expires(broker: LocalBroker, name: str) -> None:
     with connect(broker) as client:
-        producer = TransactionalProducer(client, name).initialised()
+        producer = TransactionalProducer(client, name).initialise()
         broker.advance(days=8)
-        assert described(client, name).error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        assert describe_transaction(client, name).error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         assert producer.end(False) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
         assert producer.init(continues=True) is ErrorCode.NONE
 
@@ -423,12 +431,12 @@ def test_a_topic_that_is_deleted_does_not_keep_its_transaction_open(broker: Loca
     broker.create_topic("going")
     broker.create_topic("staying")
     with connect(broker) as client:
-        producer = TransactionalProducer(client, name).initialised()
+        producer = TransactionalProducer(client, name).initialise()
         producer.write("going", b"one")
         producer.write("staying", b"two")
-        assert delete(client, "going") == 0
+        assert delete_topic(client, "going") == 0
         producer.commit()
-        assert committed_values(client, "staying") == [b"two"]
+        assert read_committed_values(client, "staying") == [b"two"]
 
 
 @VERSIONS
@@ -439,7 +447,7 @@ def test_transactions_outlive_a_kill(broker: LocalBroker, version: int, ending: 
     group = f"group-of-{name}"
     broker.create_topic(topic)
     with connect(broker) as client:
-        producer = TransactionalProducer(client, name, version).initialised()
+        producer = TransactionalProducer(client, name, version).initialise()
         producer.write(topic, b"one")
         if version == 1:
             producer.add_offsets(group)
@@ -451,17 +459,17 @@ def test_transactions_outlive_a_kill(broker: LocalBroker, version: int, ending: 
     with connect(broker) as client:
         producer.client = client
         if ending is None:
-            assert committed_values(client, topic) == []
-            assert fetched_offset(client, group, topic, stable=True)[1] is ErrorCode.UNSTABLE_OFFSET_COMMIT
+            assert read_committed_values(client, topic) == []
+            assert fetch_offset(client, group, topic, stable=True)[1] is ErrorCode.UNSTABLE_OFFSET_COMMIT
             producer.write(topic, b"two")
             producer.commit()
-            assert committed_values(client, topic) == [b"one", b"two"]
-            assert fetched_offset(client, group, topic, stable=True) == (7, ErrorCode.NONE)
+            assert read_committed_values(client, topic) == [b"one", b"two"]
+            assert fetch_offset(client, group, topic, stable=True) == (7, ErrorCode.NONE)
         else:
-            while described(client, name).transaction_state.startswith("Prepare"):
+            while describe_transaction(client, name).transaction_state.startswith("Prepare"):
                 pass
-            assert committed_values(client, topic) == [b"one"] * ending
-            assert fetched_offset(client, group, topic, stable=True) == (7 if ending else -1, ErrorCode.NONE)
+            assert read_committed_values(client, topic) == [b"one"] * ending
+            assert fetch_offset(client, group, topic, stable=True) == (7 if ending else -1, ErrorCode.NONE)
             producer.write(topic, b"two")
             producer.commit()
-            assert committed_values(client, topic) == [b"one"] * ending + [b"two"]
+            assert read_committed_values(client, topic) == [b"one"] * ending + [b"two"]

@@ -17,12 +17,12 @@ from ottla.wire.messages.offset_fetch import (
 from tests.kafka_peer import Clients
 from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
-from tests.scenarios.asking import batch_of, create
-from tests.scenarios.transacting import (
+from tests.scenarios.client_calls import create_topic, make_batch
+from tests.scenarios.transactional_producer import (
     TransactionalProducer,
-    described,
-    fetched_offset,
-    listed,
+    describe_transaction,
+    fetch_offset,
+    list_transactions,
     write_marker,
 )
 
@@ -36,19 +36,19 @@ Told = list[tuple[str, object]]
 def both(both_clients: Clients) -> Clients:
     """Each with a topic of two partitions."""
     for client in both_clients:
-        create(client, "t", partitions=2)
-        until_led(client)
+        create_topic(client, "t", partitions=2)
+        await_leader(client)
     return both_clients
 
 
-def until_fine(ask: Callable[[], int]) -> None:
+def await_success(ask: Callable[[], int]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while code := ask():
         assert time.monotonic() < deadline, ErrorCode(code).name
 
 
-def until_led(client: RawClient) -> None:
-    until_fine(lambda: client.fetch("t", 1, 0).error_code)
+def await_leader(client: RawClient) -> None:
+    await_success(lambda: client.fetch("t", 1, 0).error_code)
 
 
 class Steps:
@@ -64,11 +64,11 @@ class Steps:
         self.find(GROUP, self.group)
         topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
         offsets = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=self.group, topics=topics)])
-        until_fine(lambda: client.request(offsets, 9).groups[0].error_code)
+        await_success(lambda: client.request(offsets, 9).groups[0].error_code)
 
     def find(self, kind: int, key: str) -> None:
         request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
-        until_fine(lambda: self.client.request(request, 4).coordinators[0].error_code)
+        await_success(lambda: self.client.request(request, 4).coordinators[0].error_code)
 
     def note(self, step: str, value: object) -> None:
         self.told.append((step, value))
@@ -76,11 +76,11 @@ class Steps:
     def producer(self, *, initialised: bool = True, **options: Any) -> TransactionalProducer:
         producer = TransactionalProducer(self.client, self.name, self.version, **options)
         if initialised:
-            until_fine(producer.init)
+            await_success(producer.init)
         return producer
 
     def settle(self) -> None:
-        while described(self.client, self.name).transaction_state.startswith("Prepare"):
+        while describe_transaction(self.client, self.name).transaction_state.startswith("Prepare"):
             pass
 
 
@@ -108,13 +108,13 @@ def test_a_transaction_and_its_end(version: int, both: Clients) -> None:
         if version == 1:
             note("add offsets", producer.add_offsets(steps.group))
         note("offset", producer.commit_offset(steps.group, "t", 5))
-        note("offset, stable", fetched_offset(steps.client, steps.group, "t", stable=True)[1])
+        note("offset, stable", fetch_offset(steps.client, steps.group, "t", stable=True)[1])
         note("commit", producer.end(True, heard=False))
         steps.settle()
         note("commit again", producer.end(True, heard=False))
         note("abort instead", producer.end(False, heard=False))
         note("produce late", producer.send("t", b"late", partition=1))
-        note("offset now", fetched_offset(steps.client, steps.group, "t", stable=True))
+        note("offset now", fetch_offset(steps.client, steps.group, "t", stable=True))
 
     compare(both, "ends", version, script)
 
@@ -140,7 +140,7 @@ def test_a_second_owner(version: int, both: Clients) -> None:
         second = steps.producer(initialised=False)
         note("init", second.init())
         steps.settle()
-        until_fine(second.init)
+        await_success(second.init)
         note("epoch", second.producer.epoch)
         for number in (3, 1):
             note(f"zombie adds {number}", first.add("t", 0, version=number))
@@ -163,15 +163,15 @@ def test_nobody_and_nothing(version: int, both: Clients) -> None:
     def script(steps: Steps) -> None:
         nobody, note = steps.producer(initialised=False), steps.note
         nobody.become(Producer(888_888, 0))
-        until_fine(lambda: described(steps.client, steps.name).error_code not in (0, 105))
+        await_success(lambda: describe_transaction(steps.client, steps.name).error_code not in (0, 105))
         note("end", nobody.end(True))
         note("produce", nobody.send("t", b"q"))
         note("add", nobody.add("t", 0))
-        note("describe", ErrorCode(described(steps.client, steps.name).error_code))
-        note("describe nothing", ErrorCode(described(steps.client, "").error_code))
+        note("describe", ErrorCode(describe_transaction(steps.client, steps.name).error_code))
+        note("describe nothing", ErrorCode(describe_transaction(steps.client, "").error_code))
         for timeout_ms in (10**9, 0, -1):
             note(f"time-out {timeout_ms}", steps.producer(initialised=False, timeout_ms=timeout_ms).init())
-        batch = batch_of(b"q", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
+        batch = make_batch(b"q", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
         refused = steps.client.produce("t", 0, batch)
         note("produce without an id", refused and ErrorCode(refused.error_code))
 
@@ -182,12 +182,12 @@ def test_nobody_and_nothing(version: int, both: Clients) -> None:
 def test_what_is_shown(version: int, both: Clients) -> None:
     def script(steps: Steps) -> None:
         producer, note, client = steps.producer(timeout_ms=12_345), steps.note, steps.client
-        shown = described(client, steps.name)
+        shown = describe_transaction(client, steps.name)
         note("empty", (shown.transaction_state, shown.transaction_timeout_ms, shown.transaction_start_time_ms))
         if version == 1:
             note("add", producer.add("t", 0, 1))
         note("produce", producer.send("t", b"x"))
-        shown = described(client, steps.name)
+        shown = describe_transaction(client, steps.name)
         note("ongoing", (shown.transaction_state, shown.producer_epoch, shown.transaction_start_time_ms > 0))
         note("partitions", [(topic.topic, sorted(topic.partitions)) for topic in shown.topics])
         for filters in (
@@ -199,7 +199,7 @@ def test_what_is_shown(version: int, both: Clients) -> None:
             {"transactional_id_pattern": "("},
             {"duration_filter": 3_600_000, "state_filters": ["Ongoing"]},
         ):
-            answer = listed(client, producer_id_filters=[producer.producer.id], **filters)
+            answer = list_transactions(client, producer_id_filters=[producer.producer.id], **filters)
             names = [each.transactional_id for each in answer.transaction_states]
             note(f"list {filters}", (ErrorCode(answer.error_code), answer.unknown_state_filters, names))
         note("abort", producer.end(False))

@@ -16,8 +16,8 @@ from ottla.records.record import Fields
 from tests.clients.child import HOST, ottla_up
 from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
-from tests.scenarios.asking import all_values, batch_of, create, produced, records_of
-from tests.scenarios.memory import peak_kilobytes
+from tests.scenarios.client_calls import create_topic, decode_records, make_batch, produce_batch, read_all_values
+from tests.scenarios.memory import read_peak_kilobytes
 
 HOUR = 3_600_000
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
@@ -27,13 +27,13 @@ def now_ms() -> int:
     return int(time() * 1000)
 
 
-def topic_with(client: RawClient, name: str, **settings: str) -> str:
+def create_topic_with(client: RawClient, name: str, **settings: str) -> str:
     configs = {key.replace("_", "."): value for key, value in settings.items()}
-    assert create(client, name, configs=configs).error_code == 0
+    assert create_topic(client, name, configs=configs).error_code == 0
     return name
 
 
-def packed_noise(number: int, size: int, codec: int = GZIP) -> bytearray:
+def make_noise_batch(number: int, size: int, codec: int = GZIP) -> bytearray:
     """A batch of one record that no codec makes smaller, so that it is checked in a thread if `size` is large."""
     return encode([(b"k", number.to_bytes(4, "big") + Random(number).randbytes(size), (), 1_000)], codec=codec)
 
@@ -41,37 +41,37 @@ def packed_noise(number: int, size: int, codec: int = GZIP) -> bytearray:
 @pytest.mark.parametrize("codec", (NONE, ZSTD))
 def test_a_compacted_topic_names_every_record_without_a_key(codec: int, client: RawClient) -> None:
     # From version 8 on the answer lists them. The other records of the batch are not stored either.
-    topic = topic_with(client, f"compacted-{codec}", cleanup_policy="compact")
+    topic = create_topic_with(client, f"compacted-{codec}", cleanup_policy="compact")
     records: list[Fields] = [(b"k", b"0", (), 5), (None, b"1", (), 5), (b"", b"2", (), 5), (None, b"3", (), 5)]
     for version in (8, 9, 12):
-        result = produced(client, topic, encode(records, codec=codec), version=version)
+        result = produce_batch(client, topic, encode(records, codec=codec), version=version)
         assert result.error_code == ErrorCode.INVALID_RECORD and result.base_offset == -1
         assert [index for index, _ in result.record_errors] == [1, 3]
         assert all(message for _, message in result.record_errors) and result.error_message
-    old = produced(client, topic, encode(records, codec=codec), version=7)
+    old = produce_batch(client, topic, encode(records, codec=codec), version=7)
     assert (old.error_code, list(old.record_errors)) == (ErrorCode.INVALID_RECORD, [])
-    assert produced(client, topic, encode(records[::2], codec=codec)).base_offset == 0
-    assert all_values(client, topic) == [b"0", b"2"]
+    assert produce_batch(client, topic, encode(records[::2], codec=codec)).base_offset == 0
+    assert read_all_values(client, topic) == [b"0", b"2"]
 
 
 def test_times_far_from_the_brokers_are_refused(client: RawClient, topic: str) -> None:
     # By default an hour ahead is too much, and nothing is too old.
     now = now_ms()
     ahead: list[Fields] = [(None, b"", (), now), (None, b"", (), now + 2 * HOUR)]
-    result = produced(client, topic, encode(ahead))
+    result = produce_batch(client, topic, encode(ahead))
     assert result.error_code == ErrorCode.INVALID_TIMESTAMP
     assert [index for index, _ in result.record_errors] == [1]
-    assert produced(client, topic, encode([(None, b"old", (), 1)])).error_code == 0
-    strict = topic_with(client, "strict-times", message_timestamp_before_max_ms=str(HOUR))
-    assert produced(client, strict, encode([(None, b"old", (), 1)])).error_code == ErrorCode.INVALID_TIMESTAMP
-    assert all_values(client, topic) == [b"old"] and all_values(client, strict) == []
+    assert produce_batch(client, topic, encode([(None, b"old", (), 1)])).error_code == 0
+    strict = create_topic_with(client, "strict-times", message_timestamp_before_max_ms=str(HOUR))
+    assert produce_batch(client, strict, encode([(None, b"old", (), 1)])).error_code == ErrorCode.INVALID_TIMESTAMP
+    assert read_all_values(client, topic) == [b"old"] and read_all_values(client, strict) == []
 
 
 def test_a_wrong_max_timestamp_is_put_right_before_it_is_stored(client: RawClient, topic: str) -> None:
     # A consumer that looks for a time finds the batch, and finds its checksum right.
-    data = batch_of(b"0", b"1", timestamp=1_000)
+    data = make_batch(b"0", b"1", timestamp=1_000)
     batch.set_max_timestamp(data, 77)
-    assert produced(client, topic, data).error_code == 0
+    assert produce_batch(client, topic, data).error_code == 0
     stored = bytes(client.fetch(topic, 0, 0).records)  # type: ignore[arg-type]
     assert batch.check(stored).max_timestamp == 1_001
 
@@ -79,27 +79,27 @@ def test_a_wrong_max_timestamp_is_put_right_before_it_is_stored(client: RawClien
 def test_zstd_is_for_clients_that_know_it(client: RawClient, topic: str) -> None:
     # Produce 7 says that the client and its consumers can; the topic's own codec is the operator's choice.
     for version in (3, 6):
-        result = produced(client, topic, batch_of(b"x", codec=ZSTD), version=version)
+        result = produce_batch(client, topic, make_batch(b"x", codec=ZSTD), version=version)
         assert result.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    assert produced(client, topic, batch_of(b"x", codec=ZSTD), version=7).error_code == 0
+    assert produce_batch(client, topic, make_batch(b"x", codec=ZSTD), version=7).error_code == 0
 
 
 @pytest.mark.parametrize("target", ("uncompressed", "gzip", "snappy", "lz4", "zstd"))
 def test_a_topic_stores_every_batch_in_its_own_codec(target: str, client: RawClient) -> None:
     # Small ones at once, large ones in a thread, from whatever codec they come in.
-    topic = topic_with(client, f"stored-in-{target}", compression_type=target)
+    topic = create_topic_with(client, f"stored-in-{target}", compression_type=target)
     sent: list[bytes | None] = []
     for codec in range(5):
         for size in (100, 100_000):
-            data = packed_noise(len(sent), size, codec)
+            data = make_noise_batch(len(sent), size, codec)
             sent.append(batch.decode(data)[0].value)
-            assert produced(client, topic, data).base_offset == len(sent) - 1
+            assert produce_batch(client, topic, data).base_offset == len(sent) - 1
     wanted = NAMES.index("none" if target == "uncompressed" else target)
     offset = 0
     found: list[bytes | None] = []
     while offset < len(sent):
         fetched = client.fetch(topic, 0, offset)
-        records = records_of(fetched)
+        records = decode_records(fetched)
         assert {header.codec for _, header in headers(bytes(fetched.records))} == {wanted}  # type: ignore[arg-type]
         found += [record.value for record in records]
         offset = records[-1].offset + 1
@@ -108,18 +108,18 @@ def test_a_topic_stores_every_batch_in_its_own_codec(target: str, client: RawCli
 
 def test_what_grows_too_large_when_it_is_packed_anew_is_refused(client: RawClient) -> None:
     # As large as it is stored, and as large as it comes: both have to be within the limit.
-    unpacked = topic_with(client, "small-unpacked", max_message_bytes="1000", compression_type="uncompressed")
+    unpacked = create_topic_with(client, "small-unpacked", max_message_bytes="1000", compression_type="uncompressed")
     small = encode([(None, bytes(20_000), (), 1_000)], codec=GZIP)
     assert len(small) < 1_000
-    assert produced(client, unpacked, small).error_code == ErrorCode.MESSAGE_TOO_LARGE
-    packed = topic_with(client, "small-packed", max_message_bytes="1000", compression_type="gzip")
+    assert produce_batch(client, unpacked, small).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    packed = create_topic_with(client, "small-packed", max_message_bytes="1000", compression_type="gzip")
     large = encode([(None, bytes(20_000), (), 1_000)])
-    assert produced(client, packed, large).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert produce_batch(client, packed, large).error_code == ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_a_batch_larger_than_a_segment_has_no_place(client: RawClient) -> None:
-    topic = topic_with(client, "small-segments", segment_bytes=str(1 << 20), max_message_bytes=str(4 << 20))
-    result = produced(client, topic, encode([(None, bytes(2 << 20), (), 1_000)]))
+    topic = create_topic_with(client, "small-segments", segment_bytes=str(1 << 20), max_message_bytes=str(4 << 20))
+    result = produce_batch(client, topic, encode([(None, bytes(2 << 20), (), 1_000)]))
     assert result.error_code == ErrorCode.RECORD_LIST_TOO_LARGE
 
 
@@ -127,11 +127,11 @@ def test_batches_stay_in_order_whether_checked_at_once_or_in_a_thread(client: Ra
     # All are sent before any is answered; the small ones must not overtake the large ones before them.
     sent = []
     for number in range(40):
-        data = packed_noise(number, 200_000 if number % 3 == 0 else 50)
+        data = make_noise_batch(number, 200_000 if number % 3 == 0 else 50)
         sent.append(batch.decode(data)[0].value)
         client.produce(topic, 0, data, acks=0)
-    assert produced(client, topic, packed_noise(40, 50)).base_offset == 40
-    assert all_values(client, topic)[:40] == sent
+    assert produce_batch(client, topic, make_noise_batch(40, 50)).base_offset == 40
+    assert read_all_values(client, topic)[:40] == sent
 
 
 def test_a_refused_batch_takes_no_sequence_number(client: RawClient, topic: str) -> None:
@@ -140,11 +140,11 @@ def test_a_refused_batch_takes_no_sequence_number(client: RawClient, topic: str)
         records: list[Fields] = [(b"k", Random(1).randbytes(50_000), (), timestamp)]
         return encode(records, codec=LZ4, producer_id=77, producer_epoch=0, base_sequence=0)
 
-    refused = produced(client, topic, first_of_producer(now_ms() + 9 * HOUR))
+    refused = produce_batch(client, topic, first_of_producer(now_ms() + 9 * HOUR))
     assert refused.error_code == ErrorCode.INVALID_TIMESTAMP
     good = first_of_producer(1_000)
-    assert [produced(client, topic, good).base_offset for _ in range(3)] == [0, 0, 0]
-    assert len(all_values(client, topic)) == 1
+    assert [produce_batch(client, topic, good).base_offset for _ in range(3)] == [0, 0, 0]
+    assert len(read_all_values(client, topic)) == 1
 
 
 def test_the_verdict_is_the_same_before_during_and_after_machine_code_is_loaded(client: RawClient, topic: str) -> None:
@@ -155,10 +155,10 @@ def test_the_verdict_is_the_same_before_during_and_after_machine_code_is_loaded(
     batch.set_max_timestamp(wrong, 1_000)
     stored = 0
     for number in range(50):
-        result = produced(client, topic, wrong if number % 20 == 19 else sound)
+        result = produce_batch(client, topic, wrong if number % 20 == 19 else sound)
         assert result.error_code == (ErrorCode.INVALID_RECORD if number % 20 == 19 else 0)
         stored += result.error_code == 0
-    assert produced(client, topic, batch_of(b"end")).base_offset == stored * 1_000
+    assert produce_batch(client, topic, make_batch(b"end")).base_offset == stored * 1_000
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of another process's memory is told by Linux only")
@@ -171,14 +171,14 @@ def test_large_decompressions_do_not_add_up_in_memory(tmp_path: Path, seed: int)
     def throw(number: int) -> list[int]:
         with RawClient(HOST, broker.port, timeout_s=PATIENCE_S) as client:
             order = Random(seed + number).sample(bombs * 2, 5)
-            return [produced(client, "bombs", bomb).error_code for bomb in order]
+            return [produce_batch(client, "bombs", bomb).error_code for bomb in order]
 
     with ottla_up(tmp_path / "data") as broker, RawClient(HOST, broker.port) as client:
-        assert create(client, "bombs").error_code == 0
-        produced(client, "bombs", batch_of(b"first", codec=ZSTD))
-        before = peak_kilobytes(broker.process.pid)
+        assert create_topic(client, "bombs").error_code == 0
+        produce_batch(client, "bombs", make_batch(b"first", codec=ZSTD))
+        before = read_peak_kilobytes(broker.process.pid)
         with ThreadPoolExecutor(8) as clients:
             results = [code for codes in clients.map(throw, range(8)) for code in codes]
         assert results == [ErrorCode.INVALID_RECORD] * 40
-        assert all_values(client, "bombs") == [b"first"]
-        assert peak_kilobytes(broker.process.pid) - before < 90_000
+        assert read_all_values(client, "bombs") == [b"first"]
+        assert read_peak_kilobytes(broker.process.pid) - before < 90_000

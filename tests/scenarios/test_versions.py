@@ -10,15 +10,15 @@ from ottla.testing import LocalBroker
 from ottla.wire import fetch, frames, produce
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.raw_client import RawClient
-from tests.scenarios.asking import append, batch_of, connect, topic_id, values_of
+from tests.scenarios.client_calls import append, connect, decode_values, find_topic_id, make_batch
 from tests.scenarios.every_request import (
     HANDLERS,
     REFUSALS,
     REQUESTS,
     WITH_A_CODEC_OF_THEIR_OWN,
-    answered,
+    ask_until_settled,
+    build_request,
     errors_in,
-    request_of,
 )
 
 PRODUCE, FETCH, METADATA, API_VERSIONS = 0, 1, 3, 18
@@ -40,7 +40,7 @@ def test_every_version_is_answered_in_its_own_form(api: str, version: int, clien
     # The answer is read to its last byte by the same version, carries no error but those that are due, and the next
     # request is answered too. An API without a request in the table is asked with an empty one, which may be an error.
     append(client, topic, b"one")
-    answer = answered(client, request_of(api, version, topic, topic_id(client, topic)), version)
+    answer = ask_until_settled(client, build_request(api, version, topic, find_topic_id(client, topic)), version)
     if api in REQUESTS:
         assert set(errors_in(answer)) <= REFUSALS.get(api, set()), answer
     assert client.request(ApiVersionsRequest(), 0).error_code == 0
@@ -50,24 +50,24 @@ def test_every_version_is_answered_in_its_own_form(api: str, version: int, clien
 @pytest.mark.parametrize("acks", (-1, 1, 0))
 def test_every_version_of_produce(version: int, acks: int, client: RawClient, topic: str) -> None:
     # Accepted, answered unless acks is 0, and there afterwards.
-    target = topic_id(client, topic) if version >= produce.TOPIC_ID_FROM else topic
-    result = client.produce(target, 0, batch_of(b"one", b"two"), acks, version)
+    target = find_topic_id(client, topic) if version >= produce.TOPIC_ID_FROM else topic
+    result = client.produce(target, 0, make_batch(b"one", b"two"), acks, version)
     if acks:
         assert result is not None
         assert (result.error_code, result.base_offset) == (0, 0)
         assert result.log_start_offset == (0 if version >= 5 else -1)
     else:
         assert result is None
-    assert values_of(client.fetch(topic, 0, 0)) == [b"one", b"two"]
+    assert decode_values(client.fetch(topic, 0, 0)) == [b"one", b"two"]
 
 
 @pytest.mark.parametrize("version", fetch.VERSIONS)
 def test_every_version_of_fetch(version: int, client: RawClient, topic: str) -> None:
     # Records and the three offsets of a partition; the topic by name below version 13, by id from there.
     append(client, topic, b"one", b"two")
-    target = topic_id(client, topic) if version >= fetch.TOPIC_ID_FROM else topic
+    target = find_topic_id(client, topic) if version >= fetch.TOPIC_ID_FROM else topic
     fetched = client.fetch(target, 0, 0, version)
-    assert values_of(fetched) == [b"one", b"two"]
+    assert decode_values(fetched) == [b"one", b"two"]
     assert (fetched.high_watermark, fetched.last_stable_offset) == (2, 2)
     assert fetched.log_start_offset == (0 if version >= 5 else -1)
 
@@ -101,7 +101,7 @@ def test_an_unknown_api_or_version_closes_the_connection(
     # As in Kafka: there is no form in which it could be answered. Other connections are not disturbed.
     with connect(shared_broker) as other:
         other.send_frame(struct.pack(">hhih", api_key, version, 1, -1) + bytes(20))
-        assert other.closed_by_peer()
+        assert other.is_closed_by_peer()
     assert client.request(ApiVersionsRequest(), 0).error_code == 0
 
 

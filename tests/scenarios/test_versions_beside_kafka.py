@@ -12,9 +12,9 @@ from ottla.wire.messages.metadata import MetadataRequest
 from tests.kafka_peer import Clients
 from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
-from tests.scenarios.asking import LATEST, append, batch_of, offset_at, values_of
-from tests.scenarios.every_request import HANDLERS, WITH_A_CODEC_OF_THEIR_OWN, answered, request_of
-from tests.scenarios.likeness import OWN, unlike
+from tests.scenarios.answer_comparison import OWN, find_differences
+from tests.scenarios.client_calls import LATEST, append, decode_values, list_offset, make_batch
+from tests.scenarios.every_request import HANDLERS, WITH_A_CODEC_OF_THEIR_OWN, ask_until_settled, build_request
 
 BOTH_CODECS = ("Produce", "Fetch")
 WITH_A_TOPIC_OF_THEIR_OWN = {"CreatePartitions", "DeleteTopics"}
@@ -43,23 +43,23 @@ class Side(NamedTuple):
     topic_ids: dict[str, bytes]
 
 
-def topic_of(api: str, version: int) -> str:
+def name_topic(api: str, version: int) -> str:
     return f"{api}-{version}" if api in WITH_A_TOPIC_OF_THEIR_OWN else "shared"
 
 
-def prepared(client: RawClient) -> Side:
+def prepare(client: RawClient) -> Side:
     """Topics with a record, and coordinators that are at work."""
-    names = [*dict.fromkeys(topic_of(*pair) for pair in PAIRS), *BOTH_CODECS]
+    names = [*dict.fromkeys(name_topic(*pair) for pair in PAIRS), *BOTH_CODECS]
     topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
     created = client.request(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 7).topics
     assert {each.error_code for each in created} == {0}
     for name in names:
-        while offset_at(client, name, LATEST).error_code:
+        while list_offset(client, name, LATEST).error_code:
             pass
         if name not in BOTH_CODECS:
             append(client, name, b"one")
     for kind in (0, 1):
-        answered(client, FindCoordinatorRequest(coordinator_keys=["group"], key_type=kind), 6)
+        ask_until_settled(client, FindCoordinatorRequest(coordinator_keys=["group"], key_type=kind), 6)
     described = client.request(MetadataRequest(topics=None), 12).topics
     return Side(client, {each.name: each.topic_id for each in described})
 
@@ -67,15 +67,15 @@ def prepared(client: RawClient) -> Side:
 @pytest.fixture(scope="module")
 def both(both_clients: Clients) -> tuple[Side, Side]:
     theirs, ours = both_clients
-    return prepared(theirs), prepared(ours)
+    return prepare(theirs), prepare(ours)
 
 
 def answer(side: Side, api: str, version: int) -> Any:
-    topic = topic_of(api, version)
-    return answered(side.client, request_of(api, version, topic, side.topic_ids[topic]), version)
+    topic = name_topic(api, version)
+    return ask_until_settled(side.client, build_request(api, version, topic, side.topic_ids[topic]), version)
 
 
-def differences(kafka: Side, ottla: Side, api: str, version: int) -> list[str]:
+def find_differences_of(kafka: Side, ottla: Side, api: str, version: int) -> list[str]:
     """Places where the answers differ. Kafka shows a change a moment after it has answered it, so what changes nothing
     is asked again."""
     ours = answer(ottla, api, version)
@@ -83,7 +83,7 @@ def differences(kafka: Side, ottla: Side, api: str, version: int) -> list[str]:
     while True:
         found = [
             place
-            for place in unlike(answer(kafka, api, version), ours, ALSO_OWN)
+            for place in find_differences(answer(kafka, api, version), ours, ALSO_OWN)
             if not place.endswith(WRITTEN_BY_KAFKA)
         ]
         if not found or api not in READING or time.monotonic() > deadline:
@@ -94,7 +94,7 @@ def test_every_version_is_answered_alike(both: tuple[Side, Side]) -> None:
     # One after the other, all versions of all APIs that have generated messages.
     different = []
     for api, version in PAIRS:
-        different += [f"{api} {version}{place}" for place in differences(*both, api, version)]
+        different += [f"{api} {version}{place}" for place in find_differences_of(*both, api, version)]
     assert not different, "\n".join(different)
 
 
@@ -104,7 +104,7 @@ def test_every_version_of_produce(version: int, both: tuple[Side, Side]) -> None
     results = []
     for client, topic_ids in both:
         target = topic_ids["Produce"] if version >= produce.TOPIC_ID_FROM else "Produce"
-        results.append(client.produce(target, 0, batch_of(b"one", b"two"), 1, version))
+        results.append(client.produce(target, 0, make_batch(b"one", b"two"), 1, version))
     theirs, ours = results
     assert theirs == ours
 
@@ -120,7 +120,7 @@ def test_every_version_of_fetch(version: int, both: tuple[Side, Side]) -> None:
         found = client.fetch(target, 0, 0, version)
         results.append(
             (
-                values_of(found),
+                decode_values(found),
                 found.error_code,
                 found.high_watermark,
                 found.last_stable_offset,

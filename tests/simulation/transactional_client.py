@@ -20,7 +20,7 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from ottla.wire.produce import PartitionData, ProduceRequest, TopicData
-from tests.scenarios.transacting import visible
+from tests.scenarios.transactional_producer import select_visible_values
 from tests.simulation.channel import Channel
 from tests.simulation.world import Machine
 
@@ -158,7 +158,7 @@ class TransactionalClient:
         if not data:
             return [], offset, result.high_watermark
         after = max(header.next_offset for _, header in headers(data))
-        return visible(data, result, offset), after, result.high_watermark
+        return select_visible_values(data, result, offset), after, result.high_watermark
 
     async def stable_offset(self, group: str, partition: TopicPartition) -> int:
         topic = OffsetFetchRequestTopics(name=partition.topic, partition_indexes=[partition.partition])

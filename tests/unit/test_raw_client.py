@@ -103,4 +103,4 @@ def test_closing_is_seen(wire: Wire) -> None:
     wire.peer.close()
     with pytest.raises(ConnectionError):
         wire.client.read_frame()
-    assert wire.client.closed_by_peer()
+    assert wire.client.is_closed_by_peer()

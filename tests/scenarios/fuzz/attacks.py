@@ -15,8 +15,8 @@ from ottla.wire.messages import fetch, produce
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from tests.raw_client import RawClient
-from tests.scenarios.every_request import HANDLERS, WITH_A_CODEC_OF_THEIR_OWN, request_of
-from tests.scenarios.fuzz.bombs import bomb, honest, liar
+from tests.scenarios.every_request import HANDLERS, WITH_A_CODEC_OF_THEIR_OWN, build_request
+from tests.scenarios.fuzz.bombs import make_bomb, make_malformed_batch, make_valid_batch
 from tests.unit.wire.arbitrary import arbitrary
 from tests.unit.wire.mutations import mutants
 
@@ -66,13 +66,13 @@ def unknown_apis(random: Random, target: Target) -> None:
     with target.connect() as stranger:
         key, version = random.randrange(-5, 120), random.randrange(-3, 40)
         stranger.send_frame(struct.pack(">hhih", key, version, 1, -1) + random.randbytes(random.randrange(100)))
-        stranger.closed_by_peer()
+        stranger.is_closed_by_peer()
 
 
 def half_open(random: Random, target: Target) -> None:
     """Connections that say half of something, wait, and vanish without a word."""
     strangers = [target.plain() for _ in range(random.randrange(1, 50))]
-    frame = real_frame(random, target)
+    frame = build_valid_frame(random, target)
     for stranger in strangers:
         stranger.sendall(frame[: random.randrange(len(frame))])
     time.sleep(HELD_S)
@@ -84,7 +84,7 @@ def half_open(random: Random, target: Target) -> None:
 def slow_writer(random: Random, target: Target) -> None:
     """A good request, byte by byte."""
     with target.plain() as stranger:
-        for byte in real_frame(random, target)[:200]:
+        for byte in build_valid_frame(random, target)[:200]:
             stranger.sendall(bytes([byte]))
             time.sleep(0.001)
 
@@ -115,7 +115,7 @@ def bombs(random: Random, target: Target) -> None:
     """Records that unpack to a quarter of a gigabyte, or say that they do."""
     with target.connect() as stranger:
         for _ in range(random.randrange(1, 4)):
-            result = stranger.produce(target.topic, 0, bomb(random))
+            result = stranger.produce(target.topic, 0, make_bomb(random))
             assert result is not None and result.error_code != 0, "a bomb was accepted"
 
 
@@ -123,16 +123,16 @@ def liars(random: Random, target: Target) -> None:
     """Batches with a sound checksum and nonsense in them: some are refused, some are sound after all."""
     with target.connect() as stranger:
         for _ in range(20):
-            stranger.produce(target.topic, 0, liar(random))
+            stranger.produce(target.topic, 0, make_malformed_batch(random))
 
 
 def mutated_requests(random: Random, target: Target) -> None:
     """Real requests of every API and version, damaged."""
-    for mutant in mutants(random, real_frame(random, target)[4:], 10):
+    for mutant in mutants(random, build_valid_frame(random, target)[4:], 10):
         with target.connect() as stranger:
             stranger.send_frame(mutant)
             stranger.send_frame(struct.pack(">hhih", 999, 0, 2, -1))  # closes it if the first one did not
-            stranger.closed_by_peer()
+            stranger.is_closed_by_peer()
 
 
 def wild_requests(random: Random, target: Target) -> None:
@@ -145,25 +145,25 @@ def wild_requests(random: Random, target: Target) -> None:
             stranger.read_frame()
 
 
-def real_frame(random: Random, target: Target) -> bytes:
+def build_valid_frame(random: Random, target: Target) -> bytes:
     """A request as a good client sends it, with its size; every other one is a Produce or a Fetch."""
     name, version = random.choice(PLAIN_KINDS if random.random() < 0.5 else RECORD_KINDS)
     if name == "Produce":
-        message = produce_request(random, target)
+        message = build_produce(random, target)
     elif name == "Fetch":
-        message = fetch_request(target)
+        message = build_fetch(target)
     else:
-        message = request_of(name, version, target.topic, target.topic_id)
+        message = build_request(name, version, target.topic, target.topic_id)
     return frames.encode_request(message, version, random.randrange(2**31), "stranger")
 
 
-def produce_request(random: Random, target: Target) -> Message:
-    partition = produce.PartitionProduceData(records=honest())
+def build_produce(random: Random, target: Target) -> Message:
+    partition = produce.PartitionProduceData(records=make_valid_batch())
     topic = produce.TopicProduceData(name=target.topic, topic_id=target.topic_id, partition_data=[partition])
     return produce.ProduceRequest(acks=random.choice((-1, 0, 1)), timeout_ms=1000, topic_data=[topic])
 
 
-def fetch_request(target: Target) -> Message:
+def build_fetch(target: Target) -> Message:
     partition = fetch.FetchPartition(partition_max_bytes=1 << 20)
     topic = fetch.FetchTopic(topic=target.topic, topic_id=target.topic_id, partitions=[partition])
     return fetch.FetchRequest(max_wait_ms=100, min_bytes=1, max_bytes=1 << 20, session_epoch=0, topics=[topic])

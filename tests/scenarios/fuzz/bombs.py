@@ -25,33 +25,33 @@ FORGED = {
 
 
 @cache
-def honest() -> bytes:
+def make_valid_batch() -> bytes:
     return bytes(encode([(b"key", b"value %d" % number, (("header", b"x"),), 1_000 + number) for number in range(20)]))
 
 
 @cache
-def packed_zeros(codec: int) -> bytes:
+def compress_zeros(codec: int) -> bytes:
     return bytes(compress(codec, bytes(ZEROS[codec])))
 
 
-def bomb(random: Random) -> bytearray:
+def make_bomb(random: Random) -> bytearray:
     """Zeros without end, or a promise of them."""
     codec = random.choice(CODECS)
-    body = packed_zeros(codec) if random.random() < 0.5 else FORGED[codec]
-    batch = repack(read_header(honest()), codec, body, 1_019)
+    body = compress_zeros(codec) if random.random() < 0.5 else FORGED[codec]
+    batch = repack(read_header(make_valid_batch()), codec, body, 1_019)
     if random.random() < 0.5:
         struct.pack_into(">i", batch, COUNT_AT, random.choice((0, -1, 1 << 30, 2**31 - 1)))
-    return sealed(batch)
+    return seal(batch)
 
 
-def liar(random: Random) -> bytearray:
+def make_malformed_batch(random: Random) -> bytearray:
     """A sound batch that was damaged after its length, and whose checksum is right again."""
-    (damaged,) = mutants(random, honest()[CRC_FROM:], 1)
-    batch = bytearray(honest()[:CRC_FROM] + damaged)
+    (damaged,) = mutants(random, make_valid_batch()[CRC_FROM:], 1)
+    batch = bytearray(make_valid_batch()[:CRC_FROM] + damaged)
     struct.pack_into(">i", batch, 8, len(batch) - 12)
-    return sealed(batch)
+    return seal(batch)
 
 
-def sealed(batch: bytearray) -> bytearray:
+def seal(batch: bytearray) -> bytearray:
     struct.pack_into(">I", batch, CRC_AT, crc32c(batch[CRC_FROM:]))
     return batch

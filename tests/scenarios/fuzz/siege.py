@@ -21,8 +21,8 @@ from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from tests.clients.child import HOST, OttlaUp
 from tests.raw_client import RawClient
-from tests.scenarios.asking import append, batch_of, create, produced, records_of, topic_id
-from tests.scenarios.every_request import answered
+from tests.scenarios.client_calls import append, create_topic, decode_records, find_topic_id, make_batch, produce_batch
+from tests.scenarios.every_request import ask_until_settled
 from tests.scenarios.fuzz.attacks import ATTACKS, Attack, Target
 
 GOOD, VICTIM = "good", "victim"
@@ -73,17 +73,17 @@ class Siege:
         self._over = threading.Event()
         with self._connect() as client:
             for topic in (GOOD, VICTIM):
-                assert create(client, topic, configs={"retention.ms": "-1"}).error_code == 0
+                assert create_topic(client, topic, configs={"retention.ms": "-1"}).error_code == 0
             append(client, VICTIM, b"x" * 500_000)
             for kind in (0, 1):  # the internal topics have files of their own, and are made when somebody asks
-                answered(client, FindCoordinatorRequest(coordinator_keys=["any"], key_type=kind), 6)
-            self._target = Target(HOST, broker.port, VICTIM, topic_id(client, VICTIM))
+                ask_until_settled(client, FindCoordinatorRequest(coordinator_keys=["any"], key_type=kind), 6)
+            self._target = Target(HOST, broker.port, VICTIM, find_topic_id(client, VICTIM))
 
     def run(self, seconds: float) -> Findings:
         with self._connect() as client:
             if seconds >= FLAT_FROM_S:
                 for _ in range(WARM_UP_BATCHES):
-                    produced(client, GOOD, batch_of(*(b"x" for _ in range(WARM_UP_RECORDS))))
+                    produce_batch(client, GOOD, make_batch(*(b"x" for _ in range(WARM_UP_RECORDS))))
             before = self._process.num_fds()
             strangers = [
                 threading.Thread(target=self._attack, args=(Random(f"{self.findings.seed}-{number}"),), daemon=True)
@@ -123,7 +123,7 @@ class Siege:
         while (now := time.monotonic()) < until:
             number = b"%d" % self.findings.answered
             offset = append(client, GOOD, number)
-            (found,) = records_of(client.fetch(GOOD, 0, offset))
+            (found,) = decode_records(client.fetch(GOOD, 0, offset))
             assert found.value == number, found
             self.findings.answered += 1
             self.findings.slowest_s = max(self.findings.slowest_s, time.monotonic() - now)
@@ -141,7 +141,7 @@ class Siege:
         topics = [DeleteTopicState(name=name) for name in strange]
         client.request(DeleteTopicsRequest(topics=topics, timeout_ms=10_000), 6)
         if VICTIM not in [each.name for each in listed]:
-            create(client, VICTIM)
+            create_topic(client, VICTIM)
 
     def _judge(self, seconds: float, descriptors: int) -> None:
         problems, resident = self.findings.problems, self.findings.resident

@@ -19,7 +19,7 @@ from ottla.observability.metrics import (
     family_lines,
     number_text,
 )
-from tests.exposition import Exposition, Wrong
+from tests.exposition import Exposition, FormatError
 
 GAUGE = Family("depth", "gauge", "How deep.", ("place", "time"))
 
@@ -139,5 +139,5 @@ def test_what_a_deleted_topic_counted_is_kept_and_a_new_one_begins_at_zero() -> 
     ],
 )
 def test_the_reader_is_strict(text: str) -> None:
-    with pytest.raises((Wrong, KeyError)):
+    with pytest.raises((FormatError, KeyError)):
         Exposition(text)

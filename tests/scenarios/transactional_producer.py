@@ -1,4 +1,4 @@
-"""A transactional producer over the raw wire, of either version of transactions: step by step, answers included."""
+"""A transactional producer over a raw client, for both versions of transactions: one method per request."""
 
 from typing import Any
 
@@ -29,14 +29,14 @@ from ottla.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from tests.raw_client import RawClient
-from tests.scenarios.asking import batch_of, produced
+from tests.scenarios.client_calls import make_batch, produce_batch
 
 READ_COMMITTED = 1
 NOBODY = Producer(-1, -1)
 
 
 class TransactionalProducer:
-    """Remembers who it is and its sequence numbers, as a client library does."""
+    """Keeps its producer id, epoch and sequence numbers, as a client library does."""
 
     def __init__(self, client: RawClient, transactional_id: str, version: int = 2, timeout_ms: int = 60_000) -> None:
         self.client = client
@@ -61,7 +61,7 @@ class TransactionalProducer:
             self.become(Producer(answer.producer_id, answer.producer_epoch))
         return ErrorCode(answer.error_code)
 
-    def initialised(self) -> "TransactionalProducer":
+    def initialise(self) -> "TransactionalProducer":
         while (code := self.init()) is ErrorCode.CONCURRENT_TRANSACTIONS:
             pass
         assert code is ErrorCode.NONE
@@ -84,7 +84,7 @@ class TransactionalProducer:
         return [ErrorCode(each.partition_error_code) for each in answer.results_by_partition]
 
     def batch(self, topic: str, *values: bytes, partition: int = 0) -> bytearray:
-        return batch_of(
+        return make_batch(
             *values,
             producer_id=self.producer.id,
             producer_epoch=self.producer.epoch,
@@ -96,7 +96,7 @@ class TransactionalProducer:
         """Produce, in the version that goes with the version of transactions."""
         version = version or (12 if self.version == 2 else 11)
         batch = self.batch(topic, *values, partition=partition)
-        result = produced(
+        result = produce_batch(
             self.client, topic, batch, partition=partition, version=version, transactional_id=self.transactional_id
         )
         if not result.error_code:
@@ -129,15 +129,15 @@ class TransactionalProducer:
         return ErrorCode(answer.error_code)
 
     def commit(self) -> None:
-        self._ended(True)
+        self._end_and_await_markers(True)
 
     def abort(self) -> None:
-        self._ended(False)
+        self._end_and_await_markers(False)
 
-    def _ended(self, committed: bool) -> None:
-        """Ended, and every marker landed."""
+    def _end_and_await_markers(self, committed: bool) -> None:
+        """End the transaction, and wait until all markers are written."""
         assert self.end(committed) is ErrorCode.NONE
-        while described(self.client, self.transactional_id).transaction_state.startswith("Prepare"):
+        while describe_transaction(self.client, self.transactional_id).transaction_state.startswith("Prepare"):
             pass
 
     def add_offsets(self, group: str) -> ErrorCode:
@@ -166,8 +166,8 @@ class TransactionalProducer:
         return ErrorCode(answer.topics[0].partitions[0].error_code)
 
 
-def committed_values(client: RawClient, topic: str, partition: int = 0) -> list[bytes]:
-    """What a read_committed consumer gets, and it leaves out what the aborted list tells it to, as clients do."""
+def read_committed_values(client: RawClient, topic: str, partition: int = 0) -> list[bytes]:
+    """The values that a read_committed consumer gets: it skips the aborted transactions that the broker lists."""
     found: list[bytes] = []
     offset = 0
     while True:
@@ -177,11 +177,11 @@ def committed_values(client: RawClient, topic: str, partition: int = 0) -> list[
         if not data:
             assert offset == fetched.last_stable_offset
             return found
-        found += visible(data, fetched, offset)
+        found += select_visible_values(data, fetched, offset)
         offset = max(header.next_offset for _, header in headers(data))
 
 
-def visible(data: bytes, fetched: Fetched, offset: int) -> list[bytes]:
+def select_visible_values(data: bytes, fetched: Fetched, offset: int) -> list[bytes]:
     aborted: set[int] = set()
     begins = sorted(fetched.aborted_transactions or (), key=lambda each: each.first_offset)
     values: list[bytes] = []
@@ -195,16 +195,16 @@ def visible(data: bytes, fetched: Fetched, offset: int) -> list[bytes]:
     return values
 
 
-def described(client: RawClient, transactional_id: str) -> Any:
+def describe_transaction(client: RawClient, transactional_id: str) -> Any:
     (state,) = client.request(DescribeTransactionsRequest(transactional_ids=[transactional_id]), 0).transaction_states
     return state
 
 
-def listed(client: RawClient, version: int = 2, **filters: Any) -> Any:
+def list_transactions(client: RawClient, version: int = 2, **filters: Any) -> Any:
     return client.request(ListTransactionsRequest(**filters), version)
 
 
-def producers_of(client: RawClient, topic: str, partition: int = 0) -> Any:
+def describe_producers(client: RawClient, topic: str, partition: int = 0) -> Any:
     request = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[partition])])
     return client.request(request, 0).topics[0].partitions[0].active_producers
 
@@ -232,7 +232,7 @@ def write_marker(
     return ErrorCode(answer.markers[0].topics[0].partitions[0].error_code)
 
 
-def fetched_offset(client: RawClient, group: str, topic: str, *, stable: bool = False) -> tuple[int, ErrorCode]:
+def fetch_offset(client: RawClient, group: str, topic: str, *, stable: bool = False) -> tuple[int, ErrorCode]:
     asked = OffsetFetchRequestGroup(
         group_id=group, topics=[OffsetFetchRequestTopics(name=topic, partition_indexes=[0])]
     )
