@@ -1,4 +1,4 @@
-"""The coordinators of this broker, put together and kept in step with the metadata."""
+"""Builds the coordinators of a broker and keeps them in step with the metadata."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -42,12 +42,12 @@ class Coordinators:
         self.admission = Admission(self.transactions, LocalCoordinator(broker_id, self.transactions))
 
     def follow(self, image: Image) -> None:
-        """Coordinate what this broker leads."""
+        """Coordinate every partition of the internal topics that this broker leads."""
         self.groups.follow(image)
         self.transactions.follow(image)
 
     def apply(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
-        """The metadata changed, and the replicas with it."""
+        """Follow a change of the metadata. The replicas must have followed it already."""
         self.groups.apply(before, after)
         self.transactions.apply(before, after)
         names = [before.topic_names.get(change.topic_id) for change in changes if isinstance(change, DeleteTopic)]
@@ -56,6 +56,6 @@ class Coordinators:
             self.groups.delete_offsets_of_topics(deleted)
 
     def stop(self) -> None:
-        """Those who wait are sent to look for another coordinator."""
+        """Stop coordinating. Requests that wait fail with NOT_COORDINATOR."""
         self.groups.stop()
         self.transactions.stop()

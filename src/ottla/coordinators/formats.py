@@ -1,8 +1,8 @@
-"""Records of the internal topics as bytes, in Kafka's formats: a table of types for each topic.
+"""Encodes and decodes the records of the internal topics in Kafka's formats, with a table of record types per topic.
 
-A key is the number of its type and the key's fields; a value is the number of its version and the value's fields.
-A type that is not in the table belongs to a newer broker, or to groups of a kind that this one does not run: it stays
-in the log, and whoever loads passes over it.
+A key is a 16-bit type number followed by the key's fields; a value is a 16-bit version number followed by the value's
+fields. A type that is not in the table belongs to a newer broker, or to a kind of group that this broker does not
+support. Such a record stays in the log and is skipped when the log is loaded.
 """
 
 from collections.abc import Callable, Mapping
@@ -81,21 +81,21 @@ class RecordType(NamedTuple):
     key: type[Message]
     value: type[Message]
     version: Callable[[Any], int]
-    """In which version a value is written: the one that Kafka 4.3 chooses."""
+    """Returns the version to write a value in: the one that Kafka 4.3 chooses."""
 
 
 class RecordFormat:
-    """One topic's records: types by number for reading, by the class of the key for writing."""
+    """The record types of one topic: found by number for decoding, by the class of the key for encoding."""
 
     def __init__(self, types: Mapping[int, RecordType]) -> None:
         self._types = dict(types)
-        # Where two numbers have the same key, the higher one is written.
+        # If two numbers have the same key class, the higher one is written.
         self._numbers = {types[number].key: number for number in sorted(types)}
         self._forms: dict[type[Message], tuple[bytes, Writer, RecordType]] = {}
-        """By the class of the key: its number, what writes it, and what it stands for. Put together on first use."""
+        """By the class of the key: its encoded number, the writer of the key, the record type. Filled on first use."""
 
     def encode(self, record: StoredRecord) -> tuple[bytes, bytes | None]:
-        """Key and value. Malformed if a field cannot be written: a string of more than 32767 bytes."""
+        """Returns key and value. Malformed if a field cannot be encoded, such as a string of more than 32767 bytes."""
         stored_key, stored_value = record
         number, write, row = self._forms.get(stored_key.__class__) or self._form(stored_key.__class__)
         key = bytearray(number)
@@ -113,9 +113,9 @@ class RecordFormat:
         return form
 
     def decode(self, key: bytes | None, value: bytes | None) -> StoredRecord | None:
-        """None for a type that is not known; Malformed for bytes that are not what they say, or a newer version."""
+        """Returns None for an unknown record type. Malformed if the bytes are damaged or of a newer version."""
         if key is None:
-            raise Malformed("a record without a key")
+            raise Malformed("a record has no key")
         try:
             row = self._types.get(_NUMBER.unpack_from(key)[0])
             if row is None:
@@ -125,12 +125,12 @@ class RecordFormat:
                 return StoredRecord(stored_key, None)
             stored_value, _ = reader(row.value, _NUMBER.unpack_from(value)[0])(value, _NUMBER.size)
         except struct_error:
-            raise Malformed("a key or value without its number") from None
+            raise Malformed("a key or value is shorter than its 16-bit number") from None
         return StoredRecord(stored_key, stored_value)
 
 
 def _version_of_offset(value: OffsetCommitValue) -> int:
-    """Only version 1 has a place for when an offset expires, only version 4 for the topic's id."""
+    """Version 1 is the only one with an expiry timestamp, version 4 the only one with the topic's id."""
     return 1 if value.expire_timestamp >= 0 else 4
 
 

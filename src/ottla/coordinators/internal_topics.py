@@ -1,4 +1,4 @@
-"""The topics that coordinators keep their state in: name, size and settings, as Kafka creates them on first use."""
+"""The topics in which coordinators keep their state. They are created on first use, with Kafka's settings."""
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -20,7 +20,7 @@ class InternalTopic(NamedTuple):
     settings: Callable[[BrokerConfig], Mapping[str, str]]
 
     def create(self, image: Image, config: BrokerConfig, random: Random) -> Decision[None]:
-        """Create the topic, unless somebody else just did."""
+        """Decide the creation of the topic. Nothing is to be done if it exists already."""
         if image.topic(self.name) is not None:
             return Decision((), None)
         topic = NewTopic(
@@ -51,7 +51,7 @@ def _transaction_settings(config: BrokerConfig) -> dict[str, str]:
 
 
 def _segment_bytes(wanted: int) -> str:
-    """A topic's own setting has a minimum that the broker's setting has not."""
+    """segment.bytes of a topic has a minimum; the broker settings that it comes from have none."""
     return str(max(wanted, 1 << 20))
 
 
@@ -72,7 +72,7 @@ TRANSACTIONS_TOPIC = InternalTopic(
 
 @lru_cache(maxsize=16_384)
 def key_hash(key: str) -> int:
-    """Java's hash of a string, without its sign: it decides for ever which partition keeps a group."""
+    """The absolute value of Java's String.hashCode, which decides the partition that keeps a group or id."""
     found = 0
     units = key.encode("utf-16-be", "surrogatepass")
     for position in range(0, len(units), 2):

@@ -1,13 +1,15 @@
-"""What a coordinator's state machine is handed and what it hands back.
+"""The interface of a coordinator's state machine: what it is called with and what it returns.
 
-A machine does no I/O and has no clock and no randomness of its own. A turn goes: the runtime calls a method of the
-machine with a `Turn`; the machine looks at its state and returns an `Outcome`; the runtime appends the outcome's
-records to the machine's partition of the internal topic in one batch, replays them into the machine, and sends the
-replies once they are committed. What is in records changes by replay only, so loading a machine from its log gives the
-same state. What dies with the coordinator anyway (who waits for a rebalance, when a member was last heard of) is
-changed on the spot.
+A machine holds the state of one partition of an internal topic. It does no I/O and has no clock and no randomness of
+its own. In a turn the runtime calls a method of the machine with a `Turn`, and the machine returns an `Outcome`. The
+runtime appends the outcome's records to the partition in one batch, replays them into the machine, and sends the
+replies once the records are committed.
 
-A machine refuses a request by raising KafkaError: nothing may have changed then.
+State that is in records changes by replay only, so a machine that is loaded from its log has the same state. State that
+is lost with the coordinator anyway (who waits for a rebalance, when a member sent its last heartbeat) may be changed
+during the turn.
+
+A machine refuses a request by raising KafkaError. It must not have changed anything then.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,10 +22,10 @@ from ottla.observability.metrics import GroupMeter, TransactionMeter
 from ottla.wire.message import Message
 
 Ticket = int
-"""Names a request that waits for its answer. A machine may keep it and answer in a later turn."""
+"""The number of a request that waits for its reply. A machine may keep it and reply in a later turn."""
 
 NOBODY: Ticket = -1
-"""The ticket of a turn that nobody waits for: a timer's."""
+"""The ticket of a turn that no request waits for, such as one that a timer starts."""
 
 
 class Caller(NamedTuple):
@@ -31,11 +33,11 @@ class Caller(NamedTuple):
 
     client_id: str
     host: str
-    """As Kafka tells it: the address with a slash before it."""
+    """The client's address with a slash before it, as Kafka shows it in group descriptions."""
 
 
 class Meters(NamedTuple):
-    """Where machines count what they decide."""
+    """The counters of the machines on this broker."""
 
     groups: GroupMeter
     transactions: TransactionMeter
@@ -46,31 +48,31 @@ class Meters(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """Everything that a decision may depend on besides the machine's own state, and where it is counted."""
+    """What a decision may depend on besides the machine's own state; and the meters that count the decision."""
 
     monotonic_ms: int
-    """For time-outs: never goes back, and means nothing to anybody else."""
+    """Time for time-outs: it never goes back, and has no meaning outside of this process."""
     wall_ms: int
-    """For what is stored and shown."""
+    """Time that is stored in records and shown to people."""
     image: Image
     config: BrokerConfig
     meters: Meters
     ticket: Ticket = NOBODY
 
     def group_setting(self, group_id: str, name: str) -> int:
-        """As it counts for this group now."""
+        """The value of a group setting that is in force for this group."""
         return GroupConfig.in_force(name, self.image.config(ConfigResource.GROUP, group_id), self.config)
 
 
 class StoredRecord(NamedTuple):
-    """One record of an internal topic: messages of `formats`. A value of None deletes what was stored under the key."""
+    """One record of an internal topic, as messages of `formats`. A value of None deletes what the key stands for."""
 
     key: Message
     value: Message | None
 
 
 class Producer(NamedTuple):
-    """In whose transaction records are written."""
+    """A producer id and its epoch: the identity under which a transaction runs."""
 
     id: int
     epoch: int
@@ -79,24 +81,25 @@ class Producer(NamedTuple):
 class Reply(NamedTuple):
     ticket: Ticket
     response: Any
-    """A response message, or the KafkaError that is told instead."""
+    """A response message, or the KafkaError that the request fails with."""
 
 
 class Outcome(NamedTuple):
-    """What a turn decided. Records first, in one batch; replies when they are committed; then the errands."""
+    """What a turn decided. The records are appended in one batch; when they are committed, the replies are sent and the
+    errands are run."""
 
     records: Sequence[StoredRecord] = ()
     replies: Sequence[Reply] = ()
     producer: Producer | None = None
-    """The records are part of this producer's open transaction: they count once its marker says so."""
+    """The records are part of this producer's open transaction: they take effect with its commit marker."""
     may_be_refused: bool = False
-    """Records that are too large for the log: everybody who is replied to is told so, and the machine goes on. Without
-    this it is loaded again, for it may have changed something on the spot that only the records make true."""
+    """What happens if the log refuses the records as too large. True: the requests fail and the machine goes on. False:
+    the machine is loaded again, because the turn changed state in memory that is wrong without the records."""
     errands: Sequence[Any] = ()
-    """Work outside of the machine (markers to write in other partitions); its end comes back as another turn."""
+    """Work outside of the machine, such as writing markers to partitions. Its result comes back as another turn."""
     effects: Sequence[Callable[[], None]] = ()
-    """Changes of what is in memory only that the records make true. They are made once the log has taken the records,
-    before these are replayed and before the replies leave."""
+    """Changes of state that is in memory only and that the records make true. They are applied after the append, before
+    the records are replayed and before the replies are sent; if the append fails they are not applied."""
 
     @classmethod
     def answer(
@@ -107,12 +110,12 @@ class Outcome(NamedTuple):
         producer: Producer | None = None,
         may_be_refused: bool = False,
     ) -> "Outcome":
-        """The usual outcome: the caller of this turn gets its answer once the records, if any, are committed."""
+        """The usual outcome: the request of this turn gets its reply once the records, if any, are committed."""
         return cls(records, (Reply(turn.ticket, response),), producer, may_be_refused)
 
     @classmethod
     def merge(cls, outcomes: Sequence["Outcome"]) -> "Outcome":
-        """One outcome that does what all of these do, in their order, with one batch of records.
+        """Join outcomes into one that does what all of them do, in their order, with one batch of records.
 
         A batch belongs to one transaction or to none, so outcomes with records must agree on the producer. The merged
         outcome may be refused only if each of them may be.
@@ -133,20 +136,20 @@ NOTHING = Outcome()
 
 
 class Machine(Protocol):
-    """One partition of an internal topic, as state."""
+    """The state of one partition of an internal topic."""
 
     def replay(self, record: StoredRecord, written_ms: int, producer: Producer | None) -> None:
-        """Take one record into the state. Called for every record, right after its append and again when loading."""
+        """Apply one record to the state. Called for every record, after its append and again when the log is loaded."""
 
     def end_transaction(self, producer: Producer, committed: bool) -> None:
-        """A marker: what the producer's transaction left pending counts now, or is gone."""
+        """Apply a transaction marker: what the transaction left pending takes effect if committed, else is dropped."""
 
     def finish_loading(self, turn: Turn) -> Outcome:
-        """All records were replayed: set timers, finish what the last coordinator began."""
+        """Called after all records were replayed: set timers, finish what the last coordinator began."""
 
     def wake(self, turn: Turn) -> Outcome:
-        """`wake_at` has come."""
+        """Called when the time `wake_at` has come."""
 
     @property
     def wake_at(self) -> int | None:
-        """When `wake` wants to be called, on the monotonic clock. Read again after every turn."""
+        """When to call `wake`, on the monotonic clock. Read again after every turn."""

@@ -1,4 +1,4 @@
-"""Collects what one turn decides when the decision takes several steps, and builds the outcome from it at the end."""
+"""Builds the outcome of a turn that decides in several steps."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,12 +22,12 @@ class OutcomeBuilder:
         self.records.extend(records)
 
     def reply(self, ticket: Ticket | None, response: Message) -> None:
-        """None: the caller does not wait. An effect may still call this: replies leave after the effects."""
+        """Reply to a ticket; None: nobody waits. An effect may call this too: replies are sent after effects."""
         if ticket is not None:
             self._replies.append(Reply(ticket, response))
 
     def request(self, errand: Any) -> None:
-        """Have an errand run once the records are committed."""
+        """Ask for an errand, to be run once the records are committed."""
         self._errands.append(errand)
 
     def build(self) -> Outcome:

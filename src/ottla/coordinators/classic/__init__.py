@@ -1,9 +1,9 @@
-"""Groups of the classic protocol: members join, one of them assigns, heartbeats keep them in.
+"""Groups of the classic protocol: members join, their leader assigns partitions, heartbeats keep the members alive.
 
-group.py          the group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup
-joins.py          who may join, as whom, and whether that begins a rebalance
-rebalance.py      from one generation to the next
-members.py        the members, their leader, the protocols they agree on
-states.py         the states, and which may follow which
-subscriptions.py  which topics the members read
+group.py          the group: decides about JoinGroup, SyncGroup, Heartbeat, LeaveGroup and who may commit offsets
+joins.py          decides about JoinGroup: who may join, as which member, and whether a rebalance begins
+rebalance.py      how the group gets from one generation to the next
+members.py        the members, their leader, and the protocols that they have in common
+states.py         the states of a group and the transitions between them
+subscriptions.py  the topics that the members subscribe to
 """

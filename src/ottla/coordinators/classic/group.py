@@ -1,8 +1,9 @@
-"""A group of the classic protocol: its members join, one of them assigns, and heartbeats keep them in.
+"""A group of the classic protocol: members join, their leader assigns partitions, heartbeats keep the members alive.
 
-The group decides about JoinGroup, SyncGroup, Heartbeat and LeaveGroup, and says who may commit offsets. How it gets
-from one generation to the next is in `classic_rebalance`. Answers to JoinGroup and SyncGroup come in a later turn,
-when everybody is there. A group that only stores offsets is one of these without members or protocol.
+The group decides about JoinGroup, SyncGroup, Heartbeat and LeaveGroup, and about who may commit offsets. `rebalance`
+has the way from one generation to the next. The replies to JoinGroup and SyncGroup come in a later turn, when all
+members have joined or the leader has assigned. A group that only stores offsets is a classic group without members or
+protocol.
 """
 
 from typing import Literal
@@ -34,7 +35,7 @@ class ClassicGroup:
         self._joins = Joins(self._rebalance)
         self._subscriptions = Subscriptions(self._rebalance)
 
-    # --- what is known of it ---
+    # --- description ---
 
     @property
     def state(self) -> State:
@@ -54,7 +55,7 @@ class ClassicGroup:
 
     @property
     def protocol(self) -> str | None:
-        """The assignor, or what else the members agreed on."""
+        """The protocol that was chosen for this generation; for consumers that is the name of an assignor."""
         return self._rebalance.protocol
 
     @property
@@ -71,7 +72,7 @@ class ClassicGroup:
 
     @property
     def is_simple(self) -> bool:
-        """Only stores offsets."""
+        """Whether the group only stores offsets."""
         return self.is_empty and self._rebalance.protocol_type is None and not self.members.pending
 
     @property
@@ -79,16 +80,16 @@ class ClassicGroup:
         return self._rebalance.protocol_type == CONSUMER
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Where the members speak in a way that nobody but they understand, a consumer group counts as subscribed."""
+        """Whether a member subscribes to the topic. A group whose subscriptions cannot be read counts as subscribed."""
         if not self.uses_consumer_protocol:
             return False
         topics = self._subscriptions.topics()
         return topics is None or topic in topics
 
     def find_expiry_start(self, committed_ms: int) -> int | None:
-        """When the retention of an offset that was committed then began; None while it has not.
+        """When the retention time of an offset that was committed at `committed_ms` began. None: it has not begun.
 
-        Offsets of topics to which the group is subscribed are no matter of this: they stay.
+        This is asked only for topics that the group does not subscribe to: offsets of the others do not expire.
         """
         if self._rebalance.protocol_type is None:
             return committed_ms
@@ -100,7 +101,7 @@ class ClassicGroup:
         return None
 
     def describe(self) -> DescribedGroup:
-        """What members say with the chosen protocol is told only while the group is stable: till then it may change."""
+        """The members' metadata is shown only while the group is stable: in other states the protocol may change."""
         protocol = self.protocol if self.state is State.STABLE else None
         return DescribedGroup(
             group_id=self.id,
@@ -115,7 +116,7 @@ class ClassicGroup:
     def join(
         self, request: JoinGroupRequest, caller: Caller, turn: Turn, *, version: int, fresh_member_id: str
     ) -> Outcome:
-        """`fresh_member_id` is the id of a member that has none yet."""
+        """`fresh_member_id` becomes the id of a member that has none yet."""
         attempt = JoinAttempt(request, read_protocols(request.protocols), caller, version, fresh_member_id)
         return self._joins.join(attempt, turn)
 
@@ -128,15 +129,17 @@ class ClassicGroup:
             (request.protocol_name, rebalance.protocol),
         ):
             if given is not None and chosen is not None and given != chosen:
-                raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the group chose {chosen!r}, not {given!r}")
+                raise KafkaError(
+                    ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the group has chosen {chosen!r}, not {given!r}"
+                )
         if self.state is State.PREPARING_REBALANCE:
-            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, "the group rebalances: join again")
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, "the group is rebalancing: join again")
         outcome = OutcomeBuilder(turn)
         rebalance.mark_synced(member)
         if self.state is State.STABLE:
             outcome.reply(turn.ticket, rebalance.build_sync_response(member.assignment))
             return outcome.build()
-        outcome.may_be_refused = True  # the generation goes on to wait for an assignment that can be stored
+        outcome.may_be_refused = True  # then the group keeps waiting for an assignment that fits into the log
         rebalance.await_sync(outcome, member, turn.ticket)
         if member is self.members.leader:
             rebalance.assign(outcome, {each.member_id: each.assignment for each in request.assignments})
@@ -155,12 +158,12 @@ class ClassicGroup:
         before = len(self.members)
         responses = [self._leave_one(outcome, identity) for identity in request.members]
         reasons = format_reasons(identity.reason for identity in request.members)
-        self._share_anew(outcome, before, f"members left the group: {reasons}")
+        self._rebalance_remaining(outcome, before, f"members left the group: {reasons}")
         outcome.reply(turn.ticket, LeaveGroupResponse(members=responses))
         return outcome.build()
 
     def _leave_one(self, outcome: OutcomeBuilder, identity: MemberIdentity) -> MemberResponse:
-        """By member id; or, as administrators do it, by instance id alone."""
+        """Remove one member, named by its member id or, as administrators do it, by its instance id alone."""
         response = MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
         if identity.member_id in self.members.pending:
             del self.members.pending[identity.member_id]
@@ -180,12 +183,12 @@ class ClassicGroup:
         return response
 
     def _member(self, member_id: str, instance_id: str | None) -> Member:
-        return self._joins.member(member_id, instance_id)
+        return self._joins.find_member(member_id, instance_id)
 
     def _check_generation(self, generation: int) -> None:
         if generation != self.generation:
             raise KafkaError(
-                ErrorCode.ILLEGAL_GENERATION, f"the group is in generation {self.generation}, not in {generation}"
+                ErrorCode.ILLEGAL_GENERATION, f"the group is in generation {self.generation}, not {generation}"
             )
 
     # --- offsets ---
@@ -193,19 +196,23 @@ class ClassicGroup:
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, turn: Turn, *, api_version: int
     ) -> None:
-        """Whether this member may commit offsets now. If so, it is alive. `api_version` matters to other kinds only."""
+        """Check whether this member may commit now; a success counts as a heartbeat. `api_version` is not needed
+        here."""
         if generation < 0 and self.is_empty:
-            return  # somebody who manages partitions without the group's help, or an administrator
+            return  # a consumer that assigns partitions itself, or an administrator
         if generation < 0 and not member_id and instance_id is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "the group has members: only they may commit")
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "only members may commit offsets of a group that has members")
         member = self._member(member_id, instance_id)
         self._check_generation(generation)
         if self.state is State.COMPLETING_REBALANCE:
-            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, "the assignment of this generation is not known yet")
+            raise KafkaError(
+                ErrorCode.REBALANCE_IN_PROGRESS, "the group is rebalancing: its partitions are not assigned yet"
+            )
         self._rebalance.renew(member, turn)
 
     def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int, turn: Turn) -> None:
-        """Old producers tell nothing about the member; a transaction commits in whatever state the group is."""
+        """Producers before KIP-447 name no member. Unlike other commits, this one is allowed in every state of the
+        group."""
         if generation >= 0 or member_id or instance_id is not None:
             if generation < 0 and self.is_empty:
                 return
@@ -213,16 +220,16 @@ class ClassicGroup:
             self._check_generation(generation)
 
     def check_fetch(self, member_id: str, member_epoch: int, turn: Turn) -> None:
-        """Anybody may read a classic group's offsets."""
+        """The offsets of a classic group may be read by any client."""
 
     def check_delete(self) -> None:
         if not self.is_empty:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"the group is {self.state_name}: it has members")
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"the group has members: it is {self.state_name}")
 
     def check_delete_offsets(self) -> None:
-        """With members that say what they are subscribed to, `is_subscribed_to` decides for each topic."""
+        """If the subscriptions of the members can be read, `is_subscribed_to` decides for each topic."""
         if not self.is_empty and not self.uses_consumer_protocol:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"the group is {self.state_name}: it has members")
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"the group has members: it is {self.state_name}")
 
     # --- time ---
 
@@ -237,13 +244,14 @@ class ClassicGroup:
         rebalance, outcome, before = self._rebalance, OutcomeBuilder(turn), len(self.members)
         for member_id in rebalance.sessions.take_expired(turn.monotonic_ms):
             self._end_session(outcome, member_id)
-        self._share_anew(outcome, before, "members were not heard of for too long")
+        self._rebalance_remaining(outcome, before, "the sessions of members timed out")
         if rebalance.deadline is not None and rebalance.deadline <= turn.monotonic_ms:
             rebalance.expire(outcome)
         return outcome.build()
 
     def _end_session(self, outcome: OutcomeBuilder, member_id: str) -> None:
-        """A member that waits for us need not speak: it has a new session when it is answered."""
+        """Remove a member whose session timed out, unless it waits for a reply: it cannot send heartbeats then, and its
+        session is renewed with the reply."""
         if member_id in self.members.pending:
             del self.members.pending[member_id]
             return
@@ -251,20 +259,20 @@ class ClassicGroup:
         if member is not None and (member.is_new or not member.is_waiting):
             self._rebalance.dismiss(outcome, member)
 
-    def _share_anew(self, outcome: OutcomeBuilder, members_before: int, reason: str) -> None:
-        """Those who stay share what the others had. A rebalance may have waited for just those who are gone."""
+    def _rebalance_remaining(self, outcome: OutcomeBuilder, members_before: int, reason: str) -> None:
+        """Begin a rebalance if members have left, or finish one that waited only for those who left."""
         if self.state is State.PREPARING_REBALANCE or len(self.members) < members_before:
             self._rebalance.advance(outcome, lambda: reason)
 
     def rebalance(self, turn: Turn, reason: str) -> Outcome:
-        """Let all members join again, for a reason that none of them gave, unless they have been asked to already."""
+        """Begin a rebalance for a reason that comes from the coordinator, unless one has begun already."""
         outcome = OutcomeBuilder(turn)
         if self.state is not State.PREPARING_REBALANCE:
             self._rebalance.prepare(outcome, reason)
         return outcome.build()
 
     def dissolve(self, outcome: OutcomeBuilder, code: ErrorCode) -> None:
-        """The group is about to become something else: tell those who wait."""
+        """The group is about to be converted: reply to the members that wait."""
         for member in self.members:
             outcome.reply(self.members.stop_joining(member), JoinGroupResponse(error_code=code, member_id=member.id))
             outcome.reply(member.syncing, SyncGroupResponse(error_code=code))
@@ -276,12 +284,12 @@ class ClassicGroup:
         self._rebalance.replay(value)
 
     def finish_loading(self, turn: Turn) -> Outcome:
-        """After replay: every member has a new session, and must fit into the group as it may be now."""
+        """Start the sessions of all members. If group.max.size is smaller than before, a rebalance removes members."""
         outcome = OutcomeBuilder(turn)
         for member in self.members:
             self._rebalance.renew(member, turn)
         if len(self.members) > turn.config.group_max_size:
-            self._rebalance.prepare(outcome, "the group has more members than it may have now")
+            self._rebalance.prepare(outcome, "the group has more members than group.max.size")
         return outcome.build()
 
     def tombstones(self) -> list[StoredRecord]:

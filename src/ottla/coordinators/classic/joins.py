@@ -1,8 +1,8 @@
-"""JoinGroup: who may join a classic group, as whom, and whether that begins a rebalance.
+"""Decides about JoinGroup in a classic group: who may join, as which member, and whether a rebalance begins.
 
-A dynamic member joins twice: without an id it is given one (from version 4 on) and comes back with it, so that a client
-that never reads the answer leaves nothing behind. A static member has a name of its own, the instance id; if it comes
-back without a member id it has been restarted, takes the place of what it was before, and that one is fenced.
+A dynamic member joins twice (from version 4 on): the first request gets a member id, the second one uses it, so a
+client that never reads the first response leaves no member behind. A static member has an instance id of its own. If it
+joins without a member id it was restarted: it replaces the member with the same instance id, and that one is fenced.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ REASONS_MAX, REASON_LENGTH_MAX = 3, 255
 
 
 class JoinAttempt(NamedTuple):
-    """One JoinGroup: what was asked, by whom, and who that will be if it is nobody yet."""
+    """One JoinGroup request, with its sender and the id that a new member would get."""
 
     request: JoinGroupRequest
     protocols: Protocols
@@ -64,15 +64,15 @@ class Joins:
                 self._join_new(outcome, attempt, attempt.fresh_member_id)
         return outcome.build()
 
-    def member(self, member_id: str, instance_id: str | None) -> Member:
-        """The member that goes by this id and, if it has one, by this instance id."""
+    def find_member(self, member_id: str, instance_id: str | None) -> Member:
+        """The member with this id and, if one is named, this instance id."""
         if instance_id is not None:
             static = self._roster.of_instance(instance_id)
             if static is None:
                 raise unknown_member(instance_id)
             if static.id != member_id:
                 raise KafkaError(
-                    ErrorCode.FENCED_INSTANCE_ID, f"another client has taken the place of instance {instance_id!r}"
+                    ErrorCode.FENCED_INSTANCE_ID, f"another client has joined with the instance id {instance_id!r}"
                 )
         member = self._roster.get(member_id)
         if member is None:
@@ -82,7 +82,7 @@ class Joins:
     # --- who may join ---
 
     def _has_room(self, request: JoinGroupRequest, turn: Turn) -> bool:
-        """A group that shrinks to a lower limit keeps those who join first."""
+        """Whether group.max.size leaves room. If the limit was lowered, the members that join first stay."""
         state, limit = self._rebalance.state, turn.config.group_max_size
         if state is State.EMPTY:
             return True
@@ -100,10 +100,10 @@ class Joins:
         if member is not None:
             self._rebalance.dismiss(outcome, member)
         if self._rebalance.state is State.PREPARING_REBALANCE:
-            self._rebalance.advance(outcome, lambda: "a member found no room")
+            self._rebalance.advance(outcome, lambda: "the group is full")
 
     def _check_protocols(self, attempt: JoinAttempt) -> None:
-        """A first member decides what the group is for; the others must share a protocol with all who are in it."""
+        """The first member decides the protocol type. The others must have a protocol in common with all members."""
         request, protocol_type = attempt.request, self._rebalance.protocol_type
         if self._rebalance.state is State.EMPTY:
             if request.protocol_type and attempt.protocols:
@@ -112,7 +112,7 @@ class Joins:
         elif request.protocol_type != protocol_type:
             problem = f"the group's protocol type is {protocol_type!r}, not {request.protocol_type!r}"
         elif not self._roster.supports(name for name, _ in attempt.protocols):
-            problem = "none of the protocols is known to all members of the group"
+            problem = "the members of the group have none of these protocols in common"
         else:
             return
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, problem)
@@ -153,13 +153,16 @@ class Joins:
         self._fence(outcome, member)
         self._replace(outcome, member, attempt)
         if rebalance.state is State.STABLE and self._roster.choose_protocol() == rebalance.protocol:
-            # Nothing changes for the others: it goes on with what it had before.
+            # Nothing changes for the other members, so there is no rebalance: it keeps its assignment.
             outcome.store(rebalance.build_record(outcome.turn, {each.id: each.assignment for each in self._roster}))
             joined = rebalance.build_join_response(member)
             if attempt.version >= SKIPS_ASSIGNMENT_FROM:
                 joined.skip_assignment = member is self._roster.leader
             else:
-                joined.leader, joined.members = leader_before, []  # not told that it leads, it does not assign
+                joined.leader, joined.members = (
+                    leader_before,
+                    [],
+                )  # a client that does not learn that it leads will not assign
             outcome.reply(outcome.turn.ticket, joined)
             return
         rebalance.await_join(outcome, member, outcome.turn.ticket)
@@ -172,7 +175,7 @@ class Joins:
         member.syncing = None
 
     def _replace(self, outcome: OutcomeBuilder, member: Member, attempt: JoinAttempt) -> None:
-        """It is the same member, under a new id and perhaps at another place."""
+        """Give the member a new id, and the address and settings of the client that joined."""
         self._rebalance.mark_synced(member)
         self._rebalance.sessions.end(member.id)
         self._roster.rename(member, attempt.fresh_member_id)
@@ -180,19 +183,19 @@ class Joins:
         self._update(member, attempt)
         self._rebalance.renew(member, outcome.turn)
 
-    # --- members that are known ---
+    # --- known members ---
 
     def _join_known(self, outcome: OutcomeBuilder, attempt: JoinAttempt) -> None:
         request = attempt.request
         if request.member_id in self._roster.pending and request.group_instance_id is None:
             self._join_new(outcome, attempt, request.member_id)
             return
-        member = self.member(request.member_id, request.group_instance_id)
+        member = self.find_member(request.member_id, request.group_instance_id)
         unchanged = member.protocols == attempt.protocols
         state, leads = self._rebalance.state, member is self._roster.leader
         if unchanged and (state is State.COMPLETING_REBALANCE or (state is State.STABLE and not leads)):
-            # It may have missed the answer to its last JoinGroup. A leader that joins a stable group has seen
-            # something that changes the assignment: that is a reason to rebalance.
+            # It may have missed the response to its last JoinGroup. A leader that joins a stable group wants a new
+            # assignment, for example because its topics have changed: then there is a rebalance.
             outcome.reply(outcome.turn.ticket, self._rebalance.build_join_response(member))
             return
         self._update(member, attempt)
@@ -207,7 +210,7 @@ class Joins:
 
 
 def format_reasons(given: Iterable[str | None]) -> str:
-    """What clients say why they come or go, for the log: each reason once, and not more than one wants to read."""
+    """The reasons that clients give for joining or leaving, for a log line: each once, a few, and cut if long."""
     reasons = dict.fromkeys(reason or "no reason given" for reason in given)
     return "; ".join(reason[:REASON_LENGTH_MAX] for reason in islice(reasons, REASONS_MAX))
 

@@ -1,4 +1,4 @@
-"""The members of a classic group: who they are, who leads them, and which protocols they agree on."""
+"""The members of a classic group, their leader, and the protocols that they have in common."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
@@ -10,7 +10,7 @@ from ottla.wire.messages.describe_groups import DescribedGroupMember
 from ottla.wire.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponseMember
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""What a member could use (the names of its assignors, for a consumer), the best first, and what it says with each."""
+"""The protocols that a member offers, best first, each with its metadata. For a consumer: assignors, subscriptions."""
 
 
 def read_protocols(offered: Iterable[JoinGroupRequestProtocol]) -> Protocols:
@@ -28,11 +28,11 @@ class Member:
     protocols: Protocols
     assignment: bytes = b""
     joining: Ticket | None = None
-    """Waits for the answer to its JoinGroup."""
+    """The ticket of a JoinGroup that waits for its reply."""
     syncing: Ticket | None = None
-    """Waits for the answer to its SyncGroup."""
+    """The ticket of a SyncGroup that waits for its reply."""
     is_new: bool = False
-    """Was never in a generation. It may not know its id yet and so cannot be heard of while it waits."""
+    """The member has not been in a generation yet. It may not know its id, so it cannot send heartbeats."""
 
     @property
     def is_waiting(self) -> bool:
@@ -56,8 +56,8 @@ class Member:
             assignment=assignment,
         )
 
-    def take_over(self, stored: MemberMetadata) -> None:
-        """Be what the log says, except for the protocols, which the roster counts."""
+    def restore(self, stored: MemberMetadata) -> None:
+        """Take the values of a stored member, except for the protocols, which the roster counts."""
         self.assignment = stored.assignment
         self.client_id, self.client_host = stored.client_id, stored.client_host
         self.session_timeout_ms = stored.session_timeout
@@ -75,7 +75,7 @@ class Member:
 
 
 def rebalance_timeout_ms(given_ms: int, session_timeout_ms: int) -> int:
-    """Old clients and old records have none: the session's counts."""
+    """Old clients and old records have no rebalance time-out; they use their session time-out."""
     return session_timeout_ms if given_ms < 0 else given_ms
 
 
@@ -93,7 +93,7 @@ def restore_member(stored: MemberMetadata, protocol: str | None) -> Member:
 
 
 class Roster:
-    """All members. Everything that a join or a leave asks is answered without looking at each of them."""
+    """The members of a group, with counters, so that a join or a leave need not look at every member."""
 
     __slots__ = ("_by_id", "_by_instance", "_joining", "_supporters", "changes", "leader", "pending")
 
@@ -103,10 +103,10 @@ class Roster:
         self._supporters: Counter[str] = Counter()
         self._joining = 0
         self.changes = 0
-        """Counts what changes who is in it and what they say, for those who keep something derived from it."""
+        """Counts changes of the members and their protocols. Values derived from them are valid until it changes."""
         self.leader: Member | None = None
         self.pending: dict[str, None] = {}
-        """Ids that were given out and not used yet: whoever has one is about to join."""
+        """Member ids that were given out and not used yet."""
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -133,10 +133,10 @@ class Roster:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """As long as the slowest may take."""
+        """The longest rebalance time-out of all members."""
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
-    # --- who belongs to it ---
+    # --- membership ---
 
     def add(self, member: Member) -> None:
         self.pending.pop(member.id, None)
@@ -158,27 +158,27 @@ class Roster:
             self.leader = next(iter(self), None)
 
     def rename(self, member: Member, new_id: str) -> None:
-        """A static member came back: it is the same one under a new id, at the end of the list."""
+        """Give a static member that was restarted a new id. It moves to the end of the order."""
         del self._by_id[member.id]
         member.id = new_id
         self._by_id[new_id] = member
 
-    # --- who waits to join ---
+    # --- joining ---
 
     def wait_to_join(self, member: Member, ticket: Ticket) -> Ticket | None:
-        """The ticket that the member waited with before, if it asks again."""
+        """Keep the ticket of a JoinGroup. Returns the ticket that it replaces, if the member has sent one before."""
         before, member.joining = member.joining, ticket
         self._joining += before is None
         return before
 
     def stop_joining(self, member: Member) -> Ticket | None:
-        """The ticket that is to be answered now, if there is one."""
+        """Remove and return the ticket of the member's JoinGroup, if there is one."""
         ticket, member.joining = member.joining, None
         self._joining -= ticket is not None
         return ticket
 
     def elect(self) -> bool:
-        """Make sure that the leader is one who joined; False if nobody did."""
+        """Make sure that the leader has joined. Returns False if no member has."""
         if self.leader is None or self.leader.joining is None:
             joined = next((member for member in self if member.joining is not None), None)
             if joined is None:
@@ -186,15 +186,16 @@ class Roster:
             self.leader = joined
         return True
 
-    # --- what they agree on ---
+    # --- protocols ---
 
     def offer(self, member: Member, protocols: Protocols) -> None:
         self._count_protocols(member, -1)
         member.protocols = protocols
         self._count_protocols(member, 1)
 
-    def take_over(self, stored: Iterable[MemberMetadata], protocol: str | None, leader_id: str | None) -> None:
-        """Be what the log says. Live members keep the protocols that were not chosen: the log has only one."""
+    def restore(self, stored: Iterable[MemberMetadata], protocol: str | None, leader_id: str | None) -> None:
+        """Take the members of a stored generation. Members that are connected keep the protocols that were not chosen:
+        the log has only the chosen one."""
         by_id = {each.member_id: each for each in stored}
         for member in [member for member in self if member.id not in by_id]:
             self.remove(member)
@@ -203,7 +204,7 @@ class Roster:
             if known is None:
                 self.add(restore_member(each, protocol))
                 continue
-            known.take_over(each)
+            known.restore(each)
             if protocol is not None and known.metadata(protocol) != each.subscription:
                 self.offer(known, ((protocol, each.subscription),))
         self.leader = self._by_id.get(leader_id or "")
@@ -216,17 +217,17 @@ class Roster:
                 del self._supporters[name]
 
     def supports(self, names: Iterable[str]) -> bool:
-        """Whether one of these protocols is known to every member."""
+        """Whether every member has one of these protocols."""
         return any(self._supporters[name] == len(self._by_id) for name in names)
 
     def choose_protocol(self) -> str | None:
-        """Of the protocols that all members know the one that most of them like best; of equals the first by name."""
+        """Of the protocols that all members have, the one that most of them prefer; of equals the first by name."""
         candidates = {name for name, count in self._supporters.items() if count == len(self._by_id)}
         votes = Counter(member.vote(candidates) for member in self)
         return max(sorted(name for name in votes if name is not None), key=votes.__getitem__, default=None)
 
     def list_members(self, protocol: str | None) -> list[JoinGroupResponseMember]:
-        """What the leader needs to assign."""
+        """The members as the leader gets them, to assign partitions."""
         return [
             JoinGroupResponseMember(
                 member_id=member.id, group_instance_id=member.instance_id, metadata=member.metadata(protocol)

@@ -1,12 +1,13 @@
 """How a classic group gets from one generation to the next.
 
-A rebalance has two phases. First members join: each waits until all have, or until the longest rebalance time-out of
-them has passed; a group that was empty waits a little longer for more. Then the leader, which was told who the members
-are, sends the assignment with its SyncGroup; it is stored, and everybody gets theirs. Whoever joins too late or never
-syncs is no member any more, except for static members, which only a session's end removes while others join.
+A rebalance has two phases. In the first one members join. Each waits until all have joined, or until the longest
+rebalance time-out of them has passed; a group that was empty waits a little longer, for more members to come. In the
+second one the leader, which got the list of members, sends the assignment with its SyncGroup. The assignment is stored,
+and each member gets its part. A member that joins too late, or does not sync, is removed. Static members are an
+exception: in the first phase they are removed only when their session times out.
 
-A generation reaches the log when its assignment does, or when it has no members. Until then it exists in memory only:
-a coordinator that takes over knows the last one that was complete.
+A generation is stored together with its assignment, or when it has no members. Until then it is in memory only: after a
+failover the coordinator knows the last generation that was complete.
 """
 
 import logging
@@ -26,8 +27,8 @@ from ottla.wire.messages.sync_group import SyncGroupResponse
 logger = logging.getLogger(__name__)
 
 NEW_MEMBER_TIMEOUT_MS = 5 * 60_000
-"""How long a new member may wait for a rebalance. One that does not know its id yet cannot send heartbeats, and nobody
-sees it hang up: without a limit, clients that try again and again would fill the group with dead members."""
+"""How long a new member may wait for a rebalance. A member that does not know its id yet cannot send heartbeats, and a
+closed connection is not noticed here: without a limit, clients that retry would fill the group with dead members."""
 
 
 class Rebalance:
@@ -58,11 +59,11 @@ class Rebalance:
         self.roster = Roster()
         self.sessions = Sessions()
         self.deadline: int | None = None
-        """When the members' time to join, or after that their time to sync, is up."""
+        """When the members' time to join or, in the second phase, to sync is over."""
         self.unsynced: dict[str, None] = {}
-        """Members of this generation that did not ask for their assignment yet."""
+        """Members of this generation that have not sent SyncGroup yet."""
         self.initial = False
-        """The group was empty before."""
+        """Whether the group was empty before this rebalance."""
         self._newcomers = False
         self._remaining_ms = 0
         self._began_ms = 0
@@ -70,14 +71,14 @@ class Rebalance:
     # --- the phases ---
 
     def advance(self, outcome: OutcomeBuilder, reason: Callable[[], str]) -> None:
-        """Something changed that concerns everybody: begin a rebalance, or finish the one that waited for it."""
+        """Begin a rebalance, or finish the joining phase if no other member has to be waited for."""
         if self.state is not State.PREPARING_REBALANCE:
             self.prepare(outcome, reason())
         elif self.roster.all_joined and (not self.initial or not self.roster):
             self._complete_joining(outcome)
 
     def prepare(self, outcome: OutcomeBuilder, reason: str) -> None:
-        """Let all members join again."""
+        """Begin a rebalance: ask all members to join again."""
         if self.state is State.COMPLETING_REBALANCE:
             self._cancel_syncs(outcome)
         else:
@@ -86,7 +87,7 @@ class Rebalance:
         self.initial = self.state is State.EMPTY
         self._move(State.PREPARING_REBALANCE, outcome.turn)
         logger.info(
-            "members of the group are asked to join again",
+            "a rebalance of the group begins",
             extra=fields(group=self.group_id, generation=self.generation, reason=reason),
         )
         now, timeout_ms = outcome.turn.monotonic_ms, self.roster.rebalance_timeout_ms
@@ -100,11 +101,11 @@ class Rebalance:
             self.deadline = now + timeout_ms
 
     def expire(self, outcome: OutcomeBuilder) -> None:
-        """The deadline has come."""
+        """Called when the deadline has come."""
         if self.state is not State.PREPARING_REBALANCE:
             self._drop_unsynced(outcome)
         elif self.initial and self._newcomers and self._remaining_ms:
-            # More members came in the meantime, so still more may come.
+            # Members have joined during the delay, so more may follow: wait once more.
             delay_ms = min(outcome.turn.config.group_initial_rebalance_delay_ms, self._remaining_ms)
             self._newcomers, self._remaining_ms = False, self._remaining_ms - delay_ms
             self.deadline = outcome.turn.monotonic_ms + delay_ms
@@ -115,7 +116,7 @@ class Rebalance:
         for member in [each for each in self.roster if each.joining is None and each.instance_id is None]:
             self._forget(member)
         if self.roster and not self.roster.elect():
-            # Only static members are left and none of them joined: their sessions decide.
+            # Only static members are left and none has joined: wait for them until their sessions time out.
             self.deadline = outcome.turn.monotonic_ms + self.roster.rebalance_timeout_ms
             return
         self.generation += 1
@@ -135,7 +136,7 @@ class Rebalance:
         self.deadline = outcome.turn.monotonic_ms + self.roster.rebalance_timeout_ms
 
     def assign(self, outcome: OutcomeBuilder, assignments: Mapping[str, bytes]) -> None:
-        """The leader has spoken: store it, and answer everybody who waits for it."""
+        """Store the leader's assignment and reply to every member that waits for its part."""
         outcome.store(self.build_record(outcome.turn, assignments))
         turn = outcome.turn
         turn.meters.groups.classic_rebalances.took((turn.monotonic_ms - self._began_ms) / 1000)
@@ -163,11 +164,11 @@ class Rebalance:
         self.deadline = None
         for member in [each for each in self.roster if each.id in self.unsynced]:
             self._forget(member)
-        self.prepare(outcome, "members did not ask for their assignment in time")
+        self.prepare(outcome, "members did not send SyncGroup in time")
 
     def _move(self, state: State, turn: Turn) -> None:
         if state not in TRANSITIONS[self.state]:
-            raise AssertionError(f"a group does not go from {self.state} to {state}")
+            raise AssertionError(f"a group cannot go from {self.state} to {state}")
         self.state, self.state_since_ms = state, turn.wall_ms
 
     # --- members ---
@@ -181,7 +182,7 @@ class Rebalance:
         self.sessions.renew(member.id, turn.monotonic_ms + member.session_timeout_ms)
 
     def dismiss(self, outcome: OutcomeBuilder, member: Member) -> None:
-        """The member left or is believed dead. Should it live and wait for an answer, it may join as a new one."""
+        """Remove a member that left or timed out. If it still waits for a reply, it is told to join as a new member."""
         unknown = ErrorCode.UNKNOWN_MEMBER_ID
         outcome.reply(self.roster.stop_joining(member), JoinGroupResponse(error_code=unknown))
         outcome.reply(member.syncing, SyncGroupResponse(error_code=unknown))
@@ -203,7 +204,7 @@ class Rebalance:
             outcome.reply(member.syncing, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         member.syncing = ticket
 
-    # --- what is told and stored ---
+    # --- responses and records ---
 
     def build_join_response(self, member: Member) -> JoinGroupResponse:
         leader = self.roster.leader
@@ -241,5 +242,5 @@ class Rebalance:
         self.protocol = value.protocol
         self.generation = value.generation
         self.state_since_ms = value.current_state_timestamp
-        self.roster.take_over(value.members, value.protocol, value.leader)
+        self.roster.restore(value.members, value.protocol, value.leader)
         self.state = State.STABLE if self.roster else State.EMPTY

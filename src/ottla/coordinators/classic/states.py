@@ -1,4 +1,4 @@
-"""The states of a classic group, and which may follow which: the table that the group obeys and the docs draw."""
+"""The states of a classic group and the transitions between them. The group checks them, and the docs draw them."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -6,14 +6,14 @@ from typing import Final
 
 
 class State(StrEnum):
-    """By the names that Kafka tells to clients."""
+    """With the names that Kafka shows to clients."""
 
     EMPTY = "Empty"
-    """No members: a new group, one that lost them, or one that only stores offsets."""
+    """The group has no members: it is new, its members left, or it only stores offsets."""
     PREPARING_REBALANCE = "PreparingRebalance"
-    """Members are asked to join again; those who did wait for the others."""
+    """Members are asked to join again. Those that have joined wait for the others."""
     COMPLETING_REBALANCE = "CompletingRebalance"
-    """A new generation waits for the assignment that its leader makes."""
+    """A new generation waits for its leader's assignment."""
     STABLE = "Stable"
     DEAD = "Dead"
 
@@ -37,4 +37,4 @@ TRANSITIONS: Final[Mapping[State, Mapping[State, str]]] = {
     State.STABLE: {State.PREPARING_REBALANCE: _DISTURBED, State.DEAD: _CONVERTED},
     State.DEAD: {},
 }
-"""For each state those that may follow it, and why they do."""
+"""The states that may follow each state, with the reason."""

@@ -1,4 +1,4 @@
-"""Which topics the members of a classic group read, as far as they say it in the consumers' own language."""
+"""The topics that the members of a classic group subscribe to, if they use the consumers' metadata format."""
 
 from ottla.coordinators.classic.rebalance import Rebalance
 from ottla.wire.malformed import Malformed
@@ -6,13 +6,13 @@ from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolS
 from ottla.wire.schema import reader
 
 CONSUMER = "consumer"
-"""The protocol type of consumers. Others (Connect's workers, registries) have formats of their own."""
+"""The protocol type of consumers. Others, such as Connect workers, have metadata formats of their own."""
 
 _VERSION_BYTES = 2
 
 
 class Subscriptions:
-    """Found when it is asked for, and kept until a member or what it says changes."""
+    """Computed on demand, and kept until the members or their metadata change."""
 
     __slots__ = ("_found", "_found_for", "_rebalance")
 
@@ -22,7 +22,7 @@ class Subscriptions:
         self._found: frozenset[str] | None = None
 
     def topics(self) -> frozenset[str] | None:
-        """None where it cannot be known."""
+        """None if the subscriptions cannot be read."""
         current = (self._rebalance.roster.changes, self._rebalance.protocol)
         if current != self._found_for:
             self._found, self._found_for = self._find(), current
@@ -36,8 +36,8 @@ class Subscriptions:
             return frozenset()
         if protocol is None:
             return None
-        said = dict.fromkeys(member.metadata(protocol) for member in roster)  # most members say the same
-        said.pop(b"", None)  # joined since the protocol was chosen, and does not have it
+        said = dict.fromkeys(member.metadata(protocol) for member in roster)  # most members have the same metadata
+        said.pop(b"", None)  # from members that joined after the protocol was chosen and do not have it
         try:
             return frozenset(topic for metadata in said for topic in _topics(metadata))
         except Malformed:
@@ -45,7 +45,7 @@ class Subscriptions:
 
 
 def _topics(metadata: bytes) -> list[str]:
-    """Every version begins as version 0 does."""
+    """Every version of the subscription begins with the fields of version 0."""
     subscription: ConsumerProtocolSubscription
     subscription, _ = reader(ConsumerProtocolSubscription, 0)(metadata, _VERSION_BYTES)
     return subscription.topics

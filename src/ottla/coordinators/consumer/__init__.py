@@ -1,15 +1,15 @@
-"""Groups of the consumer protocol (KIP-848): members heartbeat, and the coordinator tells each what to read.
+"""Groups of the consumer protocol (KIP-848): members send heartbeats, and the coordinator assigns partitions to them.
 
-group.py                what the group decides about a heartbeat
-state.py                what the log knows of a group; immutable
-members.py              one member: what it asked for, how far it has come
-identities.py           members by id and instance id, and their epochs
-rebalance.py            from subscriptions to a target assignment, and the members towards it
-reconciliation.py       one member's steps from what it reads to what it is to read
-assignors.py            server-side assignors
-topic_searches.py       which topics the members' patterns match
-regular_expressions.py  patterns, matched by RE2
-topic_hashes.py         a number that changes when a group needs another assignment
+group.py                the group: decides about heartbeats and about who may commit offsets
+state.py                the stored state of a group, immutable, and a change of it
+members.py              one member: its subscription and its current assignment
+identities.py           finds members by member id and instance id, and checks their epochs
+rebalance.py            raises the group's epoch, computes the target assignment, moves members towards it
+reconciliation.py       one member's next step from its current to its target assignment
+assignors.py            the assignors that compute a target assignment
+topic_searches.py       when to match the members' patterns with the topics, and what to store of it
+regular_expressions.py  matches patterns with RE2
+topic_hashes.py         a hash of the subscribed topics that changes when a new assignment is needed
 classic_members.py      members of the classic protocol in a consumer group
-descriptions.py         the group as it is shown
+descriptions.py         the state of a group, and its description for clients
 """

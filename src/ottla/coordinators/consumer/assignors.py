@@ -1,8 +1,9 @@
-"""Server-side assignors: who of a consumer group's members is to read which partition.
+"""Server-side assignors: they decide which member of a consumer group is to read which partition.
 
-Pure functions of the members' subscriptions, of what they were to read until now, and of how many partitions each
-topic has. `uniform` gives every member the same number of partitions, or one more, and moves as few as that allows;
-`range` gives every member neighbouring partitions of each topic. Neither looks at racks: Kafka 4.3's do not either.
+An assignor is a pure function of the members' subscriptions, their last target assignments, and the number of
+partitions of each topic. `uniform` gives all members the same number of partitions, give or take one, and moves as few
+partitions as possible; `range` gives each member neighbouring partitions of each topic. Like those of Kafka 4.3, they
+do not use racks.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,35 +11,35 @@ from heapq import heapify, heapreplace
 from typing import Final, NamedTuple
 
 Partitions = Mapping[bytes, frozenset[int]]
-"""Partitions by topic id. No topic is there without a partition, so equal sets are equal mappings."""
+"""Partitions by topic id. A topic without partitions is left out, so equal sets are equal mappings."""
 
 NO_PARTITIONS: Final[Partitions] = {}
 
 
 class Subscriber(NamedTuple):
-    """A member as an assignor sees it."""
+    """What an assignor knows of a member."""
 
     topics: frozenset[bytes]
-    """Topics that exist."""
+    """The existing topics that the member subscribes to."""
     held: Partitions = NO_PARTITIONS
-    """What the last assignment gave it. Members do not hold the same partition twice."""
+    """The last target assignment. No partition is held by two members."""
     instance_id: str | None = None
 
 
 Assignor = Callable[[Mapping[str, Subscriber], Mapping[bytes, int]], dict[str, Partitions]]
-"""Takes the members by id and the number of partitions by topic id; gives every member its partitions."""
+"""Takes the members by id and the number of partitions by topic id; returns the partitions of every member."""
 
 BALANCE_ROUNDS: Final = 32
-"""A round over all topics only ever evens out; this bounds the work where a little would still be gained."""
+"""How often to even out all topics at most. Each round improves the balance; this limit bounds the work."""
 
 _Draft = dict[str, dict[bytes, set[int]]]
 
 
 def assign_range(subscribers: Mapping[str, Subscriber], sizes: Mapping[bytes, int]) -> dict[str, Partitions]:
-    """Each topic is cut into neighbouring partitions, one piece for each of its subscribers, always in their order.
+    """Cut each topic into ranges of neighbouring partitions, one range for each subscriber, in a fixed order.
 
-    Topics of the same size with the same subscribers are cut alike, so partitions with the same number meet in one
-    member. Static members come first and keep their place when they come back under another member id.
+    Topics of the same size with the same subscribers are cut alike, so one member gets partitions with the same number.
+    Static members come first, in the order of their instance ids, so a restart under another member id changes nothing.
     """
     order = sorted(subscribers, key=lambda id: (subscribers[id].instance_id is None, subscribers[id].instance_id or id))
     given: dict[str, dict[bytes, frozenset[int]]] = {id: {} for id in subscribers}
@@ -54,7 +55,7 @@ def assign_range(subscribers: Mapping[str, Subscriber], sizes: Mapping[bytes, in
 
 
 def assign_uniform(subscribers: Mapping[str, Subscriber], sizes: Mapping[bytes, int]) -> dict[str, Partitions]:
-    """Every member gets as many partitions as any other who could read them, and keeps what it has if it may."""
+    """Give all members the same number of partitions as far as subscriptions allow, and move as few as possible."""
     if not subscribers:
         return {}
     order = sorted(subscribers)
@@ -70,11 +71,11 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniform, "range": 
 def _assign_alike(
     order: Sequence[str], subscribers: Mapping[str, Subscriber], topics: frozenset[bytes], sizes: Mapping[bytes, int]
 ) -> _Draft:
-    """All members want the same topics: each is due the same number, and some of them one more."""
+    """All members subscribe to the same topics: each gets the same number, and some of them one more."""
     draft, free = _keep_what_is_valid(order, subscribers, sizes)
     quota, extra = divmod(sum(sizes[topic] for topic in topics), len(order))
     counts = {id: _count(draft[id]) for id in order}
-    # Whoever has the most keeps its one more.
+    # The members that hold the most are those that get one more.
     richest = sorted(order, key=lambda id: (-counts[id], id))
     due = {id: quota + (place < extra) for place, id in enumerate(richest)}
     for id in order:
@@ -88,11 +89,11 @@ def _assign_alike(
 
 
 def _assign_mixed(order: Sequence[str], subscribers: Mapping[str, Subscriber], sizes: Mapping[bytes, int]) -> _Draft:
-    """Members want different topics: hand out what is free, then even out topic by topic until nothing is gained."""
+    """Members subscribe to different topics: assign what is free, then even out topic by topic."""
     draft, free = _keep_what_is_valid(order, subscribers, sizes)
     loads = {id: _count(draft[id]) for id in order}
     members_of = dict(_by_topic(order, subscribers))
-    # Topics that few members can read first: the others can still make up for it.
+    # Topics with few subscribers come first: the other topics can still even out the result.
     free.sort(key=lambda place: (len(members_of[place[0]]), place))
     topic_before, heap = b"", list[tuple[int, str]]()
     for topic, partition in free:
@@ -111,7 +112,7 @@ def _assign_mixed(order: Sequence[str], subscribers: Mapping[str, Subscriber], s
 
 
 def _even_out(topic: bytes, members: Sequence[str], draft: _Draft, loads: dict[str, int]) -> int:
-    """Move partitions of one topic from the busiest of its readers to the idlest. Gives the number of moves."""
+    """Move partitions of one topic from its busiest subscribers to the idlest. Returns the number of moves."""
     moves = 0
     idle = [(loads[id], id) for id in members]
     busy = [(-loads[id], id) for id in members if topic in draft[id]]
@@ -120,7 +121,7 @@ def _even_out(topic: bytes, members: Sequence[str], draft: _Draft, loads: dict[s
     while busy and -busy[0][0] - idle[0][0] > 1:
         giver, taker = busy[0][1], idle[0][1]
         if loads[giver] != -busy[0][0] or topic not in draft[giver]:
-            # It has less by now; with nothing of this topic left to give it sinks to the bottom.
+            # This entry is out of date: put it back with the load of now, or last if nothing is left to give.
             heapreplace(busy, (-loads[giver] if topic in draft[giver] else 0, giver))
             continue
         if loads[taker] != idle[0][0]:
@@ -141,7 +142,7 @@ def _even_out(topic: bytes, members: Sequence[str], draft: _Draft, loads: dict[s
 def _keep_what_is_valid(
     order: Iterable[str], subscribers: Mapping[str, Subscriber], sizes: Mapping[bytes, int]
 ) -> tuple[_Draft, list[tuple[bytes, int]]]:
-    """What members hold and still may read; and every other partition that somebody wants."""
+    """Returns what members hold and still subscribe to, and every other subscribed partition."""
     draft: _Draft = {}
     taken: dict[bytes, set[int]] = {}
     for id in order:

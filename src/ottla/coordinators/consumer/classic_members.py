@@ -1,8 +1,9 @@
-"""Members of the classic protocol in a consumer group: JoinGroup, SyncGroup and Heartbeat against a KIP-848 group.
+"""Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-To such a member the group looks like a classic one that never waits: its epoch is its generation, joining tells what
-it subscribes to and owns, syncing gets what it may read, and a heartbeat asks it to join again whenever there is a step
-for it to make. Its first protocol says all of that; nobody is elected, for the coordinator assigns.
+To such a member the group looks like a classic group in which it never has to wait. Its epoch is its generation.
+JoinGroup carries its subscription and the partitions that it owns, in the metadata of its first protocol; SyncGroup
+returns the partitions that it may read; and Heartbeat asks it to join again when it has a step to make. There is no
+leader, because the coordinator assigns.
 """
 
 from dataclasses import replace
@@ -22,7 +23,7 @@ from ottla.coordinators.consumer.state import Change, GroupState
 from ottla.coordinators.formats import ClassicMemberMetadata, ClassicProtocol
 from ottla.coordinators.groups.consumer_protocol import (
     PROTOCOL_TYPE,
-    answer_version,
+    choose_assignment_version,
     partitions_by_id,
     read_subscription,
     write_assignment,
@@ -42,7 +43,7 @@ MEMBER_ID_REQUIRED_FROM: Final = 4
 
 
 class ClassicMembers:
-    """Answers them, and remembers until when each has to join or to sync."""
+    """Decides about their requests, and keeps the deadlines by which they have to join or sync."""
 
     __slots__ = ("_joins", "_rebalance", "_sessions", "_syncs")
 
@@ -79,7 +80,7 @@ class ClassicMembers:
         member = self._rebalance.reconcile(change, member.id, owned, subscribed.changed, turn)
         change.reply(turn.ticket, _joined(member))
         if downgrades:
-            # A classic group has no half-way: unless everybody is there already, all join again.
+            # A classic group cannot be half-way to an assignment: unless every member has its target, all join again.
             change.request(Downgrade(change.state.id, rebalance=not change.state.is_settled))
             change.store_conversion(downgrade_records(change.state, (), turn))
             return change.build()
@@ -101,7 +102,7 @@ class ClassicMembers:
             return Outcome.answer(turn, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         assert member.classic is not None
         partitions = {topic: frozenset(numbers) for topic, numbers in member.assigned.items()}
-        version = answer_version(member.classic.supported_protocols[0].metadata)
+        version = choose_assignment_version(member.classic.supported_protocols[0].metadata)
         response = SyncGroupResponse(
             protocol_type=request.protocol_type,
             protocol_name=request.protocol_name,
@@ -120,7 +121,7 @@ class ClassicMembers:
         return Outcome.answer(turn, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
 
     def find_leavers(self, state: GroupState, request: LeaveGroupRequest) -> tuple[list[Member], LeaveGroupResponse]:
-        """Who leaves, and what each is told. Members of either protocol can be sent away like this."""
+        """The members that leave, of either protocol, and the response with a result for each."""
         members: dict[str, Member] = {}
         rows = []
         for identity in request.members:
@@ -146,7 +147,7 @@ class ClassicMembers:
         return [*self._joins.take_expired(now), *self._syncs.take_expired(now)]
 
     def forget(self, member_id: str) -> None:
-        """It is gone, or speaks the new protocol now."""
+        """Drop the deadlines of a member that is gone, or that uses the consumer protocol now."""
         self._joins.end(member_id)
         self._syncs.end(member_id)
 
@@ -158,7 +159,7 @@ class ClassicMembers:
         if self._joins.deadline(member.id) is None:
             self._joins.renew(member.id, turn.monotonic_ms + member.rebalance_timeout_ms)
 
-    # --- who may what ---
+    # --- checks ---
 
     def _check_join(self, state: GroupState, request: JoinGroupRequest, turn: Turn) -> None:
         if turn.config.group_consumer_migration_policy.lower() == "disabled":
@@ -172,7 +173,7 @@ class ClassicMembers:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)
 
     def _identify(self, change: Change, request: JoinGroupRequest, fresh_member_id: str) -> tuple[Member, bool]:
-        """The member as it is until now, and whether a member of the new protocol gave its place to it."""
+        """The member before this request, and whether it replaces a static member of the consumer protocol."""
         member_id = request.member_id or fresh_member_id
         if request.group_instance_id is None:
             return change.state.members.get(member_id) or Member(member_id), False
@@ -186,19 +187,19 @@ class ClassicMembers:
     def _find_classic_member(
         self, state: GroupState, member_id: str, instance_id: str | None, generation: int
     ) -> Member:
-        """A member that speaks the classic protocol, and of its own epoch."""
+        """Find a member of the classic protocol, and check that the request has its epoch."""
         member = find_identified_member(state, member_id, instance_id)
         if member.classic is None:
             message = f"member {member_id!r} does not use the classic protocol"
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
         if generation != member.epoch:
-            message = f"the member is in generation {member.epoch}, not in {generation}"
+            message = f"the member is in generation {member.epoch}, not {generation}"
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION, message)
         return member
 
 
 def _protocols(state: GroupState, offered: set[str]) -> set[str]:
-    """Of these protocols the ones that every classic member supports."""
+    """Those of the offered protocols that every classic member supports."""
     for member in state.members.values():
         if member.classic is not None:
             offered = offered & {protocol.name for protocol in member.classic.supported_protocols}
@@ -209,7 +210,7 @@ def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
     try:
         return read_subscription(request.protocols[0].metadata)
     except Malformed as error:
-        message = f"protocol {request.protocols[0].name!r} has no subscription in it: {error}"
+        message = f"protocol {request.protocols[0].name!r} has no readable subscription: {error}"
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message) from None
 
 
@@ -250,7 +251,7 @@ def _check_protocol(member: Member, request: SyncGroupRequest) -> None:
     chosen = member.classic.supported_protocols[0].name
     for given, expected in ((request.protocol_type, PROTOCOL_TYPE), (request.protocol_name, chosen)):
         if given is not None and given != expected:
-            message = f"the group chose {expected!r}, not {given!r}"
+            message = f"the group has chosen {expected!r}, not {given!r}"
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)
 
 
@@ -269,7 +270,7 @@ def _waits_for_others(state: GroupState, member: Member) -> bool:
 
 
 def _find_leaver(state: GroupState, identity: MemberIdentity) -> Member:
-    """By member id; or, as administrators do it, by instance id alone."""
+    """Find a member by its member id or, as administrators do it, by its instance id alone."""
     if identity.group_instance_id is None:
         return find_member(state, identity.member_id)
     if not identity.member_id:

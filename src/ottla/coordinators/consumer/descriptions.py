@@ -1,4 +1,4 @@
-"""A consumer group as it is shown: ConsumerGroupDescribe, ListGroups."""
+"""The state of a consumer group, and its description for ConsumerGroupDescribe."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -6,7 +6,7 @@ from typing import Final
 
 from ottla.cluster.image import Image
 from ottla.coordinators.consumer.members import Member
-from ottla.coordinators.consumer.rebalance import preferred_assignor
+from ottla.coordinators.consumer.rebalance import choose_assignor
 from ottla.coordinators.consumer.state import GroupState
 from ottla.coordinators.machine import Turn
 from ottla.wire.messages.consumer_group_describe import (
@@ -21,13 +21,13 @@ CONSUMER_MEMBER: Final = 1
 
 
 class State(StrEnum):
-    """By the names that Kafka tells to clients."""
+    """With the names that Kafka shows to clients."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
-    """The targets are older than the group's epoch."""
+    """The target assignment is older than the group's epoch."""
     RECONCILING = "Reconciling"
-    """Not every member has come to its target."""
+    """Not every member has reached its target assignment."""
     STABLE = "Stable"
     DEAD = "Dead"
 
@@ -63,11 +63,11 @@ TRANSITIONS: Final[Mapping[State, Mapping[State, str]]] = {
     },
     State.DEAD: {},
 }
-"""For each state those that may follow it, and why they do."""
+"""The states that may follow each state, with the reason."""
 
 
 def state_of(state: GroupState) -> State:
-    """Nothing stores it: it follows from the epochs."""
+    """The state is not stored: it follows from the epochs."""
     if not state.members:
         return State.EMPTY
     if state.epoch > state.target_epoch:
@@ -81,7 +81,7 @@ def describe(state: GroupState, turn: Turn) -> DescribedGroup:
         group_state=state_of(state).value,
         group_epoch=state.epoch,
         assignment_epoch=state.target_epoch,
-        assignor_name=preferred_assignor(state, turn),
+        assignor_name=choose_assignor(state, turn),
         members=[_described(state, member, turn.image) for member in state.members_by_id()],
     )
 
@@ -106,7 +106,7 @@ def _described(state: GroupState, member: Member, image: Image) -> DescribedMemb
 
 
 def _assignment(partitions: Mapping[bytes, frozenset[int] | set[int]], image: Image) -> Assignment:
-    """Topics that are gone have no name, and nobody reads them."""
+    """Deleted topics are left out: they have no name any more."""
     return Assignment(
         topic_partitions=[
             TopicPartitions(topic_id=id, topic_name=topic.name, partitions=sorted(partitions[id]))

@@ -1,9 +1,9 @@
-"""A group of the consumer protocol (KIP-848): members heartbeat, and the coordinator tells each what to read.
+"""A group of the consumer protocol (KIP-848): members send heartbeats, and the coordinator assigns partitions to them.
 
-Members never wait for each other. Each heartbeat moves one member a step towards the target that the group's assignor
-computed; an epoch says how far it has come, and whoever speaks of another epoch is fenced. Members of the classic
-protocol may be in the group too (`mixed_groups`), and a group may move from one protocol to the other (`upgrade`,
-`downgrade`).
+Members never wait for each other. Each heartbeat moves one member a step towards the target assignment that the group's
+assignor computed. The member's epoch says which target it has reached; a heartbeat with another epoch is fenced. The
+group may have members of the classic protocol too (`classic_members`), and it may be converted from and to a classic
+group (`upgrade` and `downgrade` in `groups`).
 """
 
 import logging
@@ -50,7 +50,7 @@ from ottla.wire.messages.sync_group import SyncGroupRequest
 logger = logging.getLogger(__name__)
 
 COMMIT_BY_EPOCH_FROM = 9
-"""OffsetCommit knows member epochs from this version on."""
+"""The version of OffsetCommit from which a member epoch can be sent."""
 
 
 class ConsumerGroup:
@@ -66,7 +66,7 @@ class ConsumerGroup:
         self._rebalance = ConsumerRebalance()
         self._classic = ClassicMembers(self._sessions, self._rebalance)
 
-    # --- what is known of it ---
+    # --- description ---
 
     @property
     def state_name(self) -> str:
@@ -94,7 +94,7 @@ class ConsumerGroup:
     def consumer_heartbeat(
         self, change: Change, request: ConsumerGroupHeartbeatRequest, caller: Caller, turn: Turn
     ) -> Outcome:
-        """`change` may hold already what turns another kind of group into this one."""
+        """`change` may already hold the records that convert a classic group into this one."""
         if request.member_epoch in (LEAVING, LEAVING_FOR_NOW):
             return self._leave(change, request, turn)
         check_room(change.state, request.member_id, request.instance_id, turn.config.group_consumer_max_size)
@@ -122,7 +122,7 @@ class ConsumerGroup:
         return change.build()
 
     def _identify(self, change: Change, request: ConsumerGroupHeartbeatRequest, owned: Partitions | None) -> Member:
-        """The member as it is until now; one that is new is blank."""
+        """The member before this request. A new member has no fields but its id."""
         if request.member_epoch != 0:
             member = find_identified_member(change.state, request.member_id, request.instance_id)
             check_epoch(member, request.member_epoch, owned)
@@ -131,7 +131,7 @@ class ConsumerGroup:
         if static is None or static.id == request.member_id:
             return change.state.members.get(request.member_id) or Member(request.member_id)
         if static.classic is None and static.epoch != LEAVING_FOR_NOW:
-            message = f"instance {request.instance_id!r} is still member {static.id!r}"
+            message = f"instance id {request.instance_id!r} is still used by member {static.id!r}"
             raise KafkaError(ErrorCode.UNRELEASED_INSTANCE_ID, message)
         return replace_member(change, static, request.member_id)
 
@@ -147,10 +147,10 @@ class ConsumerGroup:
         return change.build()
 
     def dismiss(self, change: Change, members: Sequence[Member], turn: Turn, reason: str) -> None:
-        """Remove members from the group, each for this reason; the others share what they had."""
+        """Remove members from the group, and raise its epoch, so that their partitions are assigned to others."""
         for member in members:
             logger.info(
-                "a member is no longer in the group",
+                "a member was removed from the group",
                 extra=fields(group=self.id, member=member.id, instance=member.instance_id, reason=reason),
             )
         leaving = {member.id for member in members}
@@ -166,7 +166,7 @@ class ConsumerGroup:
         self._rebalance.raise_epoch(change, turn, bump=True)
 
     def store_found_topics(self, found: Mapping[str, Resolution], turn: Turn) -> Outcome:
-        """The end of an errand: what patterns of this group stand for."""
+        """Take the result of a topic search: the topics that each pattern of this group matches."""
         self._rebalance.searches.end()
         change = self.begin_change(turn)
         news = store_resolutions(change, found)
@@ -196,7 +196,8 @@ class ConsumerGroup:
         return change.build()
 
     def take_over(self, change: Change, group: ClassicGroup, turn: Turn) -> None:
-        """Become what a classic group was. Whoever waits for an answer of that group is told to ask again."""
+        """Take over the members of a classic group. Members that wait for a reply of that group are told to join
+        again."""
 
         def begin_sessions() -> None:
             for member in group.members:
@@ -211,20 +212,20 @@ class ConsumerGroup:
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, turn: Turn, *, api_version: int
     ) -> PartitionCheck | None:
-        """A member that is an epoch or two behind may commit what it had then and still has: then each partition is
-        checked."""
+        """A member with an older epoch may commit partitions that it had in that epoch and still has. The check that is
+        returned then decides for each partition."""
         if generation < 0 and self.is_empty:
             return None
         member = find_member(self.state, member_id)
         if member.classic is None and api_version < COMMIT_BY_EPOCH_FROM:
-            message = f"members of consumer groups commit with version {COMMIT_BY_EPOCH_FROM} or above"
+            message = f"members of consumer groups must use OffsetCommit version {COMMIT_BY_EPOCH_FROM} or above"
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
         return _commit_check(member, generation, ErrorCode.STALE_MEMBER_EPOCH)
 
     def check_transactional_commit(
         self, member_id: str, instance_id: str | None, generation: int, turn: Turn
     ) -> PartitionCheck | None:
-        """Old producers tell nothing about the member, and none of them knows an error of member epochs."""
+        """Producers before KIP-447 name no member, and no producer knows the errors of member epochs."""
         if generation < 0 and (self.is_empty or (not member_id and instance_id is None)):
             return None
         return _commit_check(find_member(self.state, member_id), generation, ErrorCode.ILLEGAL_GENERATION)
@@ -235,17 +236,17 @@ class ConsumerGroup:
         member = find_member(self.state, member_id)
         if member_epoch != member.epoch:
             code = _stale(member, ErrorCode.STALE_MEMBER_EPOCH)
-            raise KafkaError(code, f"the member is at epoch {member.epoch}, not at {member_epoch}")
+            raise KafkaError(code, f"the member is at epoch {member.epoch}, not {member_epoch}")
 
     def check_delete(self) -> None:
         if not self.is_empty:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"the group is {self.state_name}: it has members")
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"the group has members: it is {self.state_name}")
 
     def check_delete_offsets(self) -> None:
         """`is_subscribed_to` decides for each topic."""
 
     def find_expiry_start(self, committed_ms: int) -> int | None:
-        """Offsets of topics that the group does not read expire, whether it has members or not."""
+        """Offsets of topics that the group does not subscribe to expire, even if it has members."""
         return committed_ms
 
     # --- time ---
@@ -259,18 +260,16 @@ class ConsumerGroup:
         late: dict[str, str] = {}
         now = turn.monotonic_ms
         for reason, ids in (
-            ("did not give its partitions back in time", self._rebalance.revocations.take_expired(now)),
+            ("did not give up its partitions in time", self._rebalance.revocations.take_expired(now)),
             ("did not join or sync in time", self._classic.take_expired(now)),
-            ("was not heard of for too long", self._sessions.take_expired(now)),
+            ("its session timed out", self._sessions.take_expired(now)),
         ):
             late.update(dict.fromkeys(ids, reason))
         members = [self.state.members[id] for id in sorted(late) if id in self.state.members]
         if not members:
             return NOTHING
         change = self.begin_change(turn)
-        change.may_be_refused = (
-            False  # the deadlines are gone: after a refusal nobody would look at these members again
-        )
+        change.may_be_refused = False  # their deadlines are gone: after a refusal nothing would ever remove them
         self.dismiss(change, members, turn, "; ".join(sorted(set(late.values()))))
         return change.build()
 
@@ -286,7 +285,7 @@ class ConsumerGroup:
             self._classic.forget(member_id)
 
     def finish_loading(self, turn: Turn) -> Outcome:
-        """Every member has a new session, and those who have to give something back new time for it."""
+        """Start the sessions of all members, and the time-outs of those that have to give up partitions."""
         for member in self.state.members_by_id():
             timeout_ms = turn.group_setting(self.id, "consumer.session.timeout.ms")
             if member.classic is not None:
@@ -304,12 +303,12 @@ def _commit_check(member: Member, epoch: int, code: ErrorCode) -> PartitionCheck
     if epoch == member.epoch:
         return None
     if epoch > member.epoch:
-        raise KafkaError(code, f"epoch {epoch} is ahead of the member's, which is {member.epoch}")
+        raise KafkaError(code, f"epoch {epoch} is above the member's epoch, {member.epoch}")
 
     def check(topic_id: bytes, partition: int) -> None:
-        since = member.holds(topic_id, partition)
+        since = member.find_assignment_epoch(topic_id, partition)
         if since is None:
-            raise KafkaError(code, f"at epoch {member.epoch} the member does not have this partition any more")
+            raise KafkaError(code, f"the member, now at epoch {member.epoch}, no longer has this partition")
         if epoch < since:
             raise KafkaError(code, f"the member got this partition at epoch {since}, after epoch {epoch}")
 
@@ -317,12 +316,12 @@ def _commit_check(member: Member, epoch: int, code: ErrorCode) -> PartitionCheck
 
 
 def _stale(member: Member, code: ErrorCode) -> ErrorCode:
-    """To members of the classic protocol an epoch is a generation."""
+    """Members of the classic protocol know their epoch as a generation."""
     return code if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
 
 def _update_member(member: Member, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Member:
-    """With what the request says; what it does not say stays as it was."""
+    """The member with the fields of the request. Fields that the request leaves out stay as they are."""
     names, pattern = request.subscribed_topic_names, request.subscribed_topic_regex
     timeout_ms = request.rebalance_timeout_ms
     return replace(
@@ -340,13 +339,13 @@ def _update_member(member: Member, request: ConsumerGroupHeartbeatRequest, calle
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Sent after an error: the client may not know what it was told last."""
+    """Whether the request has all fields, as after an error: then the client may not know its assignment."""
     subscribes = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     return request.rebalance_timeout_ms >= 0 and subscribes and request.topic_partitions is not None
 
 
 def _partitions(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:
-    """What the member says that it reads."""
+    """The partitions that the member owns, or None if the request does not say."""
     if request.topic_partitions is None:
         return None
     owned: dict[bytes, frozenset[int]] = {}

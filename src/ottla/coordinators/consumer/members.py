@@ -1,6 +1,6 @@
-"""One member of a consumer group: what it asked for, and how far it has come towards what it is to read.
+"""One member of a consumer group: its subscription, and its current assignment on the way to the target.
 
-A member is stored as two records, one for each half; the third, its target, belongs to the group.
+Each of the two is a record of its own. A third record, the member's target assignment, is part of the group's state.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,26 +23,26 @@ from ottla.coordinators.formats import (
 from ottla.coordinators.machine import StoredRecord
 
 Holding = Mapping[bytes, Mapping[int, int]]
-"""Partitions by topic id, each with the epoch at which the member got it. Never changed in place."""
+"""Partitions by topic id, each with the epoch in which the member got it. Never mutated."""
 
 NOTHING_HELD: Final[Holding] = {}
 
 LEAVING: Final = -1
-"""As epoch of a heartbeat: the member leaves for good."""
+"""The epoch of a heartbeat with which a member leaves."""
 LEAVING_FOR_NOW: Final = -2
-"""As epoch of a heartbeat: a static member leaves and means to come back. Stored as its epoch until it does."""
+"""The epoch of a heartbeat with which a static member leaves and will come back. It is stored until then."""
 
 
 class MemberState(IntEnum):
-    """How far a member has come, by the numbers of Kafka's records."""
+    """How far a member is on its way to its target, with the numbers of Kafka's records."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
-    """It has to give partitions back before it may go on to the next epoch."""
+    """It has to give up partitions before it may go on to the next epoch."""
     UNRELEASED_PARTITIONS = 2
-    """It is at the newest epoch and waits for partitions that others have to give back."""
+    """It is at the latest epoch and waits for partitions that other members have to give up."""
     UNKNOWN = 127
-    """Stored by a later release."""
+    """A state that a later release has stored."""
 
     @classmethod
     def of(cls, number: int) -> "MemberState":
@@ -54,7 +54,7 @@ class Member:
     id: str
     epoch: int = 0
     previous_epoch: int = -1
-    """The last answer may have been lost: then the member still speaks of this one."""
+    """A member that missed the last response still sends this epoch."""
     state: MemberState = MemberState.STABLE
     instance_id: str | None = None
     rack_id: str | None = None
@@ -65,21 +65,21 @@ class Member:
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
     classic: ClassicMemberMetadata | None = None
-    """There if it speaks the classic protocol."""
+    """Set if the member uses the classic protocol."""
     assigned: Holding = field(default_factory=lambda: NOTHING_HELD)
     revoking: Holding = field(default_factory=lambda: NOTHING_HELD)
-    """Told to give back and not yet given back."""
+    """Partitions that the member was asked to give up and may still read."""
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
-    def holds(self, topic_id: bytes, partition: int) -> int | None:
-        """The epoch at which it got the partition, if it has it."""
+    def find_assignment_epoch(self, topic_id: bytes, partition: int) -> int | None:
+        """The epoch in which the member got the partition; None if it does not have it."""
         epoch = self.assigned.get(topic_id, {}).get(partition)
         return self.revoking.get(topic_id, {}).get(partition) if epoch is None else epoch
 
     def leave_for_now(self) -> "Member":
-        """A static member that is gone for now keeps its place, not its epochs."""
+        """A static member that left and will come back: it keeps its partitions, not its epochs."""
         assigned = {topic: dict.fromkeys(numbers, 0) for topic, numbers in self.assigned.items()}
         return replace(self, epoch=LEAVING_FOR_NOW, assigned=assigned, revoking=NOTHING_HELD)
 
@@ -156,7 +156,7 @@ class Member:
         )
 
     def tombstones(self, group_id: str) -> list[StoredRecord]:
-        """What deletes it, the records that rest on others first."""
+        """Records that delete the member; those that depend on others come first."""
         return [
             StoredRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=self.id), None),
             StoredRecord(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=self.id), None),
@@ -174,7 +174,7 @@ def _current(holding: Holding) -> list[CurrentPartitions]:
 
 
 def _holding(rows: Iterable[CurrentPartitions], member_epoch: int) -> Holding:
-    """Records from before Kafka 4.3 have no epoch for each partition: then the member's own stands for all."""
+    """Records from before Kafka 4.3 have no epoch for each partition: all get the member's epoch."""
     found: dict[bytes, dict[int, int]] = {}
     for row in rows:
         epochs = row.assignment_epochs

@@ -1,6 +1,7 @@
-"""How a consumer group gets on: subscriptions raise its epoch, an epoch calls for targets, members move towards theirs.
+"""The steps of a rebalance of a consumer group: a changed subscription raises the group's epoch, a new epoch needs a
+new target assignment, and members move towards their targets.
 
-Each step stores what it decides in a `Change`, where the next one sees it.
+Each step adds its records to a `Change`, whose state the next step sees.
 """
 
 from collections import Counter
@@ -20,30 +21,30 @@ from ottla.coordinators.machine import Turn
 DEFAULT_ASSIGNOR: Final = "uniform"
 
 
-class Subscribed(NamedTuple):
-    """What became of a member's subscription."""
+class SubscriptionChange(NamedTuple):
+    """The result of storing a member's subscription."""
 
     changed: bool
     search: TopicSearch | None = None
-    """To be done before it is known which topics the member will read."""
+    """A search to be run as an errand, to find the topics that a pattern matches."""
 
 
 class ConsumerRebalance:
-    """The steps, and the deadlines of members that must make one in time."""
+    """The steps, and the deadlines by which members have to give up partitions."""
 
     __slots__ = ("_hashes", "_moving_since_ms", "_seen", "revocations", "searches")
 
     def __init__(self) -> None:
         self.revocations = Sessions()
-        """Until when members have to give back what they are to lose."""
+        """By when each member has to give up the partitions that it loses."""
         self.searches = TopicSearches()
         self._hashes = TopicHashes()
         self._seen: tuple[object, object] | None = None
         self._moving_since_ms: int | None = None
-        """When the epoch was raised that not all members have come to yet."""
+        """When the rebalance began that not all members have finished yet."""
 
-    def subscribe(self, change: Change, before: Member, member: Member, turn: Turn) -> Subscribed:
-        """Store what a member asks for, and raise the group's epoch if others have to be asked for something too."""
+    def subscribe(self, change: Change, before: Member, member: Member, turn: Turn) -> SubscriptionChange:
+        """Store a member's subscription, and raise the group's epoch if it changes what the group reads."""
         pattern_changed = before.topic_pattern != member.topic_pattern
         if pattern_changed and member.topic_pattern and member.topic_pattern not in change.state.patterns:
             check_pattern(member.topic_pattern)
@@ -62,16 +63,16 @@ class ConsumerRebalance:
                 bump |= store_resolutions(change, search.run())
                 search = None
         self.raise_epoch(change, turn, bump)
-        return Subscribed(names_changed or pattern_changed, search)
+        return SubscriptionChange(names_changed or pattern_changed, search)
 
     def raise_epoch(self, change: Change, turn: Turn, bump: bool) -> None:
-        """If it must be, or if the topics are not what they were."""
+        """Raise the group's epoch if `bump` is set, or if a subscribed topic has changed since the last time."""
         seen = (turn.image.topics_by_name, turn.image.brokers)
         if not bump and self._seen is not None and self._seen[0] is seen[0] and self._seen[1] is seen[1]:
             return
         change.effects.append(partial(self._saw, seen))
         state = change.state
-        topics = self._hashes.of(state.subscribed_topics(), turn.image)
+        topics = self._hashes.compute(state.subscribed_topics(), turn.image)
         if bump or topics != state.metadata_hash:
             change.store(state.epoch_record(state.epoch + 1, topics))
             change.effects.append(partial(self._raised, bool(state.members), turn))
@@ -81,7 +82,7 @@ class ConsumerRebalance:
     def _raised(self, moves: bool, turn: Turn) -> None:
         turn.meters.groups.epochs_raised += 1
         if not moves:
-            self._moving_since_ms = None  # nobody is left to move
+            self._moving_since_ms = None  # no member is left
         elif self._moving_since_ms is None:
             self._moving_since_ms = turn.monotonic_ms
 
@@ -94,7 +95,7 @@ class ConsumerRebalance:
         self._seen = seen
 
     def assign(self, change: Change, turn: Turn) -> None:
-        """Compute targets if they are older than the group's epoch, but not more often than the interval allows."""
+        """Compute the target assignment if it is older than the group's epoch, but not more often than configured."""
         state = change.state
         if state.target_epoch >= state.epoch or not _may_assign(state, turn):
             return
@@ -110,7 +111,7 @@ class ConsumerRebalance:
     def reconcile(
         self, change: Change, member_id: str, owned: Partitions | None, subscription_changed: bool, turn: Turn
     ) -> Member:
-        """One step of the member towards its target."""
+        """Move the member one step towards its target."""
         state = change.state
         member = state.members[member_id]
         if not subscription_changed and member.is_reconciled_to(state.target_epoch):
@@ -126,32 +127,34 @@ class ConsumerRebalance:
         return moved
 
     def watch_revocation(self, member: Member, turn: Turn) -> None:
-        """Classic members are watched in their own way: they have to join again."""
+        """Set or end the deadline by which the member has to give up partitions. Members of the classic protocol have a
+        deadline to join again instead."""
         if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
             self.revocations.renew(member.id, turn.monotonic_ms + member.rebalance_timeout_ms)
         else:
             self.revocations.end(member.id)
 
 
-def preferred_assignor(state: GroupState, turn: Turn) -> str:
-    """The one that most members ask for; of equals the one that the broker names first, as where nobody asks."""
+def choose_assignor(state: GroupState, turn: Turn) -> str:
+    """The assignor that most members ask for; of equals, and if none asks, the one that the broker's settings name
+    first."""
     offered = [name for name in turn.config.group_consumer_assignors if name in ASSIGNORS] or [DEFAULT_ASSIGNOR]
     votes = Counter(member.assignor for member in state.members.values())
     return max(offered, key=lambda name: votes[name])
 
 
 def _assignor(state: GroupState, turn: Turn) -> Assignor:
-    return ASSIGNORS[preferred_assignor(state, turn)]
+    return ASSIGNORS[choose_assignor(state, turn)]
 
 
 def _may_assign(state: GroupState, turn: Turn) -> bool:
-    """A clock that was set back must not keep a group waiting."""
+    """Whether consumer.assignment.interval.ms has passed since the last assignment, or the clock was set back."""
     interval_ms = turn.group_setting(state.id, "consumer.assignment.interval.ms")
     return state.assigned_ms == 0 or not 0 <= turn.wall_ms - state.assigned_ms < interval_ms
 
 
 def _subscribers(state: GroupState, turn: Turn) -> dict[str, Subscriber]:
-    """Most members subscribe to the same: what that comes to is found once."""
+    """The members for the assignor. Equal subscriptions, as most are, are resolved to topics once."""
     topics: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}
     found: dict[str, Subscriber] = {}
     for id, member in state.members.items():

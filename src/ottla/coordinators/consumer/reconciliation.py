@@ -1,7 +1,8 @@
-"""How a member comes from what it reads to what it is to read (KIP-848), one step at each heartbeat.
+"""Moves a member from its current to its target assignment (KIP-848), one step per heartbeat.
 
-First it gives back what it is to lose; when it has, it goes on to the epoch of the target and gets what is free at
-once, the rest when others have given it back. So nobody is ever given a partition that somebody else still reads.
+First the member gives up the partitions that it loses. Then it moves to the epoch of the target and gets the partitions
+that are free, and later those that other members have to give up first. So no member gets a partition that another one
+still reads.
 """
 
 from collections.abc import Mapping
@@ -25,23 +26,23 @@ TRANSITIONS: Final[Mapping[MemberState, frozenset[MemberState]]] = {
         {MemberState.STABLE, MemberState.UNREVOKED_PARTITIONS, MemberState.UNRELEASED_PARTITIONS}
     ),
 }
-"""From where to where a heartbeat may bring a member."""
+"""The states that may follow each state of a member."""
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a member is to come to, and what stands in its way."""
+    """The target of a member, and the partitions that other members still have."""
 
     epoch: int
     target: Partitions
     subscribed: frozenset[bytes]
-    """Topics that the member subscribes to now; a target that was computed before may name others."""
+    """The topics that the member subscribes to now. An older target may have others."""
     taken: Mapping[tuple[bytes, int], str]
-    """Who has a partition, or has not given it back yet."""
+    """The member that has a partition, or has not given it up yet."""
 
 
 def reconcile(member: Member, goal: Goal, owned: Partitions | None, subscription_changed: bool) -> Member:
-    """The member after one step. `owned` is what it says that it reads, None if it did not say."""
+    """The member after one step. `owned` has the partitions that it reports to read; None if it does not report any."""
     if member.state is MemberState.STABLE and member.epoch == goal.epoch:
         return _drop_unsubscribed(member, goal, owned) if subscription_changed else member
     if member.state is MemberState.UNREVOKED_PARTITIONS and _still_reads(owned, member.revoking):
@@ -81,7 +82,7 @@ def _step(member: Member, goal: Goal, owned: Partitions | None) -> Member:
 
 
 def _drop_unsubscribed(member: Member, goal: Goal, owned: Partitions | None) -> Member:
-    """The next target is not there yet: until then the member stops reading what it no longer subscribes to."""
+    """Take topics from a member that no longer subscribes to them, while the next target is not computed yet."""
     kept = {topic: numbers for topic, numbers in member.assigned.items() if topic in goal.subscribed}
     if len(kept) == len(member.assigned):
         return member
@@ -109,7 +110,7 @@ def _split(assigned: Holding, target: Partitions) -> tuple[Holding, Holding]:
 
 
 def _still_reads(owned: Partitions | None, given_up: Holding) -> bool:
-    """A member that does not say what it reads may still read everything."""
+    """Whether the member may still read one of the partitions. If it does not report what it reads, it may."""
     if owned is None:
         return True
     return any(not numbers.isdisjoint(given_up.get(topic, ())) for topic, numbers in owned.items())

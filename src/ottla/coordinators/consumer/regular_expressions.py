@@ -1,6 +1,6 @@
-"""Subscriptions by pattern: RE2's syntax and engine, as in Kafka, so no pattern takes more than linear time.
+"""Matches topic names with patterns, with the syntax and engine of RE2, as Kafka does: matching takes linear time.
 
-The engine is loaded with the first pattern: most groups name their topics.
+The engine is imported with the first pattern, because most groups use none.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from typing import Any, Final
 from ottla.errors import ErrorCode, KafkaError
 
 MEMORY_MAX: Final = 1 << 20
-"""Of one compiled pattern, in bytes: a pattern that needs more is refused."""
+"""Bytes that one compiled pattern may take. A pattern that needs more is refused."""
 
 
 @lru_cache(maxsize=256)
@@ -24,7 +24,7 @@ def _compiled(pattern: str) -> Any:
 
 
 def check_pattern(pattern: str) -> None:
-    """INVALID_REGULAR_EXPRESSION where RE2 does not take it."""
+    """INVALID_REGULAR_EXPRESSION if RE2 refuses the pattern."""
     import re2
 
     try:
@@ -37,7 +37,7 @@ def check_pattern(pattern: str) -> None:
 
 
 def match_patterns(patterns: Iterable[str], names: Iterable[str]) -> Mapping[str, frozenset[str]]:
-    """The names that each pattern matches from end to end. A pattern that is not valid matches nothing."""
+    """The names that each pattern matches completely. An invalid pattern matches nothing."""
     names = list(names)
     return {pattern: frozenset(_matches(pattern, names)) for pattern in patterns}
 
@@ -47,6 +47,6 @@ def _matches(pattern: str, names: list[str]) -> list[str]:
 
     try:
         matches = _compiled(pattern).fullmatch
-    except re2.error:  # stored by another release of the engine
+    except re2.error:  # stored by a release with another version of RE2
         return []
     return [name for name in names if matches(name)]

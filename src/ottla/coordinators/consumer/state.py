@@ -1,8 +1,7 @@
-"""What the log knows of one consumer group: immutable, and changed by replay only.
+"""The stored state of one consumer group. It is immutable, and changes by replay only.
 
-Replay of a record gives the next state and leaves this one as it was. So a decision can replay what it is about to
-store into a state of its own (`Change`), see where that leads, and be dropped without a trace if the request is
-refused.
+Replaying a record returns the next state and leaves this one as it is. So a turn can replay the records that it is
+about to store into a state of its own (`Change`) and see what they lead to; a turn that is refused leaves no trace.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -35,7 +34,7 @@ from ottla.wire.message import Message
 
 
 class Resolution(NamedTuple):
-    """The topics that a pattern stands for, by which metadata, and since when."""
+    """The topics that a pattern matches, as of a metadata version and a time."""
 
     topics: frozenset[str]
     version: int
@@ -46,29 +45,29 @@ class Resolution(NamedTuple):
 class GroupState:
     id: str
     epoch: int = 1
-    """Goes up with every change that calls for another assignment."""
+    """Rises with every change that needs a new target assignment."""
     metadata_hash: int = 0
-    """Of the topics that are subscribed to, as they were when the epoch went up."""
+    """Hash of the subscribed topics when the epoch was raised the last time."""
     target_epoch: int = 0
-    """The group's epoch for which the targets were computed."""
+    """The epoch for which the target assignment was computed."""
     assigned_ms: int = 0
     members: Map[str, Member] = field(default_factory=Map)
     targets: Map[str, Partitions] = field(default_factory=Map)
-    """By member id."""
+    """The target assignment, by member id."""
     instances: Map[str, str] = field(default_factory=Map)
-    """The member that an instance id belongs to."""
+    """The member id that belongs to each instance id."""
     owners: Map[tuple[bytes, int], str] = field(default_factory=Map)
-    """The member that has a partition, or has not given it back yet."""
+    """The member that has each partition, or has not given it up yet."""
     names: Map[str, int] = field(default_factory=Map)
-    """How many members name a topic."""
+    """How many members subscribe to each topic by name."""
     patterns: Map[str, int] = field(default_factory=Map)
-    """How many members use a pattern."""
+    """How many members subscribe with each pattern."""
     resolutions: Map[str, Resolution] = field(default_factory=Map)
-    """By pattern."""
+    """The topics that each pattern matches."""
     classic_members: int = 0
-    """How many members speak the classic protocol."""
+    """The number of members that use the classic protocol."""
     has_partition_metadata: bool = False
-    """There is a record that Kafka wrote before 4.1 and that nobody needs."""
+    """Whether the log has a record of Kafka before 4.1 that is not needed and should be deleted."""
 
     def replay(self, record: StoredRecord) -> "GroupState":
         return _REPLAYS[type(record.key)](self, record.key, record.value)
@@ -85,13 +84,13 @@ class GroupState:
 
     @property
     def is_settled(self) -> bool:
-        """Every member has come to where it is to be."""
+        """Whether every member has reached the target of the group's epoch."""
         return self.target_epoch >= self.epoch and all(
             member.is_reconciled_to(self.target_epoch) for member in self.members.values()
         )
 
     def subscribed_topics(self) -> frozenset[str]:
-        """The names of all topics that members name or have patterns for."""
+        """The names of all topics that members subscribe to, by name or by pattern."""
         found = set(self.names)
         for pattern in self.patterns:
             if pattern in self.resolutions:
@@ -104,14 +103,14 @@ class GroupState:
         )
 
     def topic_ids(self, member: Member, image: Image) -> frozenset[bytes]:
-        """The existing topics that a member subscribes to. A pattern that is not resolved yet stands for none."""
+        """The existing topics that a member subscribes to. A pattern that has not been searched for yet has none."""
         names: Iterable[str] = member.topic_names
         if member.topic_pattern in self.resolutions:
             names = member.topic_names | self.resolutions[member.topic_pattern].topics
         return frozenset(topic.id for name in names if (topic := image.topic(name)) is not None)
 
     def with_member(self, before: Member | None, after: Member | None) -> "GroupState":
-        """A member came, changed or went; everything that is counted by members goes with it."""
+        """The state after a member was added (`before` is None), changed or removed (`after` is None)."""
         member = after or before
         assert member is not None
         members = self.members.delete(member.id) if after is None else self.members.set(member.id, after)
@@ -151,7 +150,7 @@ class GroupState:
         return StoredRecord(ConsumerGroupPartitionMetadataKey(group_id=self.id), None)
 
     def tombstones(self) -> list[StoredRecord]:
-        """What deletes the group, members and all. The last one is the group's own."""
+        """Records that delete the group with its members. The group's own record comes last."""
         records = [record for member in self.members_by_id() for record in member.tombstones(self.id)]
         records.append(StoredRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=self.id), None))
         records.extend(self.resolution_record(pattern, None) for pattern in sorted(self.resolutions))
@@ -175,14 +174,14 @@ class Change(OutcomeBuilder):
         self.may_be_refused = True
 
     def store(self, *records: StoredRecord) -> None:
-        """Records of another kind of group, which this one replaces, leave the state as it is."""
+        """Store records. Those of a classic group that this group replaces do not change its state."""
         for record in records:
             self.records.append(record)
             if type(record.key) in CONSUMER_KEYS:
                 self.state = self.state.replay(record)
 
     def store_conversion(self, records: Iterable[StoredRecord]) -> None:
-        """Store records that make another kind of group of this one: its own state ends here and is not needed."""
+        """Store records that convert this group to a classic group. Its own state is not needed any more."""
         self.records.extend(records)
 
 
@@ -262,11 +261,11 @@ _REPLAYS: Final[Mapping[type[Message], Callable[[GroupState, Any, Any], GroupSta
 }
 
 CONSUMER_KEYS: Final = frozenset(_REPLAYS)
-"""The keys of the records that a consumer group is made of."""
+"""The key classes of the records of a consumer group."""
 
 
 def _owners(owners: Map[tuple[bytes, int], str], before: Member | None, after: Member | None) -> Map[Any, str]:
-    """A partition that somebody else has got in the meantime stays theirs, whatever the order of a compacted log."""
+    """A partition that another member has got meanwhile stays with it, whatever the order of a compacted log."""
     old, new = _places(before), _places(after)
     if old == new:
         return owners
@@ -282,7 +281,7 @@ def _owners(owners: Map[tuple[bytes, int], str], before: Member | None, after: M
 
 
 def _instances(instances: Map[str, str], before: Member | None, after: Member | None) -> Map[str, str]:
-    """An instance id that somebody else has got in the meantime stays theirs too."""
+    """An instance id that another member has got meanwhile stays with it."""
     old = None if before is None else before.instance_id
     new = None if after is None else after.instance_id
     if old == new:

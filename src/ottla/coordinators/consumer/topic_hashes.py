@@ -1,7 +1,7 @@
-"""A number for the topics that a group subscribes to: another number means that the group needs another assignment.
+"""A hash of the topics that a group subscribes to. When it changes, the group needs a new assignment.
 
-It covers what an assignment may rest on: which topics there are, their partitions, and the racks these are in. Ours is
-no Kafka's: a group that comes from there is assigned anew once.
+It covers everything that an assignment may depend on: the topics, their partitions, and the racks of these. It differs
+from Kafka's hash, so a group whose state comes from Apache Kafka gets a new assignment once.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from ottla.cluster.image import Image, TopicImage
 
 
 class TopicHashes:
-    """Remembers the hash of each topic for as long as the image has the same one."""
+    """Computes hashes, and keeps the hash of each topic until the topic changes."""
 
     __slots__ = ("_brokers", "_known")
 
@@ -19,8 +19,8 @@ class TopicHashes:
         self._known: dict[str, tuple[TopicImage, bytes]] = {}
         self._brokers: object = None
 
-    def of(self, names: Iterable[str], image: Image) -> int:
-        """Zero if none of the topics exists."""
+    def compute(self, names: Iterable[str], image: Image) -> int:
+        """The hash of these topics; zero if none of them exists."""
         if self._brokers is not image.brokers:
             self._brokers = image.brokers
             self._known.clear()

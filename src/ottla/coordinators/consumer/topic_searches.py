@@ -1,8 +1,8 @@
-"""When the patterns of a consumer group are matched with all topics, and what comes of it.
+"""Decides when the patterns of a consumer group are matched with the topics, and stores the result.
 
-Few topics are matched at once, within the turn. Where there are many it is an errand: the group goes on without, and
-the end of the search is another turn. Searches run when a pattern is new, when there are other topics than the last
-time, and from time to time.
+A search among few topics is run within the turn. A search among many is an errand: the group goes on meanwhile, and the
+result comes with another turn. A search is due when a pattern is new, when topics were created or deleted since the
+last search, and from time to time.
 """
 
 from collections.abc import Mapping
@@ -14,14 +14,14 @@ from ottla.coordinators.consumer.state import Change, Resolution
 from ottla.coordinators.machine import Turn
 
 MATCHES_AT_ONCE: Final = 1000
-"""Topics times patterns that are matched within a turn: a few milliseconds."""
+"""How many topics times patterns are matched within a turn at most. It takes a few milliseconds."""
 
 SEARCH_INTERVAL_MS: Final = 10_000
-"""The least time between two searches among many topics, however often topics come and go."""
+"""The least time between two searches among many topics, however often topics are created and deleted."""
 
 
 class TopicSearch(NamedTuple):
-    """An errand: find the topics that patterns of a group stand for."""
+    """An errand: find the topics that the patterns of a group match."""
 
     group_id: str
     patterns: tuple[str, ...]
@@ -33,13 +33,13 @@ class TopicSearch(NamedTuple):
         return len(self.patterns) * len(self.image.topic_names) <= MATCHES_AT_ONCE
 
     def run(self) -> Mapping[str, Resolution]:
-        """A pure function of the search, wherever it runs."""
+        """Match the patterns. This is a pure function, which may run in another thread."""
         found = match_patterns(self.patterns, self.image.topics_by_name)
         return {pattern: Resolution(topics, self.image.version, self.wall_ms) for pattern, topics in found.items()}
 
 
 class TopicSearches:
-    """What a group remembers of its searches; none of it outlives the coordinator."""
+    """When a group has searched, and whether a search is running. This is in memory only."""
 
     __slots__ = ("_names", "_running", "_searched_ms")
 
@@ -49,7 +49,7 @@ class TopicSearches:
         self._running = False
 
     def find_due(self, change: Change, turn: Turn) -> TopicSearch | None:
-        """What should be looked for now."""
+        """The search that is due now, if any."""
         state = change.state
         if not state.patterns or self._running:
             return None
@@ -76,7 +76,8 @@ class TopicSearches:
 
 
 def store_resolutions(change: Change, found: Mapping[str, Resolution]) -> bool:
-    """Whether a pattern stands for other topics than before. Patterns that nobody uses any more are passed over."""
+    """Store what the patterns match. Returns whether any of them matches other topics than before. Patterns that no
+    member uses any more are ignored."""
     news = False
     for pattern in sorted(found):
         if pattern in change.state.patterns:

@@ -1,8 +1,8 @@
-"""What consumers of the classic protocol tell each other through the coordinator: subscriptions and assignments.
+"""The subscriptions and assignments that consumers of the classic protocol exchange through the coordinator.
 
-The coordinator of a classic group never looks inside. That of a consumer group must, when members of both protocols
-are in it or when a group moves from one protocol to the other. A version stands before the message; one that is newer
-than ours is read as the newest that we know, and what follows is passed over, as Kafka does.
+The coordinator of a classic group passes them on without reading them. The coordinator of a consumer group has to read
+them when the group has members of both protocols, and when a group is converted. Each message begins with its version.
+A version that is newer than ours is read as the newest that we know, and the rest is ignored, as Kafka does.
 """
 
 from collections.abc import Mapping
@@ -25,23 +25,23 @@ AnyMessage = TypeVar("AnyMessage", bound=Message)
 
 
 def read_subscription(data: bytes) -> ConsumerProtocolSubscription:
-    """Malformed where it is none."""
+    """Malformed if the bytes are not a subscription."""
     return _read(ConsumerProtocolSubscription, data)
 
 
 def read_assignment(data: bytes) -> ConsumerProtocolAssignment:
-    """Malformed where it is none."""
+    """Malformed if the bytes are not an assignment."""
     return _read(ConsumerProtocolAssignment, data)
 
 
-def answer_version(subscription: bytes) -> int:
-    """The version in which to answer one who wrote this subscription."""
+def choose_assignment_version(subscription: bytes) -> int:
+    """The assignment version that the author of this subscription understands."""
     version = int.from_bytes(subscription[:_VERSION_BYTES], "big", signed=True)
     return min(max(version, 0), ConsumerProtocolAssignment.VERSIONS[-1])
 
 
 def write_assignment(partitions: Mapping[bytes, frozenset[int]], image: Image, version: int) -> bytes:
-    """Topics that are gone are left out: the client knows them by name, and they have none any more."""
+    """Encode an assignment. Deleted topics are left out, because the message needs a name for each topic."""
     topics = [(topic.name, partitions[id]) for id in partitions if (topic := image.topic_by_id(id)) is not None]
     message = ConsumerProtocolAssignment(
         assigned_partitions=[TopicPartition(topic=name, partitions=sorted(numbers)) for name, numbers in sorted(topics)]
@@ -50,7 +50,7 @@ def write_assignment(partitions: Mapping[bytes, frozenset[int]], image: Image, v
 
 
 def partitions_by_id(topics: "list[TopicPartition] | list[OwnedPartition]", image: Image) -> Partitions:
-    """The same partitions by topic id; topics that do not exist are left out."""
+    """Convert topic names to topic ids. Topics that do not exist are left out."""
     found: dict[bytes, frozenset[int]] = {}
     for named in topics:
         topic = image.topic(named.topic)
@@ -62,7 +62,7 @@ def partitions_by_id(topics: "list[TopicPartition] | list[OwnedPartition]", imag
 def _read(message_class: type[AnyMessage], data: bytes) -> AnyMessage:
     version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
     if version < 0:
-        raise Malformed(f"consumer protocol: version {version}")
+        raise Malformed(f"the consumer protocol has no version {version}")
     message, _ = reader(message_class, min(version, message_class.VERSIONS[-1]))(data, _VERSION_BYTES)
     assert isinstance(message, message_class)
     return message

@@ -1,6 +1,6 @@
-"""A consumer group whose last member of the new protocol is gone becomes a classic group again.
+"""Converts a consumer group into a classic group once its last member of the consumer protocol is gone.
 
-Its members learn of it by their next heartbeat: they are asked to join, and one of them assigns.
+The next heartbeat asks the remaining members to join again; then one of them assigns the partitions.
 """
 
 import logging
@@ -11,7 +11,7 @@ from ottla.coordinators.classic import members as classic
 from ottla.coordinators.consumer.members import Member
 from ottla.coordinators.consumer.state import GroupState
 from ottla.coordinators.formats import GroupMetadataKey, GroupMetadataValue
-from ottla.coordinators.groups.consumer_protocol import PROTOCOL_TYPE, answer_version, write_assignment
+from ottla.coordinators.groups.consumer_protocol import PROTOCOL_TYPE, choose_assignment_version, write_assignment
 from ottla.coordinators.machine import StoredRecord, Turn
 from ottla.observability.logs import fields
 
@@ -21,15 +21,15 @@ ALLOWED_BY: Final = ("downgrade", "bidirectional")
 
 
 class Downgrade(NamedTuple):
-    """An errand: the group is a classic one now, and has to begin its life as that in a turn of its own."""
+    """An errand: a group was converted to a classic group, whose sessions have to be started in a turn of their own."""
 
     group_id: str
     rebalance: bool
-    """Members have to share what others left behind."""
+    """Whether partitions have to be assigned anew, because members have left."""
 
 
 def may_downgrade(state: GroupState, leaving: Collection[str], turn: Turn) -> bool:
-    """Whether only members of the classic protocol stay, and some do."""
+    """Whether at least one member stays, and all that stay use the classic protocol."""
     staying = len(state.members) - len(leaving)
     classic_leaving = sum(state.members[id].classic is not None for id in leaving)
     return (
@@ -40,8 +40,8 @@ def may_downgrade(state: GroupState, leaving: Collection[str], turn: Turn) -> bo
 
 
 def downgrade_records(state: GroupState, leaving: Collection[str], turn: Turn) -> list[StoredRecord]:
-    """Delete the one and store the other, with the assignment that the members have."""
-    logger.info("the group goes back to the classic protocol", extra=fields(group=state.id, epoch=state.epoch))
+    """Records that delete the consumer group and store a classic group with the same members and assignments."""
+    logger.info("the consumer group becomes a classic group", extra=fields(group=state.id, epoch=state.epoch))
     roster = classic.Roster()
     for member in state.members_by_id():
         if member.id not in leaving:
@@ -74,4 +74,4 @@ def _classic_member(member: Member) -> classic.Member:
 
 
 def _assignment(state: GroupState, member: classic.Member, protocol: str | None, turn: Turn) -> bytes:
-    return write_assignment(state.target(member.id), turn.image, answer_version(member.metadata(protocol)))
+    return write_assignment(state.target(member.id), turn.image, choose_assignment_version(member.metadata(protocol)))

@@ -1,4 +1,4 @@
-"""What groups have done outside of their turns: a search among many topics, and the first turn after a conversion."""
+"""Runs the errands of groups: a search among many topics, and the first turn after a downgrade."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ class GroupErrands:
     async def perform(
         self, errand: TopicSearch | Downgrade, coordinator_epoch: int
     ) -> Callable[[GroupMachine, Turn], Outcome] | None:
-        """What comes back is the group's next turn."""
+        """Run an errand. Returns the turn that brings its result to the group."""
         if isinstance(errand, Downgrade):
             return lambda groups, turn: groups.begin_classic_group(errand, turn)
         found = await self._offload(errand.run)

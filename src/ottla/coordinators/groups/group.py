@@ -1,4 +1,4 @@
-"""What every kind of group offers to the machine that keeps the groups of one partition."""
+"""The interface of a group, of either kind, as the machine uses it."""
 
 from collections.abc import Callable
 from typing import Literal, Protocol
@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 from ottla.coordinators.machine import Outcome, StoredRecord, Turn
 
 PartitionCheck = Callable[[bytes, int], None]
-"""Whether a partition's offset may be committed, by topic id and number: KafkaError if not."""
+"""Checks whether the offset of one partition, by topic id and number, may be committed: KafkaError if not."""
 
 
 class Group(Protocol):
@@ -17,30 +17,33 @@ class Group(Protocol):
 
     @property
     def state_name(self) -> str:
-        """As Kafka's tools show it: Empty, Stable, Dead and, between them, what the kind of group has."""
+        """The state as Kafka's tools show it: Empty, Stable, Dead, or a state of this kind of group."""
 
     @property
     def protocol_type(self) -> str: ...
 
     @property
     def is_empty(self) -> bool:
-        """Nobody is in it."""
+        """Whether the group has no members."""
 
     @property
     def size(self) -> int:
-        """How many members there are."""
+        """The number of members."""
 
     def is_subscribed_to(self, topic: str) -> bool: ...
 
     def find_expiry_start(self, committed_ms: int) -> int | None:
-        """When the retention of an offset that was committed then began; None while it has not."""
+        """When the retention time of an offset that was committed at `committed_ms` began. None: it has not begun."""
 
-    # Offsets: KafkaError if it must not be
+    # Offsets: each check raises KafkaError if the request must be refused
 
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, turn: Turn, *, api_version: int
     ) -> PartitionCheck | None:
-        """May this member commit? If so, it is alive. What comes back is asked for each partition."""
+        """Check whether this member may commit now; a success counts as a heartbeat.
+
+        Returns a check that is made for each partition, or None if all partitions may be committed.
+        """
 
     def check_transactional_commit(
         self, member_id: str, instance_id: str | None, generation: int, turn: Turn
@@ -55,7 +58,7 @@ class Group(Protocol):
     # The log
 
     def finish_loading(self, turn: Turn) -> Outcome:
-        """Everything was replayed: set timers, begin sessions."""
+        """Called after all records were replayed: set timers, start sessions."""
 
     def tombstones(self) -> list[StoredRecord]:
         """Records that delete the group, but not its offsets."""

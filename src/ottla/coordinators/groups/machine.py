@@ -1,7 +1,7 @@
-"""The groups of one partition of `__consumer_offsets`, and their offsets: one machine.
+"""The machine of one partition of `__consumer_offsets`: its groups and their committed offsets.
 
-Finds the group that a request is for, or begins one; has groups woken when their time comes; replays every record into
-the group or the offsets it belongs to; lets offsets expire, and with the last of them the group.
+It finds or creates the group that a request is for, wakes groups when a deadline of theirs has come, replays each
+record into the group or the offsets that it belongs to, and deletes expired offsets and, with the last, their group.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -38,7 +38,7 @@ from ottla.wire.messages.sync_group import SyncGroupRequest
 from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 RECORDS_MAX = 1_000
-"""Of one turn that deletes what has expired: the rest has to wait for the next turn."""
+"""How many records one turn writes at most, roughly, to delete what has expired. The next turn goes on."""
 
 MINUTE_MS = 60_000
 
@@ -50,19 +50,19 @@ class GroupMachine:
         self._offset_requests = OffsetRequests(self.groups, self.offsets)
         self._alarms: list[tuple[int, str]] = []
         self._armed: dict[str, int] = {}
-        """The alarm of a group that counts: the earliest that was set for it."""
+        """The alarm of each group that is valid: the earliest in the heap. Later ones are ignored."""
         self._touched: dict[str, None] = {}
-        """Groups whose time to be woken may have changed in this turn."""
+        """Groups whose `wake_at` may have changed in this turn."""
         self._expiry_at: int | None = None
         self._unexpired: list[str] = []
-        """Groups that the search for expired offsets has still to look at."""
+        """Groups that the search for expired offsets has not looked at yet."""
 
     # Members of the classic protocol
 
     def join_group(
         self, request: JoinGroupRequest, caller: Caller, turn: Turn, *, version: int, fresh_member_id: str
     ) -> Outcome:
-        """A consumer group without members may become anything, also a classic one."""
+        """A consumer group without members is replaced by a classic group."""
         group = self.groups.get(request.group_id)
         before = group.tombstones() if isinstance(group, ConsumerGroup) and group.is_empty else []
         if not isinstance(group, ClassicGroup | ConsumerGroup) or before:
@@ -101,7 +101,7 @@ class GroupMachine:
     # Members of the consumer protocol
 
     def consumer_group_heartbeat(self, request: ConsumerGroupHeartbeatRequest, caller: Caller, turn: Turn) -> Outcome:
-        """The first member makes a new group, or turns a classic one into a consumer group."""
+        """The first member creates the group, or converts a classic group into a consumer group."""
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             outcome = group.consumer_heartbeat(group.begin_change(turn), request, caller, turn)
@@ -129,12 +129,12 @@ class GroupMachine:
         return Outcome.answer(turn, group.describe(turn))
 
     def store_found_topics(self, group_id: str, found: Mapping[str, Resolution], turn: Turn) -> Outcome:
-        """The end of an errand: which topics a group's patterns stand for."""
+        """Take the result of a topic search: the topics that each pattern of a group matches."""
         group = self.groups.get(group_id)
         return group.store_found_topics(found, turn) if isinstance(group, ConsumerGroup) else Outcome()
 
     def begin_classic_group(self, downgrade: Downgrade, turn: Turn) -> Outcome:
-        """A group that became a classic one in the last turn begins its life as that."""
+        """Start the sessions of a group that became a classic group in the last turn."""
         group = self.groups.get(downgrade.group_id)
         if not isinstance(group, ClassicGroup) or group.is_empty:
             return Outcome()
@@ -142,7 +142,7 @@ class GroupMachine:
         outcome = group.finish_loading(turn)
         if not downgrade.rebalance:
             return outcome
-        return Outcome.merge([outcome, group.rebalance(turn, "the group has gone back to the classic protocol")])
+        return Outcome.merge([outcome, group.rebalance(turn, "the consumer group became a classic group")])
 
     # Offsets
 
@@ -163,7 +163,7 @@ class GroupMachine:
         return self._offset_requests.delete(request, turn)
 
     def delete_offsets_of_topics(self, topics: Iterable[str], turn: Turn) -> Outcome:
-        """Nobody needs the offsets of a topic that is gone; a new topic of its name must not inherit them."""
+        """Delete the offsets of deleted topics, so that a new topic of the same name does not inherit them."""
         gone = set(topics)
         groups = dict.fromkeys(group_id for topic in sorted(gone) for group_id in self.offsets.groups_of_topic(topic))
         records: list[StoredRecord] = []
@@ -178,7 +178,7 @@ class GroupMachine:
     # All groups
 
     def list_groups(self, states: Iterable[str], types: Iterable[str], turn: Turn) -> Outcome:
-        """Groups in these states and of these types, whatever the case of the letters; none named: all."""
+        """List groups in these states and of these types, ignoring case. An empty filter accepts all."""
         wanted_states = {state.lower() for state in states}
         wanted_types = {name.lower() for name in types}
         listed = [
@@ -228,11 +228,12 @@ class GroupMachine:
             if group is not None and group.wake_at is not None and group.wake_at <= turn.monotonic_ms:
                 outcomes.append(group.wake(turn))
         if self._expiry_at is not None and self._expiry_at <= turn.monotonic_ms:
-            outcomes.append(Outcome(records=self._expired(turn)))
+            outcomes.append(Outcome(records=self._delete_expired(turn)))
         return Outcome.merge(outcomes)
 
     def _arm(self, group_id: str) -> None:
-        """A group that is heard of puts its alarm off: the old one stays, and when it rings nothing is due."""
+        """Set an alarm for when the group wants to be woken. If that is later than the alarm there is, the alarm stays:
+        when it fires and nothing is due, it is set again."""
         group = self.groups.get(group_id)
         wake_at = group.wake_at if group is not None else None
         armed = self._armed.get(group_id)
@@ -242,20 +243,20 @@ class GroupMachine:
 
     # Expiry
 
-    def _expired(self, turn: Turn) -> list[StoredRecord]:
-        """What may go now, a limited number of records at a time; sets when to look again."""
+    def _delete_expired(self, turn: Turn) -> list[StoredRecord]:
+        """Tombstones of expired offsets and groups, a limited number at a time. Sets when to search again."""
         if not self._unexpired:
             self._unexpired = list(self.groups)
         records: list[StoredRecord] = []
         while self._unexpired and len(records) < RECORDS_MAX:
             group = self.groups.get(self._unexpired.pop())
             if group is not None:
-                records += self._expired_of(group, turn)
+                records += self._delete_expired_of(group, turn)
         interval_ms = 0 if self._unexpired else turn.config.offsets_retention_check_interval_ms
         self._expiry_at = turn.monotonic_ms + interval_ms
         return records
 
-    def _expired_of(self, group: Group, turn: Turn) -> list[StoredRecord]:
+    def _delete_expired_of(self, group: Group, turn: Turn) -> list[StoredRecord]:
         offsets = self.offsets.group(group.id)
         expired = []
         kept = 0
@@ -302,7 +303,8 @@ class GroupMachine:
         self._touched[key.group_id] = None
 
     def _replay_consumer(self, record: StoredRecord, group_id: str) -> None:
-        """A group's own record is the last that is deleted of it; what is deleted later is another group's past."""
+        """The tombstone of the group's own record comes last and deletes the group. Tombstones after it are ignored:
+        the group that they belonged to is gone."""
         group = self.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
             if record.value is None:
@@ -318,7 +320,7 @@ class GroupMachine:
 
     def finish_loading(self, turn: Turn) -> Outcome:
         self._expiry_at = turn.monotonic_ms + turn.config.offsets_retention_check_interval_ms
-        inhabited = [group for group in self.groups.values() if not group.is_empty]  # most only keep offsets
+        inhabited = [group for group in self.groups.values() if not group.is_empty]  # most groups only keep offsets
         self._touched = dict.fromkeys(group.id for group in inhabited)
         return Outcome.merge([group.finish_loading(turn) for group in inhabited])
 

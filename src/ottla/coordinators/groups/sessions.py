@@ -1,13 +1,13 @@
-"""Deadlines of many members, of which only the nearest matters: renewing one costs a dictionary entry, not a heap."""
+"""The deadlines of many members. Renewing a deadline costs a dictionary entry; only the nearest one is kept exact."""
 
 from heapq import heappop, heappush
 
 
 class Sessions:
-    """Until when each member is believed to be alive.
+    """The deadline of each member, after which it counts as dead.
 
-    A renewed session leaves its old entry in the heap; when that one comes up, it is put back at its new place. So a
-    member that is heard of a hundred times per session costs one movement in the heap, and `next` may be too early,
+    Renewing a deadline leaves the old entry in the heap. When that entry comes up, it is put back with the new
+    deadline. So a member that sends a hundred heartbeats per session moves once in the heap. `next` may be too early,
     never too late.
     """
 
@@ -17,7 +17,7 @@ class Sessions:
         self._deadlines: dict[str, int] = {}
         self._heap: list[tuple[int, str]] = []
         self._queued: dict[str, int] = {}
-        """The entry of a member that counts: the earliest that was made for it."""
+        """The valid entry of each member: the earliest in the heap. Others are ignored."""
 
     def __len__(self) -> int:
         return len(self._deadlines)
@@ -37,13 +37,13 @@ class Sessions:
 
     @property
     def next(self) -> int | None:
-        """When to call `take_expired`: not after the nearest deadline."""
+        """When to call `take_expired`: at the nearest deadline or before it."""
         while self._heap and self._is_void(self._heap[0]):
             self._drop()
         return self._heap[0][0] if self._heap else None
 
     def take_expired(self, now: int) -> list[str]:
-        """Members whose deadline has come, each told once, the earliest first."""
+        """Remove and return the members whose deadline has come, the earliest first."""
         found = []
         while (next_at := self.next) is not None and next_at <= now:
             _, member_id = self._heap[0]

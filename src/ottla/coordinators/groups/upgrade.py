@@ -1,7 +1,7 @@
-"""A classic group of consumers becomes a consumer group when a first member of the new protocol joins.
+"""Converts a classic group of consumers into a consumer group when its first member of the consumer protocol joins.
 
-Nobody stops reading: members keep what they have, their generation becomes their epoch, and they go on as members of
-the classic protocol until they are restarted with the new one.
+No member stops reading. Members keep their partitions, their generation becomes their epoch, and they go on as members
+of the classic protocol until they are restarted with the consumer protocol.
 """
 
 import logging
@@ -27,16 +27,19 @@ ALLOWED_BY: Final = ("upgrade", "bidirectional")
 
 
 def upgrade_records(group: ClassicGroup, turn: Turn) -> list[StoredRecord]:
-    """Delete the one and store the other. GROUP_ID_NOT_FOUND, as from Kafka, if it cannot become a consumer group."""
+    """Records that delete the classic group and store a consumer group with its members.
+
+    GROUP_ID_NOT_FOUND, as from Kafka, if the group cannot be converted.
+    """
     _check_upgrade(group, turn)
     try:
         members = [_member(group, member, turn.image) for member in group.members]
     except Malformed as error:
-        raise _refused(group, f"what its members say cannot be read: {error}") from None
-    logger.info("the group goes over to the consumer protocol", extra=fields(group=group.id, epoch=group.generation))
+        raise _refused(group, f"the subscription or assignment of a member cannot be read: {error}") from None
+    logger.info("the classic group becomes a consumer group", extra=fields(group=group.id, epoch=group.generation))
     change = Change(GroupState(group.id), turn)
     change.store(*(member.metadata_record(group.id) for member in members))
-    topics = TopicHashes().of(change.state.subscribed_topics(), turn.image)
+    topics = TopicHashes().compute(change.state.subscribed_topics(), turn.image)
     change.store(change.state.epoch_record(group.generation, topics))
     for member in members:
         target = {topic: frozenset(numbers) for topic, numbers in member.assigned.items()}
@@ -48,11 +51,11 @@ def upgrade_records(group: ClassicGroup, turn: Turn) -> list[StoredRecord]:
 
 def _check_upgrade(group: ClassicGroup, turn: Turn) -> None:
     if turn.config.group_consumer_migration_policy.lower() not in ALLOWED_BY:
-        raise _refused(group, "the broker does not allow it (group.consumer.migration.policy)")
+        raise _refused(group, "group.consumer.migration.policy does not allow it")
     if not group.uses_consumer_protocol:
-        raise _refused(group, "its members are no consumers")
+        raise _refused(group, "its members are not consumers")
     if len(group.members) > turn.config.group_consumer_max_size:
-        raise _refused(group, "it has too many members")
+        raise _refused(group, "it has more members than group.consumer.max.size")
 
 
 def _member(group: ClassicGroup, member: ClassicMember, image: Image) -> Member:
@@ -78,16 +81,19 @@ def _member(group: ClassicGroup, member: ClassicMember, image: Image) -> Member:
 
 
 def _held(group: ClassicGroup, member: ClassicMember, said: bytes | None, image: Image) -> Partitions:
-    """Kafka refuses any assignment with data. That of librdkafka's `cooperative-sticky` is what the member `said` of
-    itself when it joined, given back to it: so nothing is lost."""
+    """The partitions that a member was assigned.
+
+    Kafka refuses to convert a group whose assignments carry user data. We accept user data that equals what the member
+    itself sent when it joined (`said`), as librdkafka's `cooperative-sticky` has it: nothing is lost then.
+    """
     if not member.assignment:
         return NO_PARTITIONS
     assignment = read_assignment(member.assignment)
     if assignment.user_data and assignment.user_data != said:
-        raise _refused(group, "its assignor keeps data of its own, which would be lost")
+        raise _refused(group, "its assignor keeps user data in the assignment, which would be lost")
     return partitions_by_id(assignment.assigned_partitions, image)
 
 
 def _refused(group: ClassicGroup, reason: str) -> KafkaError:
-    message = f"group {group.id!r} cannot go over to the consumer protocol: {reason}"
+    message = f"group {group.id!r} cannot become a consumer group: {reason}"
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)

@@ -1,5 +1,5 @@
 """Committed offsets.
 
 offsets.py   the offsets of the groups of one partition of `__consumer_offsets`
-requests.py  who may commit, read and delete which, and what is answered
+requests.py  decides about requests to commit, read and delete offsets
 """

@@ -1,7 +1,8 @@
 """Committed offsets of the groups of one partition of `__consumer_offsets`.
 
-An offset that is committed in a transaction is pending until the transaction's marker: then it counts, unless a later
-commit overtook it in the log, or it is gone. While it is pending, a reader that asks for stable offsets has to wait.
+An offset that is committed in a transaction is pending until the transaction's marker. An abort marker drops it; a
+commit marker makes it count, unless a commit that came later in the log counts already. While an offset is pending, a
+reader that asks for stable offsets is told to try again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,7 @@ from ottla.topic_partition import TopicPartition
 
 class StoredOffset(NamedTuple):
     order: int
-    """Of two commits the one that came later in the log has the higher number."""
+    """The position of the commit in the log: of two commits the later one has the higher number."""
     value: OffsetCommitValue
 
 
@@ -26,7 +27,7 @@ class GroupOffsets:
     def __init__(self) -> None:
         self.by_topic: dict[str, dict[int, StoredOffset]] = {}
         self.pending: dict[TopicPartition, dict[int, StoredOffset]] = {}
-        """What open transactions want to commit, by the producer's id."""
+        """The offsets that open transactions will commit, by producer id."""
 
     @property
     def is_empty(self) -> bool:
@@ -34,11 +35,11 @@ class GroupOffsets:
 
     @property
     def count(self) -> int:
-        """Of those that count, not of those that are pending."""
+        """The number of committed offsets, without the pending ones."""
         return sum(map(len, self.by_topic.values()))
 
     def partitions(self) -> Iterator[TopicPartition]:
-        """Every partition that has an offset, counting or pending."""
+        """Every partition with an offset, committed or pending."""
         for topic, partitions in self.by_topic.items():
             for partition in partitions:
                 yield TopicPartition(topic, partition)
@@ -63,21 +64,21 @@ class GroupOffsets:
 
 
 class Offsets:
-    """All groups' offsets. Changed by replay only."""
+    """The offsets of all groups. Changed by replay only."""
 
     def __init__(self) -> None:
         self._groups: dict[str, GroupOffsets] = {}
         self._transactions: dict[int, dict[tuple[str, str, int], None]] = {}
-        """What each open transaction has pending: group, topic, partition."""
+        """The pending offsets of each open transaction, by producer id: group, topic, partition."""
         self._replayed = 0
 
-    # Looking
+    # Lookup
 
     def group(self, group_id: str) -> GroupOffsets | None:
         return self._groups.get(group_id)
 
     def groups_of_topic(self, topic: str) -> list[str]:
-        """Groups with an offset of this topic."""
+        """The groups with an offset of this topic, committed or pending."""
         return [
             group_id
             for group_id, group in self._groups.items()
@@ -96,7 +97,7 @@ class Offsets:
         return group is not None and (topic, partition) in group.pending
 
     def has(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether there is an offset, counting or pending."""
+        """Whether the partition has an offset, committed or pending."""
         return self.committed(group_id, topic, partition) is not None or self.is_pending(group_id, topic, partition)
 
     def tombstones(self, group_id: str, partitions: Sequence[TopicPartition] | None = None) -> list[StoredRecord]:
@@ -130,7 +131,7 @@ class Offsets:
             self._transactions.setdefault(producer_id, {})[group_id, topic, partition] = None
 
     def end_transaction(self, producer_id: int, committed: bool) -> list[str]:
-        """What was pending counts, or is gone. The groups concerned."""
+        """Commit or drop the pending offsets of a transaction. Returns the groups that had any."""
         groups: dict[str, None] = {}
         for group_id, topic, partition in self._transactions.pop(producer_id, {}):
             group = self._groups[group_id]

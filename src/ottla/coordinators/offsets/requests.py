@@ -1,4 +1,4 @@
-"""Requests about committed offsets: who may commit, read and delete which, and what is answered."""
+"""Decides about requests to commit, read and delete offsets."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -96,7 +96,7 @@ class OffsetRequests:
         return None
 
     def commit_in_transaction(self, request: TxnOffsetCommitRequest, turn: Turn) -> Outcome:
-        """Pending until the transaction's marker comes."""
+        """Store offsets that are pending until the transaction's marker comes."""
         group = self._groups.get(request.group_id)
         check = None
         if group is not None:
@@ -132,7 +132,7 @@ class OffsetRequests:
     # Reading
 
     def fetch(self, request: OffsetFetchRequestGroup, turn: Turn, version: int, require_stable: bool) -> Outcome:
-        """One group's offsets: those asked for, or all."""
+        """Read the offsets of one group: those of the named partitions, or all."""
         group = self._groups.get(request.group_id)
         if group is not None and (request.member_id is not None or request.member_epoch >= 0):
             group.check_fetch(request.member_id or "", request.member_epoch, turn)
@@ -163,7 +163,7 @@ class OffsetRequests:
         for name, partitions in offsets.by_topic.items() if offsets is not None else ():
             topic = image.topic(name)
             if topic is None and version >= TOPIC_IDS_FROM:
-                continue  # deleted: there is no id to call it by
+                continue  # the topic was deleted, and these versions name topics by id
             topics.append(
                 OffsetFetchResponseTopics(
                     topic_id=topic.id if topic is not None else ZERO_UUID,
@@ -189,7 +189,9 @@ class OffsetRequests:
             return _no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
         value = self._offsets.committed(group_id, topic, index)
         if value is None or (ZERO_UUID not in (value.topic_id, topic_id) and value.topic_id != topic_id):
-            return _no_offset(index, ErrorCode.NONE)  # never committed, or for an older topic of the same name
+            return _no_offset(
+                index, ErrorCode.NONE
+            )  # never committed, or committed for a deleted topic of the same name
         return OffsetFetchResponsePartitions(
             partition_index=index,
             committed_offset=value.offset,

@@ -1,13 +1,13 @@
-"""Runs coordinators' machines: one for each partition of an internal topic that this broker leads.
+"""Runs the machines of the coordinators: one for each partition of an internal topic that this broker leads.
 
-The only part of the coordinators that waits. A turn calls a machine, appends what it decided, replays it, and hands out
-the replies when the high watermark has passed everything that the machine knows. A partition whose leadership comes is
-loaded from its log; one whose leadership goes, or that cannot be appended to, is dropped: whoever waits is told, and if
-it is still this broker's it is loaded again.
+A turn calls a machine, appends the records that it decided, replays them, and sends the replies when the high watermark
+has passed everything that the machine has seen. When this broker becomes the leader of a partition, the machine is
+loaded from the log. When it loses the leadership, or an append fails, the machine is dropped and every request that
+waits for it fails; if the broker still leads the partition, the machine is loaded again.
 
-shard.py        one partition: its machine, and everyone who waits for it
 coordinator.py  all partitions of an internal topic
-loading.py      reads a partition's records back out of its log
+shard.py        one partition: its machine, and the requests that wait for it
+loading.py      decodes a partition's log into what is to be replayed
 """
 
 from ottla.coordinators.runtime.coordinator import Coordinator, CoordinatorContext, Perform

@@ -1,4 +1,4 @@
-"""All machines of one internal topic on this broker: loaded, run turn by turn, woken, dropped."""
+"""Loads, runs, wakes and drops the machines of one internal topic on this broker."""
 
 import asyncio
 import logging
@@ -53,7 +53,7 @@ _ANSWERS = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""A failed append, as the client of a coordinator may hear of it."""
+"""Which error code a coordinator's client receives when an append to the internal topic fails."""
 
 
 def refuse_errand(errand: Any, epoch: int) -> Any:
@@ -61,7 +61,7 @@ def refuse_errand(errand: Any, epoch: int) -> Any:
 
 
 class CoordinatorContext(NamedTuple):
-    """What a coordinator needs of its broker."""
+    """The parts of the broker that a coordinator uses."""
 
     broker_id: int
     metadata: Metadata
@@ -70,7 +70,7 @@ class CoordinatorContext(NamedTuple):
     random: Random
     offload: Offload
     config: Callable[[], BrokerConfig]
-    """The settings of this moment."""
+    """Returns the settings that are in force now."""
     meters: Meters
 
 
@@ -113,18 +113,18 @@ class Coordinator(Generic[M]):
     # Where a key is kept
 
     def partition_for(self, key: str) -> int:
-        """Which partition of the topic keeps this key. Before the topic is there: which one will."""
+        """The partition of the topic that keeps this key, or will keep it once the topic is created."""
         topic = self._metadata.image.topic(self._topic.name)
         return key_hash(key) % (len(topic.partitions) if topic else self._topic.partitions(self._config()))
 
     async def create_topic(self) -> TopicImage:
-        """The topic, created now if this is its first use. COORDINATOR_NOT_AVAILABLE if it cannot be."""
+        """Returns the topic, and creates it on first use. COORDINATOR_NOT_AVAILABLE if it cannot be created."""
         topic = self._metadata.image.topic(self._topic.name)
         if topic is None:
             try:
                 await self._metadata.change(lambda image: self._topic.create(image, self._config(), self._random))
             except KafkaError as error:
-                logger.error("%s cannot be created: %s", self._topic.name, error.message)
+                logger.error("the internal topic %s cannot be created: %s", self._topic.name, error.message)
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from None
             topic = self._metadata.image.topic(self._topic.name)
             if topic is None:
@@ -198,8 +198,10 @@ class Coordinator(Generic[M]):
                 self._turn_alone(operation, shard, decide)
 
     def end_transaction(self, partition: int, marker: TransactionMarker) -> asyncio.Future[None] | None:
-        """Write a marker into this topic's partition: the log's and the machine's transaction end in one step. As
-        `append_marker`."""
+        """Append a marker to a partition of this topic and end the transaction in its machine, in one step.
+
+        Returns, and raises, what `append_marker` does.
+        """
         shard = self._require_active(partition)
         replicated = append_marker(shard.partition, marker, self._clock.now_ms())
         shard.machine.end_transaction(Producer(marker.producer_id, marker.epoch), marker.committed)
@@ -211,22 +213,22 @@ class Coordinator(Generic[M]):
 
     @property
     def loading_count(self) -> int:
-        """Partitions that this broker leads and cannot answer for yet."""
+        """How many partitions this broker leads whose machines are not loaded yet."""
         return sum(not shard.is_loaded for shard in self._shards.values()) + len(self._reloads)
 
     def machines(self) -> list[M]:
-        """Those that are loaded, to be looked at only."""
+        """The loaded machines, for reading only."""
         return [shard.machine for _, shard in sorted(self._shards.items()) if shard.is_loaded]
 
     # Following the metadata
 
     def apply(self, before: Image, after: Image) -> None:
-        """The metadata changed, and the replicas with it."""
+        """Follow a change of the metadata. The replicas must have followed it already."""
         if before.topic(self._topic.name) is not after.topic(self._topic.name):
             self.follow(after)
 
     def follow(self, image: Image) -> None:
-        """Have a machine for every partition that this broker leads, and for no other."""
+        """Load a machine for every partition that this broker leads, and drop those of all others."""
         if self._stopped:
             return
         topic = image.topic(self._topic.name)
@@ -246,12 +248,12 @@ class Coordinator(Generic[M]):
                 self._start_loading(index)
 
     def stop(self) -> None:
-        """No more turns; those who wait are sent to look for another coordinator."""
+        """Drop all machines. Requests that wait fail with NOT_COORDINATOR."""
         self._stopped = True
         for handle in self._reloads.values():
             handle.cancel()
         for shard in list(self._shards.values()):
-            self._drop(shard, KafkaError(ErrorCode.NOT_COORDINATOR, "the broker stops"))
+            self._drop(shard, KafkaError(ErrorCode.NOT_COORDINATOR, "the broker is stopping"))
 
     # Loading
 
@@ -261,7 +263,7 @@ class Coordinator(Generic[M]):
             handle.cancel()
         try:
             partition = self._replicas.get(self._topic.name, index)
-        except KafkaError:  # the disk had no room for it
+        except KafkaError:  # the replica could not be created, as on a full disk
             self._retry_loading_later(index)
             return
         shard = self._shards[index] = Shard(partition, self._new_machine(), self._start_errand)
@@ -285,7 +287,7 @@ class Coordinator(Generic[M]):
         try:
             end = await self._replay_log(shard)
         except (KafkaError, CorruptBatch, OSError) as error:
-            logger.error("%s cannot be loaded: %s", shard.partition, error)
+            logger.error("%s: the coordinator cannot be loaded: %s", shard.partition, error)
             self._fail(shard, KafkaError(ErrorCode.NOT_COORDINATOR, "the coordinator's log cannot be read"))
             return
         self.longest_load_s = max(self.longest_load_s, loop.time() - began)
@@ -363,7 +365,7 @@ class Coordinator(Generic[M]):
                 shard.machine.replay(record, now_ms, outcome.producer)
         except KafkaError as error:
             if outcome.producer is not None and error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
-                raise  # a producer of the past: the log is as sound as before, and nothing was replayed
+                raise  # a fenced producer: nothing was appended or replayed, so the machine is still right
             logger.warning("%s: the records of %s cannot be appended: %s", shard.partition, operation, error)
             refusal = KafkaError(_ANSWERS.get(error.code, error.code), error.message)
             if outcome.may_be_refused and error.code is ErrorCode.MESSAGE_TOO_LARGE:
@@ -376,11 +378,11 @@ class Coordinator(Generic[M]):
             raise
         shard.end = appended.last_offset + 1
         self._failures.pop(shard.partition.index, None)
-        if shard.is_dropped:  # the disk failed while it took the batch: nobody would ever answer
+        if shard.is_dropped:  # the disk failed during the append: the reply would never be sent
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
 
     def _encode(self, shard: Shard[M], outcome: Outcome, now_ms: int) -> bytearray:
-        """One batch. It is packed only if it would be too large otherwise, as that of a very large group is."""
+        """Encode the records as one batch. It is compressed only if it is too large, as that of a very large group."""
         data = bytearray(batch.HEADER_SIZE)
         for number, record in enumerate(outcome.records):
             key, value = self._form.encode(record)
@@ -430,7 +432,11 @@ class Coordinator(Generic[M]):
     # Timers
 
     def _set_timer(self, shard: Shard[M]) -> None:
-        """A timer that is due too early only looks again: heartbeats put off a machine's time with every turn."""
+        """Make sure that a timer is due no later than the machine wants to be woken.
+
+        A timer that is due earlier is left as it is, and sets itself again when it fires: every heartbeat puts off a
+        machine's time, and moving the timer each time would cost more.
+        """
         if shard.is_dropped:
             return
         due_ms = shard.machine.wake_at
@@ -461,7 +467,7 @@ class Coordinator(Generic[M]):
     # Ends
 
     def _fail(self, shard: Shard[M], error: KafkaError) -> None:
-        """The machine's state is no longer that of the log: begin again from the log."""
+        """Drop a machine whose state may differ from its log, and load it again later."""
         if not shard.is_dropped:
             self._drop(shard, error)
             if not self._stopped:
@@ -474,5 +480,5 @@ class Coordinator(Generic[M]):
 
 
 def _monotonic_ms() -> int:
-    """Rounded, or a timer that is due at 5.123 s could find that it is 5122 ms, and set itself again for ever."""
+    """Rounded, not truncated: a timer that is due at 5.123 s must not read 5122 ms and set itself again and again."""
     return round(asyncio.get_running_loop().time() * 1000)

@@ -1,4 +1,4 @@
-"""Reading a coordinator's records back out of its log: bytes in, what is to be replayed out. Runs in a thread."""
+"""Decodes a coordinator's log into the records and markers that are to be replayed. Runs in a thread."""
 
 import logging
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ logger = logging.getLogger(__name__)
 
 
 class StoredBatch(NamedTuple):
-    """What one batch of the log does to a machine."""
+    """One decoded batch of the log."""
 
     next_offset: int
     producer: Producer | None
     committed: bool | None
-    """For a marker: how it ends the producer's transaction. None: the batch holds records."""
+    """Whether a marker commits the producer's transaction. None: the batch holds records, or nothing."""
     records: Sequence[tuple[StoredRecord, int]]
-    """Each with the time it was written."""
+    """Each record with the time at which it was written."""
 
     def replay_into(self, machine: Machine) -> None:
         if self.committed is not None:
@@ -34,7 +34,7 @@ class StoredBatch(NamedTuple):
 
 
 def read_batches(found: FileSlice, form: RecordFormat) -> list[StoredBatch]:
-    """Every whole batch of the slice. CorruptBatch if one is damaged."""
+    """Decode every whole batch of the slice. CorruptBatch if one is damaged."""
     data = found.read()
     batches = []
     for position, header in batch.headers(data):
@@ -54,8 +54,8 @@ def _read_batch(data: bytes, position: int, header: BatchHeader, form: RecordFor
         try:
             record = form.decode(key, value)
         except Malformed as error:
-            # Kafka would not start this coordinator any more. The record stays in the log, for who can read it.
-            logger.error("offset %d is passed over: %s", offset, error)
+            # Kafka would not load this coordinator at all. The record stays in the log, for a release that can read it.
+            logger.error("the record at offset %d of a coordinator's log is skipped: %s", offset, error)
             continue
         if record is not None:
             records.append((record, written_ms))

@@ -1,4 +1,4 @@
-"""One partition that this broker coordinates: its machine, and everyone who waits for it."""
+"""One partition that this broker coordinates: its machine, and the requests that wait for it."""
 
 import asyncio
 import logging
@@ -18,12 +18,12 @@ M = TypeVar("M", bound=Machine)
 T = TypeVar("T")
 
 LATER: Final = object()
-"""Instead of a reply: it will come."""
+"""Returned instead of a reply that is not there yet."""
 
 
 @dataclass(slots=True)
 class Unsettled:
-    """Replies that wait until the log is committed up to an offset."""
+    """Replies and errands of one turn that wait until the log is committed up to an offset."""
 
     operation: str
     offset: int
@@ -33,7 +33,7 @@ class Unsettled:
 
 
 def ignore(result: object) -> None:
-    """Nothing is done with it."""
+    """The default for work whose result nobody needs."""
 
 
 class Shard(Generic[M]):
@@ -44,27 +44,27 @@ class Shard(Generic[M]):
         self.is_loaded = False
         self.is_dropped = False
         self.end = 0
-        """After the last record that the machine knows."""
-        # uvloop's handle of a timer that is due at once does not know when: so that is kept here.
+        """The offset after the last record that the machine has replayed."""
+        # The due time is kept here, because uvloop's handle of a timer that is due at once does not have it.
         self.timer: asyncio.Handle | None = None
         self.timer_due_s = 0.0
         self.watcher: Callable[[], None] | None = None
-        """Told whenever the high watermark moves."""
+        """Called whenever the high watermark moves."""
         self.waiting: dict[Ticket, asyncio.Future[Any]] = {}
         self._unsettled: deque[Unsettled] = deque()
         self._impatient: deque[Unsettled] = deque()
-        """Those of the unsettled whose deadline has not come: the last of them."""
+        """The unsettled turns whose deadline has not passed: a tail of `_unsettled`."""
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._run_errand = run_errand
 
     @property
     def is_committed(self) -> bool:
-        """Whether the high watermark has passed everything that the machine knows."""
+        """Whether the high watermark has passed every record that the machine has replayed."""
         return self.partition.high_watermark.value >= self.end
 
     @property
     def deadline_ms(self) -> int | None:
-        """When the first of those who wait for the log has waited too long."""
+        """When the oldest unsettled turn has waited too long."""
         return self._impatient[0].deadline_ms if self._impatient else None
 
     # Replies
@@ -74,7 +74,7 @@ class Shard(Generic[M]):
         return future
 
     def hand_out(self, replies: Sequence[Reply], errands: Sequence[Any] = (), own_ticket: Ticket = NOBODY) -> Any:
-        """Answer those who wait; the reply to `own_ticket`, who need not wait, is handed back, or LATER."""
+        """Send replies and start errands. The reply to `own_ticket` is returned instead; LATER if there is none."""
         own: Any = LATER
         for ticket, response in replies:
             if ticket == own_ticket:
@@ -88,13 +88,13 @@ class Shard(Generic[M]):
         return own
 
     def postpone(self, operation: str, replies: Sequence[Reply], errands: Sequence[Any], deadline_ms: int) -> None:
-        """Keep replies and errands back until everything that the machine knows now is committed."""
+        """Keep replies and errands back until every record that the machine has replayed is committed."""
         unsettled = Unsettled(operation, self.end, deadline_ms, replies, errands)
         self._unsettled.append(unsettled)
         self._impatient.append(unsettled)
 
     def settle(self) -> None:
-        """The high watermark moved."""
+        """Send what the high watermark has passed."""
         committed = self.partition.high_watermark.value
         while self._unsettled and self._unsettled[0].offset <= committed:
             settled = self._unsettled.popleft()
@@ -103,8 +103,10 @@ class Shard(Generic[M]):
             self.hand_out(settled.replies, settled.errands)
 
     def give_up(self, now_ms: int) -> None:
-        """What was not committed in time may be committed later, or not at all: who asked has to ask again."""
-        late = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator's log was not committed in time")
+        """Fail requests whose records were not committed in time. The records may be committed later, or never."""
+        late = KafkaError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, "the records were not committed within offsets.commit.timeout.ms"
+        )
         while self._impatient and self._impatient[0].deadline_ms <= now_ms:
             unsettled = self._impatient.popleft()
             logger.warning("%s: %s was not committed in time", self.partition, unsettled.operation)
@@ -114,7 +116,7 @@ class Shard(Generic[M]):
     # Work
 
     def start(self, work: Coroutine[Any, Any, T], then: Callable[[T], None] = ignore) -> None:
-        """Work that ends with the shard, and what is done with its result."""
+        """Run work that is cancelled with the shard, and pass its result on."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
         task.add_done_callback(partial(self._on_task_done, then))
@@ -124,12 +126,12 @@ class Shard(Generic[M]):
         if task.cancelled():
             return
         if task.exception() is not None:
-            logger.error("%s: work of the coordinator failed", self.partition, exc_info=task.exception())
+            logger.error("%s: a background task of the coordinator failed", self.partition, exc_info=task.exception())
         else:
             then(task.result())
 
     def drop(self, error: KafkaError) -> None:
-        """The end: everyone who waits is told."""
+        """Stop all work of this shard and fail every request that waits, with this error."""
         self.is_dropped = True
         self.is_loaded = False
         if self.watcher is not None:

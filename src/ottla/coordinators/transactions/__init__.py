@@ -1,11 +1,11 @@
-"""Transactions: who may use a transactional id, which partitions are in its transaction, how it ends.
+"""The transaction coordinator: who owns a transactional id, which partitions are in its transaction, how it ends.
 
-coordinator.py  the transaction coordinator: an operation for each thing that requests ask
-machine.py      the machine of one partition of `__transaction_state`
-transaction.py  one transactional id; its states and which may follow which
-rules.py        what comes next, who may do it, what is refused
+coordinator.py  the transaction coordinator: one named operation for each kind of request
+machine.py      the machine of one partition of `__transaction_state`: all its transactional ids
+transaction.py  one transactional id: its fields, its states and the transitions between them
+rules.py        pure functions that decide the next state and who may ask for it
 records.py      the records of `__transaction_state`
-errands.py      what the machine has done outside of its turns: writing markers, getting producer ids
+errands.py      runs the errands of the machine: writing markers, getting producer ids
 admission.py    asks the coordinator before a transaction's first records enter a partition
 peers.py        the ports to other brokers: writing markers, asking a coordinator; today both are local calls
 """

@@ -1,8 +1,9 @@
-"""The machine of one partition of `__transaction_state`: decides about every transactional id that falls into it.
+"""The machine of one partition of `__transaction_state`: decides about the transactional ids that it keeps.
 
-A transaction ends in two steps. The first record (PREPARE_COMMIT or PREPARE_ABORT) decides the outcome, and the client
-is answered. Then markers go into every partition of the transaction, an errand that outlives its coordinator: whoever
-loads the record after a crash sets out again. The second record (COMPLETE_...) says that all of them landed.
+A transaction ends in two steps. The first record (PREPARE_COMMIT or PREPARE_ABORT) decides how it ends, and the client
+gets its response. Then an errand writes a marker into every partition of the transaction. If the coordinator dies, the
+next one that loads the record starts the errand again. The second record (COMPLETE_COMMIT or COMPLETE_ABORT) says that
+all markers are written.
 """
 
 import logging
@@ -45,11 +46,11 @@ logger = logging.getLogger(__name__)
 FEATURE = "transaction.version"
 
 RECORDS_MAX = 100
-"""How many transactions one look at the clock ends, or forgets: the records go into one batch."""
+"""How many overdue transactions one turn aborts, and how many expired ids it deletes: it writes one batch."""
 
 
 class WriteMarkers(NamedTuple):
-    """An errand: tell every partition how the transaction ended, then `complete`."""
+    """An errand: write a marker into every partition of an ended transaction, then call `complete`."""
 
     transactional_id: str
     producer: Producer
@@ -59,7 +60,7 @@ class WriteMarkers(NamedTuple):
 
 
 class AbortWithFreshId(NamedTuple):
-    """An errand: get a producer id, then `abort_overdue` with it."""
+    """An errand: get a new producer id, then call `abort_overdue` with it."""
 
     transactional_id: str
     producer: Producer
@@ -67,7 +68,7 @@ class AbortWithFreshId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which transactions ListTransactions asks for; empty: all of them."""
+    """The filters of ListTransactions. An empty filter accepts all."""
 
     states: frozenset[State] = frozenset()
     producer_ids: frozenset[int] = frozenset()
@@ -87,9 +88,10 @@ class TransactionMachine:
     def __init__(self) -> None:
         self.by_id: dict[str, Transaction] = {}
         self._deadlines: dict[str, int] = {}
-        """When an ongoing transaction is overdue, on the monotonic clock: a step of the wall clock ends none."""
+        """When each ongoing transaction times out, on the monotonic clock: a step of the wall clock aborts none."""
         self._bumped_from: dict[str, int] = {}
-        """The epoch that a producer had before its last InitProducerId, for its retry. As in Kafka, in memory only."""
+        """The epoch of each producer before its last InitProducerId, to recognise a retry. As in Kafka, in memory
+        only."""
         self._next_overdue_check = 0
         self._next_expiry_check = 0
 
@@ -99,7 +101,8 @@ class TransactionMachine:
         transactional_id = request.transactional_id
         assert transactional_id is not None
         if not 0 < request.transaction_timeout_ms <= turn.config.transaction_max_timeout_ms:
-            message = f"transaction.max.timeout.ms is {turn.config.transaction_max_timeout_ms}"
+            longest_ms = turn.config.transaction_max_timeout_ms
+            message = f"a transaction time-out is between 1 and {longest_ms} ms (transaction.max.timeout.ms)"
             raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, message)
         known = self.by_id.get(transactional_id)
         if known is None:
@@ -113,7 +116,7 @@ class TransactionMachine:
         if expected is not None and not may_continue(known, expected):
             raise fenced_error(known, expected)
         if known.state is State.ONGOING:
-            # The epoch of this abort is never given to anybody: the client tries again, and that raises it once more.
+            # No producer gets the epoch of this abort: the client tries again, and that raises the epoch once more.
             if expected is not None and expected.epoch != known.epoch:
                 raise fenced_error(known, expected)
             outcome = self._abort(known, turn, concurrent_error(known), fresh_id)
@@ -130,7 +133,10 @@ class TransactionMachine:
             if known.is_exhausted:
                 producer_id, epoch = require_fresh_id(fresh_id), 0
         elif expected.epoch == self._last_epoch(known):
-            epoch, last_epoch = known.epoch, expected.epoch  # its answer was lost: the same one again
+            epoch, last_epoch = (
+                known.epoch,
+                expected.epoch,
+            )  # a retry, because the response was lost: send the same one again
         else:
             raise fenced_error(known, expected)
         changed = known.move_to(
@@ -165,7 +171,7 @@ class TransactionMachine:
         *,
         version: int,
     ) -> Outcome:
-        """Partitions, of topics or of committed offsets, become part of the transaction; the first ones begin it."""
+        """Make partitions, also of `__consumer_offsets`, part of the transaction. The first ones begin it."""
         known = self._require_owner(transactional_id, producer)
         added = frozenset(partitions)
         if known.state is State.ONGOING:
@@ -182,7 +188,7 @@ class TransactionMachine:
     def find_missing_partitions(
         self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition], turn: Turn
     ) -> Outcome:
-        """Which of these are not in the producer's transaction: nothing may be appended to them in its name."""
+        """Find the partitions that are not in the producer's transaction: it must not write to them."""
         known = self._require_owner(transactional_id, producer)
         missing = frozenset(partitions) - (known.partitions if known.state is State.ONGOING else frozenset())
         return Outcome.answer(turn, missing)
@@ -190,7 +196,9 @@ class TransactionMachine:
     def _require_owner(self, transactional_id: str, producer: Producer) -> Transaction:
         known = self._require(transactional_id)
         if known.state.is_prepared and producer == (known.next_producer_id, 0):
-            raise concurrent_error(known)  # its EndTxn was answered with the id that is not in force yet
+            raise concurrent_error(
+                known
+            )  # the response to its EndTxn had the next producer id, which is not in force yet
         if producer.id != known.producer_id:
             raise wrong_id_error(known, producer)
         if producer.epoch != known.epoch:
@@ -209,7 +217,7 @@ class TransactionMachine:
     # The end
 
     def end(self, request: EndTxnRequest, turn: Turn, *, version: int, fresh_id: int | None = None) -> Outcome:
-        """EndTxn. With a version below 2 the answer names no producer: the client goes on as it was."""
+        """Commit or abort. From version 2 on the response has the producer's next epoch, or its next id."""
         known = self._require(request.transactional_id)
         producer = Producer(request.producer_id, request.producer_epoch)
         raised = version >= EPOCH_BUMP
@@ -224,7 +232,7 @@ class TransactionMachine:
         return Outcome.answer(turn, build_end_response(known, raised))
 
     def _abort(self, known: Transaction, turn: Turn, reply: KafkaError | None, fresh_id: int | None) -> Outcome:
-        """The coordinator's own end of a transaction: whoever ran it is fenced by a higher epoch."""
+        """Abort a transaction that its producer did not end. The next epoch fences that producer."""
         version = turn.image.features.get(FEATURE, 0)
         return self._end(prepare(known, False, turn, version, raised=True, fresh_id=fresh_id), turn, reply)
 
@@ -236,13 +244,13 @@ class TransactionMachine:
         return Outcome((prepared.record,), replies, errands=(marker_errand(prepared),))
 
     def complete(self, transactional_id: str, producer: Producer, turn: Turn) -> Outcome:
-        """Every marker landed. Nothing to do if another coordinator of this partition has said so already."""
+        """All markers are written. Nothing is done if the transaction was completed before."""
         known = self.by_id.get(transactional_id)
         if known is None or not known.state.is_prepared or known.producer != producer:
             return Outcome.answer(turn, None)
         return Outcome.answer(turn, None, (complete(known, turn).record,))
 
-    # Looking
+    # Description
 
     def describe(self, transactional_id: str, turn: Turn) -> Outcome:
         known = self.by_id.get(transactional_id)
@@ -265,7 +273,7 @@ class TransactionMachine:
         taken = [known for known in self.by_id.values() if filters.accept(known, turn.wall_ms)]
         return Outcome.answer(turn, taken)
 
-    # What time brings
+    # Time
 
     @property
     def wake_at(self) -> int | None:
@@ -299,7 +307,7 @@ class TransactionMachine:
     def abort_overdue(self, transactional_id: str, producer: Producer, turn: Turn, fresh_id: int) -> Outcome:
         known = self.by_id.get(transactional_id)
         if known is None or known.state is not State.ONGOING or known.producer != producer:
-            return NOTHING  # somebody was faster
+            return NOTHING  # the transaction has ended meanwhile
         return self._abort_timed_out(known, turn, fresh_id)
 
     def _abort_timed_out(self, known: Transaction, turn: Turn, fresh_id: int | None) -> Outcome:
@@ -326,13 +334,17 @@ class TransactionMachine:
         elif value.transaction_status in STORED:
             self.by_id[key.transactional_id] = Transaction.from_record(key, value)
         else:
-            logger.error("%r has the unknown state %d: passed over", key.transactional_id, value.transaction_status)
+            logger.error(
+                "the record of transactional id %r is skipped: its state %d is unknown",
+                key.transactional_id,
+                value.transaction_status,
+            )
 
     def end_transaction(self, producer: Producer, committed: bool) -> None:
-        """Nobody writes to this topic in a transaction."""
+        """Never called: no transaction writes to `__transaction_state`."""
 
     def finish_loading(self, turn: Turn) -> Outcome:
-        """Finish what the last coordinator decided; what it left open gets the rest of its time."""
+        """Start the errands of transactions that were decided. Ongoing ones get the rest of their time-out."""
         prepared = []
         for known in self.by_id.values():
             if known.state.is_prepared:
@@ -354,7 +366,7 @@ def marker_errand(prepared: Transaction) -> WriteMarkers:
 
 
 def build_end_response(ended: Transaction, raised: bool) -> EndTxnResponse:
-    """Who the producer is from now on, where its epoch was raised."""
+    """The response to EndTxn: the producer's next id and epoch, if the end has raised the epoch."""
     if not raised:
         return EndTxnResponse()
     if ended.next_producer_id != NO_ID:

@@ -1,11 +1,11 @@
 """How the brokers of a cluster reach each other about transactions, and how one broker alone reaches itself.
 
-There are two conversations. The coordinator of a transaction has the end of it written into its partitions, by the
-broker that leads each of them (`MarkerPeers`). And the leader of a partition asks the coordinator of a transaction
-before it takes the first records (`CoordinatorPeers`). The caller says which broker it means, as the metadata names it.
+The coordinator of a transaction asks the leaders of its partitions to write markers (`MarkerPeers`). The leader of a
+partition asks the coordinator of a transaction before it takes the first records (`CoordinatorPeers`). The caller names
+the broker, which it finds in the metadata.
 
-The local forms know only the broker that they run on. Any other broker, or none, is an error that callers try again
-after: metadata may be about to change.
+The local implementations know only the broker that they run on. For any other broker, or none, they report an error
+that the caller retries: the metadata may be about to change.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The rules of transactions, as functions of one transaction: what comes next, who may do it, and what is refused."""
+"""Pure functions of one transaction that decide its next state, who may ask for it, and the error if not."""
 
 from ottla.coordinators.machine import Producer, Turn
 from ottla.coordinators.transactions.transaction import EPOCH_BUMP, LAST_EPOCH, NO_ID, State, Transaction
@@ -6,10 +6,10 @@ from ottla.errors import ErrorCode, KafkaError
 
 
 class FreshIdNeeded(KafkaError):
-    """The decision needs a producer id that nobody has had: ask again with one."""
+    """The decision needs an unused producer id: call again with one."""
 
     def __init__(self) -> None:
-        super().__init__(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no producer id is at hand")
+        super().__init__(ErrorCode.COORDINATOR_NOT_AVAILABLE, "a new producer id is needed")
 
 
 # The next state
@@ -18,14 +18,14 @@ class FreshIdNeeded(KafkaError):
 def prepare(
     known: Transaction, committed: bool, turn: Turn, version: int, *, raised: bool, fresh_id: int | None
 ) -> Transaction:
-    """The outcome is decided. `raised`: under the next epoch, and with a new id to follow if it was the last one."""
+    """Decide how the transaction ends. `raised`: it ends in the next epoch; after the last epoch a new id follows."""
     rotates = raised and version >= EPOCH_BUMP and known.is_exhausted
     return known.move_to(
         State.PREPARE_COMMIT if committed else State.PREPARE_ABORT,
         turn.wall_ms,
         epoch=known.epoch + raised,
         next_producer_id=require_fresh_id(fresh_id) if rotates else NO_ID,
-        # An abort may come before any partition; it needs a beginning nevertheless.
+        # An abort may come before any partition was added, and the record needs a start time.
         started_ms=known.started_ms if known.state is State.ONGOING else turn.wall_ms,
         version=version,
     )
@@ -47,13 +47,16 @@ def complete(prepared: Transaction, turn: Turn) -> Transaction:
 
 
 def may_continue(known: Transaction, expected: Producer) -> bool:
-    """Whether a producer that names its id is the one this transactional id belongs to (KIP-360)."""
+    """Whether a producer that sends its id and epoch owns this transactional id (KIP-360)."""
     rotated_from = known.previous_producer_id == expected.id and expected.epoch >= LAST_EPOCH
     return known.producer_id == expected.id or rotated_from
 
 
 def ends_with_same_epoch(known: Transaction, producer: Producer, committed: bool) -> bool:
-    """Whether an EndTxn of an old client ends something now; False: it did before. KafkaError if it may not."""
+    """Whether an EndTxn below version 2 ends the transaction. False: it is a retry, the transaction has ended before.
+
+    KafkaError if the producer may not end it.
+    """
     if producer.id != known.producer_id:
         raise wrong_id_error(known, producer)
     if producer.epoch != known.epoch:
@@ -68,7 +71,7 @@ def ends_with_same_epoch(known: Transaction, producer: Producer, committed: bool
 
 
 def ends_with_next_epoch(known: Transaction, producer: Producer, committed: bool) -> bool:
-    """The same for version 2, where the epoch tells a retry from the end of the next transaction.
+    """Like `ends_with_same_epoch`, for version 2, where the epoch distinguishes a retry from the end of the next one.
 
                         retry: the epoch before      current epoch
                         abort        commit          abort      commit
@@ -76,7 +79,7 @@ def ends_with_next_epoch(known: Transaction, producer: Producer, committed: bool
         CompleteAbort   done before  fenced          ends       wrong state
         CompleteCommit  wrong state  done before     ends       wrong state
 
-    A commit that finds its transaction aborted was too late: the coordinator ended it. Fenced, the client starts over.
+    A commit that finds its transaction aborted came too late: the coordinator aborted it. The client is fenced.
     """
     before_rotation = known.is_rotated and producer == (known.previous_producer_id, LAST_EPOCH)
     if known.state.is_prepared and (producer.id in (known.producer_id, known.next_producer_id)):
@@ -103,7 +106,7 @@ def require_fresh_id(fresh_id: int | None) -> int:
     return fresh_id
 
 
-# Refusals
+# Errors
 
 
 def concurrent_error(known: Transaction) -> KafkaError:

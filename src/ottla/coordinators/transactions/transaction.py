@@ -1,8 +1,8 @@
-"""One transactional id: who may use it, how far its transaction is, and which partitions are in it.
+"""One transactional id: its producer, the state of its transaction, and the partitions in it.
 
-A transaction is a value that never changes; the next state is another one, written as one record. `TRANSITIONS` is
-all there is to the order of states. Version 2 of the protocol (KIP-890) gives every transaction an epoch of its own:
-ending one raises the epoch, so nothing that is late can slip into the next.
+A `Transaction` is immutable. The next state is another value, stored as one record. `TRANSITIONS` has every allowed
+transition. In version 2 of the protocol (KIP-890) each transaction has an epoch of its own: the end of a transaction
+raises the epoch, so a late request cannot get into the next transaction.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,14 +19,14 @@ NO_EPOCH = -1
 NEVER = -1
 EPOCH_MAX = 32767
 LAST_EPOCH = EPOCH_MAX - 1
-"""The highest that a producer is given: one more is needed to fence it."""
+"""The highest epoch that a producer gets. One more is needed to fence it."""
 
 EPOCH_BUMP = 2
-"""The version of transactions from which an end raises the epoch."""
+"""The version of the transaction protocol from which an end raises the epoch."""
 
 
 class State(IntEnum):
-    """By the numbers that Kafka writes into the log."""
+    """With the numbers of Kafka's records."""
 
     EMPTY = 0
     ONGOING = 1
@@ -35,18 +35,18 @@ class State(IntEnum):
     COMPLETE_COMMIT = 4
     COMPLETE_ABORT = 5
     DEAD = 6
-    """Expired. It is not written: the record is deleted instead."""
+    """Expired. This state is never stored: a tombstone deletes the record instead."""
     PREPARE_EPOCH_FENCE = 7
-    """Known by name only: raising the epoch and aborting are one record here."""
+    """A state of Kafka that is never stored here: one record raises the epoch and aborts."""
 
     @property
     def shown(self) -> str:
-        """As Kafka's tools call it."""
+        """The name as Kafka's tools show it."""
         return self.name.title().replace("_", "")
 
     @property
     def is_prepared(self) -> bool:
-        """The outcome is decided and the markers are being written."""
+        """Whether commit or abort is decided and the markers are being written."""
         return self in (State.PREPARE_COMMIT, State.PREPARE_ABORT)
 
 
@@ -72,14 +72,14 @@ TRANSITIONS: Mapping[State, Mapping[State, str]] = {
     State.COMPLETE_ABORT: _AT_REST,
     State.DEAD: {},
 }
-"""What may follow a state, and why it would."""
+"""The states that may follow each state, with the reason."""
 
 STORED = frozenset(TRANSITIONS) - {State.DEAD}
 """The states that a record can have."""
 
 
 class IllegalTransition(Exception):
-    """A decision that the table does not have: a fault of this program, never of a client."""
+    """A transition that `TRANSITIONS` does not have: a bug of the broker, never a mistake of a client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +94,9 @@ class Transaction:
     started_ms: int = NEVER
     previous_producer_id: int = NO_ID
     next_producer_id: int = NO_ID
-    """Takes the place of an id whose epochs are used up, once the markers under the old one are written."""
+    """Replaces a producer id whose epochs are used up, once the markers with the old id are written."""
     version: int = 0
-    """Of the protocol, as the client that began or ended the transaction speaks it."""
+    """The version of the transaction protocol that the client uses which began or ended the transaction."""
 
     @property
     def producer(self) -> Producer:
@@ -104,7 +104,7 @@ class Transaction:
 
     @property
     def is_exhausted(self) -> bool:
-        """No epoch is left that could be given to a producer."""
+        """Whether no epoch is left for the next producer."""
         return self.epoch >= LAST_EPOCH
 
     @property
@@ -113,18 +113,18 @@ class Transaction:
 
     @property
     def last_epoch(self) -> int:
-        """Under which epoch the ended transaction ran, if its end has raised it."""
+        """The epoch of the ended transaction, if its end has raised the epoch."""
         if not self.raises_epoch or self.state in (State.EMPTY, State.ONGOING):
             return NO_EPOCH
         return LAST_EPOCH if self.is_rotated else self.epoch - 1
 
     @property
     def is_rotated(self) -> bool:
-        """The epochs of the id before were used up, and this one began."""
+        """Whether this producer id has just replaced one whose epochs were used up."""
         return self.epoch == 0 and self.previous_producer_id not in (NO_ID, self.producer_id)
 
     def move_to(self, state: State, updated_ms: int, **changes: Any) -> "Transaction":
-        """What comes next; fields that are not named stay."""
+        """The transaction in its next state. Fields that are not named stay as they are."""
         if state not in TRANSITIONS[self.state]:
             raise IllegalTransition(f"{self.transactional_id!r} cannot go from {self.state.shown} to {state.shown}")
         changes.setdefault("previous_producer_id", self.producer_id)
@@ -141,7 +141,7 @@ class Transaction:
                 producer_epoch=self.epoch,
                 transaction_timeout_ms=self.timeout_ms,
                 transaction_status=self.state,
-                # Kafka keeps null for what cannot have partitions.
+                # Kafka stores null in a state that cannot have partitions.
                 transaction_partitions=None if self.state is State.EMPTY else self._by_topic(),
                 transaction_last_update_timestamp_ms=self.updated_ms,
                 transaction_start_timestamp_ms=self.started_ms,
@@ -183,7 +183,7 @@ class Transaction:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """In one order always, whatever the order of the set."""
+    """Group partitions by topic, in a fixed order."""
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(partitions):
         topics.setdefault(topic, []).append(index)
