@@ -36,6 +36,19 @@ class SendObserver(Protocol):
         """Nothing more can be sent."""
 
 
+class NoObserver:
+    """The observer of a closed sender, which has nothing more to report."""
+
+    def sent(self, count: int) -> None:
+        return
+
+    def send_failed(self, error: Exception) -> None:
+        return
+
+
+NO_OBSERVER = NoObserver()
+
+
 class Sender(ABC):
     """Sends in turns, and reads ranges that are not cached in a thread. A subclass knows how bytes are sent."""
 
@@ -79,8 +92,13 @@ class Sender(ABC):
         """Send a small answer past the empty outbox. Returns how many bytes were sent."""
 
     def close(self) -> None:
-        """Drop unsent parts and unpin their files. The connection closes the transport itself."""
+        """Drop unsent parts and unpin their files. The connection closes the transport itself.
+
+        The sender drops its connection too. The two refer to each other, and without this a closed connection would
+        stay in memory until a full garbage collection, of which a broker has one in 100,000 connections.
+        """
         self._closed = True
+        self._observer = NO_OBSERVER
         self.outbox.clear()
 
     def pause(self) -> None:
