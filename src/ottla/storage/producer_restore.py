@@ -82,7 +82,7 @@ def recall(producer: Producer, segments: Sequence[Segment]) -> None:
                     earlier.append(AppendedBatch.of(header, header.base_offset))
         for batch in reversed(earlier):
             if len(producer.batches) < BATCHES_KEPT and batch.first_sequence >= 0:
-                producer.batches.appendleft(batch)
+                producer.batches.insert(0, batch)
         budget -= segment.size
         if budget <= 0 or len(producer.batches) == BATCHES_KEPT:
             break

@@ -5,8 +5,8 @@ began. The leader calls `check` before it appends; `replay` is what changes the 
 recovery alike, so all of them come to the same state from the same log.
 """
 
-from collections import deque
 from collections.abc import Iterable, Sequence
+from heapq import nsmallest
 from typing import NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
@@ -14,6 +14,11 @@ from ottla.records.batch import ABORT, COMMIT, CONTROL, TRANSACTIONAL, BatchHead
 from ottla.storage.transaction_index import AbortedTransaction
 
 BATCHES_KEPT = 5
+PRODUCERS_MAX = 5_000
+"""Producers that a partition remembers, 2 to 3 MB. Above it those that have been silent for longest are forgotten, as
+all are after producer.id.expiration.ms; Kafka keeps any number. A retry is recognised unless thousands of other
+producers have written to the partition since the first attempt."""
+EVICTED_AT_ONCE = PRODUCERS_MAX // 10
 SEQUENCE_MAX = 2**31 - 1
 NO_TRANSACTION = -1
 
@@ -57,7 +62,9 @@ class Producer:
         """It comes from a snapshot, which has the last batch only; the log may have up to four more."""
         self.has_lost_batches = False
         """The log was searched for the batches before those that are known, and compaction had taken some of them."""
-        self.batches: deque[AppendedBatch] = deque(maxlen=BATCHES_KEPT)
+        self.batches: list[AppendedBatch] = []
+        """The newest last. A list, because an empty deque takes 760 bytes, and most producers that are remembered have
+        left after a few batches."""
 
     @property
     def last_sequence(self) -> int:
@@ -145,6 +152,8 @@ class ProducerStates:
         """The batch is in the log at `base_offset`; for a control batch with what it says."""
         producer = self.producers.get(header.producer_id)
         if producer is None:
+            if len(self.producers) >= PRODUCERS_MAX:
+                self._evict()
             producer = self.producers[header.producer_id] = Producer(header.producer_id, header.producer_epoch)
         elif header.producer_epoch != producer.epoch:
             producer.set_epoch(header.producer_epoch)
@@ -153,7 +162,10 @@ class ProducerStates:
             if marker.type in (ABORT, COMMIT):
                 self._end_transaction(producer, base_offset, marker)
             return
-        producer.batches.append(AppendedBatch.of(header, base_offset))
+        batches = producer.batches
+        if len(batches) == BATCHES_KEPT:
+            del batches[0]
+        batches.append(AppendedBatch.of(header, base_offset))
         if header.attributes & TRANSACTIONAL and producer.transaction_start == NO_TRANSACTION:
             producer.transaction_start = base_offset
             self._open[base_offset] = producer.producer_id
@@ -210,6 +222,12 @@ class ProducerStates:
             del self.producers[key]
         return len(gone)
 
+    def _evict(self) -> None:
+        """Forget producers whose last batch is the oldest, unless a transaction is open."""
+        idle = (producer for producer in self.producers.values() if producer.transaction_start == NO_TRANSACTION)
+        for producer in nsmallest(EVICTED_AT_ONCE, idle, key=_last_offset):
+            del self.producers[producer.producer_id]
+
     def clear(self) -> None:
         self.producers.clear()
         self._open.clear()
@@ -238,6 +256,11 @@ def _is_between(first: int, last: int, batches: Sequence[AppendedBatch]) -> bool
         or (batch.first_sequence - first) & SEQUENCE_MAX <= count
         for batch in batches
     )
+
+
+def _last_offset(producer: Producer) -> int:
+    """Where the producer's last batch or marker is."""
+    return max(producer.batches[-1].last_offset if producer.batches else -1, producer.marker_offset)
 
 
 def _expired(producer: Producer, now_ms: int, expiration_ms: int) -> bool:

@@ -1,5 +1,7 @@
 """Idempotence and transactions as a partition sees them."""
 
+import tracemalloc
+
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
@@ -7,7 +9,7 @@ from ottla.records import batch
 from ottla.storage import producer_snapshot
 from ottla.storage.log import Log, LogSettings
 from ottla.storage.producer_snapshot import CorruptSnapshot
-from ottla.storage.producer_state import ProducerStates
+from ottla.storage.producer_state import PRODUCERS_MAX, ProducerStates
 from tests.unit.storage.logs import (
     DIRECTORY,
     NOW,
@@ -309,3 +311,51 @@ def test_a_retry_is_recognised_however_small_the_segments_are() -> None:
     assert len(log.segments) == 10
     again = append(log, batch_of(b"0", producer_id=1, sequence=0))
     assert again.duplicate and again.base_offset == 0
+
+
+def test_producers_that_come_and_go_take_bounded_memory() -> None:
+    # Twice as many as a partition remembers, two batches of each. The newest are remembered; so is one that writes now
+    # and then, and one that came first and has a transaction open. A retry of any of these is recognised.
+    log = new_log(new_disk())
+    busy, open_since_the_start, first, count = 1, 2, 100, 2 * PRODUCERS_MAX
+    append(log, batch_of(b"a", producer_id=open_since_the_start, sequence=0, transactional=True))
+    for number in range(count):
+        for sequence in range(2):
+            append(log, batch_of(b"a", producer_id=first + number, sequence=sequence))
+        if number % 1000 == 0:
+            append(log, batch_of(b"a", producer_id=busy, sequence=number // 1000))
+        assert len(log.producers.producers) <= PRODUCERS_MAX
+    newest = range(first + count - PRODUCERS_MAX // 2, first + count)
+    assert set(newest) | {busy, open_since_the_start} <= log.producers.producers.keys()
+    end = log.end_offset
+    for producer_id, sequence in ((newest[0], 0), (newest[-1], 1), (busy, count // 1000 - 1)):
+        assert append(log, batch_of(b"a", producer_id=producer_id, sequence=sequence)).duplicate
+    assert append(log, batch_of(b"a", producer_id=open_since_the_start, sequence=0, transactional=True)).duplicate
+    assert log.end_offset == end and log.producers.first_unstable_offset == 0
+
+
+def test_a_forgotten_producer_goes_on_where_it_was() -> None:
+    # Like one whose state has expired: its next batch is taken, and a retry of that one is recognised.
+    log = new_log(new_disk())
+    append(log, batch_of(b"a", producer_id=1, sequence=0))
+    for number in range(PRODUCERS_MAX):
+        append(log, batch_of(b"a", producer_id=100 + number, sequence=0))
+    assert 1 not in log.producers.producers
+    taken = append(log, batch_of(b"b", producer_id=1, sequence=1))
+    again = append(log, batch_of(b"b", producer_id=1, sequence=1))
+    assert not taken.duplicate and again.duplicate and again.base_offset == taken.base_offset
+
+
+def test_a_producer_that_left_takes_little_memory() -> None:
+    # Producers that wrote one batch each. With a deque for its batches each took 1.2 KB.
+    headers = [batch.check(batch_of(b"a", producer_id=1_000_000 + number, sequence=0)) for number in range(1000)]
+    states = ProducerStates()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for number, header in enumerate(headers):
+            states.replay(header, 1_000_000 + number)
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert taken / len(headers) < 700
