@@ -1,13 +1,13 @@
-"""What an operator sees of a broker: counters, metrics for Prometheus, health, the form of a log line.
+"""Metrics, health and logs: what an operator sees of a broker.
 
-Counting and logging are at the bottom of the house, so that every room can use them:
-    metrics.py       plain counters, and the text format that Prometheus reads
-    logs.py          how a log line looks
-Reading the counters is near the top, because it looks at every part of a broker:
+Counting and logging are at the bottom of the layers, so that every package can use them:
+    metrics.py       counters, and the text format of Prometheus
+    logs.py          the format of a log line
+Collecting is near the top, because it reads every part of a broker:
     catalogue.py     the table of all metrics
-    survey.py        the broker's own numbers, read part by part
-    coordinators.py  the numbers of groups and transactions
-    process.py       the operating system's numbers
-    pages.py         what /metrics and /health answer
-    endpoint.py      the HTTP server of those pages, on a port of its own
+    collectors.py    the metrics of topics, requests, connections, partitions, compaction and the cluster
+    coordinators.py  the metrics of groups and transactions
+    process.py       the metrics of the process, from /proc
+    endpoint.py      a small HTTP server for text pages, on a port of its own
+    pages.py         its pages: /metrics and /health
 """

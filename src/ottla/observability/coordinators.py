@@ -1,4 +1,4 @@
-"""The numbers of the coordinators: groups, their members and offsets, transactions."""
+"""Collects the metrics of the coordinators: groups, their members and offsets, transactions."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -7,23 +7,23 @@ from itertools import product
 from ottla.broker.node import Node
 from ottla.coordinators.transactions.transaction import STORED
 from ottla.observability import catalogue
-from ottla.observability.metrics import PAUSE_EVERY, Reading
+from ottla.observability.metrics import PAUSE_EVERY, FamilySeries
 
 CLASSIC, CONSUMER = "classic", "consumer"
 
 
-class CoordinatorSurvey:
-    """One walk over all groups and transactional ids that this broker coordinates."""
+class CoordinatorCollector:
+    """Counts over all groups and transactional ids that this broker coordinates."""
 
     def __init__(self, node: Node) -> None:
         self._groups, self._transactions = node.groups, node.transactions
         self.groups = Counter(dict.fromkeys(product((CLASSIC, CONSUMER), ("Empty", "Stable")), 0))
-        """By protocol and state; those that are not on their way to another are told also if there are none."""
+        """By protocol and state. Stable states are reported even if no group is in them."""
         self.members = Counter({CLASSIC: 0, CONSUMER: 0})
         self.offsets = 0
         self.transactional_ids = Counter(dict.fromkeys(sorted(STORED), 0))
 
-    def take(self) -> Iterator[str]:
+    def collect(self) -> Iterator[str]:
         walked = 0
         for machine in self._groups.machines():
             for group in list(machine.groups.values()):
@@ -41,9 +41,9 @@ class CoordinatorSurvey:
                 if walked % PAUSE_EVERY == 0:
                     yield ""
 
-    def readings(self) -> Iterator[Reading]:
-        yield from self._group_readings()
-        yield from self._transaction_readings()
+    def metrics(self) -> Iterator[FamilySeries]:
+        yield from self._read_groups()
+        yield from self._read_transactions()
         yield (
             catalogue.COORDINATED_PARTITIONS,
             [
@@ -58,7 +58,7 @@ class CoordinatorSurvey:
             operations += [((name, operation), count) for operation, count in coordinator.operations.items()]
         yield catalogue.COORDINATOR_OPERATIONS, operations
 
-    def _group_readings(self) -> Iterator[Reading]:
+    def _read_groups(self) -> Iterator[FamilySeries]:
         meter = self._groups.meters.groups
         yield catalogue.GROUPS, sorted(self.groups.items())
         classic = {state: count for (kind, state), count in self.groups.items() if kind == CLASSIC}
@@ -83,7 +83,7 @@ class CoordinatorSurvey:
         )
         yield catalogue.GROUPS_LOAD_TIME, [((), round(self._groups.longest_load_s * 1000))]
 
-    def _transaction_readings(self) -> Iterator[Reading]:
+    def _read_transactions(self) -> Iterator[FamilySeries]:
         meter = self._transactions.meters.transactions
         yield catalogue.TRANSACTIONAL_IDS, [((state.shown,), count) for state, count in self.transactional_ids.items()]
         yield (

@@ -1,4 +1,4 @@
-"""Text pages over HTTP, for those who watch a broker: a server that does just that, and trusts nobody.
+"""A small HTTP server for text pages: metrics and health of a broker.
 
 One request per connection: the head is read, the page is made piece by piece between the broker's other work, the
 answer is sent, and the client closes. Whatever the client sends after the head is thrown away. There is a limit on
@@ -38,7 +38,7 @@ _HEAD_END = re.compile(rb"\r?\n\r?\n")
 
 
 class Page(NamedTuple):
-    """What is at an address now. Pieces are made one at a time, with pauses between them."""
+    """The present content of a page. Its pieces are made one at a time, with pauses between them."""
 
     pieces: Iterator[str]
     status: int = OK
@@ -46,11 +46,11 @@ class Page(NamedTuple):
 
 
 Pages = Mapping[str, Callable[[], Page]]
-"""By path."""
+"""Path -> the function that makes the page."""
 
 
 class PortTaken(Exception):
-    """There is no listening on the port that was asked for; says which and why."""
+    """The endpoint cannot listen on its port. The message says which port and why."""
 
 
 class PageServer:
@@ -60,7 +60,7 @@ class PageServer:
         self._servers: list[asyncio.AbstractServer] = []
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port, which is chosen if `port` is 0."""
+        """Start to listen. Returns the port; the system chooses one if `port` is 0."""
         loop = asyncio.get_running_loop()
         try:
             sockets = await bind_sockets(loop, host, port)
@@ -71,7 +71,7 @@ class PageServer:
         return int(sockets[0].getsockname()[1])
 
     def close(self) -> None:
-        """Listen no more, and end what is going on."""
+        """Stop listening and close all connections."""
         for server in self._servers:
             server.close()
         self._servers.clear()
@@ -80,7 +80,7 @@ class PageServer:
 
 
 class Exchange(asyncio.Protocol):
-    """One connection: a request, its answer, the end."""
+    """One connection, which is closed after one request and its answer."""
 
     _transport: asyncio.Transport
 
@@ -94,7 +94,7 @@ class Exchange(asyncio.Protocol):
         self._answered = False
         self._deadline: asyncio.TimerHandle | None = None
 
-    # Coming and going
+    # Opening and closing
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
@@ -110,7 +110,7 @@ class Exchange(asyncio.Protocol):
             self._deadline.cancel()
 
     def eof_received(self) -> bool:
-        """A client may end its side once it has asked, and still wants its answer."""
+        """A client may end its side after the request and still wait for the answer."""
         return self._page is not None and not self._answered
 
     def abort(self) -> None:
@@ -136,7 +136,7 @@ class Exchange(asyncio.Protocol):
             self._refuse(REQUEST_HEADER_FIELDS_TOO_LARGE)
 
     def _open(self) -> None:
-        """Find what is asked for."""
+        """Find the page that the request asks for."""
         asked = _REQUEST_LINE.match(self._head)
         if asked is None:
             self._refuse(BAD_REQUEST)
@@ -155,14 +155,14 @@ class Exchange(asyncio.Protocol):
     # The answer
 
     def _advance(self) -> None:
-        """The next piece of the page; everybody else has a turn before the one after it."""
+        """Make the next piece of the page, and let other work run before the one after it."""
         page = self._page
         if page is None or self._transport.is_closing():
             return
         try:
             piece = next(page.pieces, None)
         except Exception:
-            logger.exception("a page could not be made")
+            logger.exception("a page of the monitoring endpoint failed")
             self._refuse(INTERNAL_SERVER_ERROR)
             return
         if piece is None:
@@ -188,6 +188,6 @@ class Exchange(asyncio.Protocol):
             head.append("Allow: GET")
         text = "".join(f"{line}\r\n" for line in head) + "\r\n"
         self._transport.write(text.encode("ascii"))
-        if not self._head.startswith(b"HEAD "):  # such an answer has no body, whatever it is
+        if not self._head.startswith(b"HEAD "):  # an answer to HEAD has no body
             self._transport.write(body)
-        self._transport.write_eof()  # the client closes when it has read it all; until then nothing of it is lost
+        self._transport.write_eof()  # the client closes when it has read everything

@@ -1,4 +1,4 @@
-"""How the broker's log looks: one line per event that a person can read and a program can split.
+"""The format of the broker's log: one line per event, which a person can read and a program can parse.
 
     2026-05-04 12:30:00.123 WARN  storage.recovery: a torn batch was cut off topic=orders partition=3
 
@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from ottla.config.loggers import read_levels, set_level
 
-__all__ = ["LineFormatter", "configure", "escaped", "fields", "read_levels", "set_level"]
+__all__ = ["LineFormatter", "configure", "escape", "fields", "read_levels", "set_level"]
 
 _LEVELS = {logging.CRITICAL: "FATAL", logging.WARNING: "WARN"}
 _PREFIX = "ottla."
@@ -41,19 +41,19 @@ _PLAIN = re.compile(r"[^\s\"'=\\]+")
 
 
 def fields(**values: object) -> dict[str, Any]:
-    """For `extra=` of a logging call: what the event is about, as key=value after the message. None is left out."""
+    """For `extra=` of a logging call: key=value pairs after the message. Values that are None are left out."""
     return {"fields": {name: value for name, value in values.items() if value is not None}}
 
 
 def configure(stream: TextIO, level: str) -> None:
-    """Send every log of this process to `stream`. Levels of single loggers can be changed later, at any time."""
+    """Write the log of this process to `stream`. Levels of single loggers can be changed later."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(LineFormatter())
     logging.basicConfig(handlers=[handler], level=level.upper())
 
 
-def escaped(text: str) -> str:
-    """The same text on one line, whatever was in it."""
+def escape(text: str) -> str:
+    """The text on one line: control characters are escaped."""
     return text.translate(_ESCAPES)
 
 
@@ -63,23 +63,23 @@ class LineFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         level = _LEVELS.get(record.levelno, record.levelname)
         name = record.name.removeprefix(_PREFIX)
-        line = f"{self.formatTime(record)} {level:<5} {name}: {escaped(record.getMessage())}"
+        line = f"{self.formatTime(record)} {level:<5} {name}: {escape(record.getMessage())}"
         given: Mapping[str, object] = getattr(record, "fields", {})
-        line += "".join(f" {key}={_value(value)}" for key, value in given.items())
+        line += "".join(f" {key}={_format_value(value)}" for key, value in given.items())
         if record.exc_info:
-            line += _indented(self.formatException(record.exc_info))
+            line += _indent(self.formatException(record.exc_info))
         if record.stack_info:
-            line += _indented(self.formatStack(record.stack_info))
+            line += _indent(self.formatStack(record.stack_info))
         return line
 
 
-def _value(value: object) -> str:
-    """In quotes where it could be taken for more than one value."""
+def _format_value(value: object) -> str:
+    """A value in quotes if it could be mistaken for more than one."""
     text = str(value)
     if not _PLAIN.fullmatch(text):
         text = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return escaped(text)
+    return escape(text)
 
 
-def _indented(text: str) -> str:
-    return "".join(f"\n{_INDENT}{escaped(line)}" for line in text.split("\n"))
+def _indent(text: str) -> str:
+    return "".join(f"\n{_INDENT}{escape(line)}" for line in text.split("\n"))

@@ -1,4 +1,4 @@
-"""What a broker counts while it works, and the text that Prometheus reads (exposition format 0.0.4).
+"""The counters of a broker, and the text format that Prometheus reads (exposition format 0.0.4).
 
 Counting is for the hot path: a plain integer attribute that is increased, no lock, no lookup by label. Who wants the
 numbers reads them (`ottla.observability`). Labels hold names that the broker gave or accepted (topics that exist, APIs,
@@ -17,8 +17,8 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 BOUNDS_MS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000)
 BOUNDS_S = tuple(bound / 1000 for bound in BOUNDS_MS)
-"""Upper bounds of the buckets of durations: from a request answered at once to one that waited for the disk of a sick
-machine. Long polls fall where their fetch.max.wait.ms is."""
+"""Upper bounds of the buckets for durations: from a request that is answered at once to one that waited for a failing
+disk. Long polls are in the bucket of their fetch.max.wait.ms."""
 
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 
@@ -29,7 +29,7 @@ Labels = tuple[str, ...]
 
 
 class RequestMeter:
-    """The requests of one API: how many of each version took how long.
+    """Counters for one API: how many requests of each version took how long.
 
     `by_version[version][bucket]`, the buckets being those of BOUNDS_S and one above them. Whoever answers a request
     counts it there and adds to `seconds`; it does so itself, because a call would cost as much as all of the counting.
@@ -43,18 +43,18 @@ class RequestMeter:
         self.seconds = 0.0
 
     def durations(self) -> "Histogram":
-        """Of all versions, in milliseconds."""
+        """Durations of the requests of all versions, in milliseconds."""
         counts = [sum(buckets) for buckets in zip(*self.by_version, strict=True)]
         return Histogram(BOUNDS_MS, counts, self.seconds * 1000)
 
 
 class RequestMeters:
-    """All APIs of a broker, and the requests that were none of them."""
+    """Counters for all APIs, and for requests that no API could handle."""
 
     def __init__(self) -> None:
         self.by_key: dict[int, RequestMeter] = {}
         self.errors: dict[tuple[int, int], int] = {}
-        """API key and error code: how often an answer count_error it."""
+        """API key and error code -> how often an answer contained the code."""
         self.malformed = 0
         self.unsupported = 0
 
@@ -63,7 +63,7 @@ class RequestMeters:
 
 
 class DurationMeter:
-    """How often something happened that is rarer than a request, and how long it took."""
+    """Counters for a rarer event than a request: how often it happened, and how long it took."""
 
     __slots__ = ("counts", "seconds")
 
@@ -71,17 +71,17 @@ class DurationMeter:
         self.counts = [0] * (len(BOUNDS_S) + 1)
         self.seconds = 0.0
 
-    def took(self, seconds: float) -> None:
+    def count_duration(self, seconds: float) -> None:
         self.counts[bisect_left(BOUNDS_S, seconds)] += 1
         self.seconds += seconds
 
     def durations(self) -> "Histogram":
-        """In milliseconds."""
+        """The durations in milliseconds."""
         return Histogram(BOUNDS_MS, self.counts, self.seconds * 1000)
 
 
 class GroupMeter:
-    """What the groups of a broker went through."""
+    """Counters for the groups of a broker."""
 
     __slots__ = (
         "classic_rebalances",
@@ -97,15 +97,15 @@ class GroupMeter:
         self.offsets_expired = 0
         self.offsets_deleted = 0
         self.epochs_raised = 0
-        """Of consumer groups: each lets members move."""
+        """How often the epoch of a consumer group was raised, which starts a rebalance."""
         self.classic_rebalances = DurationMeter()
-        """From the first that is asked to join again to the assignment."""
+        """From the start of a rebalance of a classic group to its assignment."""
         self.consumer_rebalances = DurationMeter()
-        """From a raised epoch until every member has come to it."""
+        """From a raised epoch of a consumer group until every member has reached it."""
 
 
 class TransactionMeter:
-    """How the transactions that a broker coordinates came to an end."""
+    """Counters for the ends of the transactions that a broker coordinates."""
 
     __slots__ = ("aborted", "committed", "fenced", "markers", "timed_out", "waiting_markers")
 
@@ -114,15 +114,15 @@ class TransactionMeter:
         self.aborted = 0
         self.timed_out = 0
         self.fenced = 0
-        """Aborted because somebody else took over their transactional id."""
+        """Aborted because another producer took over the transactional id."""
         self.markers = DurationMeter()
-        """From the decision until it is known in every partition."""
+        """From the decision to the last marker."""
         self.waiting_markers = 0
-        """Partitions that could not be count_error, and are to be tried again."""
+        """Partitions whose marker could not be appended yet. It is tried again."""
 
 
 class TopicMeter:
-    """What went in and out of one topic on this broker."""
+    """Counters for one topic on this broker, reset when the broker restarts."""
 
     __slots__ = (
         "bytes_in",
@@ -159,20 +159,20 @@ class TopicMeters:
     def __init__(self) -> None:
         self.by_topic: dict[str, TopicMeter] = {}
         self.elsewhere = TopicMeter()
-        """Requests for topics that are not here, and all that topics counted before they were deleted."""
+        """Requests for topics that are not on this broker, and the counts of topics that were deleted."""
 
     def of(self, topic: str) -> TopicMeter:
         return self.by_topic.setdefault(topic, TopicMeter())
 
     def forget(self, topic: str) -> None:
-        """The topic is gone; its numbers stay in the sum, which must never go back."""
+        """A topic was deleted. Its counts stay in the total, which must never decrease."""
         gone = self.by_topic.pop(topic, None)
         if gone is not None:
             self.elsewhere.add(gone)
 
 
 class Compacted(Protocol):
-    """What a compaction tells of itself."""
+    """The result of a compaction, as far as it is counted."""
 
     @property
     def bytes_read(self) -> int: ...
@@ -191,7 +191,7 @@ class Compacted(Protocol):
 
 
 class CompactionMeter:
-    """What the compaction of logs did, and how far it is behind."""
+    """Counters for compaction, and how far it is behind."""
 
     __slots__ = (
         "bytes_read",
@@ -220,17 +220,17 @@ class CompactionMeter:
         self.overdue_ms = 0
         self.looked_at_ms = now_ms
 
-    def looked(self, now_ms: int, dirtiest: float, overdue_ms: int) -> None:
+    def count_look(self, now_ms: int, dirtiest: float, overdue_ms: int) -> None:
         self.looked_at_ms, self.dirtiest, self.overdue_ms = now_ms, dirtiest, overdue_ms
 
-    def compacted(self, compacted: Compacted, seconds: float) -> None:
+    def count_compaction(self, compaction: Compacted, seconds: float) -> None:
         self.runs += 1
-        self.bytes_read += compacted.bytes_read
-        self.bytes_written += compacted.bytes_written
-        self.records_read += compacted.records_read
-        self.records_written += compacted.records_written
-        self.last_recopied = compacted.bytes_written / compacted.bytes_read if compacted.bytes_read else 0.0
-        self.last_map_used = compacted.map_used
+        self.bytes_read += compaction.bytes_read
+        self.bytes_written += compaction.bytes_written
+        self.records_read += compaction.records_read
+        self.records_written += compaction.records_written
+        self.last_recopied = compaction.bytes_written / compaction.bytes_read if compaction.bytes_read else 0.0
+        self.last_map_used = compaction.map_used
         self.last_seconds = seconds
 
 
@@ -238,7 +238,7 @@ class CompactionMeter:
 
 
 class Histogram(NamedTuple):
-    """How many values are not above each bound; the last count is of those above them all."""
+    """How many values are up to each bound; the last count is of the values above all bounds."""
 
     bounds: Sequence[float]
     counts: Sequence[int]
@@ -246,7 +246,7 @@ class Histogram(NamedTuple):
 
 
 class Family(NamedTuple):
-    """A metric: its series differ in the values of its labels only."""
+    """A metric. Its series differ only in the values of their labels."""
 
     name: str
     kind: str
@@ -254,40 +254,40 @@ class Family(NamedTuple):
     labels: Labels = ()
 
     def head(self) -> str:
-        return f"# HELP {self.name} {escaped_help(self.help)}\n# TYPE {self.name} {self.kind}\n"
+        return f"# HELP {self.name} {escape_help(self.help)}\n# TYPE {self.name} {self.kind}\n"
 
     def line(self, value: float, labels: Sequence[str] = ()) -> str:
-        return f"{self.name}{label_text(self.labels, labels)} {number_text(value)}\n"
+        return f"{self.name}{format_labels(self.labels, labels)} {format_number(value)}\n"
 
-    def histogram_lines(self, histogram: Histogram, labels: Sequence[str] = ()) -> Iterator[str]:
+    def format_histogram(self, histogram: Histogram, labels: Sequence[str] = ()) -> Iterator[str]:
         names = (*self.labels, "le")
         total = 0
-        for bound, count in zip((*map(number_text, histogram.bounds), "+Inf"), histogram.counts, strict=True):
+        for bound, count in zip((*map(format_number, histogram.bounds), "+Inf"), histogram.counts, strict=True):
             total += count
-            yield f"{self.name}_bucket{label_text(names, (*labels, bound))} {total}\n"
-        own = label_text(self.labels, labels)
-        yield f"{self.name}_sum{own} {number_text(histogram.sum)}\n"
+            yield f"{self.name}_bucket{format_labels(names, (*labels, bound))} {total}\n"
+        own = format_labels(self.labels, labels)
+        yield f"{self.name}_sum{own} {format_number(histogram.sum)}\n"
         yield f"{self.name}_count{own} {total}\n"
 
 
 Value = float | Histogram
 Series = Iterable[tuple[Labels, Value]]
-Reading = tuple[Family, Series]
-"""A metric and what it is now."""
+FamilySeries = tuple[Family, Series]
+"""A metric and its present values."""
 
 PAUSE_EVERY = 500
-"""Things that are looked at in one go while metrics are read: then others have their turn."""
+"""Topics, partitions or groups that are read before other work of the event loop gets its turn."""
 
 
-def family_lines(family: Family, series: Series) -> Iterator[str]:
-    """The whole of a family, or nothing if it has no series: a head alone would say nothing."""
+def format_family(family: Family, series: Series) -> Iterator[str]:
+    """The lines of a metric; none if it has no series."""
     begun = False
     for labels, value in series:
         if not begun:
             begun = True
             yield family.head()
         if isinstance(value, Histogram):
-            yield from family.histogram_lines(value, labels)
+            yield from family.format_histogram(value, labels)
         else:
             yield family.line(value, labels)
 
@@ -296,17 +296,17 @@ _HELP_ESCAPES: Mapping[int, str] = {ord("\\"): r"\\", ord("\n"): r"\n"}
 _VALUE_ESCAPES: Mapping[int, str] = {**_HELP_ESCAPES, ord('"'): r"\""}
 
 
-def escaped_help(text: str) -> str:
+def escape_help(text: str) -> str:
     return text.translate(_HELP_ESCAPES)
 
 
-def label_text(names: Sequence[str], values: Sequence[str]) -> str:
+def format_labels(names: Sequence[str], values: Sequence[str]) -> str:
     pairs = [f'{name}="{value.translate(_VALUE_ESCAPES)}"' for name, value in zip(names, values, strict=True) if value]
     return f"{{{','.join(pairs)}}}" if pairs else ""
 
 
-def number_text(value: float) -> str:
-    """Whole numbers without a point, so that offsets above 2^53 stay exact as far as the reader's floats go."""
+def format_number(value: float) -> str:
+    """Integers have no decimal point, so that offsets above 2^53 are as exact as the floats of the reader."""
     if isinstance(value, int):
         return str(int(value))
     if value != value:

@@ -1,4 +1,4 @@
-"""What the operating system says of this process, from /proc; a system without it leaves those metrics out."""
+"""Metrics of the process from /proc. On a system without /proc they are missing."""
 
 import os
 import resource
@@ -13,7 +13,7 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Stat(NamedTuple):
-    """What is read of /proc/<pid>/stat, in the units of the kernel."""
+    """Values from /proc/<pid>/stat, in the units of the kernel."""
 
     user_ticks: int
     system_ticks: int
@@ -23,16 +23,16 @@ class Stat(NamedTuple):
 
 
 def parse_stat(text: str) -> Stat:
-    """The name of the program, in brackets, may hold anything: what counts begins behind the last one."""
+    """The program name, in brackets, may contain anything: the values begin after the last bracket."""
     values = text.rpartition(")")[2].split()
     return Stat(int(values[11]), int(values[12]), int(values[19]), int(values[20]), int(values[21]))
 
 
-def process_values() -> Iterator[tuple[Family, float]]:
+def read_process() -> Iterator[tuple[Family, float]]:
     try:
         stat = parse_stat(_read("/proc/self/stat"))
         boot_s = next(int(line.split()[1]) for line in _read("/proc/stat").splitlines() if line.startswith("btime "))
-        open_files = len(os.listdir("/proc/self/fd")) - 1  # the listing itself has one open
+        open_files = len(os.listdir("/proc/self/fd")) - 1  # os.listdir has one open itself
     except (OSError, ValueError, IndexError, StopIteration):
         return
     yield catalogue.RESIDENT_MEMORY, stat.resident_pages * PAGE_BYTES

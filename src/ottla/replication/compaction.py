@@ -125,7 +125,7 @@ class Compaction:
             dirtiest, longest_overdue = max(dirtiest, dirt.ratio), max(longest_overdue, dirt.overdue_ms)
             if dirt.is_worth_it(rules_of(partition.config)) and (best is None or dirt.ratio > best[1].ratio):
                 best = partition, dirt
-        self.meter.looked(now_ms, dirtiest, longest_overdue)
+        self.meter.count_look(now_ms, dirtiest, longest_overdue)
         return best
 
     def _retry_uncleanable(self) -> None:
@@ -170,7 +170,7 @@ class Compaction:
             return self._handle_failure(partition, error)
         seconds = asyncio.get_running_loop().time() - began
         partition.log.first_dirty_offset = min(summary.end_offset, partition.log.end_offset)
-        self.meter.compacted(summary, seconds)
+        self.meter.count_compaction(summary, seconds)
         logger.info(
             "%s: compacted up to offset %d in %.1f s: %.1f MB and %d records became %.1f MB and %d records",
             partition,

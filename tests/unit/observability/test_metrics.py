@@ -16,8 +16,8 @@ from ottla.observability.metrics import (
     RequestMeters,
     TopicMeter,
     TopicMeters,
-    family_lines,
-    number_text,
+    format_family,
+    format_number,
 )
 from tests.exposition import Exposition, FormatError
 
@@ -26,20 +26,20 @@ GAUGE = Family("depth", "gauge", "How deep.", ("place", "time"))
 
 def test_a_family_is_head_and_samples() -> None:
     # Letter by letter, once: everything else goes through the reader.
-    text = "".join(family_lines(GAUGE, [(("sea", "now"), 3), (("lake", ""), 0.5)]))
+    text = "".join(format_family(GAUGE, [(("sea", "now"), 3), (("lake", ""), 0.5)]))
     assert text == (
         '# HELP depth How deep.\n# TYPE depth gauge\ndepth{place="sea",time="now"} 3\ndepth{place="lake"} 0.5\n'
     )
 
 
 def test_a_family_without_series_is_left_out() -> None:
-    assert list(family_lines(GAUGE, [])) == []
+    assert list(format_family(GAUGE, [])) == []
 
 
 @given(st.text(), st.text(alphabet='\\"\n{},= a'))
 def test_any_label_value_comes_back(one: str, other: str) -> None:
     # Quotes, backslashes, line feeds, braces: no value can end its line or be taken for something else.
-    text = "".join(family_lines(GAUGE, [((one, other), 1)]))
+    text = "".join(format_family(GAUGE, [((one, other), 1)]))
     assert len(text.split("\n")) == 4
     if "\r" not in text:
         expected = {name: value for name, value in (("place", one), ("time", other)) if value}
@@ -67,13 +67,13 @@ def test_help_is_escaped() -> None:
     ],
 )
 def test_numbers_are_written_as_go_reads_them(value: float, text: str) -> None:
-    assert number_text(value) == text
+    assert format_number(value) == text
 
 
 def test_a_histogram_adds_up_its_buckets() -> None:
     # A bucket holds all that is not above its bound, so also what is in the ones before it.
     family = Family("time", "histogram", "How long.", ("who",))
-    text = "".join(family_lines(family, [(("me",), Histogram((1, 2.5), (3, 0, 2), 10.25))]))
+    text = "".join(format_family(family, [(("me",), Histogram((1, 2.5), (3, 0, 2), 10.25))]))
     read = Exposition(text)
     assert [read.value("time_bucket", who="me", le=bound) for bound in ("1", "2.5", "+Inf")] == [3, 3, 5]
     assert (read.value("time_sum", who="me"), read.value("time_count", who="me")) == (10.25, 5)

@@ -4,12 +4,12 @@ import psutil
 import pytest
 
 from ottla.observability import catalogue
-from ottla.observability.process import parse_stat, process_values
+from ottla.observability.process import parse_stat, read_process
 
 
 def test_the_numbers_are_those_of_this_process() -> None:
     process = psutil.Process()
-    found = dict(process_values())
+    found = dict(read_process())
     assert found[catalogue.RESIDENT_MEMORY] == pytest.approx(process.memory_info().rss, rel=0.1)
     assert found[catalogue.VIRTUAL_MEMORY] == pytest.approx(process.memory_info().vms, rel=0.1)
     times = process.cpu_times()

@@ -139,7 +139,7 @@ class Rebalance:
         """Store the leader's assignment and reply to every member that waits for its part."""
         outcome.store(self.build_record(outcome.turn, assignments))
         turn = outcome.turn
-        turn.meters.groups.classic_rebalances.took((turn.monotonic_ms - self._began_ms) / 1000)
+        turn.meters.groups.classic_rebalances.count_duration((turn.monotonic_ms - self._began_ms) / 1000)
         for member in self.roster:
             if member.syncing is not None:
                 ticket, member.syncing = member.syncing, None

@@ -88,7 +88,7 @@ class ConsumerRebalance:
 
     def _arrived(self, turn: Turn) -> None:
         if self._moving_since_ms is not None:
-            turn.meters.groups.consumer_rebalances.took((turn.monotonic_ms - self._moving_since_ms) / 1000)
+            turn.meters.groups.consumer_rebalances.count_duration((turn.monotonic_ms - self._moving_since_ms) / 1000)
             self._moving_since_ms = None
 
     def _saw(self, seen: tuple[object, object]) -> None:

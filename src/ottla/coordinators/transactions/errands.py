@@ -69,7 +69,7 @@ class TransactionErrands:
         written = self._write(marker, partitions)
         if any(progress is not ErrorCode.NONE for progress in written.values()):
             return self._write_and_complete(errand, marker, written)
-        self._meter.markers.took(0.0)
+        self._meter.markers.count_duration(0.0)
         return partial(complete, errand)
 
     async def _get_producer_id(self, errand: AbortWithFreshId) -> NextTurn:
@@ -83,7 +83,7 @@ class TransactionErrands:
         began = loop.time()
         if not await self._write_everywhere(marker, sorted(errand.partitions), written):
             return None
-        self._meter.markers.took(loop.time() - began)
+        self._meter.markers.count_duration(loop.time() - began)
         return partial(complete, errand)
 
     async def _write_everywhere(

@@ -1,8 +1,8 @@
-"""A broker's own numbers, read at the moment they are asked for.
+"""Collects the metrics of a broker at the moment they are requested.
 
-Reading a broker with many topics takes longer than its clients should have to wait, so `exposition` is a generator: it
-gives the text in pieces, and between two of them other work may run. Series of single topics and partitions are
-limited (metrics.topics.max, metrics.partitions.max; those that came first have theirs); sums always cover everything.
+With many topics this takes longer than clients should have to wait, so `write_metrics` is a generator: it yields the
+text in pieces, and other work may run between two of them. The number of series of single topics and partitions is
+limited (metrics.topics.max, metrics.partitions.max; the oldest have theirs). Totals always cover everything.
 """
 
 import sys
@@ -14,69 +14,69 @@ from ottla import __version__
 from ottla.broker.node import Node
 from ottla.errors import ErrorCode
 from ottla.observability import catalogue
-from ottla.observability.coordinators import CoordinatorSurvey
+from ottla.observability.coordinators import CoordinatorCollector
 from ottla.observability.metrics import (
     PAUSE_EVERY,
+    FamilySeries,
     Labels,
-    Reading,
     RequestMeters,
     Series,
     TopicMeter,
     TopicMeters,
-    family_lines,
+    format_family,
 )
-from ottla.observability.process import process_values
+from ottla.observability.process import read_process
 from ottla.replication.compaction import Compaction
 from ottla.replication.partition import Partition
 from ottla.server import Server
 
 PIECE_LINES = 200
 LATENESS_MS = 5 * 60_000
-"""How long after the longest time-out a transaction that is still open counts as hanging."""
+"""How long after the longest possible time-out an open transaction counts as hanging."""
 
 RUNNING, STOPPING = 3, 6
 """Kafka's numbers for the state of a broker."""
 
 
-def exposition(node: Node, server: Server, *, stopping: bool) -> Iterator[str]:
-    """All metrics as text, in pieces; an empty one is only a pause."""
+def write_metrics(node: Node, server: Server, *, stopping: bool) -> Iterator[str]:
+    """All metrics as text, in pieces. An empty piece is only a pause."""
     settings = node.config
-    topics = TopicSurvey(settings.metrics_topics_max)
-    yield from topics.take(node.replicas.meters)
+    topics = TopicCollector(settings.metrics_topics_max)
+    yield from topics.collect(node.replicas.meters)
     late_ms = node.clock.now_ms() - settings.transaction_max_timeout_ms - LATENESS_MS
-    partitions = PartitionSurvey(settings.metrics_partitions_max, late_ms)
-    yield from partitions.take(node.replicas)
-    coordinators = CoordinatorSurvey(node)
-    yield from coordinators.take()
-    cluster = ClusterSurvey()
-    yield from cluster.take(node)
-    readings: Iterable[Iterator[Reading]] = (
-        topics.readings(),
-        request_readings(node.request_meters),
-        server_readings(server, [listener.name for listener in settings.endpoints.bound]),
-        partitions.readings(),
-        broker_readings(node, stopping),
-        coordinators.readings(),
-        compaction_readings(node.compaction, node.clock.now_ms()),
-        cluster.readings(),
-        ((family, [((), value)]) for family, value in process_values()),
+    partitions = PartitionCollector(settings.metrics_partitions_max, late_ms)
+    yield from partitions.collect(node.replicas)
+    coordinators = CoordinatorCollector(node)
+    yield from coordinators.collect()
+    cluster = ClusterCollector()
+    yield from cluster.collect(node)
+    metrics: Iterable[Iterator[FamilySeries]] = (
+        topics.metrics(),
+        read_requests(node.request_meters),
+        read_server(server, [listener.name for listener in settings.endpoints.bound]),
+        partitions.metrics(),
+        read_broker(node, stopping),
+        coordinators.metrics(),
+        read_compaction(node.compaction, node.clock.now_ms()),
+        cluster.metrics(),
+        ((family, [((), value)]) for family, value in read_process()),
     )
-    lines = (line for part in readings for family, series in part for line in family_lines(family, series))
+    lines = (line for part in metrics for family, series in part for line in format_family(family, series))
     while piece := "".join(islice(lines, PIECE_LINES)):
         yield piece
 
 
 @dataclass
-class TopicSurvey:
-    """Each number once without a topic, which is the sum, and once for each topic up to the limit."""
+class TopicCollector:
+    """Every counter as a total, without a topic label, and for each topic up to the limit."""
 
     most: int
     left_out: int = 0
     total: TopicMeter = field(default_factory=TopicMeter)
     rows: list[tuple[Labels, TopicMeter]] = field(default_factory=list)
 
-    def take(self, meters: TopicMeters) -> Iterator[str]:
-        self.total.add(meters.elsewhere)  # first: what is deleted during a pause is counted where it was found
+    def collect(self, meters: TopicMeters) -> Iterator[str]:
+        self.total.add(meters.elsewhere)  # first, or a topic that is deleted during a pause would count twice
         found = list(meters.by_topic.items())
         self.left_out = max(0, len(found) - self.most)
         self.rows = [((topic,), meter) for topic, meter in found[: self.most]]
@@ -85,7 +85,7 @@ class TopicSurvey:
             if number % PAUSE_EVERY == PAUSE_EVERY - 1:
                 yield ""
 
-    def readings(self) -> Iterator[Reading]:
+    def metrics(self) -> Iterator[FamilySeries]:
         for family, attribute in _TOPIC_NUMBERS:
             total = (("",), getattr(self.total, attribute))
             yield family, [total, *((labels, getattr(meter, attribute)) for labels, meter in self.rows)]
@@ -103,8 +103,8 @@ _TOPIC_NUMBERS = (
 )
 
 
-def request_readings(meters: RequestMeters) -> Iterator[Reading]:
-    """Of APIs that somebody has used."""
+def read_requests(meters: RequestMeters) -> Iterator[FamilySeries]:
+    """Metrics of the APIs that were used."""
     used = [meter for meter in meters.by_key.values() if any(map(any, meter.by_version))]
     yield (
         catalogue.REQUESTS,
@@ -127,7 +127,7 @@ def request_readings(meters: RequestMeters) -> Iterator[Reading]:
     yield catalogue.UNSUPPORTED, [((), meters.unsupported)]
 
 
-def server_readings(server: Server, listeners: Iterable[str]) -> Iterator[Reading]:
+def read_server(server: Server, listeners: Iterable[str]) -> Iterator[FamilySeries]:
     traffic = server.traffic
     by_listener = server.connections_by_listener()
     yield catalogue.CONNECTIONS, [((listener,), by_listener[listener]) for listener in listeners]
@@ -139,7 +139,7 @@ def server_readings(server: Server, listeners: Iterable[str]) -> Iterator[Readin
     yield catalogue.ANSWER_MEMORY, [((), traffic.unsent_memory)]
 
 
-def broker_readings(node: Node, stopping: bool) -> Iterator[Reading]:
+def read_broker(node: Node, stopping: bool) -> Iterator[FamilySeries]:
     yield catalogue.FETCH_SESSIONS, [((), len(node.fetch_sessions))]
     yield catalogue.BROKER_STATE, [((), STOPPING if stopping else RUNNING)]
     yield catalogue.METADATA_VERSION, [((), node.image.version)]
@@ -150,7 +150,7 @@ def broker_readings(node: Node, stopping: bool) -> Iterator[Reading]:
     yield catalogue.BUILD, [((__version__, sys.version.split()[0]), 1)]
 
 
-def compaction_readings(compaction: Compaction, now_ms: int) -> Iterator[Reading]:
+def read_compaction(compaction: Compaction, now_ms: int) -> Iterator[FamilySeries]:
     meter = compaction.meter
     uncleanable = [((directory.path,), found) for directory, found in compaction.uncleanable().items()]
     yield catalogue.UNCLEANABLE_PARTITIONS, [(labels, len(found)) for labels, found in uncleanable]
@@ -176,12 +176,12 @@ LogRow = tuple[tuple[str, str], int, int, int, int]
 
 
 @dataclass
-class PartitionSurvey:
-    """One walk over all partitions of this broker."""
+class PartitionCollector:
+    """Counts over all partitions of this broker."""
 
     most: int
     late_ms: int
-    """An open transaction whose producer was last heard of before is late."""
+    """An open transaction is late if its producer was last active before this time."""
     partitions: int = 0
     leaders: int = 0
     under_replicated: int = 0
@@ -190,16 +190,16 @@ class PartitionSurvey:
     late_transactions: int = 0
     rows: list[LogRow] = field(default_factory=list)
 
-    def take(self, partitions: Iterable[Partition]) -> Iterator[str]:
+    def collect(self, partitions: Iterable[Partition]) -> Iterator[str]:
         for partition in list(partitions):
-            self._look_at(partition)
+            self._count(partition)
             if self.partitions % PAUSE_EVERY == 0:
                 yield ""
 
-    def _look_at(self, partition: Partition) -> None:
+    def _count(self, partition: Partition) -> None:
         state = partition.state
         if state is None:
-            return  # deleted since the walk began
+            return  # deleted since the collection began
         log = partition.log
         self.partitions += 1
         self.producer_ids += len(log.producers.producers)
@@ -209,10 +209,10 @@ class PartitionSurvey:
             self.under_replicated += len(state.isr) < len(state.replicas)
             self.under_min_isr += len(state.isr) < min(partition.config.min_insync_replicas, len(state.replicas))
         if len(self.rows) < self.most:
-            place = (partition.topic, str(partition.index))
-            self.rows.append((place, log.size, log.log_start_offset, log.end_offset, len(log.segments)))
+            labels = (partition.topic, str(partition.index))
+            self.rows.append((labels, log.size, log.log_start_offset, log.end_offset, len(log.segments)))
 
-    def readings(self) -> Iterator[Reading]:
+    def metrics(self) -> Iterator[FamilySeries]:
         yield catalogue.PARTITIONS, [((), self.partitions)]
         yield catalogue.LEADERS, [((), self.leaders)]
         yield catalogue.UNDER_REPLICATED, [((), self.under_replicated)]
@@ -230,8 +230,8 @@ class PartitionSurvey:
 
 
 @dataclass
-class ClusterSurvey:
-    """What the controller knows of the cluster; a broker that is not the controller says nothing of it but zeros."""
+class ClusterCollector:
+    """Counts over the whole cluster. They are 0 on a broker that is not the controller."""
 
     is_controller: bool = False
     brokers: int = 0
@@ -240,7 +240,7 @@ class ClusterSurvey:
     partitions: int = 0
     leaderless: int = 0
 
-    def take(self, node: Node) -> Iterator[str]:
+    def collect(self, node: Node) -> Iterator[str]:
         image = node.image
         self.is_controller = image.controller is not None and image.controller.broker_id == node.broker_id
         if not self.is_controller:
@@ -254,7 +254,7 @@ class ClusterSurvey:
             if self.topics % PAUSE_EVERY == 0:
                 yield ""
 
-    def readings(self) -> Iterator[Reading]:
+    def metrics(self) -> Iterator[FamilySeries]:
         yield catalogue.ACTIVE_CONTROLLER, [((), int(self.is_controller))]
         yield catalogue.ACTIVE_BROKERS, [((), self.brokers)]
         yield catalogue.FENCED_BROKERS, [((), self.fenced)]
