@@ -27,21 +27,21 @@ from tests.raw_client import RawClient
 from tests.scenarios.answer_comparison import OWN, strip_own_fields
 
 ALSO_OWN = OWN | {"partition_size"}
-"""Of internal topics: each broker stores records of its own making in them."""
+"""Fields of internal topics, which differ because each broker stores its own records in them."""
 TOPIC, BROKER, LOGGER, METRICS = 2, 4, 8, 16
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
 @pytest.fixture(scope="module")
 def both(both_clients: Clients) -> Clients:
-    """Each with the topics a and b of two partitions."""
+    """Both brokers, each with the topics a and b of two partitions."""
     for client in both_clients:
         create(client, "a", "b")
     return both_clients
 
 
 def create(client: RawClient, *names: str) -> None:
-    """Topics of two partitions, each led by somebody when this returns."""
+    """Create topics of two partitions, and wait until each has a leader."""
     topics = [CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in names]
     client.request(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7)
     for name in names:

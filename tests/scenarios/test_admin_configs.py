@@ -1,4 +1,4 @@
-"""Settings over the wire: described, changed, in force at once, and there again after a restart."""
+"""Settings over the wire: they are described and changed, take effect at once, and survive a restart."""
 
 import logging
 from collections.abc import Iterator
@@ -87,7 +87,7 @@ def connect(broker: LocalBroker) -> RawClient:
 
 @pytest.mark.parametrize("version", range(1, 5))
 def test_a_topic_is_described(client: RawClient, topic: str, version: int) -> None:
-    """All settings or those asked for; types and texts from version 3 on, texts and synonyms only where asked for."""
+    """All settings, or the requested ones. From version 3 on with types and, on request, documentation."""
     everything = describe(client, TOPIC, topic, version=version)
     assert (everything.error_code, len(everything.configs)) == (0, 33)
     (setting,) = describe(client, TOPIC, topic, "max.message.bytes", version=version, docs=True).configs
@@ -129,8 +129,10 @@ def test_a_broker_is_described(client: RawClient) -> None:
         (3, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_nothing_to_describe(client: RawClient, resource: int, name: str, code: ErrorCode) -> None:
-    """A code and a message, and the same code when somebody tries to change it."""
+def test_an_unknown_resource_cannot_be_described_or_changed(
+    client: RawClient, resource: int, name: str, code: ErrorCode
+) -> None:
+    """An unknown resource gets an error code and a message, and the same code when it is to be changed."""
     result = describe(client, resource, name)
     assert (result.error_code, result.configs) == (code, [])
     assert result.error_message
@@ -144,7 +146,7 @@ def test_nothing_to_describe(client: RawClient, resource: int, name: str, code: 
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_a_topic_setting_holds_at_once(client: RawClient, topic: str, version: int) -> None:
-    """The batch that was fine before is too large right after the answer, and fine again when it is taken back."""
+    """With a lower max.message.bytes a batch is refused right after the answer, and accepted when it is reset."""
     assert produce(client, topic, 1000) == 0
     assert alter(client, TOPIC, topic, ("max.message.bytes", SET, "500"), version=version) == (0, None)
     assert value(client, TOPIC, topic, "max.message.bytes") == ("500", 1)
@@ -171,8 +173,8 @@ def test_a_refused_setting_leaves_the_others_alone(client: RawClient, topic: str
     assert value(client, TOPIC, topic, "retention.ms") == ("604800000", 5)
 
 
-def test_each_resource_stands_alone(client: RawClient, topic: str) -> None:
-    """A topic that is not there does not keep another; one that is named twice is refused both times."""
+def test_each_resource_has_its_own_result(client: RawClient, topic: str) -> None:
+    """An unknown topic does not affect another one. A topic that is named twice is refused both times."""
 
     def asked(name: str) -> altering.AlterConfigsResource:
         config = altering.AlterableConfig(name="retention.ms", config_operation=SET, value="9")
@@ -188,7 +190,7 @@ def test_each_resource_stands_alone(client: RawClient, topic: str) -> None:
 
 
 def test_a_broker_setting_holds_at_once(own_broker: LocalBroker) -> None:
-    """For topics there are and topics to come; one broker's overrules that of all; each is seen where it was set."""
+    """For existing and new topics. A setting of one broker overrides that of all brokers."""
     with connect(own_broker) as client:
         assert alter(client, BROKER, "", ("message.max.bytes", SET, "500")) == (0, None)
         assert produce(client, "orders", 1000) == ErrorCode.MESSAGE_TOO_LARGE
@@ -205,7 +207,7 @@ def test_a_broker_setting_holds_at_once(own_broker: LocalBroker) -> None:
 
 
 def test_a_topics_own_setting_stays(own_broker: LocalBroker) -> None:
-    """What a topic was given is not touched by the broker's settings."""
+    """A setting of a topic overrides every setting of the broker."""
     with connect(own_broker) as client:
         alter(client, TOPIC, "orders", ("max.message.bytes", SET, "5000"))
         alter(client, BROKER, "", ("message.max.bytes", SET, "500"))
@@ -214,7 +216,7 @@ def test_a_topics_own_setting_stays(own_broker: LocalBroker) -> None:
 
 
 def test_a_topic_that_the_brokers_settings_now_contradict(own_broker: LocalBroker) -> None:
-    """It stays, with all that it was given: nobody may be kept from setting up or starting a broker by a topic."""
+    """The topic keeps its settings: it must not prevent a change of the broker's settings, or a start."""
     with connect(own_broker) as client:
         assert alter(client, TOPIC, "orders", ("min.compaction.lag.ms", SET, "100")) == (0, None)
         assert alter(client, BROKER, "", ("log.cleaner.max.compaction.lag.ms", SET, "50")) == (0, None)
@@ -228,7 +230,7 @@ def test_a_topic_that_the_brokers_settings_now_contradict(own_broker: LocalBroke
 
 
 def test_a_created_topic_says_where_its_settings_come_from(own_broker: LocalBroker) -> None:
-    """CreateTopics answers with them: the topic, all brokers, the file, nobody."""
+    """CreateTopics answers with the source of each setting: the topic, all brokers, the file, or the default."""
     with connect(own_broker) as client:
         alter(client, BROKER, "", ("message.max.bytes", SET, "500"))
         topic = CreatableTopic(name="new", num_partitions=1, replication_factor=1)
@@ -240,7 +242,7 @@ def test_a_created_topic_says_where_its_settings_come_from(own_broker: LocalBrok
 
 
 def test_the_number_of_connections_can_be_limited_at_run_time(own_broker: LocalBroker) -> None:
-    """max.connections holds for the next connection, and the one that is there can lift it again."""
+    """max.connections holds from the next connection on, and an open connection can raise it again."""
     with connect(own_broker) as client:
         assert alter(client, BROKER, "1", ("max.connections", SET, "1")) == (0, None)
         with connect(own_broker) as refused:
@@ -264,7 +266,7 @@ def test_the_delay_of_deletion_can_be_changed_at_run_time(own_broker: LocalBroke
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_settings_are_there_after_a_restart(own_broker: LocalBroker, end: str) -> None:
-    """Topic, one broker, all brokers; and they hold."""
+    """Settings of a topic, of one broker and of all brokers; they also take effect again."""
     with connect(own_broker) as client:
         alter(client, TOPIC, "orders", ("retention.ms", SET, "77"))
         alter(client, BROKER, "1", ("message.max.bytes", SET, "500"))
@@ -299,7 +301,7 @@ def logger() -> Iterator[logging.Logger]:
 
 
 def test_levels_of_loggers(client: RawClient, logger: logging.Logger) -> None:
-    """Set, seen, in force; deleted, it follows the one above; the root has none above."""
+    """A level can be set and described, and takes effect. Deleted, it follows the parent logger."""
     assert alter(client, LOGGER, "1", (LOGGER_NAME, SET, "DEBUG"), validate_only=True) == (0, None)
     assert logger.level == logging.NOTSET
     assert alter(client, LOGGER, "1", (LOGGER_NAME, SET, "DEBUG")) == (0, None)
@@ -319,10 +321,10 @@ def test_levels_of_loggers(client: RawClient, logger: logging.Logger) -> None:
         (("there.is.none.such", SET, "DEBUG"), ErrorCode.INVALID_CONFIG),
     ],
 )
-def test_levels_that_cannot_be(
+def test_invalid_levels_are_refused(
     client: RawClient, logger: logging.Logger, change: tuple[str, int, str | None], code: ErrorCode
 ) -> None:
-    """One that is refused keeps the others of its request from being set."""
+    """If one level is refused, none of its request is set."""
     answer, message = alter(client, LOGGER, "1", ("root", SET, "OFF"), change)
     assert answer == code
     assert message
@@ -334,7 +336,7 @@ def test_levels_that_cannot_be(
 
 @pytest.mark.parametrize("version", range(3))
 def test_all_settings_are_replaced(client: RawClient, topic: str, version: int) -> None:
-    """What is not named goes back to its default; validate_only, errors and unknown types as ever."""
+    """AlterConfigs: settings that are not named go back to their defaults."""
     alter(client, TOPIC, topic, ("retention.ms", SET, "5"), ("flush.ms", SET, "6"))
     assert replace(client, TOPIC, topic, version=version, segment_ms="8", validate_only=True) == 0
     assert value(client, TOPIC, topic, "flush.ms") == ("6", 1)

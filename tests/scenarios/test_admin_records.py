@@ -1,4 +1,4 @@
-"""What lies in a partition, looked at and taken away: DeleteRecords, DescribeProducers, DescribeLogDirs."""
+"""The contents of a partition, described and deleted: DeleteRecords, DescribeProducers, DescribeLogDirs."""
 
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ def produce(client: RawClient, topic: str, count: int, value: bytes = b"x") -> N
 
 
 def delete(client: RawClient, topic: str, *offsets: tuple[int, int], version: int = 2) -> list[tuple[int, int, int]]:
-    """Partition, code and new beginning of each."""
+    """Delete records. Returns partition, error code and new log start offset of each."""
     partitions = [dr.DeleteRecordsPartition(partition_index=index, offset=offset) for index, offset in offsets]
     request = dr.DeleteRecordsRequest(topics=[dr.DeleteRecordsTopic(name=topic, partitions=partitions)])
     (answer,) = client.request(request, version).topics
@@ -50,7 +50,7 @@ def find_earliest(client: RawClient, topic: str) -> int:
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_records_below_an_offset_are_gone(client: RawClient, topic: str, version: int) -> None:
-    """The log begins there; what is below is out of range, what is above stays."""
+    """The log starts at that offset: lower offsets are out of range, higher ones stay."""
     produce(client, topic, 5)
     assert delete(client, topic, (0, 3), version=version) == [(0, 0, 3)]
     assert find_earliest(client, topic) == 3
@@ -58,8 +58,8 @@ def test_records_below_an_offset_are_gone(client: RawClient, topic: str, version
     assert client.fetch(topic, 0, 3).log_start_offset == 3
 
 
-def test_the_beginning_never_moves_back(client: RawClient, topic: str) -> None:
-    """A lower offset changes nothing, and the answer says where the log begins; -1 means all that can be seen."""
+def test_the_log_start_never_moves_back(client: RawClient, topic: str) -> None:
+    """A lower offset changes nothing, and the answer has the log start offset. -1 means the high watermark."""
     produce(client, topic, 5)
     assert delete(client, topic, (0, 3)) == delete(client, topic, (0, 1)) == [(0, 0, 3)]
     assert delete(client, topic, (0, HIGH_WATERMARK)) == delete(client, topic, (0, 5)) == [(0, 0, 5)]
@@ -67,16 +67,16 @@ def test_the_beginning_never_moves_back(client: RawClient, topic: str) -> None:
     assert client.fetch(topic, 0, 5).high_watermark == 6
 
 
-def test_offsets_that_are_not_there(client: RawClient, topic: str) -> None:
-    """Past the high watermark, or below 0: OFFSET_OUT_OF_RANGE, and nothing is gone."""
+def test_offsets_outside_of_the_log(client: RawClient, topic: str) -> None:
+    """Past the high watermark, or below 0: OFFSET_OUT_OF_RANGE, and nothing is deleted."""
     produce(client, topic, 2)
     for offset in (3, -2, 1 << 62):
         assert delete(client, topic, (0, offset)) == [(0, ErrorCode.OFFSET_OUT_OF_RANGE, -1)]
     assert find_earliest(client, topic) == 0
 
 
-def test_each_partition_stands_alone(client: RawClient, topic: str) -> None:
-    """One that is not there does not keep another; of two offsets for one partition the last counts."""
+def test_each_partition_has_its_own_result(client: RawClient, topic: str) -> None:
+    """An unknown partition does not affect another one. Of two offsets for one partition the last one counts."""
     produce(client, topic, 2)
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert delete(client, topic, (0, 1), (7, 1), (0, 2)) == [(0, 0, 2), (7, unknown, -1)]
@@ -84,7 +84,7 @@ def test_each_partition_stands_alone(client: RawClient, topic: str) -> None:
 
 
 def test_a_topic_that_is_only_compacted(shared_broker: LocalBroker, client: RawClient) -> None:
-    """POLICY_VIOLATION as in Kafka; with deletion in the policy, too, it works."""
+    """POLICY_VIOLATION, as in Kafka. With the policy compact,delete it works."""
     shared_broker.create_topic("compacted", cleanup_policy="compact")
     shared_broker.create_topic("both", cleanup_policy="compact,delete")
     for name in ("compacted", "both"):
@@ -94,7 +94,7 @@ def test_a_topic_that_is_only_compacted(shared_broker: LocalBroker, client: RawC
 
 
 def test_internal_topics_are_protected(client: RawClient, shared_broker: LocalBroker) -> None:
-    """Their records are a coordinator's; a topic that is not there is just that."""
+    """Their records belong to a coordinator. An unknown topic gets the error of an unknown topic."""
     assert delete(client, "__transaction_state", (0, 0)) == [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
     shared_broker.create_topic("__transaction_state")
     assert delete(client, "__transaction_state", (0, 0)) == [(0, ErrorCode.INVALID_TOPIC_EXCEPTION, -1)]
@@ -102,7 +102,7 @@ def test_internal_topics_are_protected(client: RawClient, shared_broker: LocalBr
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_deleted_records_stay_deleted(end: str) -> None:
-    """The new beginning is on disk before the answer: a kill right after it brings nothing back."""
+    """The new log start is on disk before the answer, so a kill right after it brings nothing back."""
     with ottla.testing.broker() as broker:
         broker.create_topic("orders")
         with RawClient(broker.host, broker.port) as client:
@@ -119,7 +119,7 @@ def test_deleted_records_stay_deleted(end: str) -> None:
 
 
 def test_segments_without_a_record_left_are_removed() -> None:
-    """They are out of the log at once, and their files are gone after file.delete.delay.ms."""
+    """They leave the log at once, and their files are removed after file.delete.delay.ms."""
     with ottla.testing.broker(log_segment_delete_delay_ms=1000) as broker:
         broker.create_topic("orders", segment_bytes=1 << 20)
         segments = Path(broker.directory) / "orders-0"
@@ -159,7 +159,7 @@ def describe_producers(client: RawClient, topic: str, *indexes: int) -> list[Any
 
 
 def test_producers_are_described(client: RawClient, topic: str) -> None:
-    """One without an id leaves no trace; an idempotent one is there with its epoch, last sequence and time."""
+    """Idempotent producers are listed with epoch, last sequence and time, others are not."""
     produce(client, topic, 1)
     assert describe_producers(client, topic, 0)[0].active_producers == []
     identity = client.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), 4)
@@ -172,7 +172,7 @@ def test_producers_are_described(client: RawClient, topic: str) -> None:
     assert (producer.last_timestamp, producer.current_txn_start_offset) == (1002, -1)
 
 
-def test_producers_of_what_is_not_there(client: RawClient, topic: str) -> None:
+def test_producers_of_unknown_partitions(client: RawClient, topic: str) -> None:
     """Each partition has its own code, and a message."""
     here, missing = describe_producers(client, topic, 0, 9)
     assert (here.error_code, missing.error_code) == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -196,7 +196,7 @@ def describe_directories(
 def test_data_directories_are_described(
     shared_broker: LocalBroker, client: RawClient, topic: str, version: int
 ) -> None:
-    """Where a partition lies and how large it is; from version 4 on how much room its volume has."""
+    """The directory and the size of a partition, and from version 4 on the size of its volume."""
     produce(client, topic, 2)
     (directory,) = describe_directories(client, (topic, [0, 9]), ("nope", [0]), version=version)
     assert (directory.error_code, directory.log_dir) == (0, shared_broker.directory)

@@ -1,5 +1,4 @@
-"""The cluster and its topics, asked and changed over the wire: DescribeCluster, DescribeTopicPartitions and
-CreatePartitions, with Apache Kafka's error codes."""
+"""DescribeCluster, DescribeTopicPartitions and CreatePartitions, with Apache Kafka's error codes."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -52,8 +51,8 @@ def test_a_broker_answers_for_brokers_only(client: RawClient, endpoint_type: int
 
 
 @pytest.mark.parametrize("version", range(8, 14))
-def test_metadata_says_what_one_may_do(client: RawClient, topic: str, version: int) -> None:
-    """Everything, while there is no authorizer; only where it was asked for. Version 11 gave the cluster's up."""
+def test_metadata_lists_authorized_operations(client: RawClient, topic: str, version: int) -> None:
+    """All operations, because there is no authorizer, and only on request. From version 11 on not of the cluster."""
     asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], include_topic_authorized_operations=True)
     asked.include_cluster_authorized_operations = version < 11
     answer = client.request(asked, version)
@@ -95,7 +94,7 @@ def three() -> Iterator[RawClient]:
             yield connected
 
 
-def test_partitions_come_with_all_that_is_known(three: RawClient) -> None:
+def test_partitions_are_described_completely(three: RawClient) -> None:
     """Leader, epoch, replicas; no replica is offline or eligible beside the ISR."""
     (topic,) = describe_topics(three, "a").topics
     assert (topic.is_internal, topic.topic_authorized_operations) == (False, TOPIC_OPERATIONS)
@@ -106,7 +105,7 @@ def test_partitions_come_with_all_that_is_known(three: RawClient) -> None:
         assert (partition.offline_replicas, partition.eligible_leader_replicas, partition.last_known_elr) == ([],) * 3
 
 
-def test_pages_of_one_partition_lead_through_all(three: RawClient) -> None:
+def test_pages_of_one_partition_list_all_partitions(three: RawClient) -> None:
     """Following the cursors, every partition comes once and in order; the last page has no cursor."""
     seen, at = [], None
     while True:
@@ -125,14 +124,14 @@ def test_a_page_that_ends_with_a_topic(three: RawClient) -> None:
     assert read_cursor(describe_topics(three, "c", limit=2)) is None
 
 
-def test_the_broker_has_a_limit_of_its_own(three: RawClient) -> None:
+def test_the_broker_limits_the_size_of_a_page(three: RawClient) -> None:
     """max.request.partition.size.limit cuts a page, and a limit below 1 counts as 1."""
     assert read_cursor(describe_topics(three, limit=2000)) == ("c", 1)
     assert list_partitions(describe_topics(three, limit=0)) == [("a", 0, [0])]
 
 
-def test_cursors_that_lead_nowhere(three: RawClient) -> None:
-    """One past a topic's end goes on with the next; a negative one, or one of a topic not asked for, is refused."""
+def test_unusual_cursors(three: RawClient) -> None:
+    """After the last partition of a topic the next topic follows. Negative partitions and other topics are refused."""
     assert list_partitions(describe_topics(three, "b", "c", after=("b", 9))) == [("b", 0, []), ("c", 0, [0, 1])]
     assert [code for _, code, _ in list_partitions(describe_topics(three, "b", after=("b", -1)))] == [
         ErrorCode.INVALID_REQUEST
@@ -142,8 +141,8 @@ def test_cursors_that_lead_nowhere(three: RawClient) -> None:
     ]
 
 
-def test_topics_that_are_not_there(three: RawClient) -> None:
-    """They come with their own code, in their place, and cost no room."""
+def test_unknown_topics(three: RawClient) -> None:
+    """They have an error code each, in the order of their names, and do not count towards the limit of a page."""
     answer = describe_topics(three, "a", "aa", "b d", limit=2)
     assert list_partitions(answer)[:1] == [("a", 0, [0, 1])]
     answer = describe_topics(three, "aa", "b d", "c")
@@ -177,7 +176,7 @@ def grow(
 
 @pytest.mark.parametrize("version", range(4))
 def test_new_partitions_can_be_used_at_once(client: RawClient, topic: str, version: int) -> None:
-    """When the answer is there, so is the partition: described, writable, readable."""
+    """When the answer comes, the partition is described, and can be written and read."""
     assert grow(client, (topic, 3), version=version) == [(topic, 0, None)]
     assert list_partitions(describe_topics(client, topic)) == [(topic, 0, [0, 1, 2])]
     produced = client.produce(topic, 2, encode([(None, b"x", (), 1)]))
@@ -185,8 +184,8 @@ def test_new_partitions_can_be_used_at_once(client: RawClient, topic: str, versi
     assert (produced.error_code, produced.base_offset) == (0, 0)
 
 
-def test_each_topic_stands_alone(client: RawClient, topic: str) -> None:
-    """One that cannot grow does not keep another from it; one that is named twice is refused."""
+def test_each_topic_has_its_own_result(client: RawClient, topic: str) -> None:
+    """A topic that cannot grow does not affect another one. A topic that is named twice is refused."""
     results = grow(client, ("nope", 2), (topic, 2))
     assert [(name, code) for name, code, _ in results] == [
         ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),

@@ -1,4 +1,4 @@
-"""Classic groups over the wire: every version, refusals, time, restarts. Time is the broker's, and jumps."""
+"""Classic groups over the wire: every version, refusals, time, restarts. The tests advance the clock of the broker."""
 
 import os
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ def build_join(group: str, member_id: str = "", **changes: Any) -> JoinGroupRequ
 
 
 def join(broker: LocalBroker, client: RawClient, request: JoinGroupRequest, version: int = 9) -> JoinGroupResponse:
-    """All the way to the first generation."""
+    """Join a group until its first generation is complete."""
     if version >= 4 and request.group_instance_id is None:
         required = client.request(request, version)
         assert required.error_code == ErrorCode.MEMBER_ID_REQUIRED
@@ -92,7 +92,7 @@ def describe(client: RawClient, group: str, version: int = 6, **options: Any) ->
 
 @pytest.mark.parametrize("version", JoinGroupRequest.VERSIONS)
 def test_every_version(version: int, broker: LocalBroker, client: RawClient) -> None:
-    # A whole life of a member, each request in this version or the newest that it has.
+    # A member joins, syncs, beats and leaves, each in this version or in the newest of the request.
     group = f"version-{version}"
     joined = join(broker, client, build_join(group), version)
     assert (joined.generation_id, joined.protocol_name, joined.leader) == (1, "range", joined.member_id)
@@ -133,7 +133,7 @@ def test_a_session_has_limits(session_ms: int, client: RawClient) -> None:
 
 
 def test_a_group_that_is_not_there(client: RawClient) -> None:
-    # Each request has its own way to say so; DescribeGroups had none before version 6.
+    # The error depends on the request. DescribeGroups has none before version 6.
     somebody = JoinGroupResponse(member_id="nobody knows", generation_id=1)
     assert client.request(build_join("none", "nobody knows"), 9).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert client.request(build_sync("none", somebody), 5).error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -146,16 +146,16 @@ def test_a_group_that_is_not_there(client: RawClient) -> None:
     assert (old.error_code, old.group_state) == (0, "Dead")
 
 
-def test_what_one_may_do_with_a_group(broker: LocalBroker, client: RawClient) -> None:
-    # Only told if asked for: read, delete, describe, and its settings.
+def test_describe_groups_lists_authorized_operations(broker: LocalBroker, client: RawClient) -> None:
+    # Only on request: read, delete, describe, and describe and alter its settings.
     join(broker, client, build_join("allowed"))
     assert describe(client, "allowed").authorized_operations == -(2**31)
     allowed = describe(client, "allowed", include_authorized_operations=True).authorized_operations
     assert allowed == sum(1 << operation for operation in (3, 6, 8, 10, 11))
 
 
-def test_a_sync_must_name_what_was_chosen(broker: LocalBroker, client: RawClient) -> None:
-    # From version 5 on; another protocol, or none, is not the group's.
+def test_a_sync_must_name_the_protocol_of_the_group(broker: LocalBroker, client: RawClient) -> None:
+    # From version 5 on. Another protocol, or none, is refused.
     joined = join(broker, client, build_join("chosen"))
     for wrong in ({"protocol_name": None}, {"protocol_type": None}, {"protocol_name": "sticky"}):
         request = build_sync("chosen", joined)
@@ -166,7 +166,7 @@ def test_a_sync_must_name_what_was_chosen(broker: LocalBroker, client: RawClient
 
 
 def test_a_long_client_id_makes_a_member_id_that_can_be_stored(broker: LocalBroker) -> None:
-    # The id has the client's name in it, but not all of one of thirty thousand letters.
+    # The member id contains the client id, but not all of one with thirty thousand letters.
     with RawClient(broker.host, broker.port, "x" * 30_000) as client:
         joined = join(broker, client, build_join("long"))
         assert len(joined.member_id) < 500
@@ -215,7 +215,7 @@ def test_a_refused_commit_is_never_stored(player: GroupPlayer, broker: LocalBrok
 
 
 def test_sessions_end_with_the_brokers_clock(broker: LocalBroker, client: RawClient) -> None:
-    # Not with the wall clock's steps: only time that passed counts.
+    # Steps of the wall clock do not count, only time that passes.
     joined = join(broker, client, build_join("ticking"))
     client.request(build_sync("ticking", joined), 5)
     broker.advance(ms=7000)
@@ -229,7 +229,7 @@ def test_sessions_end_with_the_brokers_clock(broker: LocalBroker, client: RawCli
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_members_survive_a_restart(end: str) -> None:
-    # Members, generation and assignment are there again; whoever is not heard of within a new session is out.
+    # Members, generation and assignment are restored. A member that sends no heartbeat within a session is removed.
     with local_broker(group_initial_rebalance_delay_ms=DELAY_MS) as broker:
         with RawClient(broker.host, broker.port, "client") as client:
             joined = join(broker, client, build_join("kept"))
@@ -248,7 +248,7 @@ def test_members_survive_a_restart(end: str) -> None:
 
 
 def test_an_assignment_that_is_too_large(broker: LocalBroker, client: RawClient) -> None:
-    # It is refused; the group and all others of its partition live on, and a smaller one is taken.
+    # It is refused. The group and the others in its partition are not affected, and a smaller assignment is accepted.
     with RawClient(broker.host, broker.port) as neighbour:
         joined_neighbour = join(broker, neighbour, build_join("large"))  # in another group, of the same partition
         neighbour.request(build_sync("large", joined_neighbour), 5)

@@ -144,8 +144,8 @@ def test_an_expired_producer_may_go_on_with_any_sequence(broker: LocalBroker) ->
         assert read_all_values(client, "orders") == [b"0", b"7"]
 
 
-def test_partitions_and_producers_do_not_know_of_each_other(broker: LocalBroker) -> None:
-    # Sequences are counted per producer and partition.
+def test_sequences_are_counted_per_producer_and_partition(broker: LocalBroker) -> None:
+    # The same sequence numbers of two producers, and in two partitions, are all accepted.
     broker.create_topic("two", 2)
     with connect(broker) as client:
         first, second = new_producer(client), new_producer(client)
@@ -158,7 +158,7 @@ def test_partitions_and_producers_do_not_know_of_each_other(broker: LocalBroker)
 
 
 def test_five_requests_in_flight_on_one_connection_stay_in_order(broker: LocalBroker) -> None:
-    # Sent without waiting; all answered, in order, with the offsets they had to get.
+    # All are sent before the first answer. The answers come in order, with consecutive offsets.
     with connect(broker) as client, connect(broker) as reader:
         producer = new_producer(client)
         for sequence in range(50):

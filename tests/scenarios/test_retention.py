@@ -1,4 +1,4 @@
-"""Old records go by themselves: what a client sees of retention, and what is left on disk."""
+"""Retention: what clients see of it, and which files are left on disk."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +29,7 @@ def broker() -> Iterator[LocalBroker]:
 
 
 def fill_topic(broker: LocalBroker, **settings: Any) -> Path:
-    """Six records in three segments, all of this moment. The partition's directory."""
+    """Send six records with the present time into three segments. Returns the directory of the partition."""
     broker.create_topic(TOPIC, segment_bytes=SEGMENT_BYTES, **settings)
     with connect(broker) as client:
         for _ in range(6):

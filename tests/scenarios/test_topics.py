@@ -1,4 +1,4 @@
-"""Topics: names, creation and deletion, and what happens to those who still ask for one that is gone."""
+"""Topics: names, creation and deletion, and requests for a topic that was deleted."""
 
 from pathlib import Path
 
@@ -62,8 +62,8 @@ def test_names_that_differ_only_in_dot_and_underscore_collide(client: RawClient)
     assert create_topic(client, "metrics_of.one").error_code == 0
 
 
-def test_a_created_topic_is_there_before_the_answer_is(client: RawClient, other: RawClient) -> None:
-    # For everybody at once, in Metadata and in the log; deleted, it is gone as soon.
+def test_a_topic_exists_before_its_creation_is_answered(client: RawClient, other: RawClient) -> None:
+    # It is visible on every connection, in Metadata and in the log. A deleted topic is gone as early.
     for number in range(10):
         name = f"at-once-{number}"
         assert create_topic(client, name).error_code == 0
@@ -121,7 +121,7 @@ def test_a_deleted_topic_does_not_come_back(moment: str) -> None:
 
 
 def test_deletion_by_id(client: RawClient, topic: str) -> None:
-    # The name comes back in the answer; unknown ids and both at once are refused.
+    # The answer has the name. An unknown id is refused, and so is a request with name and id.
     found_id = find_topic_id(client, topic)
     states = [
         DeleteTopicState(name=None, topic_id=found_id),
@@ -152,7 +152,7 @@ def test_creation_is_checked_topic_by_topic(client: RawClient, topic: str) -> No
     assert create_topic(client, "odd", configs={"retention.ms": "soon"}).error_code == ErrorCode.INVALID_CONFIG
 
 
-def test_a_topic_named_twice_in_a_request_is_created_by_neither(client: RawClient) -> None:
+def test_a_topic_that_a_request_names_twice_is_not_created(client: RawClient) -> None:
     twice = CreatableTopic(name="twice", num_partitions=1, replication_factor=1)
     (result,) = client.request(CreateTopicsRequest(topics=[twice, twice], timeout_ms=1000), 7).topics
     assert result.error_code == ErrorCode.INVALID_REQUEST

@@ -1,4 +1,4 @@
-"""Transactions over the wire: what is committed is seen, what is aborted is not, and nobody gets in between.
+"""Transactions over the wire: committed records are visible, aborted ones are not, and no other producer interferes.
 
 Fencing, late requests, hanging transactions, time-outs, pending offsets and readers of committed records. What the
 coordinator decides by itself is tested in tests/unit.
@@ -49,7 +49,7 @@ _numbers = count()
 
 @pytest.fixture
 def name() -> str:
-    """A transactional id that nobody else has."""
+    """A transactional id of its own for each test."""
     return f"transactional-{next(_numbers)}"
 
 
@@ -178,7 +178,7 @@ def test_a_second_producer_of_a_transactional_id_fences_the_first_in_every_api(
 
 
 def test_a_version_2_producer_is_fenced_in_produce_alone(client: RawClient, topic: str, name: str) -> None:
-    # It never asks the coordinator itself: the broker does, before the first batch of each transaction.
+    # A producer of version 2 does not send AddPartitionsToTxn: the broker asks the coordinator before the first batch.
     first = TransactionalProducer(client, name).initialise()
     TransactionalProducer(client, name).initialise()
     assert first.send(topic, b"zombie") is ErrorCode.INVALID_PRODUCER_EPOCH
@@ -220,7 +220,7 @@ def test_a_late_batch_begins_no_hanging_transaction(
     assert read_committed_values(client, topic) == [b"plain"]
 
 
-def test_a_stranger_cannot_write_under_a_transactional_id(client: RawClient, topic: str, name: str) -> None:
+def test_another_producer_id_cannot_write_under_a_transactional_id(client: RawClient, topic: str, name: str) -> None:
     first = TransactionalProducer(client, name).initialise()
     stranger = TransactionalProducer(client, name)
     stranger.become(Producer(first.producer.id + 1_000_000, 0))
@@ -360,7 +360,7 @@ def test_a_hanging_transaction_is_found_and_ended() -> None:
 
 
 def test_a_zombies_offsets_do_no_harm_where_nothing_is_verified() -> None:
-    # The log refuses its epoch. The group's coordinator goes on as it was: it is not loaded again.
+    # The log refuses the old epoch. The coordinator of the group is not affected: it is not loaded again.
     with ottla.testing.broker(transaction_partition_verification_enable=False) as broker, connect(broker) as client:
         broker.create_topic("t")
         first = TransactionalProducer(client, "x", 1).initialise()
@@ -373,8 +373,8 @@ def test_a_zombies_offsets_do_no_harm_where_nothing_is_verified() -> None:
         assert fetch_offset(client, "g", "t") == (7, ErrorCode.NONE)
 
 
-def test_markers_of_the_past_are_refused(client: RawClient, topic: str, name: str) -> None:
-    # Older coordinators, older epochs, and under v2 the epoch of the transaction itself have no say.
+def test_outdated_markers_are_refused(client: RawClient, topic: str, name: str) -> None:
+    # With an older coordinator epoch, an older producer epoch, or in version 2 the producer epoch of the transaction.
     producer = TransactionalProducer(client, name).initialise()
     producer.write(topic, b"one")
     open_one = producer.producer
@@ -394,7 +394,7 @@ def test_markers_of_the_past_are_refused(client: RawClient, topic: str, name: st
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[LocalBroker]:
-    """One whose time is moved, and that is killed."""
+    """A broker of its own, for tests that advance its clock or kill it."""
     with ottla.testing.broker() as running:
         yield running
 
@@ -414,7 +414,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(broker: LocalBroker, versi
         assert read_committed_values(client, topic) == [b"plain"]
         assert producer.end(True) is ErrorCode.PRODUCER_FENCED
         assert producer.send(topic, b"x") is ErrorCode.INVALID_PRODUCER_EPOCH
-        # A client of version 2 may abort what was aborted already, and goes on.
+        # A client of version 2 may abort a transaction that is already aborted, and goes on.
         assert producer.end(False) is (ErrorCode.NONE if version == 2 else ErrorCode.PRODUCER_FENCED)
 
 
@@ -442,7 +442,7 @@ def test_a_topic_that_is_deleted_does_not_keep_its_transaction_open(broker: Loca
 @VERSIONS
 @pytest.mark.parametrize("ending", [None, True, False])
 def test_transactions_outlive_a_kill(broker: LocalBroker, version: int, ending: bool | None, name: str) -> None:
-    # What was open is open, what was decided is finished, and the producer goes on as if nothing had been.
+    # An open transaction is still open, a decided one is completed, and the producer goes on.
     topic = f"killed-{version}-{ending}"
     group = f"group-of-{name}"
     broker.create_topic(topic)

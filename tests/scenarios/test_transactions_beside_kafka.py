@@ -34,7 +34,7 @@ Told = list[tuple[str, object]]
 
 @pytest.fixture(scope="module")
 def both(both_clients: Clients) -> Clients:
-    """Each with a topic of two partitions."""
+    """Both brokers, each with a topic of two partitions."""
     for client in both_clients:
         create_topic(client, "t", partitions=2)
         await_leader(client)
@@ -52,7 +52,7 @@ def await_leader(client: RawClient) -> None:
 
 
 class Steps:
-    """One producer after the other under one transactional id, and what each was told."""
+    """Producers that use one transactional id one after the other, and the answers that each got."""
 
     def __init__(self, client: RawClient, name: str, version: int) -> None:
         self.client = client
@@ -119,7 +119,7 @@ def test_a_transaction_and_its_end(version: int, both: Clients) -> None:
     compare(both, "ends", version, script)
 
 
-def test_an_end_with_nothing_in_it(both: Clients) -> None:
+def test_the_end_of_an_empty_transaction(both: Clients) -> None:
     def script(steps: Steps) -> None:
         producer, note = steps.producer(), steps.note
         for committed in (True, False, False, True):
@@ -131,7 +131,7 @@ def test_an_end_with_nothing_in_it(both: Clients) -> None:
 
 
 @VERSIONS
-def test_a_second_owner(version: int, both: Clients) -> None:
+def test_a_second_producer_of_a_transactional_id(version: int, both: Clients) -> None:
     def script(steps: Steps) -> None:
         first, note = steps.producer(), steps.note
         if version == 1:
@@ -179,7 +179,7 @@ def test_nobody_and_nothing(version: int, both: Clients) -> None:
 
 
 @VERSIONS
-def test_what_is_shown(version: int, both: Clients) -> None:
+def test_descriptions_and_lists(version: int, both: Clients) -> None:
     def script(steps: Steps) -> None:
         producer, note, client = steps.producer(timeout_ms=12_345), steps.note, steps.client
         shown = describe_transaction(client, steps.name)

@@ -1,4 +1,4 @@
-"""Records that a topic does not take: what the producer is told, what is stored, and what hostile ones cost."""
+"""The validation of records: error codes, what is stored, and the cost of hostile batches."""
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -54,7 +54,7 @@ def test_a_compacted_topic_names_every_record_without_a_key(codec: int, client: 
     assert read_all_values(client, topic) == [b"0", b"2"]
 
 
-def test_times_far_from_the_brokers_are_refused(client: RawClient, topic: str) -> None:
+def test_timestamps_far_from_the_time_of_the_broker_are_refused(client: RawClient, topic: str) -> None:
     # By default an hour ahead is too much, and nothing is too old.
     now = now_ms()
     ahead: list[Fields] = [(None, b"", (), now), (None, b"", (), now + 2 * HOUR)]
@@ -67,8 +67,8 @@ def test_times_far_from_the_brokers_are_refused(client: RawClient, topic: str) -
     assert read_all_values(client, topic) == [b"old"] and read_all_values(client, strict) == []
 
 
-def test_a_wrong_max_timestamp_is_put_right_before_it_is_stored(client: RawClient, topic: str) -> None:
-    # A consumer that looks for a time finds the batch, and finds its checksum right.
+def test_a_wrong_max_timestamp_is_corrected_before_it_is_stored(client: RawClient, topic: str) -> None:
+    # A lookup by timestamp finds the batch, and its checksum is correct.
     data = make_batch(b"0", b"1", timestamp=1_000)
     batch.set_max_timestamp(data, 77)
     assert produce_batch(client, topic, data).error_code == 0
@@ -76,8 +76,8 @@ def test_a_wrong_max_timestamp_is_put_right_before_it_is_stored(client: RawClien
     assert batch.check(stored).max_timestamp == 1_001
 
 
-def test_zstd_is_for_clients_that_know_it(client: RawClient, topic: str) -> None:
-    # Produce 7 says that the client and its consumers can; the topic's own codec is the operator's choice.
+def test_zstd_is_refused_from_clients_that_do_not_know_it(client: RawClient, topic: str) -> None:
+    # From Produce 7 on a client knows zstd. A topic whose own codec is zstd accepts batches of every version.
     for version in (3, 6):
         result = produce_batch(client, topic, make_batch(b"x", codec=ZSTD), version=version)
         assert result.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
@@ -86,7 +86,7 @@ def test_zstd_is_for_clients_that_know_it(client: RawClient, topic: str) -> None
 
 @pytest.mark.parametrize("target", ("uncompressed", "gzip", "snappy", "lz4", "zstd"))
 def test_a_topic_stores_every_batch_in_its_own_codec(target: str, client: RawClient) -> None:
-    # Small ones at once, large ones in a thread, from whatever codec they come in.
+    # Small batches are converted at once, large ones in a thread, from every codec.
     topic = create_topic_with(client, f"stored-in-{target}", compression_type=target)
     sent: list[bytes | None] = []
     for codec in range(5):
@@ -106,8 +106,8 @@ def test_a_topic_stores_every_batch_in_its_own_codec(target: str, client: RawCli
     assert found == sent
 
 
-def test_what_grows_too_large_when_it_is_packed_anew_is_refused(client: RawClient) -> None:
-    # As large as it is stored, and as large as it comes: both have to be within the limit.
+def test_a_batch_that_is_too_large_after_recompression_is_refused(client: RawClient) -> None:
+    # The batch that is sent and the batch that is stored both have to be within the limit.
     unpacked = create_topic_with(client, "small-unpacked", max_message_bytes="1000", compression_type="uncompressed")
     small = encode([(None, bytes(20_000), (), 1_000)], codec=GZIP)
     assert len(small) < 1_000
@@ -117,14 +117,14 @@ def test_what_grows_too_large_when_it_is_packed_anew_is_refused(client: RawClien
     assert produce_batch(client, packed, large).error_code == ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_a_batch_larger_than_a_segment_has_no_place(client: RawClient) -> None:
+def test_a_batch_larger_than_a_segment_is_refused(client: RawClient) -> None:
     topic = create_topic_with(client, "small-segments", segment_bytes=str(1 << 20), max_message_bytes=str(4 << 20))
     result = produce_batch(client, topic, encode([(None, bytes(2 << 20), (), 1_000)]))
     assert result.error_code == ErrorCode.RECORD_LIST_TOO_LARGE
 
 
 def test_batches_stay_in_order_whether_checked_at_once_or_in_a_thread(client: RawClient, topic: str) -> None:
-    # All are sent before any is answered; the small ones must not overtake the large ones before them.
+    # All are sent before the first answer. Small batches must not overtake the large ones before them.
     sent = []
     for number in range(40):
         data = make_noise_batch(number, 200_000 if number % 3 == 0 else 50)
@@ -134,8 +134,8 @@ def test_batches_stay_in_order_whether_checked_at_once_or_in_a_thread(client: Ra
     assert read_all_values(client, topic)[:40] == sent
 
 
-def test_a_refused_batch_takes_no_sequence_number(client: RawClient, topic: str) -> None:
-    # The producer may send the good records again under the same number; a repeated good batch is not stored twice.
+def test_a_refused_batch_uses_no_sequence_number(client: RawClient, topic: str) -> None:
+    # The producer can send the valid records again with the same sequence. A repeated valid batch is not stored twice.
     def first_of_producer(timestamp: int) -> bytearray:
         records: list[Fields] = [(b"k", Random(1).randbytes(50_000), (), timestamp)]
         return encode(records, codec=LZ4, producer_id=77, producer_epoch=0, base_sequence=0)
@@ -147,8 +147,8 @@ def test_a_refused_batch_takes_no_sequence_number(client: RawClient, topic: str)
     assert len(read_all_values(client, topic)) == 1
 
 
-def test_the_verdict_is_the_same_before_during_and_after_machine_code_is_loaded(client: RawClient, topic: str) -> None:
-    # Fifty thousand records, which is more than makes it worth it; every twentieth batch is wrong in its last record.
+def test_validation_is_the_same_with_and_without_machine_code(client: RawClient, topic: str) -> None:
+    # 50,000 records, enough to load the machine code meanwhile. The last record of every twentieth batch is invalid.
     sound = encode([(b"k", b"v", (), 1_000)] * 1_000)
     wrong = bytearray(sound)
     wrong[-1] ^= 1

@@ -1,4 +1,4 @@
-"""Every version of every API that the broker says it speaks, and those that it does not."""
+"""Every version of every API that the broker advertises, and versions that it does not have."""
 
 import struct
 
@@ -37,8 +37,8 @@ SPOKEN = {name: handler.versions for name, handler in HANDLERS.items()}
     ],
 )
 def test_every_version_is_answered_in_its_own_form(api: str, version: int, client: RawClient, topic: str) -> None:
-    # The answer is read to its last byte by the same version, carries no error but those that are due, and the next
-    # request is answered too. An API without a request in the table is asked with an empty one, which may be an error.
+    # The answer can be decoded to its last byte, has no unexpected error, and the next request is answered too. An API
+    # without a request in the table is sent an empty one, whose answer may be an error.
     append(client, topic, b"one")
     answer = ask_until_settled(client, build_request(api, version, topic, find_topic_id(client, topic)), version)
     if api in REQUESTS:
@@ -49,7 +49,7 @@ def test_every_version_is_answered_in_its_own_form(api: str, version: int, clien
 @pytest.mark.parametrize("version", produce.VERSIONS)
 @pytest.mark.parametrize("acks", (-1, 1, 0))
 def test_every_version_of_produce(version: int, acks: int, client: RawClient, topic: str) -> None:
-    # Accepted, answered unless acks is 0, and there afterwards.
+    # The batch is accepted, answered unless acks is 0, and stored.
     target = find_topic_id(client, topic) if version >= produce.TOPIC_ID_FROM else topic
     result = client.produce(target, 0, make_batch(b"one", b"two"), acks, version)
     if acks:
@@ -72,8 +72,8 @@ def test_every_version_of_fetch(version: int, client: RawClient, topic: str) -> 
     assert fetched.log_start_offset == (0 if version >= 5 else -1)
 
 
-def test_what_is_advertised_is_what_is_spoken(client: RawClient) -> None:
-    # Every handler with its versions; Produce from 0 although 0-2 are refused (KAFKA-18659).
+def test_api_versions_lists_exactly_the_handlers(client: RawClient) -> None:
+    # With their versions, except that Produce is listed from 0 although 0 to 2 are refused (KAFKA-18659).
     answer = client.request(ApiVersionsRequest(), 0)
     advertised = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
     spoken = {handler.api.key: (handler.versions[0], handler.versions[-1]) for handler in load_handlers().values()}
@@ -106,7 +106,7 @@ def test_an_unknown_api_or_version_closes_the_connection(
 
 
 @pytest.mark.parametrize(("name", "version"), [("", "1"), ("a", ""), ("-a", "1"), ("a b", "1"), ("a", "1\n")])
-def test_a_client_that_cannot_say_its_name_is_refused(name: str, version: str, client: RawClient) -> None:
+def test_an_invalid_name_of_client_software_is_refused(name: str, version: str, client: RawClient) -> None:
     # KIP-511: INVALID_REQUEST, and the connection stays.
     answer = client.request(ApiVersionsRequest(client_software_name=name, client_software_version=version), 3)
     assert answer.error_code == ErrorCode.INVALID_REQUEST

@@ -1,4 +1,4 @@
-"""Every version of every API that this broker speaks, asked of Apache Kafka too: the same fields, the same codes."""
+"""Every version of every API of this broker, sent to Apache Kafka too: the same fields and error codes."""
 
 import time
 from typing import Any, NamedTuple
@@ -48,7 +48,7 @@ def name_topic(api: str, version: int) -> str:
 
 
 def prepare(client: RawClient) -> Side:
-    """Topics with a record, and coordinators that are at work."""
+    """Create the topics, with a record each, and wait until the coordinators are ready."""
     names = [*dict.fromkeys(name_topic(*pair) for pair in PAIRS), *BOTH_CODECS]
     topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
     created = client.request(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 7).topics
