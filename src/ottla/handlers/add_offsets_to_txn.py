@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn: a group's committed offsets become part of a transaction: the partition that keeps them does.
+"""AddOffsetsToTxn: add the partition of `__consumer_offsets` that keeps a group's offsets to a transaction.
 
 Versions: 2 PRODUCER_FENCED; 3 flexible; 4 TRANSACTION_ABORTABLE.
 """

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn: partitions become part of a transaction, or are looked for in it.
+"""AddPartitionsToTxn: add partitions to a transaction, or verify that they were added.
 
 Versions: 2 PRODUCER_FENCED; 3 flexible; 4 many transactions at once, from brokers (KIP-890); 5 TRANSACTION_ABORTABLE.
 """
@@ -28,16 +28,18 @@ Codes = Mapping[TopicPartition, ErrorCode]
 
 
 async def handle(node: Node, call: Call[AddPartitionsToTxnRequest]) -> AddPartitionsToTxnResponse:
-    results = [await answer(node, call.version, transaction) for transaction in call.body.transactions]
+    results = [await handle_transaction(node, call.version, transaction) for transaction in call.body.transactions]
     return AddPartitionsToTxnResponse(results_by_transaction=results)
 
 
-async def answer(node: Node, version: int, transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
+async def handle_transaction(
+    node: Node, version: int, transaction: AddPartitionsToTxnTransaction
+) -> AddPartitionsToTxnResult:
     partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
-    codes = unfit(node, partitions, from_client=version < BROKERS_FROM)
+    codes = find_unusable(node, partitions, from_client=version < BROKERS_FROM)
     if not codes:
         try:
-            codes = await ask(node, version, transaction, partitions)
+            codes = await add_or_verify(node, version, transaction, partitions)
         except KafkaError as error:
             codes = dict.fromkeys(partitions, error.code)
     return AddPartitionsToTxnResult(
@@ -58,8 +60,8 @@ async def answer(node: Node, version: int, transaction: AddPartitionsToTxnTransa
     )
 
 
-def unfit(node: Node, partitions: list[TopicPartition], *, from_client: bool) -> Codes:
-    """If one of the partitions is not there, or not for clients to write to, none of them is added."""
+def find_unusable(node: Node, partitions: list[TopicPartition], *, from_client: bool) -> Codes:
+    """The error of each partition if one of them does not exist or is not writable: then none of them is added."""
     found = {}
     for partition in partitions:
         if from_client and is_internal(partition.topic):
@@ -69,7 +71,7 @@ def unfit(node: Node, partitions: list[TopicPartition], *, from_client: bool) ->
     return {each: found.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED) for each in partitions} if found else {}
 
 
-async def ask(
+async def add_or_verify(
     node: Node, version: int, transaction: AddPartitionsToTxnTransaction, partitions: list[TopicPartition]
 ) -> Codes:
     transactional_id = transaction.transactional_id

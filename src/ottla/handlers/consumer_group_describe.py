@@ -1,6 +1,6 @@
 """ConsumerGroupDescribe: state, epochs and members of consumer groups (KIP-848).
 
-Versions: 1 which protocol a member speaks.
+Versions: 1 the protocol that each member uses.
 """
 
 from ottla.broker.call import Call
@@ -28,7 +28,7 @@ async def handle(node: Node, call: Call[ConsumerGroupDescribeRequest]) -> Consum
 async def describe(node: Node, group_id: str) -> DescribedGroup:
     try:
         if not group_id:
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
         return await node.groups.describe_consumer_group(group_id)
     except KafkaError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)

@@ -1,4 +1,4 @@
-"""DeleteGroups: empty groups go, with their offsets; each stands or falls alone.
+"""DeleteGroups: delete empty groups with their offsets. Each group has a result of its own.
 
 Versions: 1 throttle time; 2 flexible.
 """

@@ -1,7 +1,7 @@
 """DescribeGroups: state and members of classic groups.
 
-Versions: 1 throttle time; 3 what the caller may do with the group (KIP-430); 4 instance ids (KIP-345); 5 flexible;
-6 GROUP_ID_NOT_FOUND with a message (KIP-1043): before, a group that is not there is a dead one.
+Versions: 1 throttle time; 3 authorized operations (KIP-430); 4 instance ids (KIP-345); 5 flexible; 6 a missing group is
+GROUP_ID_NOT_FOUND with a message (KIP-1043), where older versions get a group in the state Dead.
 """
 
 from ottla.broker.call import Call

@@ -1,4 +1,4 @@
-"""DescribeTransactions: the state of transactional ids, and what is in their transactions (KIP-664).
+"""DescribeTransactions: the state and the partitions of transactions, by transactional id (KIP-664).
 
 Versions: 0.
 """

@@ -1,6 +1,7 @@
-"""EndTxn: a transaction is committed or aborted. The answer leaves when that is decided; the markers follow.
+"""EndTxn: commit or abort a transaction. The response is sent once the decision is stored; the markers follow.
 
-Versions: 2 PRODUCER_FENCED; 3 flexible; 4 TRANSACTION_ABORTABLE; 5 who the producer is from now on (KIP-890).
+Versions: 2 PRODUCER_FENCED; 3 flexible; 4 TRANSACTION_ABORTABLE; 5 the producer's next id and epoch in the response
+(KIP-890).
 """
 
 from ottla.broker.call import Call

@@ -1,4 +1,4 @@
-"""FindCoordinator: which broker looks after a group or a transactional id.
+"""FindCoordinator: which broker coordinates a group or a transactional id.
 
 Versions: 1 key type (transactions) and error message; 3 flexible; 4 many keys at once (KIP-699); 6 share groups.
 The coordinator of a key is the leader of its partition of the internal topic, which is created on first use.
@@ -25,7 +25,7 @@ async def handle(node: Node, call: Call[FindCoordinatorRequest]) -> FindCoordina
 async def find(node: Node, client: Client, key: str, key_type: int) -> Coordinator:
     try:
         if key_type not in (GROUP, TRANSACTION):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} has no coordinator here")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} is neither 0 (group) nor 1 (transaction)")
         coordinator = node.groups if key_type == GROUP else node.transactions
         broker = await coordinator.find_broker(key)
     except KafkaError as error:

@@ -1,4 +1,4 @@
-"""Heartbeat: a member of a classic group says that it is alive; the answer may tell it to join again.
+"""Heartbeat: keeps a member of a classic group alive. The response may tell it to join again.
 
 Versions: 1 throttle time; 3 static members (KIP-345); 4 flexible.
 """
@@ -17,10 +17,10 @@ VERSIONS = range(0, 5)
 def handle(node: Node, call: Call[HeartbeatRequest]) -> HeartbeatResponse | Coroutine[Any, Any, HeartbeatResponse]:
     request = call.body
     if not request.group_id:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     try:
         return node.groups.heartbeat(request)
     except KafkaError as error:
         if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            return HeartbeatResponse()  # it will have a new session when the group is loaded
+            return HeartbeatResponse()  # its session starts anew when the group is loaded
         raise

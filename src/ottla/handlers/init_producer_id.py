@@ -1,7 +1,7 @@
-"""InitProducerId: an identity for an idempotent producer, or for the new owner of a transactional id.
+"""InitProducerId: a producer id and epoch for an idempotent producer, or for the new owner of a transactional id.
 
 Versions: 2 flexible; 3 the producer's current id and epoch (KIP-360); 4 PRODUCER_FENCED; 5 TRANSACTION_ABORTABLE.
-A producer without a transactional id gets a fresh id each time, as in Kafka: its old one is nobody's any more.
+A producer without a transactional id gets a new id each time, as in Kafka.
 """
 
 from ottla.broker.call import Call
@@ -17,12 +17,12 @@ async def handle(node: Node, call: Call[InitProducerIdRequest]) -> InitProducerI
     if request.transactional_id is None:
         return InitProducerIdResponse(producer_id=await node.producer_ids.next(), producer_epoch=0)
     if not request.transactional_id or (request.producer_id < 0) != (request.producer_epoch < 0):
-        return refused(ErrorCode.INVALID_REQUEST)
+        return refuse(ErrorCode.INVALID_REQUEST)
     try:
         return await node.transactions.init_producer_id(request)
     except KafkaError as error:
-        return refused(error.code)
+        return refuse(error.code)
 
 
-def refused(code: ErrorCode) -> InitProducerIdResponse:
+def refuse(code: ErrorCode) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)

@@ -1,7 +1,7 @@
-"""JoinGroup: a member joins a classic group. The answer comes when all members have joined.
+"""JoinGroup: a member joins a classic group. The response is sent when all members have joined.
 
-Versions: 1 rebalance time-out; 4 a new member is given an id and joins again (KIP-394); 5 static members (KIP-345);
-6 flexible; 7 protocol type; 8 reason (KIP-800); 9 a leader that need not assign (KIP-814).
+Versions: 1 rebalance time-out; 4 a new member gets an id and joins again (KIP-394); 5 static members (KIP-345);
+6 flexible; 7 protocol type; 8 reason (KIP-800); 9 a leader that skips the assignment (KIP-814).
 """
 
 from collections.abc import Coroutine
@@ -16,7 +16,7 @@ from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 VERSIONS = range(0, 10)
 
 NAME_LENGTH_MAX = 255
-"""Of a client's name in a member id, so that the id stays one that can be written."""
+"""How much of a client's name goes into a member id. A string of more than 32767 bytes could not be encoded."""
 
 
 def handle(node: Node, call: Call[JoinGroupRequest]) -> JoinGroupResponse | Coroutine[Any, Any, JoinGroupResponse]:
@@ -24,27 +24,27 @@ def handle(node: Node, call: Call[JoinGroupRequest]) -> JoinGroupResponse | Coro
     try:
         check(node, request)
         caller = Caller(call.client_id or "", f"/{call.client.address}")
-        fresh = "" if request.member_id else member_id(node, request.group_instance_id or caller.client_id)
+        fresh = "" if request.member_id else make_member_id(node, request.group_instance_id or caller.client_id)
         reply = node.groups.join(request, caller, version=call.version, fresh_member_id=fresh)
     except KafkaError as error:
-        return refusal(request, error)
-    return reply if isinstance(reply, JoinGroupResponse) else joined(request, reply)
+        return refuse(request, error)
+    return reply if isinstance(reply, JoinGroupResponse) else await_join(request, reply)
 
 
-async def joined(request: JoinGroupRequest, reply: Coroutine[Any, Any, JoinGroupResponse]) -> JoinGroupResponse:
+async def await_join(request: JoinGroupRequest, reply: Coroutine[Any, Any, JoinGroupResponse]) -> JoinGroupResponse:
     try:
         return await reply
     except KafkaError as error:
-        return refusal(request, error)
+        return refuse(request, error)
 
 
-def refusal(request: JoinGroupRequest, error: KafkaError) -> JoinGroupResponse:
+def refuse(request: JoinGroupRequest, error: KafkaError) -> JoinGroupResponse:
     return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
 
 
 def check(node: Node, request: JoinGroupRequest) -> None:
     if not request.group_id:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     shortest, longest = node.config.group_min_session_timeout_ms, node.config.group_max_session_timeout_ms
     if not shortest <= request.session_timeout_ms <= longest:
         raise KafkaError(
@@ -53,8 +53,8 @@ def check(node: Node, request: JoinGroupRequest) -> None:
         )
 
 
-def member_id(node: Node, name: str) -> str:
-    """What the client is called, and something that nobody else has."""
-    from uuid import UUID  # with all that it imports, and no broker has groups when it starts
+def make_member_id(node: Node, name: str) -> str:
+    """The client's name followed by a random UUID."""
+    from uuid import UUID  # imported late: it imports much, and a broker that starts has no use for it
 
     return f"{name[:NAME_LENGTH_MAX]}-{UUID(bytes=node.random.randbytes(16), version=4)}"

@@ -14,17 +14,17 @@ VERSIONS = range(0, 6)
 async def handle(node: Node, call: Call[LeaveGroupRequest]) -> LeaveGroupResponse:
     request = call.body
     if not request.group_id:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     try:
         return await node.groups.leave(request)
     except KafkaError as error:
         if error.code is ErrorCode.UNKNOWN_MEMBER_ID:
-            return nobody(request)
+            return report_unknown_members(request)
         raise
 
 
-def nobody(request: LeaveGroupRequest) -> LeaveGroupResponse:
-    """There is no such group: it is each member that is not known."""
+def report_unknown_members(request: LeaveGroupRequest) -> LeaveGroupResponse:
+    """The group does not exist: every member gets UNKNOWN_MEMBER_ID."""
     return LeaveGroupResponse(
         members=[
             MemberResponse(

@@ -1,6 +1,6 @@
 """ListTransactions: the transactional ids that this broker coordinates (KIP-664).
 
-Versions: 1 only what runs longer than a time (KIP-994); 2 only ids that match a pattern (KIP-1152).
+Versions: 1 a filter by duration (KIP-994); 2 a filter by a pattern of ids (KIP-1152).
 """
 
 from ottla.broker.call import Call

@@ -1,4 +1,4 @@
-"""OffsetCommit: a group remembers how far it has come.
+"""OffsetCommit: store the offsets up to which a group has read.
 
 Versions: 2 retention time, for all partitions; 3 throttle time; 5 no retention time (KIP-211); 6 leader epoch
 (KIP-320); 7 static members (KIP-345); 8 flexible; 9 consumer groups (KIP-848); 10 topic ids (KIP-848).

@@ -1,4 +1,4 @@
-"""OffsetDelete: a group forgets offsets of topics to which it is not subscribed (KIP-496).
+"""OffsetDelete: delete offsets of topics that the group does not subscribe to (KIP-496).
 
 Versions: 0.
 """
@@ -13,6 +13,6 @@ VERSIONS = range(0, 1)
 
 async def handle(node: Node, call: Call[OffsetDeleteRequest]) -> OffsetDeleteResponse:
     request = call.body
-    if not request.group_id:  # where the other requests about offsets bear with it, as old consumers had no name
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group must have a name")
+    if not request.group_id:  # OffsetCommit and OffsetFetch accept an empty id, for old consumers
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     return await node.groups.delete_offsets(request)

@@ -1,8 +1,8 @@
-"""OffsetFetch: how far a group, or several, had come.
+"""OffsetFetch: read the committed offsets of one or several groups.
 
-Versions: 1 from the broker; 2 all partitions of a group, an error for the group; 3 throttle time; 5 leader epoch;
-6 flexible; 7 only stable offsets (KIP-447); 8 many groups at once (KIP-709); 9 member id and epoch (KIP-848);
-10 topic ids.
+Versions: 1 offsets stored by the broker; 2 all partitions of a group, an error for the group; 3 throttle time; 5 leader
+epoch; 6 flexible; 7 a choice of stable offsets only (KIP-447); 8 many groups at once (KIP-709); 9 member id and epoch
+(KIP-848); 10 topic ids.
 """
 
 from collections.abc import Coroutine
@@ -26,7 +26,7 @@ VERSIONS = range(1, 11)
 def handle(
     node: Node, call: Call[OffsetFetchRequest]
 ) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
-    """A coroutine only if somebody has to be waited for: hardly ever where one group is asked for."""
+    """Returns the response at once if it can, which is nearly always so for one group; otherwise a coroutine."""
     request = call.body
     if len(request.groups) != 1:
         return fetch_all(node, request, call.version)
@@ -34,7 +34,7 @@ def handle(
     try:
         found = node.groups.fetch_offsets(group, version=call.version, require_stable=request.require_stable)
     except KafkaError as error:
-        return OffsetFetchResponse(groups=[refused(group, error.code, call.version)])
+        return OffsetFetchResponse(groups=[refuse(group, error.code, call.version)])
     if isinstance(found, OffsetFetchResponseGroup):
         return OffsetFetchResponse(groups=[found])
     return fetch_one(OwnedCoroutine(found), group, call.version)
@@ -47,7 +47,7 @@ async def fetch_all(node: Node, request: OffsetFetchRequest, version: int) -> Of
             answer = node.groups.fetch_offsets(group, version=version, require_stable=request.require_stable)
             found.append(answer if isinstance(answer, OffsetFetchResponseGroup) else await answer)
         except KafkaError as error:
-            found.append(refused(group, error.code, version))
+            found.append(refuse(group, error.code, version))
     return OffsetFetchResponse(groups=found)
 
 
@@ -55,11 +55,11 @@ async def fetch_one(answer: OwnedCoroutine, group: OffsetFetchRequestGroup, vers
     try:
         return OffsetFetchResponse(groups=[await answer.coroutine])
     except KafkaError as error:
-        return OffsetFetchResponse(groups=[refused(group, error.code, version)])
+        return OffsetFetchResponse(groups=[refuse(group, error.code, version)])
 
 
-def refused(request: OffsetFetchRequestGroup, code: ErrorCode, version: int) -> OffsetFetchResponseGroup:
-    """Version 1 has no error of the group: every partition that was asked for has to carry it."""
+def refuse(request: OffsetFetchRequestGroup, code: ErrorCode, version: int) -> OffsetFetchResponseGroup:
+    """The response for a group that failed. Version 1 has no error for the group: every partition carries it."""
     topics = []
     if version < 2:
         topics = [

@@ -165,7 +165,7 @@ async def admit_transactional(
     node: Node, call: Call[ProduceRequest], transactional_id: str, pending: list[PendingBatch]
 ) -> list[PendingBatch]:
     """Ask the transaction coordinator. Returns the batches that may be appended; the others are refused."""
-    verification = verification_of(call.version)
+    verification = TransactionVerification.choose(call.version, abortable_from=ABORTABLE_FROM, added_from=ADDED_FROM)
     adds = verification is TransactionVerification.ADD_PARTITION
     if not adds and not node.config.transaction_partition_verification_enable:
         return pending
@@ -187,14 +187,6 @@ async def admit_transactional(
         else:
             kept.append(each)
     return kept
-
-
-def verification_of(version: int) -> TransactionVerification:
-    if version >= ADDED_FROM:
-        return TransactionVerification.ADD_PARTITION
-    if version >= ABORTABLE_FROM:
-        return TransactionVerification.VERIFY
-    return TransactionVerification.VERIFY_WITHOUT_ABORTABLE
 
 
 def append_all(

@@ -1,6 +1,7 @@
-"""SyncGroup: a member of a classic group asks for its assignment, and the leader brings everybody's.
+"""SyncGroup: a member of a classic group gets its assignment; the leader sends the assignments of all members.
 
-Versions: 1 throttle time; 3 static members (KIP-345); 4 flexible; 5 protocol type and name, to be compared.
+Versions: 1 throttle time; 3 static members (KIP-345); 4 flexible; 5 protocol type and name, which must match those of
+the group.
 """
 
 from collections.abc import Coroutine
@@ -19,7 +20,7 @@ PROTOCOL_FROM = 5
 def handle(node: Node, call: Call[SyncGroupRequest]) -> SyncGroupResponse | Coroutine[Any, Any, SyncGroupResponse]:
     request = call.body
     if not request.group_id:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     if call.version >= PROTOCOL_FROM and (request.protocol_type is None or request.protocol_name is None):
-        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "a member must say which protocol it was told")
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the protocol type and name are missing")
     return node.groups.sync(request)

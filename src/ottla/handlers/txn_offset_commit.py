@@ -1,7 +1,7 @@
-"""TxnOffsetCommit: offsets that count when the transaction is committed, together with what it wrote.
+"""TxnOffsetCommit: offsets that are committed together with the records of a transaction.
 
-Versions: 2 leader epoch; 3 flexible, who commits (KIP-447); 4 TRANSACTION_ABORTABLE; 5 the broker adds the group's
-partition to the transaction (KIP-890).
+Versions: 2 leader epoch; 3 flexible, the member that commits (KIP-447); 4 TRANSACTION_ABORTABLE; 5 the broker adds the
+group's partition to the transaction (KIP-890).
 """
 
 from ottla.broker.call import Call
@@ -29,8 +29,8 @@ async def handle(node: Node, call: Call[TxnOffsetCommitRequest]) -> TxnOffsetCom
 
 
 async def admit_offsets(node: Node, request: TxnOffsetCommitRequest, version: int) -> None:
-    """The partition that keeps the group's offsets must be part of the transaction, as any other."""
-    verification = verification_of(version)
+    """Make sure that the partition which keeps the group's offsets is part of the transaction."""
+    verification = TransactionVerification.choose(version, abortable_from=ABORTABLE_FROM, added_from=ADDED_FROM)
     adds = verification is TransactionVerification.ADD_PARTITION
     if not adds and not node.config.transaction_partition_verification_enable:
         return
@@ -43,14 +43,6 @@ async def admit_offsets(node: Node, request: TxnOffsetCommitRequest, version: in
     refused = await node.admission.admit(request.transactional_id, producer, [partition], verification)
     error = refused.get(partition)
     if error is not None:
-        # A group's coordinator that must wait says so in the words of coordinators.
+        # Clients of a coordinator retry after COORDINATOR_NOT_AVAILABLE, not after NOT_ENOUGH_REPLICAS.
         again = error.code is ErrorCode.NOT_ENOUGH_REPLICAS
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE if again else error.code, error.message)
-
-
-def verification_of(version: int) -> TransactionVerification:
-    if version >= ADDED_FROM:
-        return TransactionVerification.ADD_PARTITION
-    if version >= ABORTABLE_FROM:
-        return TransactionVerification.VERIFY
-    return TransactionVerification.VERIFY_WITHOUT_ABORTABLE

@@ -1,6 +1,6 @@
-"""The records of `__consumer_offsets`, as Kafka 4.3 lays them out. `formats` turns them into bytes and back.
+"""The records of `__consumer_offsets`, as Kafka 4.3 lays them out. `formats` encodes and decodes them.
 
-Keys have one version each; the number that stands before a key is the record's type.
+Each key class has one version; the number before an encoded key is the record's type.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class TopicMetadata(Message):
 
 
 class ConsumerGroupPartitionMetadataValue(Message):
-    """Before Kafka 4.1; since then a hash in ConsumerGroupMetadataValue. Only ever deleted here."""
+    """Written by Kafka before 4.1, later replaced by a hash in ConsumerGroupMetadataValue. Only deleted here."""
 
     __slots__ = ("topics",)
     FIELDS = (("topics", "[]TopicMetadata", 0, 0, None, None, None),)

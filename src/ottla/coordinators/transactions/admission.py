@@ -33,6 +33,14 @@ class TransactionVerification(Enum):
     ADD_PARTITION = 3
     """The broker adds them."""
 
+    @classmethod
+    def choose(cls, version: int, *, abortable_from: int, added_from: int) -> "TransactionVerification":
+        """By the version of a request. `abortable_from`: the first version whose clients know TRANSACTION_ABORTABLE;
+        `added_from`: the first one in which the broker adds partitions."""
+        if version >= added_from:
+            return cls.ADD_PARTITION
+        return cls.VERIFY if version >= abortable_from else cls.VERIFY_WITHOUT_ABORTABLE
+
 
 _RETRIABLE = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

@@ -1,4 +1,4 @@
-"""The records of `__transaction_state`, as Kafka 4.3 lays them out. `formats` turns them into bytes and back."""
+"""The records of `__transaction_state`, as Kafka 4.3 lays them out. `formats` encodes and decodes them."""
 
 from __future__ import annotations
 
