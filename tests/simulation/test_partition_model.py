@@ -245,7 +245,7 @@ class Histories(RuleBasedStateMachine):
         async def appending() -> None:
             self.coming = batch
             appended = self.partition.append(memoryview(data), batches.read_header(data), now_ms, -1)
-            assert appended.base_offset == batch.base_offset and not appended.duplicate
+            assert appended.base_offset == batch.base_offset and not appended.is_duplicate
             self.coming = None
             self.naive.batches.append(batch)
 
@@ -290,7 +290,7 @@ class Histories(RuleBasedStateMachine):
 
         async def appending() -> None:
             appended = self.partition.append(memoryview(data), batches.read_header(data), self.now_ms, -1)
-            assert appended.duplicate and appended.last_offset == last.end_offset - 1, appended
+            assert appended.is_duplicate and appended.last_offset == last.end_offset - 1, appended
 
         self.do(appending)
 
@@ -410,10 +410,10 @@ class Histories(RuleBasedStateMachine):
         known = partition_reader.times(partition)
         for timestamp in sorted({timestamp + late for _, timestamp in known[::3] for late in (0, 1)}):
             first = next((offset for offset, time in known if time >= timestamp), None)
-            found = partition.log.offset_for_timestamp(timestamp, partition.high_watermark.value)
+            found = partition.log.find_offset_for_timestamp(timestamp, partition.high_watermark.value)
             assert (found and found.offset) == first, f"at {timestamp}: {found} instead of {first}"
         largest = max((timestamp for _, timestamp in known), default=None)
-        found = partition.log.max_timestamp()
+        found = partition.log.find_max_timestamp()
         assert (found and found.timestamp) == largest
 
 

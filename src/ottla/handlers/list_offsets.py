@@ -74,7 +74,7 @@ def find(partition: Partition, asked: ListOffsetsPartition, call: Call[ListOffse
         if lookup is None or call.version < FIRST_VERSION.get(asked.timestamp, 0):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         return lookup(partition, find_visible_end(partition, call))
-    found = partition.log.offset_for_timestamp(asked.timestamp, find_visible_end(partition, call))
+    found = partition.log.find_offset_for_timestamp(asked.timestamp, find_visible_end(partition, call))
     return UNKNOWN if found is None else (found.offset, found.timestamp, found.leader_epoch)
 
 
@@ -96,7 +96,7 @@ def find_earliest(partition: Partition, end: int) -> Found:
 
 
 def find_max_timestamp(partition: Partition, end: int) -> Found:
-    found = partition.log.max_timestamp()
+    found = partition.log.find_max_timestamp()
     return UNKNOWN if found is None or found.offset >= end else (found.offset, found.timestamp, found.leader_epoch)
 
 

@@ -12,7 +12,7 @@ from ottla.replication.directory_failures import DirectoryFailures
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.storage.directories import DataDirectory, Offsets
-from ottla.storage.disk_errors import in_words, is_failure
+from ottla.storage.disk_errors import describe_error, is_failure
 from ottla.system.threads import Offload
 from ottla.topic_partition import TopicPartition
 
@@ -89,9 +89,9 @@ class Checkpoints:
         try:
             await self._offload(write, offsets)
         except OSError as error:
-            logger.warning("%s: a checkpoint is not written: %s", directory.path, in_words(error))
+            logger.warning("%s: a checkpoint is not written: %s", directory.path, describe_error(error))
             if is_failure(error):
-                self._failures.fail(directory, in_words(error))
+                self._failures.fail(directory, describe_error(error))
             self._unwritten[write] = directory
             return error
         finally:

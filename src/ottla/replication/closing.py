@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.storage.directories import DataDirectory
-from ottla.storage.disk_errors import FailedSync, in_words
+from ottla.storage.disk_errors import FailedSync, describe_error
 from ottla.storage.log import Flush
 from ottla.system.threads import Offload
 
@@ -36,7 +36,7 @@ async def close_logs(replicas: Replicas, offload: Offload) -> list[DataDirectory
         await offload(_finish_closing, closing, flushes)
         for partition in closing:
             directory = replicas.home(partition)
-            if partition.log.failed and directory is not None:
+            if partition.log.has_failed and directory is not None:
                 clean.pop(directory, None)
                 if any(partition in failed for failed in failed_syncs):
                     unsynced[directory] = None
@@ -71,7 +71,7 @@ def _run_flushes(flushes: Sequence[tuple[Partition, Flush | None]]) -> list[Part
 
 def _finish_closing(partitions: Sequence[Partition], flushes: Mapping[Partition, Flush | None]) -> None:
     for partition in partitions:
-        flush = None if partition.log.failed else flushes.get(partition)
+        flush = None if partition.log.has_failed else flushes.get(partition)
         try:
             partition.log.finish_close(flush)
         except OSError as error:
@@ -80,4 +80,4 @@ def _finish_closing(partitions: Sequence[Partition], flushes: Mapping[Partition,
 
 def _fail(partition: Partition, error: OSError) -> None:
     partition.log.fail(str(error))
-    logger.error("%s could not be closed: %s", partition, in_words(error))
+    logger.error("%s could not be closed: %s", partition, describe_error(error))

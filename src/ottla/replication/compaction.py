@@ -19,11 +19,11 @@ from ottla.replication.checkpoints import Checkpoints
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.storage import names
-from ottla.storage.cleaner.choice import CompactionRules, Dirt, dirt_of, last_batches
+from ottla.storage.cleaner.choice import CompactionRules, Dirt, collect_last_batches, measure_dirt
 from ottla.storage.cleaner.order import BytesProcessed, Cleaned, Compactor, Order, Summary, Uncleanable
 from ottla.storage.cleaner.swap import Phase
 from ottla.storage.directories import DataDirectory
-from ottla.storage.disk_errors import in_words, is_failure
+from ottla.storage.disk_errors import describe_error, is_failure
 from ottla.storage.files import Disk
 from ottla.storage.segment import Segment
 from ottla.system.clock import Clock
@@ -138,12 +138,12 @@ class Compaction:
         log = partition.log
         if "compact" not in partition.config.cleanup_policy or partition in self._uncleanable:
             return None
-        if log.failed or partition.state is None or len(log.segments) < 2:
+        if log.has_failed or partition.state is None or len(log.segments) < 2:
             return None
-        if log.sealed_unflushed:
+        if log.has_unflushed_sealed_segment:
             partition.request_flush()  # segments that are not flushed wait for the next round
         try:
-            return dirt_of(log, partition.last_stable_offset, rules_of(partition.config), now_ms)
+            return measure_dirt(log, partition.last_stable_offset, rules_of(partition.config), now_ms)
         except (OSError, KafkaError) as error:
             self._give_up(partition, str(error))
             return None
@@ -189,9 +189,9 @@ class Compaction:
     def _handle_failure(self, partition: Partition, error: Exception) -> bool:
         """Returns False if the disk is full: then no other log should be tried now."""
         if isinstance(error, OSError) and not is_failure(error):
-            logger.warning("compaction of %s waits for the disk: %s", partition, in_words(error))
+            logger.warning("compaction of %s waits for the disk: %s", partition, describe_error(error))
             return False
-        self._give_up(partition, in_words(error) if isinstance(error, OSError) else str(error))
+        self._give_up(partition, describe_error(error) if isinstance(error, OSError) else str(error))
         return True
 
     def _give_up(self, partition: Partition, reason: str) -> None:
@@ -211,7 +211,7 @@ class Compaction:
             segment_index_bytes=log.settings.segment_index_bytes,
             index_interval_bytes=log.settings.index_interval_bytes,
             aborted=tuple(log.aborted_transactions(dirt.segments[0].base_offset, dirt.up_to)),
-            producers=last_batches(log.producers),
+            producers=collect_last_batches(log.producers),
             map_bytes=broker.log_cleaner_dedupe_buffer_size,
             map_load_factor=broker.log_cleaner_io_buffer_load_factor,
             read_bytes=broker.log_cleaner_io_buffer_size,
@@ -263,7 +263,7 @@ class Compaction:
                 raise LogChanged from error  # its directory was renamed
             if is_failure(error) and partition.log.on_disk_failure is not None:
                 # It is unknown which of the files are renamed. Opening the log again settles it.
-                partition.log.on_disk_failure(in_words(error))
+                partition.log.on_disk_failure(describe_error(error))
             raise
 
     async def _swap_in(self, partition: Partition, replaced: list[Segment]) -> None:
@@ -291,7 +291,7 @@ def _retrieve_exception(step: "asyncio.Future[Any]") -> None:
 
 def _is_intact(partition: Partition, segments: Iterable[Segment]) -> bool:
     """Whether the log is still served and contains all of these segments."""
-    if partition.state is None or partition.log.failed:
+    if partition.state is None or partition.log.has_failed:
         return False
     here = {segment.base_offset: segment for segment in partition.log.segments}
     return all(here.get(segment.base_offset) is segment for segment in segments)

@@ -11,7 +11,7 @@ from ottla.replication.directory_failures import DirectoryFailures
 from ottla.replication.partition import Partition
 from ottla.replication.removals import Removals
 from ottla.storage.directories import DELETE, DataDirectory
-from ottla.storage.disk_errors import in_words
+from ottla.storage.disk_errors import describe_error
 from ottla.storage.files import Disk
 from ottla.storage.leftovers import remove_tree
 
@@ -68,7 +68,7 @@ class DeletedPartitions:
         try:
             self._disk.rename(path, target)
         except OSError as error:
-            logger.error("%s cannot be renamed: %s", path, in_words(error))
-            self._failures.report(directory, in_words(error))
+            logger.error("%s cannot be renamed: %s", path, describe_error(error))
+            self._failures.report(directory, describe_error(error))
         else:
             self.remove(target)

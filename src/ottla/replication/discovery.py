@@ -16,7 +16,7 @@ from ottla.cluster.topics import CLUSTER_METADATA
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.storage import names
 from ottla.storage.directories import DELETE, STRAY, DataDirectory, FailedDirectory, PartitionDirectory
-from ottla.storage.disk_errors import FailedSync, in_words, is_failure
+from ottla.storage.disk_errors import FailedSync, describe_error, is_failure
 from ottla.storage.files import Disk
 from ottla.storage.flush import write_again
 from ottla.storage.index import IndexCache
@@ -95,8 +95,8 @@ class Discovery:
                     self._search(directory)
                 except OSError as error:
                     if not is_failure(error):
-                        raise FailedDirectory(f"{directory.path} cannot be used: {in_words(error)}") from error
-                    self._give_up(directory, in_words(error))
+                        raise FailedDirectory(f"{directory.path} cannot be used: {describe_error(error)}") from error
+                    self._give_up(directory, describe_error(error))
                     if isinstance(error, FailedSync):
                         directory.distrust()
         first = directories[0]
@@ -118,7 +118,7 @@ class Discovery:
                 self.doomed.append(partition.path)
             elif not partition.marker and partition.topic != CLUSTER_METADATA:
                 self._look_at(directory, partition)
-        if directory.distrusted:
+        if directory.is_distrusted:
             directory.trust()
         self._mark_checkpointed(directory)
 
@@ -134,7 +134,7 @@ class Discovery:
         except OSError as error:
             if is_failure(error):
                 raise
-            logger.warning("%s: a checkpoint is not written: %s", directory.path, in_words(error))
+            logger.warning("%s: a checkpoint is not written: %s", directory.path, describe_error(error))
 
     def _look_at(self, directory: DataDirectory, partition: PartitionDirectory) -> None:
         topic = self._image.topic(partition.topic)
@@ -172,7 +172,7 @@ class Discovery:
             self._disk,
             partition.path,
             log_settings(config, self._config),
-            clean=directory.was_clean and not directory.distrusted,
+            clean=directory.was_clean and not directory.is_distrusted,
             recovery_point=directory.recovery_points.get(key, 0),
             log_start_offset=directory.log_starts.get(key, 0),
             compacted_to=directory.clean_ends.get(key, 0),
@@ -182,7 +182,7 @@ class Discovery:
             cache=self._cache,
             topic_id=topic.id,
         )
-        if (config.flush_messages == 1 or directory.distrusted) and log.recovery_point < log.end_offset:
+        if (config.flush_messages == 1 or directory.is_distrusted) and log.recovery_point < log.end_offset:
             # Records that a crash left may be in the page cache only. If the topic flushes every message, consumers may
             # have read them, and must never see a high watermark below: they are made durable before the first request.
             # After a failed fsync they are written again for any topic: the next fsync would succeed without them.

@@ -20,10 +20,10 @@ from ottla.records import batch
 from ottla.records.batch import BatchHeader
 from ottla.replication.validation import Rules
 from ottla.replication.watermarks import Watermark
-from ottla.storage.disk_errors import in_words, is_failure
+from ottla.storage.disk_errors import describe_error, is_failure
 from ottla.storage.files import FileSlice
 from ottla.storage.log import AbortedTransaction, Appended, Flush, Log, LogSettings
-from ottla.storage.retention import expired
+from ottla.storage.retention import find_expired
 from ottla.system.threads import Offload
 from ottla.topic_partition import TopicPartition
 
@@ -172,13 +172,13 @@ class Partition:
         if config.message_timestamp_type == "LogAppendTime":
             header = batch.set_append_time(records, now_ms)
         appended = log.append(records, header, state.leader_epoch, now_ms)
-        if not appended.duplicate:
+        if not appended.is_duplicate:
             meter = self.meter
             meter.messages_in += header.record_count
             meter.bytes_in += len(records)
             if log.end_offset - log.recovery_point >= config.flush_messages:
                 self.request_flush()
-            elif log.sealed_unflushed and self._flushing is None:
+            elif log.has_unflushed_sealed_segment and self._flushing is None:
                 # As Kafka does after a roll: nobody waits for it, but recovery then need not read sealed segments.
                 self._start_flush()
             self._move_high_watermark()
@@ -217,7 +217,7 @@ class Partition:
         The files are deleted later, when the new log start is on disk. OSError if the disk fails.
         """
         log = self.log
-        found = expired(log, self.last_stable_offset, now_ms)
+        found = find_expired(log, self.last_stable_offset, now_ms)
         if found is None:
             return False
         start = found.log_start_offset
@@ -268,15 +268,17 @@ class Partition:
 
     def _put_off_flush(self, error: OSError) -> None:
         """The disk has no room for the leader epochs: waiting producers get an error, the flush is tried again."""
-        logger.warning("%s cannot be flushed, the next attempt is in %.0f s: %s", self, FLUSH_RETRY_S, in_words(error))
-        self.log.epochs.dirty = True
-        refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, in_words(error))
+        logger.warning(
+            "%s cannot be flushed, the next attempt is in %.0f s: %s", self, FLUSH_RETRY_S, describe_error(error)
+        )
+        self.log.epochs.is_dirty = True
+        refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, describe_error(error))
         self.durable.fail(refusal)
         self.high_watermark.fail(refusal)
         asyncio.get_running_loop().call_later(FLUSH_RETRY_S, self._flush_again)
 
     def _flush_again(self) -> None:
-        if self.state is not None and self._flushing is None and not self.log.failed:
+        if self.state is not None and self._flushing is None and not self.log.has_failed:
             self._start_flush()
 
     def fail(self, reason: str) -> None:

@@ -31,7 +31,7 @@ from ottla.replication.discovery import Discovery, log_settings, set_aside
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.storage.directories import DataDirectory, PartitionDirectory
-from ottla.storage.disk_errors import in_words, is_failure
+from ottla.storage.disk_errors import describe_error, is_failure
 from ottla.storage.files import Disk
 from ottla.storage.index import IndexCache
 from ottla.storage.leftovers import remove_tree
@@ -185,7 +185,7 @@ class Reconciliation:
             for index in new:
                 self._create_log(topic, index, config)
         except OSError as error:
-            logger.error("%s: partitions cannot be created: %s", topic.name, in_words(error))
+            logger.error("%s: partitions cannot be created: %s", topic.name, describe_error(error))
             self._missing[topic.id] = None
 
     def _create_log(self, topic: TopicImage, index: int, config: TopicConfig) -> None:
@@ -196,7 +196,7 @@ class Reconciliation:
                 log = self._create_log_in(directory, topic, index, config)
             except OSError as error:
                 if is_failure(error):
-                    self._failures.report(directory, in_words(error))
+                    self._failures.report(directory, describe_error(error))
                 if directory is directories[-1]:
                     raise
             else:

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.config.properties import read_properties
-from ottla.storage.disk_errors import in_words
+from ottla.storage.disk_errors import describe_error
 from ottla.storage.files import Disk, FileLock, Space
 from ottla.topic_partition import TopicPartition
 
@@ -87,11 +87,11 @@ class PartitionDirectory:
     path: str
 
 
-def partition_name(topic: str, index: int) -> str:
+def format_partition_name(topic: str, index: int) -> str:
     return f"{topic}-{index}"
 
 
-def marked_name(topic: str, index: int, unique: str, marker: str) -> str:
+def format_marked_name(topic: str, index: int, unique: str, marker: str) -> str:
     """The name of a partition's directory that is no longer live. Only `unique` keeps two of them apart."""
     tail = f"-{index}.{unique}-{marker}"
     return topic[: _NAME_BYTES_MAX - len(tail)] + tail
@@ -194,7 +194,7 @@ class DataDirectory:
         self.high_watermarks: Offsets = {}
         self.clean_ends: Offsets = {}
         self.was_clean, self.broker_epoch = False, -1
-        self.distrusted = False
+        self.is_distrusted = False
         """Whether what an earlier process wrote may never have reached the disk although it can be read."""
         self.is_checkpointed = False
         """Whether every log that had records when the broker started has a recovery point above 0 on disk."""
@@ -238,7 +238,7 @@ class DataDirectory:
         self.log_starts = self._read_checkpoint(LOG_STARTS)
         self.high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
         self.clean_ends = self._read_checkpoint(CLEAN_ENDS)
-        self.distrusted = self._disk.exists(_join(self.path, FAILED_FSYNC))
+        self.is_distrusted = self._disk.exists(_join(self.path, FAILED_FSYNC))
         self.partition_count = sum(not partition.marker for partition in self.partitions())
         self.was_clean, self.broker_epoch = self._take_clean_marker()
         # The mark says something about the checkpoint it was written after, so it counts only together with that.
@@ -267,10 +267,10 @@ class DataDirectory:
         return self._disk.space(self.path)
 
     def partition_path(self, topic: str, index: int) -> str:
-        return _join(self.path, partition_name(topic, index))
+        return _join(self.path, format_partition_name(topic, index))
 
     def marked_path(self, topic: str, index: int, unique: str, marker: str) -> str:
-        return _join(self.path, marked_name(topic, index, unique, marker))
+        return _join(self.path, format_marked_name(topic, index, unique, marker))
 
     def write_recovery_points(self, offsets: Mapping[TopicPartition, int]) -> None:
         self.recovery_points = self._write_checkpoint(RECOVERY_POINTS, offsets)
@@ -317,17 +317,17 @@ class DataDirectory:
 
     def distrust(self) -> None:
         """An fsync failed. The next process writes again what it finds: it may look sound and be in memory only."""
-        self.distrusted = True
+        self.is_distrusted = True
         try:
             self._disk.replace(_join(self.path, FAILED_FSYNC), b"")
         except OSError as error:
-            logger.error("%s: reboot before the next start; an fsync failed, and %s", self.path, in_words(error))
+            logger.error("%s: reboot before the next start; an fsync failed, and %s", self.path, describe_error(error))
 
     def trust(self) -> None:
         """Everything was written again, and synced."""
         self._disk.unlink(_join(self.path, FAILED_FSYNC))
         self._disk.fsync_directory(self.path)
-        self.distrusted = False
+        self.is_distrusted = False
 
     def close(self, *, clean: bool, broker_epoch: int = -1) -> None:
         """Let go of the directory: `clean` if all its logs are flushed and closed and the checkpoints are written."""

@@ -18,7 +18,7 @@ def is_failure(error: OSError) -> bool:
     return isinstance(error, FailedSync) or error.errno not in _SHORTAGES
 
 
-def in_words(error: OSError) -> str:
+def describe_error(error: OSError) -> str:
     """One line: what the system says, and of which file."""
     text = error.strerror or str(error)
     return f"{error.filename}: {text}" if error.filename else text

@@ -15,7 +15,7 @@ UNDEFINED = -1
 
 
 class LeaderEpochs:
-    __slots__ = ("_disk", "_epochs", "_loaded", "_path", "_starts", "dirty", "latest")
+    __slots__ = ("_disk", "_epochs", "_loaded", "_path", "_starts", "is_dirty", "latest")
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
@@ -25,7 +25,7 @@ class LeaderEpochs:
         self._loaded: list[tuple[int, int]] = []
         self.latest = UNDEFINED
         """The last epoch; an attribute because every append compares it."""
-        self.dirty = False
+        self.is_dirty = False
 
     @classmethod
     def load(cls, disk: Disk, path: str) -> "LeaderEpochs":
@@ -40,7 +40,7 @@ class LeaderEpochs:
                 raise ValueError(f"{path}: epoch {epoch} at {start} after epoch {epochs.latest}")
             epochs._put(epoch, start)
         epochs._loaded = epochs.entries
-        epochs.dirty = False
+        epochs.is_dirty = False
         return epochs
 
     @property
@@ -53,7 +53,7 @@ class LeaderEpochs:
 
         A broker that is restarted leads every partition in a new epoch. Most see no record in it.
         """
-        return not self.dirty or _written(self.entries, end_offset) == _written(self._loaded, end_offset)
+        return not self.is_dirty or _written(self.entries, end_offset) == _written(self._loaded, end_offset)
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Records from `start_offset` on are written in `epoch`. An epoch keeps its start once it has one."""
@@ -95,7 +95,7 @@ class LeaderEpochs:
         if entry > 0 or (entry == 0 and self._starts[0] < start_offset):
             del self._epochs[:entry], self._starts[:entry]
             self._starts[0] = start_offset
-            self.dirty = True
+            self.is_dirty = True
 
     def clear(self) -> None:
         self._cut(0)
@@ -105,21 +105,21 @@ class LeaderEpochs:
         return "".join(lines).encode("ascii")
 
     def save(self) -> None:
-        if self.dirty:
+        if self.is_dirty:
             self._disk.replace(self._path, self.encode())
-            self.dirty = False
+            self.is_dirty = False
 
     def _put(self, epoch: int, start_offset: int) -> None:
         self._epochs.append(epoch)
         self._starts.append(start_offset)
         self.latest = epoch
-        self.dirty = True
+        self.is_dirty = True
 
     def _cut(self, keep: int) -> None:
         if keep < len(self._epochs):
             del self._epochs[keep:], self._starts[keep:]
             self.latest = self._epochs[-1] if self._epochs else UNDEFINED
-            self.dirty = True
+            self.is_dirty = True
 
 
 def _written(entries: list[tuple[int, int]], end_offset: int) -> list[tuple[int, int]]:

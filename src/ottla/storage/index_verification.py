@@ -55,7 +55,7 @@ def without_padding(data: bytes, entry_size: int) -> bytes:
     return data[: -(-used // entry_size) * entry_size]
 
 
-def offset_index_problem(data: bytes, base: int, batches: Batches) -> str:
+def find_offset_index_problem(data: bytes, base: int, batches: Batches) -> str:
     try:
         index = OffsetIndex.decode(without_padding(data, OFFSET_ENTRY_SIZE))
     except CorruptIndex as error:
@@ -75,7 +75,7 @@ def offset_index_problem(data: bytes, base: int, batches: Batches) -> str:
     return ""
 
 
-def time_index_problem(data: bytes, base: int, batches: Batches, *, sealed: bool) -> str:
+def find_time_index_problem(data: bytes, base: int, batches: Batches, *, sealed: bool) -> str:
     """A sealed segment's last entry is the largest timestamp of all."""
     try:
         index = TimeIndex.decode(without_padding(data, TIME_ENTRY_SIZE))
@@ -93,7 +93,7 @@ def time_index_problem(data: bytes, base: int, batches: Batches, *, sealed: bool
     return ""
 
 
-def transaction_index_problem(
+def find_transaction_index_problem(
     entries: Sequence[AbortedTransaction],
     aborted: Sequence[AbortedTransaction],
     markers: Mapping[int, int],
@@ -122,7 +122,7 @@ def transaction_index_problem(
     return ""
 
 
-def mended_transactions(
+def repair_transactions(
     entries: Sequence[AbortedTransaction], aborted: Sequence[AbortedTransaction], markers: Mapping[int, int]
 ) -> list[AbortedTransaction]:
     """What the records tell, and what is in the index and may be right."""

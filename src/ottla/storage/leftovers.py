@@ -17,7 +17,7 @@ from ottla.storage.files import Disk
 from ottla.storage.scan import scan
 
 
-def settle(disk: Disk, directory: str) -> list[str]:
+def settle_leftovers(disk: Disk, directory: str) -> list[str]:
     """Leave only segments, snapshots and checkpoints. The names in the directory."""
     found = before = disk.list(directory)
     first_cleaned = min((_offset(name) for name in found if name.endswith(names.CLEANED)), default=None)
@@ -48,7 +48,7 @@ def settle(disk: Disk, directory: str) -> list[str]:
     return list(found)
 
 
-def stray_snapshots(snapshots: Sequence[int], bases: Sequence[int], end_offset: int) -> list[int]:
+def find_stray_snapshots(snapshots: Sequence[int], bases: Sequence[int], end_offset: int) -> list[int]:
     """Snapshots that nobody will ask for: each segment keeps the one it begins with, the log its newest."""
     kept = set(bases)
     newest = max((offset for offset in snapshots if offset <= end_offset), default=-1)

@@ -13,17 +13,17 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import CONTROL, LOG_APPEND_TIME, BatchHeader, ControlMarker, CorruptBatch, control_type, stamp
 from ottla.storage import damage_record, log_read, names, timestamps
 from ottla.storage.cleaner.swap import Swap
-from ottla.storage.disk_errors import in_words, is_failure
+from ottla.storage.disk_errors import describe_error, is_failure
 from ottla.storage.files import Bytes, Disk
 from ottla.storage.flush import Flush as Flush
 from ottla.storage.index import RELATIVE_OFFSET_MAX, IndexCache
 from ottla.storage.log_read import LogRead as LogRead
 from ottla.storage.partition_metadata import read_topic_id, write_topic_id
-from ottla.storage.producer_restore import recall, restore
+from ottla.storage.producer_restore import recall_batches, restore_producers
 from ottla.storage.producer_state import AppendedBatch
 from ottla.storage.recovery import OFFSET_MAX, ProgressCallback, Recovery
 from ottla.storage.removal import Removal as Removal
-from ottla.storage.scan import sound_batches
+from ottla.storage.scan import check_batches
 from ottla.storage.segment import Segment
 from ottla.storage.segments import Segments
 from ottla.storage.settings import LogSettings as LogSettings
@@ -41,7 +41,7 @@ class Appended:
     last_offset: int
     log_append_time: int
     """-1 if the records keep their own times."""
-    duplicate: bool
+    is_duplicate: bool
 
 
 class Log:
@@ -178,12 +178,12 @@ class Log:
         return self.end_offset - self.recovery_point
 
     @property
-    def sealed_unflushed(self) -> bool:
+    def has_unflushed_sealed_segment(self) -> bool:
         """Whether a segment that takes no more records is not yet known to be on the disk."""
         return self._active.base_offset > self.recovery_point
 
     @property
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         return self._failure is not None
 
     # Appending
@@ -200,7 +200,7 @@ class Log:
         marker = None
         if producer_id >= 0:
             if header.attributes & CONTROL:
-                marker = self._checked_marker(batch, header)
+                marker = self._check_marker(batch, header)
             else:
                 known = self._check_producer(header)
                 if known is not None:
@@ -221,7 +221,7 @@ class Log:
                 self._index_abort(segment, header, base_offset, marker)
             segment.append(batch, size, base_offset, last_offset, max_timestamp)
         except OSError as error:
-            raise self._undone(segment, base_offset, error) from error
+            raise self._undo_append(segment, base_offset, error) from error
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
         if producer_id >= 0:
@@ -241,7 +241,7 @@ class Log:
         begin = end = 0
         view = memoryview(data)
         try:
-            sound = sound_batches(view, self.end_offset)
+            sound = check_batches(view, self.end_offset)
         except CorruptBatch as error:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self}: {error}") from None
         for header, marker in sound:
@@ -263,7 +263,7 @@ class Log:
         try:
             segment.write(data)
         except OSError as error:
-            raise self._undone(segment, run[0][0].base_offset, error) from error
+            raise self._undo_append(segment, run[0][0].base_offset, error) from error
         for header, marker in run:
             segment.count_header(header)
             if header.leader_epoch != self.epochs.latest and header.leader_epoch >= 0:
@@ -279,15 +279,15 @@ class Log:
             return self.producers.check(header)
         except KafkaError:
             producer = self.producers.producers[header.producer_id]
-            if not producer.partial:
+            if not producer.is_partial:
                 raise
         try:
-            recall(producer, self.segments)
+            recall_batches(producer, self.segments)
         except OSError as error:
             raise self._refusal("cannot be read", error) from error
         return self.producers.check(header)
 
-    def _checked_marker(self, batch: Bytes, header: BatchHeader) -> ControlMarker:
+    def _check_marker(self, batch: Bytes, header: BatchHeader) -> ControlMarker:
         try:
             marker = control_type(batch)
         except CorruptBatch as error:
@@ -309,7 +309,7 @@ class Log:
             self.fail(f"{self}: {error}")
             raise self._refusal("cannot be written", error) from error
 
-    def _undone(self, segment: Segment, base_offset: int, error: OSError) -> KafkaError:
+    def _undo_append(self, segment: Segment, base_offset: int, error: OSError) -> KafkaError:
         """Take back what a failed write left in the file, so that the next append finds it as it was."""
         try:
             segment.undo()
@@ -321,8 +321,8 @@ class Log:
     def _refusal(self, what: str, error: OSError) -> KafkaError:
         """What the one who asked is told; a disk that fails is reported to whoever cares for all of its logs."""
         if self.on_disk_failure is not None and is_failure(error):
-            self.on_disk_failure(in_words(error))
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self} {what}: {in_words(error)}")
+            self.on_disk_failure(describe_error(error))
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self} {what}: {describe_error(error)}")
 
     def fail(self, reason: str) -> None:
         """What the disk holds is unknown now: no more appends, and no clean close."""
@@ -385,17 +385,17 @@ class Log:
         except OSError as error:
             raise self._refusal("cannot be read", error) from error
 
-    def offset_for_timestamp(self, timestamp: int, up_to: int) -> TimestampOffset | None:
+    def find_offset_for_timestamp(self, timestamp: int, up_to: int) -> TimestampOffset | None:
         """The first record before `up_to` that is not older than `timestamp`."""
         try:
-            return timestamps.first_at_or_after(self, timestamp, up_to)
+            return timestamps.find_first_at_or_after(self, timestamp, up_to)
         except OSError as error:
             raise self._refusal("cannot be read", error) from error
 
-    def max_timestamp(self) -> TimestampOffset | None:
+    def find_max_timestamp(self) -> TimestampOffset | None:
         """The first record with the largest timestamp."""
         try:
-            return timestamps.largest(self)
+            return timestamps.find_largest(self)
         except OSError as error:
             raise self._refusal("cannot be read", error) from error
 
@@ -427,7 +427,7 @@ class Log:
         if (
             self.recovery_point >= self.end_offset
             and self._files.created == self._created_durable
-            and not self.epochs.dirty
+            and not self.epochs.is_dirty
         ):
             return None
         return self._collect_flush(closing=False)
@@ -450,8 +450,8 @@ class Log:
         if not self._directory_durable:
             paths.append(f"{self.directory}/{names.METADATA}")
             directories = [self.directory, self.directory.rpartition("/")[0]]
-        epochs = self.epochs.encode() if self.epochs.dirty else None
-        self.epochs.dirty = False
+        epochs = self.epochs.encode() if self.epochs.is_dirty else None
+        self.epochs.is_dirty = False
         return Flush(
             self._disk,
             directories,
@@ -469,7 +469,7 @@ class Log:
         """`flush` has run without an error."""
         if flush.truncations != self._truncations:
             # The flush may have written epochs that are no longer true.
-            self.epochs.dirty = True
+            self.epochs.is_dirty = True
             return
         self._directory_durable = True
         self.recovery_point = max(self.recovery_point, flush.end_offset)
@@ -499,7 +499,7 @@ class Log:
         self._files.drop_snapshots_after(self.end_offset)
         self._after_cut()
         # No clock here, and none is needed: what has expired since goes with the next `expire_producers`.
-        self.producers = restore(self._disk, self.segments, self._files.snapshots, self.end_offset)
+        self.producers = restore_producers(self._disk, self.segments, self._files.snapshots, self.end_offset)
         return None
 
     def truncate_fully(self, offset: int, now_ms: int = 0) -> None:

@@ -44,7 +44,7 @@ class _Content:
         return self.kept + len(self.tail)
 
     @property
-    def changed(self) -> bool:
+    def is_changed(self) -> bool:
         return self.lower is None or bool(self.tail) or self.kept < self.lower.size
 
     def read(self, position: int, length: int) -> bytes:
@@ -108,7 +108,7 @@ class OverlayFile:
         """Nothing here outlives the process."""
 
     def pin(self) -> int | None:
-        if self._content.changed or self._content.lower is None:
+        if self._content.is_changed or self._content.lower is None:
             return None
         descriptor = self._content.lower.pin()
         self._pins += descriptor is not None

@@ -32,7 +32,7 @@ def write_snapshot(disk: Disk, directory: str, offset: int, producers: ProducerS
     file.close()
 
 
-def restore(
+def restore_producers(
     disk: Disk,
     segments: Sequence[Segment],
     snapshots: list[int],
@@ -63,7 +63,7 @@ def restore(
     return producers
 
 
-def recall(producer: Producer, segments: Sequence[Segment]) -> None:
+def recall_batches(producer: Producer, segments: Sequence[Segment]) -> None:
     """Find the batches before the one that a snapshot had, so that a retry of any of the last five is recognised.
 
     A client may have had five requests in flight when the broker was restarted. Only the end of the log is searched,
@@ -88,7 +88,7 @@ def recall(producer: Producer, segments: Sequence[Segment]) -> None:
             break
     follow = all(sequence_after(one.last_sequence, 1) == two.first_sequence for one, two in pairwise(producer.batches))
     producer.has_lost_batches = not follow or len(producer.batches) < BATCHES_KEPT
-    producer.partial = False  # only now: a disk that could not be read is asked again
+    producer.is_partial = False  # only now: a disk that could not be read is asked again
 
 
 def replay_segment(segment: Segment, start: int, up_to: int, producers: ProducerStates) -> list[AbortedTransaction]:

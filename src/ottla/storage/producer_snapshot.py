@@ -69,7 +69,7 @@ def _decode_entry(
     transaction_start: int,
 ) -> Producer:
     producer = Producer(producer_id, epoch)
-    producer.partial = True
+    producer.is_partial = True
     producer.timestamp = timestamp
     producer.coordinator_epoch = coordinator_epoch
     producer.transaction_start = transaction_start

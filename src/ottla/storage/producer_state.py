@@ -43,8 +43,8 @@ class Producer:
         "coordinator_epoch",
         "epoch",
         "has_lost_batches",
+        "is_partial",
         "marker_offset",
-        "partial",
         "producer_id",
         "timestamp",
         "transaction_start",
@@ -58,7 +58,7 @@ class Producer:
         self.transaction_start = NO_TRANSACTION
         self.marker_offset = NO_TRANSACTION
         """Where its last transaction ended, if that was seen: in memory only."""
-        self.partial = False
+        self.is_partial = False
         """It comes from a snapshot, which has the last batch only; the log may have up to four more."""
         self.has_lost_batches = False
         """The log was searched for the batches before those that are known, and compaction had taken some of them."""

@@ -19,9 +19,9 @@ from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.files import Disk, File
 from ottla.storage.flush import sync
 from ottla.storage.index import RELATIVE_OFFSET_MAX, CorruptIndex, IndexCache
-from ottla.storage.producer_restore import read_marker, restore, write_snapshot
+from ottla.storage.producer_restore import read_marker, restore_producers, write_snapshot
 from ottla.storage.producer_state import ProducerStates
-from ottla.storage.scan import Damage, next_sound_batch, scan
+from ottla.storage.scan import Damage, find_sound_batch, scan
 from ottla.storage.segment import Segment
 from ottla.storage.settings import LogSettings
 from ottla.storage.transaction_index import AbortedTransaction
@@ -46,11 +46,11 @@ class Recovery:
         self.settings = settings
         self.now_ms = now_ms
         self.cache = cache
-        found = leftovers.settle(disk, directory)
+        found = leftovers.settle_leftovers(disk, directory)
         self._names = frozenset(found)
         self.segments = [self._segment(base) for base in names.offsets_with(found, names.LOG)]
         for segment in self.segments:
-            segment.suspect = not self._names.issuperset(segment.index_names)
+            segment.is_suspect = not self._names.issuperset(segment.index_names)
         self.snapshots = names.offsets_with(found, names.SNAPSHOT)
         self.producers = ProducerStates()
         self.epochs = LeaderEpochs(disk, f"{directory}/{names.EPOCHS}")
@@ -97,7 +97,7 @@ class Recovery:
         self.log_start_offset = max(log_start_offset, self.segments[0].base_offset)
         self.epochs.truncate_from_end(self.end_offset)
         self.epochs.truncate_from_start(self.log_start_offset)
-        for offset in leftovers.stray_snapshots(self.snapshots, self.bases, self.end_offset):
+        for offset in leftovers.find_stray_snapshots(self.snapshots, self.bases, self.end_offset):
             self._drop_snapshot(offset)
         return self
 
@@ -193,7 +193,7 @@ class Recovery:
             if index + 1 < len(self.segments):
                 segment.write_indexes()
                 segment.seal()
-        self.segments[-1].active = True
+        self.segments[-1].is_active = True
         self._report()
 
     def _lost_between(self, segment: Segment, recovery_point: int) -> bool:
@@ -226,7 +226,7 @@ class Recovery:
                 break
             further = None
             if self.end_offset < recovery_point:
-                further = next_sound_batch(file, position + 1, size, self.end_offset)
+                further = find_sound_batch(file, position + 1, size, self.end_offset)
             if further is None and (index + 1 == len(self.segments) or self.end_offset >= recovery_point):
                 cut = position
                 break
@@ -238,7 +238,7 @@ class Recovery:
             segment.skip_to(end)
         segment.damage = tuple(damages)
         segment.transactions.replace(aborted)
-        segment.suspect = False
+        segment.is_suspect = False
         return cut
 
     def _scan_sound(
@@ -358,7 +358,7 @@ class Recovery:
 
     def _load_producers(self, up_to: int) -> None:
         expiration_ms = self.settings.producer_id_expiration_ms
-        self.producers = restore(self.disk, self.segments, self.snapshots, up_to, self.now_ms, expiration_ms)
+        self.producers = restore_producers(self.disk, self.segments, self.snapshots, up_to, self.now_ms, expiration_ms)
 
     def _take_snapshot(self, offset: int) -> None:
         write_snapshot(self.disk, self.directory, offset, self.producers)

@@ -41,7 +41,7 @@ class Expired(NamedTuple):
     with_active: bool
 
 
-def expired(log: RetainedLog, up_to: int, now_ms: int) -> Expired | None:
+def find_expired(log: RetainedLog, up_to: int, now_ms: int) -> Expired | None:
     """What retention takes from the records before `up_to`; None if that is nothing."""
     settings = log.settings
     if settings.retention_ms < 0 and settings.retention_bytes < 0:

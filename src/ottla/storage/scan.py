@@ -73,7 +73,7 @@ def scan(file: File, start: int, end: int, *, checked: bool = False) -> Iterator
         position += header.size
 
 
-def sound_batches(view: memoryview, expected: int) -> list[tuple[BatchHeader, ControlMarker | None]]:
+def check_batches(view: memoryview, expected: int) -> list[tuple[BatchHeader, ControlMarker | None]]:
     """The whole batches in a buffer, and what control batches say; a cut batch at the end is left out.
 
     CorruptBatch unless all are sound and in order from offset `expected` on.
@@ -93,7 +93,7 @@ def read_batch(file: File, position: int, header: BatchHeader) -> bytes:
     return file.read_at(position, header.size)
 
 
-def next_sound_batch(file: File, start: int, end: int, first_offset: int) -> int | None:
+def find_sound_batch(file: File, start: int, end: int, first_offset: int) -> int | None:
     """Where the next batch with a right checksum and an offset of at least `first_offset` begins.
 
     Damage may have hit a length, so the next batch can begin anywhere: every byte that could be a magic is tried.

@@ -53,14 +53,14 @@ class Segment:
         "_times",
         "_transactions",
         "_writer",
-        "active",
         "base_offset",
         "created_ms",
         "damage",
         "directory",
         "index_bytes",
         "index_interval_bytes",
-        "suspect",
+        "is_active",
+        "is_suspect",
     )
 
     def __init__(
@@ -88,8 +88,8 @@ class Segment:
         self.index_interval_bytes = interval
         self.index_bytes = 0
         """How large an index would be with what comes next: the log rolls when it reaches the limit."""
-        self.active = False
-        self.suspect = False
+        self.is_active = False
+        self.is_suspect = False
         """An index file is missing, so the transaction index is not believed either."""
         self.damage: tuple[Damage, ...] = ()
 
@@ -105,7 +105,7 @@ class Segment:
         for suffix in (names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX):
             if disk.exists(segment.path(suffix)):
                 disk.unlink(segment.path(suffix))
-        segment.active = True
+        segment.is_active = True
         segment.forget()
         return segment
 
@@ -175,7 +175,7 @@ class Segment:
         """The largest timestamp, and the last offset of the first batch that has it."""
         if self._max_timestamp == UNKNOWN:
             self._read_max_timestamp()
-            if not self.active and not self._max_timestamp_holds():
+            if not self.is_active and not self._max_timestamp_holds():
                 logger.warning("%s: the time index is wrong, it is built again", self)
                 self.rebuild_indexes()
         return self._max_timestamp, self._max_timestamp_offset
@@ -227,7 +227,7 @@ class Segment:
     def offset_index(self) -> OffsetIndex:
         if self._offsets is None:
             self._load_offset_index()
-        elif not self.active:
+        elif not self.is_active:
             self._cache.touch(self)
         assert self._offsets is not None
         return self._offsets
@@ -236,7 +236,7 @@ class Segment:
     def time_index(self) -> TimeIndex:
         if self._times is None:
             self._load_time_index()
-        elif not self.active:
+        elif not self.is_active:
             self._cache.touch(self)
         assert self._times is not None
         return self._times
@@ -293,7 +293,7 @@ class Segment:
 
     def _activate(self) -> File:
         """Before the first append: read what the files on disk say as long as they are right."""
-        self.active = True
+        self.is_active = True
         self._cache.forget(self)
         if self._max_timestamp == UNKNOWN or self._offsets is None or self._times is None:
             self._max_timestamp, self._max_timestamp_offset = self.max_timestamp_entry
@@ -339,7 +339,7 @@ class Segment:
 
     def seal(self) -> None:
         """No more appends, and the indexes are written down: they may go when memory is short."""
-        self.active = False
+        self.is_active = False
         self._writer = None
         del self._tail_offsets[:], self._tail_positions[:]
         self._admit_indexes()
@@ -381,7 +381,7 @@ class Segment:
             self.transactions.truncate(offset)
         except CorruptIndex:
             self.transactions.replace([])
-            self.suspect = True
+            self.is_suspect = True
 
     def _first_to_go(self, offset: int) -> BatchLocation | None:
         for damage in self.damage:
@@ -414,10 +414,10 @@ class Segment:
         """
         if not self.size:
             self.forget()
-            self.active = True
+            self.is_active = True
             return self.base_offset
         entry = self._last_entry(names.OFFSET_INDEX, OFFSET_ENTRY_SIZE)
-        if entry is None and self.suspect:
+        if entry is None and self.is_suspect:
             raise CorruptIndex(f"{self} has no indexes")
         relative_offset, position = last_offset_entry(entry) if entry is not None else (None, 0)
         end = self.base_offset
@@ -438,7 +438,7 @@ class Segment:
         finally:
             file.close()
         del self._tail_offsets[:-_TAIL_MAX], self._tail_positions[:-_TAIL_MAX]
-        self.active = True
+        self.is_active = True
         return end
 
     def rebuild_indexes(self) -> None:
@@ -457,7 +457,7 @@ class Segment:
             logger.error("%s is damaged: %s", self, error)
         self._size, self.damage, self._rebuilt = size, damage, True
         self._tail_offsets, self._tail_positions = offsets, positions
-        if not self.active:
+        if not self.is_active:
             self.write_indexes()
             self._admit_indexes()
 
@@ -465,7 +465,7 @@ class Segment:
         self.count(header.size, header.base_offset, header.last_offset, header.max_timestamp)
 
     def unload_indexes(self) -> None:
-        if not self.active:
+        if not self.is_active:
             self._offsets = self._times = None
 
     def _admit_indexes(self) -> None:
@@ -481,7 +481,7 @@ class Segment:
             return self.rebuild_indexes()
         if not data and self.size > _UNINDEXED_MAX:
             return self.rebuild_indexes()
-        if not self.active:
+        if not self.is_active:
             self._cache.admit(self, len(data))
         return None
 
@@ -491,7 +491,7 @@ class Segment:
             self._times = TimeIndex.decode(data)
         except (FileNotFoundError, CorruptIndex):
             return self.rebuild_indexes()
-        if not self.active:
+        if not self.is_active:
             self._cache.admit(self, len(data))
         return None
 

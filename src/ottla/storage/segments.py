@@ -14,7 +14,7 @@ from ottla.records.batch import CorruptBatch
 from ottla.storage import leftovers, names
 from ottla.storage.files import Disk, File
 from ottla.storage.index import CorruptIndex, IndexCache
-from ottla.storage.producer_restore import replay_segment, restore, write_snapshot
+from ottla.storage.producer_restore import replay_segment, restore_producers, write_snapshot
 from ottla.storage.producer_state import ProducerStates
 from ottla.storage.removal import Removal
 from ottla.storage.scan import scan
@@ -27,8 +27,8 @@ OFFSET_MAX = 2**63 - 1
 
 
 class UnfinishedSwap(Protocol):
-    def hurry(self) -> None:
-        """Be over, one way or the other, when this returns."""
+    def finish_or_undo(self) -> None:
+        """Finish the swap if the log already reads from the new segment, otherwise undo it."""
 
 
 class Segments:
@@ -85,7 +85,7 @@ class Segments:
         found: list[AbortedTransaction] = []
         for segment in self.items[self.index_of(from_offset) :]:
             try:
-                if segment.suspect:
+                if segment.is_suspect:
                     raise CorruptIndex("index files are missing")
                 if not segment.transactions.is_loaded:
                     _check_markers(segment)
@@ -100,9 +100,9 @@ class Segments:
         return found
 
     def _rebuild_transaction_index(self, segment: Segment) -> None:
-        producers = restore(self._disk, self.items, self.snapshots, segment.base_offset)
+        producers = restore_producers(self._disk, self.items, self.snapshots, segment.base_offset)
         segment.transactions.replace(replay_segment(segment, segment.base_offset, OFFSET_MAX, producers))
-        segment.suspect = False
+        segment.is_suspect = False
 
     # Snapshots
 
@@ -114,7 +114,9 @@ class Segments:
 
     def prune_snapshots(self) -> None:
         """Each segment keeps the snapshot it begins with, the log its newest."""
-        self._drop_snapshots(leftovers.stray_snapshots(self.snapshots, self._bases, max(self.snapshots, default=0)))
+        self._drop_snapshots(
+            leftovers.find_stray_snapshots(self.snapshots, self._bases, max(self.snapshots, default=0))
+        )
 
     def drop_snapshots_after(self, offset: int) -> None:
         self._drop_snapshots([snapshot for snapshot in self.snapshots if snapshot > offset])
@@ -144,7 +146,7 @@ class Segments:
 
     def drop(self, first: int, end: int) -> None:
         """Take segments out of the log, the last first: interrupted, this must not leave a hole."""
-        self.hurry()
+        self.end_swap()
         self._doom_segments(first, end)
         del self.items[first:end], self._bases[first:end]
 
@@ -156,10 +158,10 @@ class Segments:
         self.created += 1
         self.prune_snapshots()
 
-    def hurry(self) -> None:
+    def end_swap(self) -> None:
         """No segment may go while another is being put in its place."""
         if self.swap is not None:
-            self.swap.hurry()
+            self.swap.finish_or_undo()
 
     def _doom_segments(self, first: int, end: int) -> None:
         for segment in reversed(self.items[first:end]):
@@ -196,7 +198,7 @@ class Segments:
     # Ending
 
     def close(self) -> None:
-        self.hurry()
+        self.end_swap()
         for segment in self.items:
             segment.close()
 

@@ -21,19 +21,19 @@ class TimedLog(Protocol):
     def segments(self) -> list[Segment]: ...
 
 
-def first_at_or_after(log: TimedLog, timestamp: int, up_to: int) -> TimestampOffset | None:
+def find_first_at_or_after(log: TimedLog, timestamp: int, up_to: int) -> TimestampOffset | None:
     """The first record before `up_to` whose timestamp is not smaller."""
     for segment in log.segments:
         if segment.base_offset >= up_to:
             break
         if segment.max_timestamp >= timestamp:
-            found = _first_in(segment, timestamp, log.log_start_offset, up_to)
+            found = _find_first_in(segment, timestamp, log.log_start_offset, up_to)
             if found is not None:
                 return found
     return None
 
 
-def largest(log: TimedLog) -> TimestampOffset | None:
+def find_largest(log: TimedLog) -> TimestampOffset | None:
     """The first record that has the largest timestamp of all; None if no record has one."""
     best: TimestampOffset | None = None
     segments = [segment for segment in log.segments if segment.max_timestamp >= 0]
@@ -41,7 +41,7 @@ def largest(log: TimedLog) -> TimestampOffset | None:
         if best is not None and segment.max_timestamp <= best.timestamp:
             break
         try:
-            found = _largest_in(segment, log.log_start_offset)
+            found = _find_largest_in(segment, log.log_start_offset)
         except CorruptBatch as error:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{segment}: {error}") from None
         if found is not None and (best is None or found.timestamp > best.timestamp):
@@ -49,12 +49,12 @@ def largest(log: TimedLog) -> TimestampOffset | None:
     return best
 
 
-def _largest_in(segment: Segment, from_offset: int) -> TimestampOffset | None:
+def _find_largest_in(segment: Segment, from_offset: int) -> TimestampOffset | None:
     timestamp, offset = segment.max_timestamp_entry
     location = segment.locate(offset)
     if location is not None:
         _, header = next(scan(segment.file, location.position, segment.size))
-        found = _first_record(segment, location.position, header, timestamp, from_offset)
+        found = _find_first_record(segment, location.position, header, timestamp, from_offset)
         if found is not None:
             return found
     if segment.base_offset >= from_offset or (location := segment.locate(from_offset)) is None:
@@ -68,7 +68,7 @@ def _largest_in(segment: Segment, from_offset: int) -> TimestampOffset | None:
     return best
 
 
-def _first_in(segment: Segment, timestamp: int, from_offset: int, up_to: int) -> TimestampOffset | None:
+def _find_first_in(segment: Segment, timestamp: int, from_offset: int, up_to: int) -> TimestampOffset | None:
     start = segment.time_index.offset_before(timestamp) + segment.base_offset
     location = segment.locate(max(start, from_offset))
     if location is None:
@@ -78,7 +78,7 @@ def _first_in(segment: Segment, timestamp: int, from_offset: int, up_to: int) ->
             if header.base_offset >= up_to:
                 return None
             if header.max_timestamp >= timestamp:
-                found = _first_record(segment, position, header, timestamp, from_offset)
+                found = _find_first_record(segment, position, header, timestamp, from_offset)
                 if found is not None:
                     return found if found.offset < up_to else None
     except CorruptBatch as error:
@@ -86,7 +86,7 @@ def _first_in(segment: Segment, timestamp: int, from_offset: int, up_to: int) ->
     return None
 
 
-def _first_record(
+def _find_first_record(
     segment: Segment, position: int, header: BatchHeader, timestamp: int, from_offset: int
 ) -> TimestampOffset | None:
     for record in decode(read_batch(segment.file, position, header)):

@@ -18,15 +18,15 @@ from ottla.storage.files import Disk, File
 from ottla.storage.index import RELATIVE_OFFSET_MAX, CorruptIndex
 from ottla.storage.index_verification import (
     Batches,
-    mended_transactions,
-    offset_index_problem,
-    time_index_problem,
-    transaction_index_problem,
+    find_offset_index_problem,
+    find_time_index_problem,
+    find_transaction_index_problem,
+    repair_transactions,
 )
 from ottla.storage.log import Log
 from ottla.storage.partition_metadata import NO_TOPIC_ID, read_topic_id
 from ottla.storage.producer_restore import read_marker
-from ottla.storage.scan import next_sound_batch, scan
+from ottla.storage.scan import find_sound_batch, scan
 from ottla.storage.settings import LogSettings
 from ottla.storage.transaction_index import AbortedTransaction, TransactionIndex
 
@@ -75,13 +75,13 @@ class PartitionReport:
     end_is_damaged: bool = False
     """Whether the log's last batches had been flushed and are damaged: then nothing is repaired, or they would go."""
 
-    def lost(self, path: str, reason: str) -> None:
+    def add_loss(self, path: str, reason: str) -> None:
         self.problems.append(Problem(path, reason, repairable=False))
 
-    def torn(self, path: str, reason: str) -> None:
+    def add_torn_end(self, path: str, reason: str) -> None:
         self.problems.append(Problem(path, reason, repairable=True))
 
-    def wrong(self, path: str, reason: str) -> None:
+    def add_wrong_file(self, path: str, reason: str) -> None:
         """Of a derived file the first thing that is wrong says enough."""
         if path not in self.derived:
             self.derived[path] = None
@@ -98,7 +98,7 @@ def verify(disk: Disk, directory: str, trust: Trust) -> PartitionReport:
     report.first_offset = report.end_offset = bases[0] if bases else 0
     walk = _Walk(disk, report, trust)
     for base, following in zip(bases, [*bases[1:], None], strict=True):
-        walk.segment(base, following, found)
+        walk.check_segment(base, following, found)
     walk.finish()
     for offset in names.offsets_with(found, names.SNAPSHOT):
         _check_snapshot(disk, report, offset)
@@ -129,9 +129,9 @@ def _check_metadata(disk: Disk, report: PartitionReport) -> None:
     path = f"{report.directory}/{names.METADATA}"
     topic_id = read_topic_id(disk, report.directory)
     if topic_id == NO_TOPIC_ID:
-        report.lost(path, "there is no topic id in it")
+        report.add_loss(path, "there is no topic id in it")
     elif disk.read(path).removesuffix(b"\n") != partition_metadata.encode(topic_id):
-        report.lost(path, "no broker writes it like this")
+        report.add_loss(path, "no broker writes it like this")
 
 
 def _check_snapshot(disk: Disk, report: PartitionReport, offset: int) -> None:
@@ -139,13 +139,13 @@ def _check_snapshot(disk: Disk, report: PartitionReport, offset: int) -> None:
     try:
         producers = snapshots.decode(disk.read(path))
     except snapshots.CorruptSnapshot as error:
-        report.wrong(path, str(error))
+        report.add_wrong_file(path, str(error))
         return
     if offset > report.end_offset:
-        report.wrong(path, f"the log ends at {report.end_offset}")
+        report.add_wrong_file(path, f"the log ends at {report.end_offset}")
     for producer in producers:
         if producer.batches and producer.batches[-1].last_offset >= offset:
-            report.wrong(path, f"producer {producer.producer_id} is said to have written at or after {offset}")
+            report.add_wrong_file(path, f"producer {producer.producer_id} is said to have written at or after {offset}")
 
 
 class _Walk:
@@ -167,7 +167,7 @@ class _Walk:
         self._gaps: list[tuple[str, int, int]] = []
         self._thinned = trust.compacted
 
-    def segment(self, base: int, following: int | None, found: Sequence[str]) -> None:
+    def check_segment(self, base: int, following: int | None, found: Sequence[str]) -> None:
         report = self._report
         path = self._log_path = names.path(report.directory, base, names.LOG)
         self._expect(base)
@@ -193,9 +193,9 @@ class _Walk:
         self._report.end_is_damaged = self._damaged
         self._epochs.finish(self._report.end_offset)
         if self._epochs.problem:
-            self._report.wrong(self._epochs_path, self._epochs.problem)
+            self._report.add_wrong_file(self._epochs_path, self._epochs.problem)
         if self._epochs.went_back:
-            self._report.lost(self._log_path, self._epochs.went_back)
+            self._report.add_loss(self._log_path, self._epochs.went_back)
         start = max(self._trust.log_start, self._report.first_offset)
         first = self._epochs.first_start
         if self._trust.closed and first is not None and first < start < self._report.end_offset:
@@ -249,7 +249,7 @@ class _Walk:
         return position, header
 
     def _misplace(self, position: int, header: BatchHeader, where: str) -> None:
-        self._report.lost(self._log_path, f"offset {header.base_offset} at byte {position}, {where}")
+        self._report.add_loss(self._log_path, f"offset {header.base_offset} at byte {position}, {where}")
         self._damaged = True
 
     def _sound(self, file: File, *, is_last: bool) -> Iterator[tuple[int, BatchHeader] | None]:
@@ -265,14 +265,14 @@ class _Walk:
                 return
             except CorruptBatch as error:
                 reason = str(error)
-            further = next_sound_batch(file, position + 1, size, self._report.end_offset)
+            further = find_sound_batch(file, position + 1, size, self._report.end_offset)
             if further is None and is_last and next_offset >= self._trust.flushed_to:
                 reason = f"torn at byte {position} of {size}, after offset {next_offset - 1}: {reason}"
-                self._report.torn(self._log_path, reason)
+                self._report.add_torn_end(self._log_path, reason)
                 return
             begin = size if further is None else further
             reason = f"bytes {position} to {begin} are damaged, after offset {next_offset - 1}: {reason}"
-            self._report.lost(self._log_path, reason)
+            self._report.add_loss(self._log_path, reason)
             yield None
 
     def _follow_transactions(
@@ -295,12 +295,12 @@ class _Walk:
         times = names.path(self._report.directory, base, names.TIME_INDEX)
         problems: dict[str, str] = {}
         if offsets.rpartition("/")[2] in found:
-            problems[offsets] = offset_index_problem(self._disk.read(offsets), base, batches)
+            problems[offsets] = find_offset_index_problem(self._disk.read(offsets), base, batches)
         if times.rpartition("/")[2] in found:
-            problems[times] = time_index_problem(self._disk.read(times), base, batches, sealed=sealed)
+            problems[times] = find_time_index_problem(self._disk.read(times), base, batches, sealed=sealed)
         for path, problem in problems.items():
             if problem:
-                self._report.wrong(path, problem)
+                self._report.add_wrong_file(path, problem)
 
     def _compare_transactions(
         self, base: int, markers: dict[int, int], aborted: list[AbortedTransaction], found: Sequence[str]
@@ -313,8 +313,8 @@ class _Walk:
                 entries = transactions.decode(self._disk.read(path))
             except CorruptIndex as error:
                 problem = str(error)
-        problem = problem or transaction_index_problem(entries, aborted, markers, complete=self._complete)
+        problem = problem or find_transaction_index_problem(entries, aborted, markers, complete=self._complete)
         if problem:
-            self._report.wrong(path, problem)
+            self._report.add_wrong_file(path, problem)
             believed = [] if self._complete else entries
-            self._report.aborted[path] = mended_transactions(believed, aborted, markers)
+            self._report.aborted[path] = repair_transactions(believed, aborted, markers)

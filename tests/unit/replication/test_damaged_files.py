@@ -150,7 +150,7 @@ def check_lookups(broker: Broker, partition: Partition, found: dict[int, bytes |
     if not path.endswith(".log"):
         aborted = log.aborted_transactions(log.log_start_offset, log.end_offset)
         assert [one.producer_id for one in aborted] == [PRODUCER]
-        last = log.offset_for_timestamp(1_000 + RECORDS - 1, log.end_offset)
+        last = log.find_offset_for_timestamp(1_000 + RECORDS - 1, log.end_offset)
         assert last is not None and last.offset == log.end_offset - 1
 
 

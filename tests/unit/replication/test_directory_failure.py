@@ -86,7 +86,7 @@ def test_any_failing_operation_takes_the_directory_offline(operation: str) -> No
         else:
             append(partition, b"a")
             with pytest.raises(Exception, match="cannot be read"):
-                partition.log.offset_for_timestamp(0, 1)
+                partition.log.find_offset_for_timestamp(0, 1)
         await settled()
         assert refusal(broker, 1) is OFFLINE
         assert refusal(broker, 0) is None

@@ -25,9 +25,9 @@ from ottla.storage.directories import (
     decode_identity,
     encode_checkpoint,
     encode_identity,
-    marked_name,
+    format_marked_name,
+    format_partition_name,
     parse_name,
-    partition_name,
 )
 from ottla.storage.files import RealDisk
 from ottla.topic_partition import TopicPartition
@@ -387,9 +387,9 @@ def test_names_of_partition_directories(name: str, parsed: tuple[str, int, str] 
 @given(st.from_regex(r"[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,248}", fullmatch=True), st.integers(0, 2**31 - 1))
 def test_names_come_back(topic: str, index: int) -> None:
     # Proves: names are read back; a set aside directory's name fits any disk even for the longest topic.
-    assert parse_name(partition_name(topic, index)) == (topic, index, "")
+    assert parse_name(format_partition_name(topic, index)) == (topic, index, "")
     for marker in (DELETE, STRAY):
-        name = marked_name(topic, index, "0123456789abcdef" * 2, marker)
+        name = format_marked_name(topic, index, "0123456789abcdef" * 2, marker)
         parsed = parse_name(name)
         assert len(name) <= 255 and parsed is not None
         assert topic.startswith(parsed[0]) and parsed[1:] == (index, marker)

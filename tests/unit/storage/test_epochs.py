@@ -23,7 +23,7 @@ def test_the_file_is_kafkas_and_reads_back() -> None:
     written.save()
     assert disk.read(PATH) == b"0\n2\n0 0\n4 17\n"
     read = LeaderEpochs.load(disk, PATH)
-    assert read.entries == [(0, 0), (4, 17)] and read.latest == 4 and not read.dirty
+    assert read.entries == [(0, 0), (4, 17)] and read.latest == 4 and not read.is_dirty
 
 
 def test_nothing_is_written_without_a_change() -> None:

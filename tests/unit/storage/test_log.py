@@ -43,7 +43,7 @@ def test_appended_records_are_read_back_with_their_offsets() -> None:
     first = append(log, batch_of(b"a", b"b"))
     second = append(log, batch_of(b"c"), leader_epoch=3)
     assert (first.base_offset, first.last_offset, second.base_offset, second.last_offset) == (0, 1, 2, 2)
-    assert not first.duplicate and first.log_append_time == -1
+    assert not first.is_duplicate and first.log_append_time == -1
     assert [(record.offset, record.value) for record in records(log)] == [(0, b"a"), (1, b"b"), (2, b"c")]
     assert (log.log_start_offset, log.end_offset, log.topic_id) == (0, 3, TOPIC_ID)
 
@@ -65,7 +65,7 @@ def test_append_time_is_answered_for_batches_that_have_it() -> None:
     header = batch.set_append_time(data, NOW + 77)
     assert log.append(data, header, 0, NOW).log_append_time == NOW + 77
     again = log.append(data, batch.set_append_time(data, NOW + 99), 0, NOW)
-    assert again.duplicate and again.log_append_time == NOW + 77
+    assert again.is_duplicate and again.log_append_time == NOW + 77
 
 
 def test_a_full_segment_is_followed_by_a_new_one() -> None:
@@ -218,7 +218,7 @@ def test_a_follower_has_the_same_bytes_as_its_leader() -> None:
     copy = follower.read(0, 10_000, up_to=3, at_least_one=True)
     assert copy is not None and copy.slice.read() == data
     assert follower.epochs.entries == leader.epochs.entries
-    assert append(follower, batch_of(b"c", producer_id=5, sequence=2)).duplicate
+    assert append(follower, batch_of(b"c", producer_id=5, sequence=2)).is_duplicate
 
 
 def test_a_follower_rolls_within_one_fetch() -> None:
@@ -257,20 +257,20 @@ def test_records_are_found_by_time() -> None:
     for opened in (log, _reopened(log)):
         for wanted in range(NOW - 1, NOW + 310, 3):
             expected = next((offset for timestamp, offset in every if timestamp >= wanted), None)
-            found = opened.offset_for_timestamp(wanted, opened.end_offset)
+            found = opened.find_offset_for_timestamp(wanted, opened.end_offset)
             assert (found.offset if found else None) == expected
             if expected is not None and found is not None:
-                assert opened.offset_for_timestamp(wanted, expected) is None
+                assert opened.find_offset_for_timestamp(wanted, expected) is None
                 assert (found.timestamp, found.leader_epoch) == (times_by_offset[expected], 0)
-        largest = opened.max_timestamp()
+        largest = opened.find_max_timestamp()
         assert largest is not None and (largest.timestamp, largest.offset) == max(every)
 
 
 def test_an_empty_log_has_no_times() -> None:
     log = new_log(new_disk())
-    assert log.max_timestamp() is None and log.offset_for_timestamp(0, 0) is None
+    assert log.find_max_timestamp() is None and log.find_offset_for_timestamp(0, 0) is None
     append(log, batch_of(b"timeless", timestamp=-5))
-    assert log.max_timestamp() is None
+    assert log.find_max_timestamp() is None
 
 
 def test_truncation_takes_whole_batches_and_all_that_belongs_to_them() -> None:
@@ -309,9 +309,9 @@ def test_truncation_finds_the_largest_time_that_is_left() -> None:
     for step in (5, 9, 7, 20, 3):
         append(log, batch_of(b"v", timestamp=NOW + step))
     log.truncate_to(3)
-    largest = log.max_timestamp()
+    largest = log.find_max_timestamp()
     assert largest is not None and (largest.timestamp, largest.offset) == (NOW + 9, 1)
-    found = log.offset_for_timestamp(NOW + 6, 3)
+    found = log.find_offset_for_timestamp(NOW + 6, 3)
     assert found is not None and found.offset == 1
 
 

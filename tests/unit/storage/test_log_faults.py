@@ -53,7 +53,7 @@ def test_a_log_that_cannot_be_cut_back_takes_no_more() -> None:
     disk.fail("append", errno.EIO, "*.log")
     disk.fail("truncate", errno.EIO, "*.log")
     assert refusal(log, batch_of(b"b")) is ErrorCode.KAFKA_STORAGE_ERROR
-    assert log.failed
+    assert log.has_failed
     assert refusal(log, batch_of(b"c")) is ErrorCode.KAFKA_STORAGE_ERROR
     with pytest.raises(KafkaError):
         log.append_as_follower(batch_of(b"c"), 0)
@@ -203,7 +203,7 @@ def test_a_crash_at_any_file_operation_keeps_what_was_flushed(lose_unsynced: boo
         assert log.end_offset >= durable[-1] and first <= 6
         if found:
             again = batch_of(b"%03d" % (log.end_offset - 1), producer_id=3, sequence=log.end_offset - 1)
-            assert append(log, again, leader_epoch=4).duplicate
+            assert append(log, again, leader_epoch=4).is_duplicate
         following = log.end_offset
         assert append(log, batch_of(b"v", producer_id=3, sequence=following), leader_epoch=4).base_offset == following
         log.close()

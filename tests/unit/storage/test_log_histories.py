@@ -97,4 +97,4 @@ def test_after_any_history_a_crash_leaves_what_was_promised(power_cut: bool) -> 
         following = log.end_offset
         data = batch_of(b"next", producer_id=PRODUCER, sequence=following)
         assert append(log, data, leader_epoch=following // 20).base_offset == following, seed
-        assert append(log, data, leader_epoch=following // 20).duplicate, seed
+        assert append(log, data, leader_epoch=following // 20).is_duplicate, seed

@@ -203,9 +203,9 @@ def test_derived_files_are_never_needed(suffix: str, damage: str, clean: bool) -
         read = log.read(number, 1, up_to=30, at_least_one=True)
         assert read is not None and read.base_offset == number
     if not (clean and suffix == ".timeindex" and damage == "stale"):  # a file of another day looks right
-        found = log.offset_for_timestamp(NOW + 155, 30)
+        found = log.find_offset_for_timestamp(NOW + 155, 30)
         assert found is not None and found.offset == 16
-    assert append(log, batch_of(b"029", producer_id=1, sequence=29)).duplicate
+    assert append(log, batch_of(b"029", producer_id=1, sequence=29)).is_duplicate
     assert append(log, batch_of(b"030", producer_id=1, sequence=30)).base_offset == 30
 
 
@@ -257,7 +257,7 @@ def test_a_snapshot_older_than_the_log_is_brought_up_to_date() -> None:
     log = open_log(disk, SMALL)
     for sequence in range(20, 25):
         again = append(log, batch_of(b"v", producer_id=7, sequence=sequence))
-        assert again.duplicate and again.base_offset == sequence
+        assert again.is_duplicate and again.base_offset == sequence
     assert append(log, batch_of(b"v", producer_id=7, sequence=25)).base_offset == 25
 
 

@@ -35,7 +35,7 @@ def test_a_retry_is_recognised_although_the_first_look_for_it_failed() -> None:
         append(log, again)
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     repeated = append(log, again)
-    assert repeated.duplicate and repeated.base_offset == 3
+    assert repeated.is_duplicate and repeated.base_offset == 3
 
 
 def test_a_segment_whose_age_cannot_be_read_takes_the_batch_later() -> None:

@@ -46,7 +46,7 @@ def test_each_of_the_last_five_batches_is_recognised() -> None:
         append(log, batch_of(b"a", b"b", producer_id=9, sequence=sequence))
     for sequence in range(2, 12, 2):
         again = append(log, batch_of(b"a", b"b", producer_id=9, sequence=sequence))
-        assert again.duplicate and (again.base_offset, again.last_offset) == (sequence, sequence + 1)
+        assert again.is_duplicate and (again.base_offset, again.last_offset) == (sequence, sequence + 1)
     assert code_of(log, batch_of(b"a", b"b", producer_id=9, sequence=0)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert log.end_offset == 12
 
@@ -71,11 +71,11 @@ def test_sequences_wrap_to_zero() -> None:
     log = new_log(new_disk())
     append(log, batch_of(b"a", producer_id=9, sequence=LAST - 1))
     append(log, batch_of(b"b", b"c", b"d", producer_id=9, sequence=LAST))
-    assert append(log, batch_of(b"b", b"c", b"d", producer_id=9, sequence=LAST)).duplicate
+    assert append(log, batch_of(b"b", b"c", b"d", producer_id=9, sequence=LAST)).is_duplicate
     assert append(log, batch_of(b"e", producer_id=9, sequence=2)).base_offset == 4
     log.close()
     log = open_log(log._disk, clean=True)  # type: ignore[arg-type]
-    assert append(log, batch_of(b"e", producer_id=9, sequence=2)).duplicate
+    assert append(log, batch_of(b"e", producer_id=9, sequence=2)).is_duplicate
 
 
 def test_an_old_epoch_is_fenced_and_a_new_one_begins_at_zero() -> None:
@@ -86,7 +86,7 @@ def test_an_old_epoch_is_fenced_and_a_new_one_begins_at_zero() -> None:
     assert code_of(log, batch_of(b"b", producer_id=9, epoch=4, sequence=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     append(log, batch_of(b"b", producer_id=9, epoch=4, sequence=0))
     assert code_of(log, batch_of(b"a", producer_id=9, epoch=3, sequence=0)) is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert append(log, batch_of(b"b", producer_id=9, epoch=4, sequence=0)).duplicate
+    assert append(log, batch_of(b"b", producer_id=9, epoch=4, sequence=0)).is_duplicate
 
 
 def test_an_unknown_producer_may_go_on_where_it_is() -> None:
@@ -163,7 +163,7 @@ def test_a_retry_of_a_compacted_batch_is_known_to_be_one() -> None:
         assert code_of(log, batch_of(b"x", producer_id=9, sequence=sequence)) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
     overlap = batch_of(b"x", b"y", producer_id=9, sequence=4)
     assert code_of(log, overlap) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert append(log, batch_of(b"5", producer_id=9, sequence=5)).duplicate
+    assert append(log, batch_of(b"5", producer_id=9, sequence=5)).is_duplicate
     assert code_of(log, batch_of(b"x", producer_id=9, sequence=7)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert append(log, batch_of(b"6", producer_id=9, sequence=6)).base_offset == 6
 
@@ -310,7 +310,7 @@ def test_a_retry_is_recognised_however_small_the_segments_are() -> None:
     log = open_log(disk, settings, clean=True)
     assert len(log.segments) == 10
     again = append(log, batch_of(b"0", producer_id=1, sequence=0))
-    assert again.duplicate and again.base_offset == 0
+    assert again.is_duplicate and again.base_offset == 0
 
 
 def test_producers_that_come_and_go_take_bounded_memory() -> None:
@@ -329,8 +329,8 @@ def test_producers_that_come_and_go_take_bounded_memory() -> None:
     assert set(newest) | {busy, open_since_the_start} <= log.producers.producers.keys()
     end = log.end_offset
     for producer_id, sequence in ((newest[0], 0), (newest[-1], 1), (busy, count // 1000 - 1)):
-        assert append(log, batch_of(b"a", producer_id=producer_id, sequence=sequence)).duplicate
-    assert append(log, batch_of(b"a", producer_id=open_since_the_start, sequence=0, transactional=True)).duplicate
+        assert append(log, batch_of(b"a", producer_id=producer_id, sequence=sequence)).is_duplicate
+    assert append(log, batch_of(b"a", producer_id=open_since_the_start, sequence=0, transactional=True)).is_duplicate
     assert log.end_offset == end and log.producers.first_unstable_offset == 0
 
 
@@ -343,7 +343,7 @@ def test_a_forgotten_producer_goes_on_where_it_was() -> None:
     assert 1 not in log.producers.producers
     taken = append(log, batch_of(b"b", producer_id=1, sequence=1))
     again = append(log, batch_of(b"b", producer_id=1, sequence=1))
-    assert not taken.duplicate and again.duplicate and again.base_offset == taken.base_offset
+    assert not taken.is_duplicate and again.is_duplicate and again.base_offset == taken.base_offset
 
 
 def test_a_producer_that_left_takes_little_memory() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from ottla.records.batch import encode_control
 from ottla.storage.log import Log, LogSettings
-from ottla.storage.retention import expired
+from ottla.storage.retention import find_expired
 from tests.unit.storage.logs import DIRECTORY, NOW, append, batch_of, new_disk, new_log, open_log, values
 
 HOUR = 3_600_000
@@ -35,10 +35,10 @@ def filled(log: Log, *, begin: int = NOW, step: int = HOUR) -> Log:
 def test_a_segment_is_as_old_as_its_newest_record() -> None:
     # Two of them are older than five hours when the last record is written; one is exactly as old and stays.
     log = filled(new_log(new_disk(), settings(retention_ms=5 * HOUR)))
-    found = expired(log, log.end_offset, NOW + 10 * HOUR)
+    found = find_expired(log, log.end_offset, NOW + 10 * HOUR)
     assert found is not None and (found.old, found.excess, found.log_start_offset) == ([0], [], 3)
     assert not found.with_active
-    found = expired(log, log.end_offset, NOW + 10 * HOUR + 1)
+    found = find_expired(log, log.end_offset, NOW + 10 * HOUR + 1)
     assert found is not None and found.log_start_offset == 6
 
 
@@ -46,7 +46,7 @@ def test_an_old_record_behind_a_new_one_is_kept_with_it() -> None:
     # Segments go from the front only: what is old in the middle waits for what is before it.
     log = new_log(new_disk(), settings(retention_ms=HOUR))
     filled(log, begin=NOW + 11 * HOUR, step=-HOUR)
-    assert expired(log, log.end_offset, NOW + 12 * HOUR) is None
+    assert find_expired(log, log.end_offset, NOW + 12 * HOUR) is None
 
 
 @pytest.mark.parametrize(("room", "start"), [(10_000, 0), (1, 2), (0, 3), (-1, 3)])
@@ -56,7 +56,7 @@ def test_size_takes_what_is_above_the_limit_and_no_more(room: int, start: int) -
     sizes = [segment.size for segment in log.segments]
     limit = sum(sizes) - sum(sizes[:3]) + room
     log.settings = settings(retention_bytes=max(limit, 0))
-    found = expired(log, log.end_offset, NOW)
+    found = find_expired(log, log.end_offset, NOW)
     assert (len(found.excess) if found is not None else 0) == start
     assert found is None or not found.old
 
@@ -66,7 +66,7 @@ def test_size_and_age_take_together() -> None:
     log = filled(new_log(new_disk(), settings()))
     size = log.size
     log.settings = settings(retention_ms=5 * HOUR, retention_bytes=size - log.segments[0].size)
-    found = expired(log, log.end_offset, NOW + 11 * HOUR)
+    found = find_expired(log, log.end_offset, NOW + 11 * HOUR)
     assert found is not None and (found.excess, found.old, found.log_start_offset) == ([0], [3], 6)
 
 
@@ -75,19 +75,19 @@ def test_segments_before_the_start_do_not_count() -> None:
     log = filled(new_log(new_disk(), settings()))
     log.settings = settings(retention_bytes=log.size - log.segments[0].size)
     log.advance_log_start(3)
-    assert expired(log, log.end_offset, NOW) is None
+    assert find_expired(log, log.end_offset, NOW) is None
 
 
 def test_without_limits_everything_stays() -> None:
     log = filled(new_log(new_disk(), settings()))
-    assert expired(log, log.end_offset, NOW + 10_000 * DAY) is None
+    assert find_expired(log, log.end_offset, NOW + 10_000 * DAY) is None
 
 
 def test_nothing_above_the_high_watermark_goes() -> None:
     # All is old, but only what is before offset 6 is committed; in mid-segment the segment stays whole.
     log = filled(new_log(new_disk(), settings(retention_ms=1, retention_bytes=0)))
     for up_to, start in ((6, 6), (8, 6), (2, None)):
-        found = expired(log, up_to, NOW + DAY)
+        found = find_expired(log, up_to, NOW + DAY)
         assert (found.log_start_offset if found is not None else None) == start
 
 
@@ -97,10 +97,10 @@ def test_an_open_transaction_is_kept() -> None:
     for number in range(BATCHES):
         producer = {"producer_id": 7, "sequence": 0, "transactional": True} if number == 4 else {}
         append(log, batch_of(bytes(42), **producer))  # type: ignore[arg-type]
-    found = expired(log, log.last_stable_offset(log.end_offset), NOW + DAY)
+    found = find_expired(log, log.last_stable_offset(log.end_offset), NOW + DAY)
     assert found is not None and found.log_start_offset <= 4
     append(log, encode_control(7, 0, True, 0, NOW))
-    found = expired(log, log.last_stable_offset(log.end_offset), NOW + DAY)
+    found = find_expired(log, log.last_stable_offset(log.end_offset), NOW + DAY)
     assert found is not None and found.log_start_offset == BATCHES + 1
 
 
@@ -108,13 +108,13 @@ def test_the_active_segment_goes_after_a_roll() -> None:
     # The last records of a topic that nobody writes to any more are not kept for ever, and offsets go on.
     disk = new_disk()
     log = filled(new_log(disk, settings(retention_ms=HOUR)))
-    found = expired(log, log.end_offset, NOW + DAY)
+    found = find_expired(log, log.end_offset, NOW + DAY)
     assert found is not None and found.with_active and found.log_start_offset == BATCHES
     log.roll(NOW + DAY)
     log.advance_log_start(found.log_start_offset)
     assert log.drop_segments(found.log_start_offset) == 4
     assert values(log) == [] and log.end_offset == BATCHES
-    assert expired(log, log.end_offset, NOW + 2 * DAY) is None, "an empty active segment stays"
+    assert find_expired(log, log.end_offset, NOW + 2 * DAY) is None, "an empty active segment stays"
     log.close()
     log = open_log(disk, clean=True, log_start_offset=BATCHES)
     assert (log.log_start_offset, log.end_offset) == (BATCHES, BATCHES)
@@ -126,8 +126,8 @@ def test_a_wrong_timestamp_does_not_keep_a_log_for_ever(timestamp: int) -> None:
     log = new_log(new_disk(), settings(retention_ms=DAY, timestamps_ahead_ms=HOUR))
     append(log, batch_of(bytes(42), timestamp=timestamp))
     filled_after = [append(log, batch_of(bytes(42), timestamp=NOW + number)) for number in range(8)]
-    assert expired(log, log.end_offset, NOW + DAY - 10) is None
-    found = expired(log, log.end_offset, NOW + 2 * DAY)
+    assert find_expired(log, log.end_offset, NOW + DAY - 10) is None
+    found = find_expired(log, log.end_offset, NOW + 2 * DAY)
     assert found is not None and found.log_start_offset == filled_after[-1].last_offset + 1
 
 
@@ -135,8 +135,8 @@ def test_a_time_that_the_topic_allows_is_believed() -> None:
     # Where producers may be as far ahead as they like, their records are kept that long, as in Kafka.
     log = new_log(new_disk(), settings(retention_ms=DAY))
     append(log, batch_of(bytes(42), timestamp=NOW + 3650 * DAY))
-    assert expired(log, log.end_offset, NOW + 3650 * DAY) is None
-    assert expired(log, log.end_offset, NOW + 3652 * DAY) is not None
+    assert find_expired(log, log.end_offset, NOW + 3650 * DAY) is None
+    assert find_expired(log, log.end_offset, NOW + 3652 * DAY) is not None
 
 
 def test_after_a_restart_the_age_is_read_from_the_time_index() -> None:
@@ -145,7 +145,7 @@ def test_after_a_restart_the_age_is_read_from_the_time_index() -> None:
     log = filled(new_log(disk, settings()))
     log.close()
     log = open_log(disk, settings(retention_ms=5 * HOUR), clean=True)
-    found = expired(log, log.end_offset, NOW + 11 * HOUR)
+    found = find_expired(log, log.end_offset, NOW + 11 * HOUR)
     assert found is not None and (found.old, found.log_start_offset) == ([0, 3], 6)
 
 

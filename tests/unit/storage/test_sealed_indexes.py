@@ -28,5 +28,5 @@ def test_a_power_cut_after_a_roll_leaves_no_old_time_index(flushed_again: bool) 
         disk.crash(lose_unsynced=True)
         log = open_log(disk, LogSettings(), recovery_point=log.recovery_point)
         assert log.segments[0].max_timestamp == LATER, seed
-        found = log.offset_for_timestamp(LATER, log.end_offset)
+        found = log.find_offset_for_timestamp(LATER, log.end_offset)
         assert found is not None and found.offset == 1, seed

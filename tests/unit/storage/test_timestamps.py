@@ -47,10 +47,10 @@ def test_every_time_is_found_where_a_list_has_it(seed: int, end: str) -> None:
         visible = [(offset, stamp) for offset, stamp in times if start <= offset < up_to]
         for wanted in range(NOW - 120, NOW + 520, 7):
             expected = next(((offset, stamp) for offset, stamp in visible if stamp >= wanted), None)
-            found = log.offset_for_timestamp(wanted, up_to)
+            found = log.find_offset_for_timestamp(wanted, up_to)
             assert (found and (found.offset, found.timestamp)) == expected, f"{wanted} up to {up_to}"
     largest = max(stamp for offset, stamp in times if offset >= start)
-    newest = log.max_timestamp()
+    newest = log.find_max_timestamp()
     assert newest is not None
     assert (newest.offset, newest.timestamp) == next(pair for pair in times if pair[0] >= start and pair[1] == largest)
 
@@ -60,11 +60,11 @@ def test_the_largest_time_may_have_been_deleted() -> None:
     log = new_log(new_disk(), SETTINGS)
     for stamp in (100, 900, 300, 200, 300):
         append(log, encode([(None, bytes(30), (), stamp), (None, bytes(30), (), stamp - 50)]))
-    assert log.max_timestamp() == (2, 900, 0)
+    assert log.find_max_timestamp() == (2, 900, 0)
     log.advance_log_start(3)
-    assert log.max_timestamp() == (3, 850, 0)
+    assert log.find_max_timestamp() == (3, 850, 0)
     log.advance_log_start(4)
-    assert log.max_timestamp() == (4, 300, 0)
+    assert log.find_max_timestamp() == (4, 300, 0)
 
 
 def test_a_clock_that_jumped_leaves_the_lookups_exact() -> None:
@@ -81,5 +81,5 @@ def test_a_clock_that_jumped_leaves_the_lookups_exact() -> None:
 
 
 def found(log: Log, moment: int) -> int | None:
-    place = log.offset_for_timestamp(moment, log.end_offset)
+    place = log.find_offset_for_timestamp(moment, log.end_offset)
     return None if place is None else place.offset

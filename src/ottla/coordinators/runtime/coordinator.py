@@ -424,7 +424,7 @@ class Coordinator(Generic[M]):
         partition = shard.partition
         if not partition.is_leader or partition.leader_epoch != shard.epoch:
             self._drop(shard, KafkaError(ErrorCode.NOT_COORDINATOR))
-        elif partition.log.failed:
+        elif partition.log.has_failed:
             self._fail(shard, KafkaError(ErrorCode.NOT_COORDINATOR, "the coordinator's disk failed"))
         else:
             shard.settle()

@@ -22,7 +22,7 @@ from ottla.records.compression import compress
 from ottla.storage.cleaner.kernels import GROWTH_MAX, Kernels
 from ottla.storage.cleaner.offset_map import OffsetMap
 from ottla.storage.cleaner.order import NO_OFFSET, Order
-from ottla.storage.cleaner.source import records_of
+from ottla.storage.cleaner.source import unpack_records
 from ottla.storage.cleaner.transactions import TransactionTrace
 from ottla.storage.files import Bytes
 
@@ -43,13 +43,13 @@ class BatchFilter:
         self.records_written = 0
         self.keyless = 0
 
-    def rest_of(self, header: BatchHeader, batch: memoryview) -> tuple[BatchHeader, Bytes] | None:
+    def filter(self, header: BatchHeader, batch: memoryview) -> tuple[BatchHeader, Bytes] | None:
         """The batch as it is written, itself if nothing changes; None if it goes."""
         self.records_read += header.record_count
         if header.attributes & CONTROL:
             rest = self._marker(header, batch)
         else:
-            aborted = self._trace.data(header)
+            aborted = self._trace.follow_data(header)
             rest = None if aborted or not header.record_count else self._records(header, batch)
         if rest is None and self._is_needed(header):
             rest = _empty(header)
@@ -68,7 +68,7 @@ class BatchFilter:
         return header.last_offset == last.last_offset
 
     def _marker(self, header: BatchHeader, batch: memoryview) -> tuple[BatchHeader, Bytes] | None:
-        if not self._trace.control(header, batch):
+        if not self._trace.follow_marker(header, batch):
             return header, batch
         if not header.record_count or self._is_over(header):
             return None
@@ -76,14 +76,14 @@ class BatchFilter:
             return header, batch
         kept = self._kernels.room(header.record_count)
         kept[:] = self._kernels.view(b"\1" * header.record_count)
-        return self._packed(header, records_of(header, batch), kept, header.record_count, header.max_timestamp, True)
+        return self._pack(header, unpack_records(header, batch), kept, header.record_count, header.max_timestamp, True)
 
     def _is_over(self, header: BatchHeader) -> bool:
         """Whether the time of the batch's tombstones or marker is over."""
         return header.has_delete_horizon and header.base_timestamp <= self._order.now_ms
 
     def _records(self, header: BatchHeader, batch: memoryview) -> tuple[BatchHeader, Bytes] | None:
-        records = records_of(header, batch)
+        records = unpack_records(header, batch)
         kept = self._kernels.room(header.record_count)
         staying, tombstones, keyless, earliest, newest = self._offsets.judge(
             self._kernels.view(records),
@@ -101,9 +101,9 @@ class BatchFilter:
         if staying == header.record_count and not needs_horizon:
             return header, batch
         max_timestamp = header.max_timestamp if header.log_append_time else newest
-        return self._packed(header, records, kept, staying, max_timestamp, needs_horizon)
+        return self._pack(header, records, kept, staying, max_timestamp, needs_horizon)
 
-    def _packed(
+    def _pack(
         self, header: BatchHeader, records: Bytes, kept: Bytes, staying: int, max_timestamp: int, needs_horizon: bool
     ) -> tuple[BatchHeader, Bytes]:
         """A batch of the records that stay, in the codec of the old one."""

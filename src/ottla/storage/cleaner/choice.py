@@ -68,7 +68,7 @@ class Dirt(NamedTuple):
         )
 
 
-def dirt_of(log: DirtyLog, last_stable_offset: int, rules: CompactionRules, now_ms: int) -> Dirt:
+def measure_dirt(log: DirtyLog, last_stable_offset: int, rules: CompactionRules, now_ms: int) -> Dirt:
     """Kafka's rules, and the one about flushing. OSError if a segment cannot be read."""
     segments = log.segments
     bases = [segment.base_offset for segment in segments]
@@ -106,7 +106,7 @@ def _overdue_ms(segments: Sequence[Segment], rules: CompactionRules, now_ms: int
     return max(now_ms - rules.max_lag_ms - earliest, 0)
 
 
-def last_batches(producers: ProducerStates) -> dict[int, LastBatch]:
+def collect_last_batches(producers: ProducerStates) -> dict[int, LastBatch]:
     """What each producer needs to go on."""
     return {
         producer_id: LastBatch(producer.batches[-1].last_offset if producer.batches else NO_OFFSET, producer.epoch)

@@ -8,7 +8,7 @@ from ottla.storage.cleaner.batch_filter import BatchFilter
 from ottla.storage.cleaner.kernels import Kernels, compiled_kernels, python_kernels
 from ottla.storage.cleaner.offset_map import OffsetMap
 from ottla.storage.cleaner.order import BytesProcessed, Cleaned, Order, Report, Source, Summary
-from ottla.storage.cleaner.source import batches, records_of
+from ottla.storage.cleaner.source import read_batches, unpack_records
 from ottla.storage.cleaner.target import Target
 from ottla.storage.cleaner.transactions import TransactionTrace
 from ottla.storage.files import Disk
@@ -62,7 +62,7 @@ class Compaction:
         for source in order.sources:
             if source.end_offset <= order.dirty_from:
                 continue
-            for header, batch in batches(self._disk, order.directory, source, order.read_bytes):
+            for header, batch in read_batches(self._disk, order.directory, source, order.read_bytes):
                 if header.last_offset >= order.dirty_from:
                     if not self._index_batch(header, batch, trace):
                         return
@@ -74,11 +74,11 @@ class Compaction:
     def _index_batch(self, header: BatchHeader, batch: memoryview, trace: TransactionTrace) -> bool:
         """Whether there was room for all of it."""
         if header.attributes & CONTROL:
-            trace.control(header, batch)
+            trace.follow_marker(header, batch)
             return True
-        if trace.data(header):
+        if trace.follow_data(header):
             return True
-        records = self._kernels.view(records_of(header, batch))
+        records = self._kernels.view(unpack_records(header, batch))
         return self._offsets.index(records, header.record_count, header.base_offset)
 
     def _rewrite(self, group: Group) -> Iterator[Report]:
@@ -86,8 +86,8 @@ class Compaction:
         target = Target(self._disk, order.directory, group[0].base_offset, order.index_interval_bytes)
         try:
             for source in group:
-                for header, batch in batches(self._disk, order.directory, source, order.read_bytes):
-                    rest = self._filter.rest_of(header, batch)
+                for header, batch in read_batches(self._disk, order.directory, source, order.read_bytes):
+                    rest = self._filter.filter(header, batch)
                     size = len(batch)
                     self._bytes_read += size
                     if rest is not None:

@@ -14,7 +14,9 @@ from ottla.storage.files import Disk
 _READ_BYTES_MIN = 4096
 
 
-def batches(disk: Disk, directory: str, source: Source, read_bytes: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+def read_batches(
+    disk: Disk, directory: str, source: Source, read_bytes: int
+) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Each batch with its header. The buffer grows for a batch that is larger than `read_bytes`."""
     read_bytes = max(read_bytes, _READ_BYTES_MIN)
     file = disk.open_read(names.path(directory, source.base_offset, names.LOG))
@@ -44,7 +46,7 @@ def batches(disk: Disk, directory: str, source: Source, read_bytes: int) -> Iter
         file.close()
 
 
-def records_of(header: BatchHeader, batch: memoryview) -> bytes | bytearray | memoryview:
+def unpack_records(header: BatchHeader, batch: memoryview) -> bytes | bytearray | memoryview:
     """The records of a batch, unpacked."""
     body = batch[HEADER_SIZE:]
     if not header.codec:

@@ -8,7 +8,7 @@
     sync     and keeps it                                         or .swap could stand beside the .cleaned of the next
 
 Only `sync` waits for the disk, and it may run in a thread. Whoever takes segments out of the log in between calls
-`hurry` first: what has only begun is taken back, what was switched is finished.
+`finish_or_undo` first: what has only begun is taken back, what was switched is finished.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ class Swap:
         self._replaced = replaced
         self._segment: Segment | None = None
         self.phase = Phase.BEGUN
-        files.hurry()
+        files.end_swap()
         files.swap = self
         try:
             for suffix in reversed(names.SEGMENT_SUFFIXES):
@@ -77,7 +77,7 @@ class Swap:
             file.path = self._path(names.LOG)
         self._end()
 
-    def hurry(self) -> None:
+    def finish_or_undo(self) -> None:
         if self.phase is Phase.SWITCHED:
             self.sync()
             self.finish()

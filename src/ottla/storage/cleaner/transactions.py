@@ -22,7 +22,7 @@ class TransactionTrace:
         """Producers of which a batch was seen since their last marker."""
         self._kept: list[AbortedTransaction] = []
 
-    def data(self, header: BatchHeader) -> bool:
+    def follow_data(self, header: BatchHeader) -> bool:
         """Whether the batch belongs to an aborted transaction, so that its records may go."""
         if not header.attributes & TRANSACTIONAL:
             return False
@@ -31,7 +31,7 @@ class TransactionTrace:
         transaction = self._aborted.get(header.producer_id)
         return transaction is not None and header.last_offset < transaction.last_offset
 
-    def control(self, header: BatchHeader, batch: memoryview) -> bool:
+    def follow_marker(self, header: BatchHeader, batch: memoryview) -> bool:
         """Whether nothing of the marker's transaction is left, so that it may go when its time is over."""
         self._reach(header.last_offset)
         if not header.record_count:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ottla.records import batch
 from ottla.records.batch import BatchHeader
 from ottla.storage.cleaner.child import InlineCompactor
-from ottla.storage.cleaner.choice import CompactionRules, dirt_of, last_batches
+from ottla.storage.cleaner.choice import CompactionRules, collect_last_batches, measure_dirt
 from ottla.storage.cleaner.order import Cleaned, Order, Summary
 from ottla.storage.files import Disk
 from ottla.storage.log import Appended, Log, LogSettings
@@ -53,7 +53,7 @@ def order_for(
     compiled: bool = False,
     rules: CompactionRules | None = None,
 ) -> Order:
-    dirt = dirt_of(log, log.last_stable_offset(log.end_offset), rules or CompactionRules(), now_ms)
+    dirt = measure_dirt(log, log.last_stable_offset(log.end_offset), rules or CompactionRules(), now_ms)
     settings = log.settings
     return Order(
         log.directory,
@@ -65,7 +65,7 @@ def order_for(
         settings.segment_index_bytes,
         settings.index_interval_bytes,
         log.aborted_transactions(log.segments[0].base_offset, dirt.up_to),
-        last_batches(log.producers),
+        collect_last_batches(log.producers),
         map_bytes,
         seed=bytes(range(16)),
         compiled=compiled,

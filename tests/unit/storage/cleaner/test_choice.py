@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.storage.cleaner.choice import CompactionRules, Dirt, dirt_of
+from ottla.storage.cleaner.choice import CompactionRules, Dirt, measure_dirt
 from ottla.storage.log import Log
 from tests.unit.storage.cleaner.compactions import SETTINGS, compact, put
 from tests.unit.storage.logs import NOW, new_disk, new_log
@@ -22,7 +22,7 @@ def three_segments() -> Log:
 
 
 def dirt(log: Log, now_ms: int = NOW + 3 * HOUR, stable: int | None = None, **rules: float) -> Dirt:
-    return dirt_of(log, log.end_offset if stable is None else stable, CompactionRules(**rules), now_ms)  # type: ignore[arg-type]
+    return measure_dirt(log, log.end_offset if stable is None else stable, CompactionRules(**rules), now_ms)  # type: ignore[arg-type]
 
 
 def test_the_active_segment_is_never_compacted() -> None:

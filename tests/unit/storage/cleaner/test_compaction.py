@@ -152,8 +152,8 @@ def test_the_last_batch_of_a_producer_keeps_its_sequence() -> None:
         if name.endswith(names.SNAPSHOT):
             disk.unlink(f"{DIRECTORY}/{name}")
     log = open_log(disk, SETTINGS)
-    assert append(log, last).duplicate
-    assert not append(log, pairs(("a", "4"), producer_id=5, sequence=3)).duplicate
+    assert append(log, last).is_duplicate
+    assert not append(log, pairs(("a", "4"), producer_id=5, sequence=3)).is_duplicate
 
 
 def test_the_last_batch_keeps_the_end_of_the_log() -> None:
