@@ -16,6 +16,7 @@ from ottla.testing import LocalBroker
 from tests.kafka_peer import FETCH_S
 from tests.needs import skip_without
 from tests.patience import PATIENCE_S
+from tests.spark.early_python import early_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +49,7 @@ def stock_connector() -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> "Iterator[SparkSession]":
+def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     """Started by the first test that wants it. Its JVM and Python's daemon end with it."""
     from pyspark.logger import PySparkLogger
 
@@ -57,6 +58,7 @@ def spark() -> "Iterator[SparkSession]":
     # PySpark's loggers give every handler their own form, and pytest hands them the one by which all tests see logs.
     del PySparkLogger.addHandler
     before = dict(os.environ)
+    os.environ["PYSPARK_PYTHON"] = early_python(tmp_path_factory.mktemp("python"))
     session = ottla.spark.session("tests", master="local[2]", config={**SETTINGS, "spark.jars": jars_or_reason()[0]})
     gateway = session.sparkContext._gateway
     assert gateway is not None

@@ -23,6 +23,7 @@ from ottla.testing import LocalBroker
 from ottla.topic_partition import TopicPartition
 from tests.patience import PATIENCE_S
 from tests.spark.driver import BATCH
+from tests.spark.early_python import early_python
 from tests.spark.topics import send
 from tests.unit.client.reading_back import await_markers
 
@@ -44,6 +45,7 @@ class Job:
         checkpoint = directory / f"checkpoint-{kind}"
         self._arguments = [broker.bootstrap, self._source, self._sink, str(checkpoint), kind, self._group, master]
         self._log = directory / f"driver-{kind}.log"
+        self._python = early_python(directory)
         self._driver: subprocess.Popen[bytes] | None = None
         self._ends = 0
         self._last_done: tuple[list[int], int] = [], 0
@@ -68,7 +70,8 @@ class Job:
         """Start the driver, or start it again if it has ended."""
         if self._driver is not None and self._driver.poll() is None:
             return
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(HOME / "src"), str(HOME)))}
+        paths = os.pathsep.join((str(HOME / "src"), str(HOME)))
+        environment = {**os.environ, "PYTHONPATH": paths, "PYSPARK_PYTHON": self._python}
         command = [sys.executable, "-m", "tests.spark.driver", *self._arguments]
         with self._log.open("ab") as log:
             self._driver = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)

@@ -13,6 +13,7 @@ import pytest
 
 from tests.patience import PATIENCE_S
 from tests.spark.conftest import QUICK_JAVA
+from tests.spark.early_python import early_python
 
 COMMAND = [sys.executable, "-m", "ottla", "demo", "--rate", "1000"]
 
@@ -22,7 +23,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     """With settings of Spark's own beside the demo's, as a machine may have them: a JVM that starts sooner."""
     (tmp_path / "spark-defaults.conf").write_text(f"spark.driver.extraJavaOptions {QUICK_JAVA}\n")
     home = str(Path(__file__).parents[2] / "src")
-    return {**os.environ, "PYTHONPATH": home, "SPARK_CONF_DIR": str(tmp_path)}
+    return {**os.environ, "PYTHONPATH": home, "SPARK_CONF_DIR": str(tmp_path), "PYSPARK_PYTHON": early_python(tmp_path)}
 
 
 def test_without_a_terminal_it_checks_itself_and_ends(environment: dict[str, str]) -> None:
