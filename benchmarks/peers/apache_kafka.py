@@ -133,7 +133,7 @@ def java_command(class_name: str, *arguments: str, options: tuple[str, ...] = ()
     return [find_executable("java"), *options, "-cp", str(find_jars() / "*"), class_name, *arguments]
 
 
-def run_tool(class_name: str, *arguments: str, stdin: str = "", timeout_seconds: float = 100) -> str:
+def run_tool(class_name: str, *arguments: str, stdin: str = "", timeout_seconds: float = 300) -> str:
     """Run one of Kafka's command line classes. Returns what it printed on standard output, raises ToolFailure."""
     done = _run_in_server((class_name, *arguments), stdin, timeout_seconds)
     if done is None:

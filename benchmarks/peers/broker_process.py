@@ -92,7 +92,7 @@ class BrokerProcess:
     def process_id(self) -> int:
         return self._running().pid
 
-    def start(self, timeout_seconds: float = 60) -> StartTimes:
+    def start(self, timeout_seconds: float = 300) -> StartTimes:
         with self.output.open("ab") as output:
             began = time.monotonic()
             self._process = subprocess.Popen(

@@ -122,7 +122,10 @@ class Churn:
         self._broker.restart()
 
 
-@pytest.mark.parametrize("assignor", ("range", "cooperative-sticky", CONSUMER, BOTH))
+@pytest.mark.parametrize(
+    "assignor",
+    ["range", BOTH, *(pytest.param(each, marks=pytest.mark.long) for each in ("cooperative-sticky", CONSUMER))],
+)
 def test_a_churning_group_reads_everything(assignor: str, tmp_path: Path, seed: int) -> None:
     # Whatever happens to members and broker: every record is read, each assignment goes on where the
     # last commit before it was, without a gap.

@@ -16,9 +16,10 @@ from tests.clients.child import HOST, OttlaUp, ottla_up
 from tests.clients.confluent import consumer, take
 from tests.clients.sender import Sender, numbers
 from tests.raw_client import RawClient
+from tests.samples import sample_size
 from tests.scenarios.client_calls import create_topic
 
-KILLS = int(os.environ.get("OTTLA_KILLS", "4"))
+KILLS = int(os.environ.get("OTTLA_KILLS", sample_size(2, 10)))
 
 
 def create_topics(broker: OttlaUp, *topics: str) -> None:

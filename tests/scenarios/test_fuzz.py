@@ -1,4 +1,4 @@
-"""A few seconds of the siege that `make fuzz` keeps up for longer."""
+"""A short piece of the siege that `make fuzz` keeps up for longer."""
 
 import sys
 from pathlib import Path
@@ -17,11 +17,12 @@ from ottla.wire.messages.offset_commit import (
 )
 from tests.clients.child import ottla_up
 from tests.raw_client import RawClient
+from tests.samples import sample_size
 from tests.scenarios.every_request import ask_until_settled, errors_in
 from tests.scenarios.fuzz.bombs import make_bomb, make_malformed_batch
 from tests.scenarios.fuzz.siege import Siege
 
-SECONDS = 5.0
+ATTACKS = sample_size(60, 600)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory and descriptors of a process as Linux has them")
@@ -29,7 +30,7 @@ def test_a_broker_under_siege_goes_on_working(tmp_path: Path, seed: int) -> None
     # Every attack there is, from three strangers at once: a good client is answered throughout, memory stays within
     # its limit, descriptors come back, nothing is logged that was not expected.
     with ottla_up(tmp_path / "data") as broker:
-        findings = Siege(broker, seed).run(SECONDS)
+        findings = Siege(broker, seed).run(attacks=ATTACKS)
     assert not findings.problems, f"{findings}\n" + "\n".join(findings.problems)
     assert findings.answered > 0
 

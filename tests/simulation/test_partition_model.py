@@ -2,7 +2,7 @@
 
 A whole broker on a simulated machine; Hypothesis chooses what happens and shrinks what fails.
 
-    OTTLA_MODEL_EXAMPLES=20     how many histories; `make model` runs many
+    OTTLA_MODEL_EXAMPLES=1000     how many histories; `make model` sets it
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from ottla.cluster.topics import NewTopic, create_topic
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records import batch as batches
 from ottla.replication.partition import Partition
+from tests.samples import sample_size
 from tests.simulation import partition_reader
 from tests.simulation.disk import Crashed
 from tests.simulation.history import Ending
@@ -25,8 +26,8 @@ from tests.simulation.loop import SimulatedLoop, cancel_rest
 from tests.simulation.naive_partition import NaiveBatch, NaivePartition, NaiveRecord
 from tests.simulation.world import Machine, World
 
-EXAMPLES = int(os.environ.get("OTTLA_MODEL_EXAMPLES", "20"))
-STEPS = 40
+EXAMPLES = int(os.environ.get("OTTLA_MODEL_EXAMPLES", sample_size(10, 100)))
+STEPS = 30
 TOPIC = "orders"
 PRODUCERS = (3, 4)
 HOUR_MS = 3_600_000

@@ -177,6 +177,7 @@ def copied(bootstrap: str, topic: str) -> list[tuple[Any, ...]]:
     return sorted((record[:2] for part in records(bootstrap, topic, 2) for record in part), key=str)
 
 
+@pytest.mark.long
 def test_one_goes_on_where_the_other_stopped(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
     """A query's checkpoint serves both, whoever reads and whoever writes. Only that a sink which writes exactly once
     has no ledger of what the stock connector wrote, and must be told to begin one."""

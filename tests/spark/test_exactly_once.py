@@ -57,7 +57,9 @@ def test_at_least_once_is_an_option(spark: "SparkSession", broker: LocalBroker, 
     assert values(reader(spark, broker, "copied-again", **COMMITTED).load()) == ["once", "once"]
 
 
-@pytest.mark.parametrize("mode", ["append", "update", "complete"])
+@pytest.mark.parametrize(
+    "mode", ["update", *(pytest.param(each, marks=pytest.mark.long) for each in ("append", "complete"))]
+)
 def test_one_transaction_for_a_batch(spark: "SparkSession", broker: LocalBroker, tmp_path: Path, mode: str) -> None:
     """write_stream: counts by key as each mode gives them, once; the group's offsets land with them."""
     broker.create_topic(f"in-{mode}", partitions=2)

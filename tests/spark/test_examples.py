@@ -1,14 +1,20 @@
-"""The examples that need Spark, and README's: each compares its own result with a model, so it has only to be run."""
+"""The examples that need Spark, and README's: each compares its own result with a model, so it has only to be run.
+
+The suite runs README's and two that its seed chooses; `make test-all` runs all of them.
+"""
 
 import re
 import sys
 from importlib import import_module
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ottla.testing import LocalBroker
+from tests.conftest import SEED
+from tests.samples import FULL
 from tests.spark.topics import send
 
 if TYPE_CHECKING:
@@ -27,7 +33,7 @@ def test_there_are_examples() -> None:
     assert [name for name in NAMES if f"(../examples/{name}.py)" not in page] == []
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES if FULL else Random(SEED).sample(NAMES, 2))
 def test_an_example_works(
     name: str,
     spark: "SparkSession",

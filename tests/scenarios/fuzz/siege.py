@@ -4,6 +4,7 @@ The broker is a process of its own. At the end it must be alive, have answered t
 within its memory, hold no more descriptors than before, and have logged no traceback.
 """
 
+import math
 import re
 import threading
 import time
@@ -20,6 +21,7 @@ from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicSt
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from tests.clients.child import HOST, OttlaUp
+from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
 from tests.scenarios.client_calls import append, create_topic, decode_records, find_topic_id, make_batch, produce_batch
 from tests.scenarios.every_request import ask_until_settled
@@ -27,13 +29,12 @@ from tests.scenarios.fuzz.attacks import ATTACKS, Attack, Target
 
 GOOD, VICTIM = "good", "victim"
 STRANGERS = 3
-ANSWER_S = 20.0
 SAMPLE_S = 0.25
 TIDY_S = 2.0
 PEAK_BYTES_MAX = 250_000_000
 GROWTH_BYTES_MAX = 20_000_000
 FLAT_FROM_S = 30.0
-"""In a shorter siege there is nothing yet to be flat."""
+"""In a siege that is to take less time there is nothing yet to be flat."""
 WARM_UP_RECORDS, WARM_UP_BATCHES = 1000, 15
 """So many that the machine code which checks records is there before memory is compared."""
 SPARE_DESCRIPTORS = 10
@@ -79,9 +80,11 @@ class Siege:
                 ask_until_settled(client, FindCoordinatorRequest(coordinator_keys=["any"], key_type=kind), 6)
             self._target = Target(HOST, broker.port, VICTIM, find_topic_id(client, VICTIM))
 
-    def run(self, seconds: float) -> Findings:
+    def run(self, seconds: float = math.inf, attacks: float = math.inf) -> Findings:
+        """Until the time is over or there were so many attacks. Memory must be flat if a siege is to take long."""
+        is_long = FLAT_FROM_S <= seconds < math.inf
         with self._connect() as client:
-            if seconds >= FLAT_FROM_S:
+            if is_long:
                 for _ in range(WARM_UP_BATCHES):
                     produce_batch(client, GOOD, make_batch(*(b"x" for _ in range(WARM_UP_RECORDS))))
             before = self._process.num_fds()
@@ -92,19 +95,19 @@ class Siege:
             for stranger in strangers:
                 stranger.start()
             try:
-                self._work(client, time.monotonic() + seconds)
+                self._work(client, time.monotonic() + seconds, attacks)
             except (OSError, AssertionError) as trouble:
                 self.findings.problems.append(f"the good client: {trouble!r}")
             self._over.set()
             for stranger in strangers:
-                stranger.join(ANSWER_S)
+                stranger.join(PATIENCE_S)
             if self._broker.process.poll() is None:
                 self._tidy(client)
-        self._judge(seconds, before)
+        self._judge(before, is_long)
         return self.findings
 
     def _connect(self) -> RawClient:
-        return RawClient(HOST, self._broker.port, "good", ANSWER_S)
+        return RawClient(HOST, self._broker.port, "good", PATIENCE_S)
 
     def _attack(self, random: Random) -> None:
         while not self._over.is_set():
@@ -117,10 +120,10 @@ class Siege:
                 pass  # closed on, timed out or turned away: what a stranger may expect
             self.findings.attacks[attack.__name__] += 1
 
-    def _work(self, client: RawClient, until: float) -> None:
+    def _work(self, client: RawClient, until: float, attacks: float) -> None:
         """Records there and back, all the time; topics that strangers have made are removed, or they would add up."""
         sampled = tidied = time.monotonic()
-        while (now := time.monotonic()) < until:
+        while (now := time.monotonic()) < until and self.findings.attacks.total() < attacks:
             number = b"%d" % self.findings.answered
             offset = append(client, GOOD, number)
             (found,) = decode_records(client.fetch(GOOD, 0, offset))
@@ -143,19 +146,19 @@ class Siege:
         if VICTIM not in [each.name for each in listed]:
             create_topic(client, VICTIM)
 
-    def _judge(self, seconds: float, descriptors: int) -> None:
+    def _judge(self, descriptors: int, is_long: bool) -> None:
         problems, resident = self.findings.problems, self.findings.resident
         if self._broker.process.poll() is not None:
             problems.append(f"the broker ended with status {self._broker.process.returncode}")
             return
-        deadline = time.monotonic() + ANSWER_S
+        deadline = time.monotonic() + PATIENCE_S
         while self._process.num_fds() > descriptors + SPARE_DESCRIPTORS and time.monotonic() < deadline:
             time.sleep(SAMPLE_S)
         if (left := self._process.num_fds()) > descriptors + SPARE_DESCRIPTORS:
             problems.append(f"{left} descriptors are open, and {descriptors} were before")
         if (peak := max(resident)) > PEAK_BYTES_MAX:
             problems.append(f"{peak >> 20} MB of memory at most")
-        if seconds >= FLAT_FROM_S:
+        if is_long:
             _, middle, last = parts(resident)
             if (growth := median(last) - median(middle)) > GROWTH_BYTES_MAX:
                 problems.append(f"memory grew by {int(growth) >> 20} MB from the second third to the last")

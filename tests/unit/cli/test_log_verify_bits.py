@@ -1,7 +1,7 @@
 """`ottla log verify` and every single bit of a data directory: changed, it is reported, or it is known why it is not.
 
 The directory is small and has all that a broker leaves at a clean shutdown. Under a checksum one bit of each byte is
-enough; of everything else it is all eight.
+enough; of everything else it is all eight. The suite changes a sample that its seed chooses, `make test-all` every bit.
 """
 
 from collections.abc import Iterator
@@ -19,6 +19,7 @@ from ottla.storage.log import Log
 from ottla.storage.overlay import OverlayDisk
 from ottla.storage.settings import LogSettings
 from ottla.topic_partition import TopicPartition
+from tests.samples import FULL
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.logs import DIRECTORY, NOW, TOPIC_ID, append, batch_of
 
@@ -26,6 +27,8 @@ HOME = "/data"
 METADATA = f"{HOME}/__cluster_metadata-0"
 PARTITION = TopicPartition("orders", 0)
 VALUES = 3
+SAMPLE = 40
+"""Bits of each file."""
 UNCOVERED = 21
 """Of a batch: base offset, length, leader epoch, magic and the checksum itself."""
 
@@ -149,18 +152,20 @@ def test_a_sound_directory_is_sound(disk: SimulatedDisk) -> None:
     }
 
 
-def test_every_changed_bit_is_told_or_changes_nothing(disk: SimulatedDisk) -> None:
+def test_every_changed_bit_is_told_or_changes_nothing(disk: SimulatedDisk, seed: int) -> None:
     # Field by field, what goes unseen is what is listed, and all of that does; the answers of the log stay the same.
+    random = Random(seed)
     unseen: dict[str, list[tuple[str, int, int]]] = {}
     sound = answers(disk)
     for path in files_of(disk):
         data = disk.read(path)
         file = disk.open(path)
-        for at, bit in bits_of(path, data):
+        bits = [*bits_of(path, data)]
+        for at, bit in bits if FULL else random.sample(bits, min(len(bits), SAMPLE)):
             file.write_at(at, bytes([data[at] ^ 1 << bit]))
             if not is_told(disk):
                 unseen.setdefault(field_of(path, data, at), []).append((path, at, bit))
                 assert answers(disk) == sound, (path, at, bit)
             file.write_at(at, data[at : at + 1])
         file.close()
-    assert unseen.keys() == UNSEEN.keys()
+    assert unseen.keys() == UNSEEN.keys() if FULL else unseen.keys() <= UNSEEN.keys()

@@ -85,7 +85,7 @@ def tree(disk: Disk, path: str) -> dict[str, bytes | None]:
 
 
 @given(steps)
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_it_shows_what_a_plain_disk_would_and_changes_nothing_below(
     tmp_path_factory: pytest.TempPathFactory, script: list[Step]
 ) -> None:
