@@ -1,7 +1,7 @@
 """Topics in a notebook: `ottla.read("events").to_pandas()`, without Spark, from any Kafka broker.
 
-What is read is fixed when reading begins: records that come later are not waited for. The columns are those of Spark's
-Kafka connector, from the same kernels.
+The range of offsets is fixed when reading begins; later records are not waited for. The columns are those of Spark's
+Kafka connector.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow
 
-Place = str | int | datetime | Mapping[int, "str | int | datetime"]
-"""earliest, latest, an offset, a time (the first record that is not older), or one of these for each partition."""
+ReadPosition = str | int | datetime | Mapping[int, "str | int | datetime"]
+"""earliest, latest, an offset, a time (the first record that is not older), or a mapping of these by partition."""
 
 _ISOLATION = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
 
@@ -30,13 +30,13 @@ def read(
     topic: str | Sequence[str],
     *,
     bootstrap: str = "localhost:9092",
-    start: Place = "earliest",
-    end: Place = "latest",
+    start: ReadPosition = "earliest",
+    end: ReadPosition = "latest",
     columns: Sequence[str] | None = None,
     isolation: str = "read_uncommitted",
     settings: Mapping[str, str] | None = None,
 ) -> "Reading":
-    """Records of one topic or several. `settings` are a Kafka client's, by their names: security, time-outs."""
+    """The records of one topic or several. `settings` are those of a Kafka client, such as security and timeouts."""
     if isolation not in _ISOLATION:
         raise ValueError(f"isolation={isolation!r}: there are {' and '.join(_ISOLATION)}")
     names = [topic] if isinstance(topic, str) else list(topic)
@@ -45,18 +45,18 @@ def read(
 
 
 class Reading:
-    """Made by `read`. Each of its methods reads anew, with connections of its own."""
+    """The result of `read`. Each method reads again, with its own connections."""
 
     def __init__(
         self,
         settings: Mapping[str, str],
         topics: Sequence[str],
-        start: Place,
-        end: Place,
+        start: ReadPosition,
+        end: ReadPosition,
         columns: Sequence[str],
         isolation: int,
     ) -> None:
-        ClientSettings.of(settings)  # what is wrong with them is told now
+        ClientSettings.of(settings)  # raises ValueError now instead of at the first read
         self.schema: pyarrow.Schema = arrow_schema(columns)
         self._settings = settings
         self._topics = topics
@@ -65,12 +65,12 @@ class Reading:
         self._isolation = isolation
 
     def ranges(self) -> dict[TopicPartition, tuple[int, int]]:
-        """The first offset and the one after the last, of every partition, as of now."""
+        """The first offset and the offset after the last, of every partition, as of now."""
         with closing(Client(self._settings)) as client:
             return self._ranges(client)
 
     def batches(self) -> "Iterator[pyarrow.RecordBatch]":
-        """Arrow batches, a partition after the other, of some ten thousand rows each."""
+        """Arrow batches of up to 32,768 rows, one partition after the other."""
         with closing(Client(self._settings)) as client:
             for (topic, partition), (start, end) in self._ranges(client).items():
                 raw = fetch(client, topic, partition, start, end, isolation=self._isolation)
@@ -89,22 +89,22 @@ class Reading:
         partitions = [TopicPartition(name, index) for name, count in counts.items() for index in range(count)]
         found = client.list_offsets(dict.fromkeys(partitions, LATEST), self._isolation)
         latest = {where: found[where].offset for where in partitions}
-        starts = self._resolved(client, self._start, "earliest", latest)
-        ends = self._resolved(client, self._end, "latest", latest)
+        starts = self._resolve(client, self._start, "earliest", latest)
+        ends = self._resolve(client, self._end, "latest", latest)
         for where, start in starts.items():
             if start > latest[where]:
                 message = f"{where}: offset {start} was asked for, but the log ends at {latest[where]}"
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
         return {where: (starts[where], max(min(ends[where], latest[where]), starts[where])) for where in partitions}
 
-    def _resolved(
-        self, client: Client, place: Place, missing: str, latest: Mapping[TopicPartition, int]
+    def _resolve(
+        self, client: Client, position: ReadPosition, missing: str, latest: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Offsets for all partitions, those to be looked up in one question; `missing` is for those not named."""
+        """The offset of a position in each partition. A partition that the mapping does not name is at `missing`."""
         found: dict[TopicPartition, int] = {}
         wanted: dict[TopicPartition, int] = {}
         for where, end in latest.items():
-            one: Any = place.get(where.partition, missing) if isinstance(place, Mapping) else place
+            one: Any = position.get(where.partition, missing) if isinstance(position, Mapping) else position
             if isinstance(one, datetime):
                 wanted[where] = int(one.timestamp() * 1000)
             elif one == "earliest":
@@ -114,7 +114,7 @@ class Reading:
             elif isinstance(one, int) and not isinstance(one, bool) and one >= 0:
                 found[where] = one
             else:
-                raise ValueError(f"{one!r} is no place in a topic: give earliest, latest, an offset or a datetime")
+                raise ValueError(f"{one!r} is not a position in a topic: use earliest, latest, an offset or a datetime")
         for where, answer in client.list_offsets(wanted, self._isolation).items():
             found[where] = answer.offset if answer.offset >= 0 else latest[where]
         return found

@@ -1,4 +1,4 @@
-"""Where a read begins and where it ends: as the options say it, and as offsets.
+"""Where a read begins and ends: as the options say it, and as offsets.
 
 In JSON, -2 is the earliest offset of a partition and -1 the latest, as everywhere in Kafka.
 """
@@ -17,23 +17,23 @@ INT64_MAX = (1 << 63) - 1
 
 
 class OptionError(ValueError):
-    """An option that cannot be obeyed; one line that names it."""
+    """An option with an invalid value. The message is one line that begins with the name of the option."""
 
 
 class Boundary(NamedTuple):
-    """One side of a read."""
+    """The beginning or the end of a read, as the options give it."""
 
     option: str
-    """Which option said it, for messages."""
+    """The option it comes from, for messages."""
     everywhere: int | None = None
     """EARLIEST, LATEST, or a timestamp if `by_time`."""
     each: Mapping[TopicPartition, int] | None = None
     by_time: bool = False
     of_group: bool = False
-    """Where a consumer group stands."""
+    """Whether the read begins at the committed offsets of a consumer group."""
 
     def covering(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """What was said about each of these partitions, and about no other."""
+        """The value for each of these partitions. Raises OptionError if it names others, or not all of them."""
         wanted = sorted(partitions)
         if self.each is None:
             assert self.everywhere is not None
@@ -42,7 +42,7 @@ class Boundary(NamedTuple):
         unknown = [str(where) for where in sorted(self.each) if where not in set(wanted)]
         if missing:
             raise OptionError(
-                f"{self.option}: it must name every partition that is read, and does not name {_few(missing)}"
+                f"{self.option}: every partition that is read must be named; missing: {_few(missing)}"
                 + ("" if self.by_time else " (-2 is the earliest offset, -1 the latest)")
             )
         if unknown:
@@ -54,7 +54,7 @@ def _few(names: list[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-def resolved(
+def resolve_boundary(
     boundary: Boundary,
     client: Client,
     partitions: Iterable[TopicPartition],
@@ -62,7 +62,10 @@ def resolved(
     isolation: int = READ_UNCOMMITTED,
     latest_if_none: bool = True,
 ) -> Offsets:
-    """The offsets that a boundary means now. `latest_if_none`: for a timestamp that no record has reached."""
+    """The offsets that a boundary stands for now.
+
+    `latest_if_none`: a timestamp that is newer than all records stands for the end; otherwise it is an OptionError.
+    """
     said = boundary.covering(partitions)
     asked = said if boundary.by_time else {where: spec for where, spec in said.items() if spec in WORDS.values()}
     found = {where: answer.offset for where, answer in client.list_offsets(asked, isolation).items()} if asked else {}
@@ -81,15 +84,15 @@ def resolved(
 # JSON
 
 
-def offsets_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """As Spark writes them into a checkpoint: {"topic": {"0": 123}}."""
+def offsets_to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """As Spark stores them in a checkpoint: {"topic": {"0": 123}}."""
     found: dict[str, dict[str, int]] = {}
     for where in sorted(offsets):
         found.setdefault(where.topic, {})[str(where.partition)] = offsets[where]
     return found
 
 
-def offsets_of(checkpoint: Mapping[str, Mapping[str, int]]) -> Offsets:
+def offsets_from_json(checkpoint: Mapping[str, Mapping[str, int]]) -> Offsets:
     return {
         TopicPartition(topic, int(partition)): offset
         for topic, partitions in checkpoint.items()
@@ -97,8 +100,8 @@ def offsets_of(checkpoint: Mapping[str, Mapping[str, int]]) -> Offsets:
     }
 
 
-def parsed_numbers(option: str, text: str, example: str, least: int) -> Offsets:
-    """A number for each partition, as JSON. OptionError if it is anything else."""
+def parse_numbers(option: str, text: str, example: str, least: int) -> Offsets:
+    """JSON with a number for each partition. Raises OptionError for anything else."""
     found: Offsets = {}
     for topic, partitions in _json_object(option, text, example).items():
         if not isinstance(partitions, dict):
@@ -112,7 +115,7 @@ def parsed_numbers(option: str, text: str, example: str, least: int) -> Offsets:
     return found
 
 
-def parsed_assignment(option: str, text: str) -> tuple[TopicPartition, ...]:
+def parse_assignment(option: str, text: str) -> tuple[TopicPartition, ...]:
     example = '{"orders": [0, 1]}'
     found: list[TopicPartition] = []
     for topic, partitions in _json_object(option, text, example).items():

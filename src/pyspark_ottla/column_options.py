@@ -1,6 +1,6 @@
-"""The options that say which columns a read has, and in which form: keys and values are bytes, if nothing is said.
+"""The options for the columns of a read and their formats. Without them, keys and values are bytes.
 
-What is said here is checked before anything is asked of a broker or a schema registry.
+They are checked before a broker or a schema registry is asked.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ottla.pipeline.formats import DEAD_LETTER, FAIL, ON_BAD
 from ottla.pipeline.formats.choice import NAMES as FORMATS
 from pyspark_ottla.boundaries import OptionError
-from pyspark_ottla.options import READ_OPTIONS, Given, Selection, selection_of
+from pyspark_ottla.options import READ_OPTIONS, Given, Selection, parse_selection
 
 BINARY = "binary"
 INFER = "infer"
@@ -18,12 +18,12 @@ REGISTRY_OPTIONS = ("schemaRegistryUser", "schemaRegistryToken", "schemaRegistry
 
 
 class ColumnFormat(NamedTuple):
-    """What is said of the key, or of the value."""
+    """The format of the key or the value."""
 
     column: str
     name: str
     schema: str | None
-    """INFER, the text of a schema, or @ and the name of a file with one."""
+    """INFER, the text of a schema, or @ and the name of a file that holds one."""
     message: str
     subject: str
 
@@ -33,21 +33,21 @@ class ColumnFormat(NamedTuple):
 
 class ColumnOptions(NamedTuple):
     columns: tuple[str, ...]
-    """Those that the user names, in this order; all if there are none."""
+    """The option `columns`, in its order; empty means all."""
     headers: bool
     formats: tuple[ColumnFormat, ...]
     bad_records: str
     dead_letter_topic: str | None
     expand: bool
     registry: Mapping[str, str] | None
-    """Settings of a schema registry's client."""
+    """Settings of the schema registry's client; None without a registry."""
 
 
-def column_options(options: Mapping[str, str]) -> ColumnOptions:
-    """OptionError for the first thing that is wrong."""
+def parse_column_options(options: Mapping[str, str]) -> ColumnOptions:
+    """Raises OptionError for the first invalid option."""
     given = Given(options, READ_OPTIONS)
     registry = _registry(given)
-    selection = selection_of(given)
+    selection = parse_selection(given)
     formats = tuple(form for column in DECODABLE if (form := _format(given, column, registry, selection)) is not None)
     if registry is not None and not any(form.name != "string" for form in formats):
         raise OptionError("schemaRegistry: neither valueFormat nor keyFormat is one that a registry has schemas of")
@@ -86,7 +86,7 @@ def _format(given: Given, column: str, registry: Mapping[str, str] | None, selec
 
 
 def _subject(given: Given, column: str, selection: Selection) -> str:
-    """As the registry's clients name it, unless the user does."""
+    """The option, or `<topic>-<column>` as the registry's own clients name it."""
     option = f"{column}Subject"
     if (text := (given.text(option) or "").strip()) or given.has(option):
         if not text:

@@ -1,15 +1,15 @@
-"""The formats of keys and values, made of what the options say: in the driver, once for a query.
+"""Builds the formats of keys and values from the options, once per query, in the driver.
 
-This is where a schema registry is asked, a file with a schema is read, or a sample of a topic is taken. The finished
-formats travel to the tasks, so all tasks of a query have the same.
+Only here a schema registry is asked, a schema file is read or a topic is sampled. The formats are sent to the tasks, so
+all tasks of a query decode alike.
 """
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.pipeline.formats import Format
-from ottla.pipeline.formats.choice import chosen_format
-from ottla.pipeline.formats.inference import inferred_type
+from ottla.pipeline.formats.choice import choose_format
+from ottla.pipeline.formats.inference import infer_type
 from ottla.pipeline.registry import Registry, RegistryError
 from pyspark_ottla.boundaries import OptionError
 from pyspark_ottla.column_options import INFER, ColumnFormat, ColumnOptions
@@ -21,13 +21,16 @@ FILE = "@"
 SCHEMA_BYTES_MAX = 16 * 1024 * 1024
 
 Sample = Callable[[str], list[bytes]]
-"""Some values of a column (key or value)."""
+"""Returns some values of a column (key or value)."""
 
 
-def chosen_formats(
+def choose_formats(
     options: ColumnOptions, sample: Sample, types: "Mapping[str, pyarrow.DataType | None]"
 ) -> dict[str, Format]:
-    """By column. `types` of columns of JSON are the user's own, where no option has a schema. OptionError: one line."""
+    """The formats by column. `types` are those of the user's own schema, for JSON without a schema option.
+
+    Raises OptionError if a schema is missing or invalid.
+    """
     registry = _registry(options)
     found = {}
     for form in options.formats:
@@ -37,7 +40,7 @@ def chosen_formats(
                 schema = types.get(form.column)
             if schema is None and form.name != "string" and registry is None:
                 raise OptionError(_missing(form))
-            found[form.column] = chosen_format(
+            found[form.column] = choose_format(
                 form.name, schema=schema, message=form.message, registry=registry, subject=form.subject
             )
         except RegistryError as error:
@@ -68,7 +71,7 @@ def _schema(form: ColumnFormat, sample: Sample) -> "pyarrow.DataType | str | byt
     if form.schema is None:
         return None
     if form.schema == INFER:
-        return inferred_type(sample(form.column))
+        return infer_type(sample(form.column))
     if not form.schema.startswith(FILE):
         return form.schema
     content = _content(form.schema.removeprefix(FILE))

@@ -1,4 +1,4 @@
-"""Offsets that were to be read and are gone: an error, or a line in the log if the user said failOnDataLoss=false."""
+"""Records that are gone before they were read: an error, or a warning with failOnDataLoss=false."""
 
 import logging
 
@@ -6,14 +6,14 @@ logger = logging.getLogger("ottla.spark")
 
 
 class DataLossError(Exception):
-    """Records are missing that the query was to read."""
+    """Records that the query had to read do not exist any more."""
 
 
 def report_loss(what: str, fail: bool) -> None:
-    """DataLossError if `fail`."""
+    """Raises DataLossError if `fail`, otherwise logs a warning."""
     if fail:
         raise DataLossError(
-            f"{what}. They may have been deleted by retention, or the topic was deleted or made anew. "
-            "To go on with what is there, set failOnDataLoss to false"
+            f"{what}. Retention may have deleted them, or the topic was deleted or created again. "
+            "To continue with the records that exist, set failOnDataLoss to false"
         )
-    logger.warning("%s; going on with what is there, as failOnDataLoss is false", what)
+    logger.warning("%s; continuing with the records that exist, because failOnDataLoss is false", what)

@@ -11,13 +11,13 @@ from ottla.client.client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITT
 from ottla.client.settings import ClientSettings
 from ottla.records.compression import NAMES as CODECS
 from ottla.topic_partition import TopicPartition
-from pyspark_ottla.boundaries import WORDS, Boundary, OptionError, parsed_assignment, parsed_numbers
+from pyspark_ottla.boundaries import WORDS, Boundary, OptionError, parse_assignment, parse_numbers
 
 KAFKA_PREFIX = "kafka."
 ISOLATIONS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
 ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 BATCH_BYTES = 256 * 1024
-"""A task writes as fast as it can: larger batches than those of a producer that waits for events."""
+"""Larger than a producer's default, because a task has all its rows at once."""
 
 RECORD_BYTES_MAX = 1024 * 1024
 TRANSACTION_MS = 300_000
@@ -70,7 +70,7 @@ STOCK_ONLY = (
     "queryName",
     "outputMode",
 )
-"""What jobs for the stock connector may say, and Spark itself adds: harmless here, and passed over."""
+"""Options of Spark's own connector and of Spark itself that have no meaning here. They are ignored."""
 
 _NOT_FOR_READERS = {
     "auto.offset.reset": "use the option startingOffsets",
@@ -90,13 +90,13 @@ _DURATION = re.compile(r"(\d+)\s*([a-z]+)")
 
 
 class Selection(NamedTuple):
-    """Which topics are read: one of the three."""
+    """Which topics are read: by partition, by name or by pattern."""
 
     assigned: tuple[TopicPartition, ...] = ()
     topics: tuple[str, ...] = ()
     pattern: str = ""
     without: str = ""
-    """A topic that the pattern leaves out: what cannot be decoded goes there."""
+    """The dead-letter topic, which the pattern must not match."""
 
 
 class ReadOptions(NamedTuple):
@@ -116,7 +116,7 @@ class ReadOptions(NamedTuple):
 
 
 class RecordShape(NamedTuple):
-    """How a producer's settings want batches to be; the Java client's names and, but for batch.size, its defaults."""
+    """How records are batched and sent. Names and defaults are the Java client's, except for batch.size."""
 
     codec: int
     level: int | None
@@ -132,17 +132,17 @@ class WriteOptions(NamedTuple):
     topic: str | None
     exactly_once: bool
     ledger_topic: str | None
-    """Partition 0 of this topic stands for the query where its ledger is kept."""
+    """The ledger is an offset for partition 0 of this topic."""
     deterministic: bool
-    """Whether a batch that is run again gives the same rows to the same tasks."""
+    """Whether a batch that runs again gives the same rows to the same tasks."""
     without_ledger: bool
-    """Go on although the ledger is gone: the user has seen that the batch is not in the topic."""
+    """Continue although the ledger is gone: the user has checked that the batch is not in the topic."""
     timeout_ms: int
-    """Of a transaction: a batch must be done within it."""
+    """transaction.timeout.ms: a batch must be written within this time."""
 
 
 class Given:
-    """Options by their documented names, whatever case they came in."""
+    """Looks options up by their documented names; Spark lowers their case."""
 
     def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
         self._values = {name.lower(): str(options[name]) for name in options}
@@ -185,7 +185,7 @@ class Given:
         return int(found[1]) * SECONDS[found[2]]
 
     def kafka(self, refused: Mapping[str, str]) -> dict[str, str]:
-        """Settings of the Kafka client, checked as far as they can be without a broker."""
+        """The kafka.* options as client settings, checked as far as is possible without a broker."""
         settings = {
             name.removeprefix(KAFKA_PREFIX): value
             for name, value in self._values.items()
@@ -203,7 +203,7 @@ class Given:
         return settings
 
 
-def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+def parse_read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """OptionError for the first thing that is wrong."""
     given = Given(options, READ_OPTIONS)
     kafka = given.kafka(_NOT_FOR_READERS)
@@ -216,7 +216,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     strategy = given.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
     return ReadOptions(
         kafka,
-        selection_of(given),
+        parse_selection(given),
         _starting(given, streaming=streaming, grouped="group.id" in kafka),
         _ending(given, streaming=streaming),
         strategy == "latest",
@@ -231,13 +231,13 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     )
 
 
-def kafka_and_selection(options: Mapping[str, str]) -> tuple[dict[str, str], Selection]:
-    """What is needed to have a look at topics."""
+def parse_kafka_and_selection(options: Mapping[str, str]) -> tuple[dict[str, str], Selection]:
+    """The options that are needed to sample topics."""
     given = Given(options, READ_OPTIONS)
-    return given.kafka(_NOT_FOR_READERS), selection_of(given)
+    return given.kafka(_NOT_FOR_READERS), parse_selection(given)
 
 
-def write_options(options: Mapping[str, str]) -> WriteOptions:
+def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     """OptionError for the first thing that is wrong."""
     given = Given(options, WRITE_OPTIONS)
     topic = given.text("topic")
@@ -281,15 +281,15 @@ def _size(kafka: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-def selection_of(given: Given) -> Selection:
-    """Which topics are read. OptionError if that is not said in exactly one way."""
+def parse_selection(given: Given) -> Selection:
+    """Raises OptionError unless exactly one of assign, subscribe and subscribePattern is given."""
     ways = [name for name in ("assign", "subscribe", "subscribePattern") if given.has(name)]
     if len(ways) != 1:
         said = "none of them is" if not ways else f"{' and '.join(ways)} are"
-        raise OptionError(f"exactly one of assign, subscribe and subscribePattern must be given, and {said}")
+        raise OptionError(f"exactly one of assign, subscribe and subscribePattern must be given, but {said}")
     text = given.text(ways[0]) or ""
     if ways[0] == "assign":
-        return Selection(assigned=parsed_assignment("assign", text))
+        return Selection(assigned=parse_assignment("assign", text))
     if ways[0] == "subscribePattern":
         if not text.strip():
             raise OptionError("subscribePattern: the pattern is empty")
@@ -314,7 +314,7 @@ def _starting(given: Given, *, streaming: bool, grouped: bool) -> Boundary:
         if not streaming and word == "latest":
             raise OptionError(f"{option}: 'latest' would read nothing in a batch; it can be earliest or JSON")
         return Boundary(option, WORDS[word])
-    each = parsed_numbers(option, text, '{"orders": {"0": 23, "1": -2}}', EARLIEST)
+    each = parse_numbers(option, text, '{"orders": {"0": 23, "1": -2}}', EARLIEST)
     if not streaming and LATEST in each.values():
         raise OptionError(f"{option}: -1 (latest) would read nothing in a batch")
     return Boundary(option, each=each)
@@ -333,19 +333,19 @@ def _ending(given: Given, *, streaming: bool) -> Boundary:
         return Boundary(option, LATEST)
     if text.lower() == "earliest":
         raise OptionError(f"{option}: 'earliest' would read nothing; it can be latest or JSON")
-    each = parsed_numbers(option, text, '{"orders": {"0": 50, "1": -1}}', EARLIEST)
+    each = parse_numbers(option, text, '{"orders": {"0": 50, "1": -1}}', EARLIEST)
     if EARLIEST in each.values():
         raise OptionError(f"{option}: -2 (earliest) would read nothing")
     return Boundary(option, each=each)
 
 
 def _by_time(given: Given, everywhere: str, each: str) -> Boundary | None:
-    """A timestamp for all partitions goes before one for each, and both before offsets, as in the stock connector."""
+    """As in Spark's own connector: one timestamp for all partitions wins over one for each, and both over offsets."""
     if (text := given.text(everywhere)) is not None:
         if not text.strip().isdecimal() or int(text) >= 1 << 63:
             raise OptionError(f"{everywhere}: {text!r} is not a time in milliseconds")
         return Boundary(everywhere, int(text), by_time=True)
     if (text := given.text(each)) is not None:
-        numbers = parsed_numbers(each, text, '{"orders": {"0": 1767225600000}}', 0)
+        numbers = parse_numbers(each, text, '{"orders": {"0": 1767225600000}}', 0)
         return Boundary(each, each=numbers, by_time=True)
     return None

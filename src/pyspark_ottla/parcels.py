@@ -1,8 +1,8 @@
-"""Record batches as rows: how records travel from the tasks that compute them to the one that writes their partition.
+"""Parcels: encoded record batches as rows of Spark, from the tasks that compute records to the task that writes them.
 
-A partition has one writer within a transaction, so what many tasks computed must be brought together by Spark. Packed
-before, a thousand records are one row of a shuffle, compressed already; row by row the shuffle would cost more than all
-the rest. What cannot be packed travels as well: whoever was to write it tells the driver.
+Within a transaction each partition has one writer, so a shuffle brings the records of a partition together. Encoded
+before the shuffle, a thousand records are one compressed row; shuffled one by one they would cost more than all the
+rest. An error of the encoding travels as a parcel too, and the writing task reports it to the driver.
 """
 
 from collections.abc import Iterator
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from ottla.client.client import Client
 from ottla.errors import KafkaError
-from pyspark_ottla.garbage import keep_what_is_loaded
+from pyspark_ottla.garbage import freeze_loaded_modules
 from pyspark_ottla.options import WriteOptions
-from pyspark_ottla.writing import BatchRefused, drain, explanation, record_encoder, sender
+from pyspark_ottla.writing import BatchRefused, create_encoder, drain, explain_write_error, open_sender
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -21,29 +21,31 @@ if TYPE_CHECKING:
     from ottla.client.transactions import ProducerIdentity
 
 SCHEMA = "partition int, records int, time long, batch binary, trouble string"
-"""Of one topic, which everyone knows."""
+"""All parcels belong to the topic of the sink."""
 
 
-def packed(client: Client, options: WriteOptions, rows: "Iterator[RecordBatch]") -> "Iterator[RecordBatch]":
-    """Parcels, as soon as they are full."""
-    encoder = record_encoder(client, options)
-    keep_what_is_loaded()
+def pack_rows(client: Client, options: WriteOptions, rows: "Iterator[RecordBatch]") -> "Iterator[RecordBatch]":
+    """Encode rows into parcels, each as soon as it is full."""
+    encoder = create_encoder(client, options)
+    freeze_loaded_modules()
     try:
         for each in rows:
             yield from _parcels(encoder.add(each))
         yield from _parcels(encoder.flush())
     except KafkaError as error:
         drain(rows)
-        yield _parcel([0], [0], [0], [None], explanation(error, options.timeout_ms))
+        yield _parcel([0], [0], [0], [None], explain_write_error(error, options.timeout_ms))
 
 
 def write_parcels(
     client: Client, options: WriteOptions, parcels: "Iterator[RecordBatch]", producer: "ProducerIdentity"
 ) -> int:
-    """How many records there were. BatchRefused if one of them could not be packed; KafkaError or Unreachable if one
-    was not acknowledged."""
+    """Write parcels and wait for the acknowledgements. Returns the number of records.
+
+    Raises BatchRefused if a row could not be encoded, KafkaError or Unreachable if a record was not acknowledged.
+    """
     count = 0
-    with sender(client, options, producer) as sending:
+    with open_sender(client, options, producer) as sending:
         for lot in parcels:
             for encoded in _unpacked(lot, options):
                 count += encoded.count

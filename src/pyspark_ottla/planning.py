@@ -1,4 +1,4 @@
-"""Offsets into micro-batches and tasks: how far a batch goes, and how its offsets are shared out. Pure functions."""
+"""Divides offsets into micro-batches and tasks. Pure functions."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -20,14 +20,14 @@ class OffsetRange(NamedTuple):
         return self.end - self.start
 
 
-def ranges_between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[OffsetRange]:
-    """What lies between, without partitions where nothing does."""
+def list_ranges(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[OffsetRange]:
+    """The ranges between two offsets of each partition, without empty ones."""
     found = (OffsetRange(where, start[where], end[where]) for where in sorted(end) if where in start)
     return [each for each in found if each.size > 0]
 
 
-def limited(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], most: int) -> Offsets:
-    """An end that is about `most` offsets away; each partition gets its share of them, and at least one."""
+def limit_offsets(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], most: int) -> Offsets:
+    """An end about `most` offsets after `start`. Each partition gets its share of them, at least one."""
     sizes = {where: max(end - start.get(where, end), 0) for where, end in latest.items()}
     total = sum(sizes.values())
     if total <= most:
@@ -39,8 +39,8 @@ def limited(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition,
     return found
 
 
-def divided(ranges: list[OffsetRange], min_partitions: int | None, max_records: int | None) -> list[OffsetRange]:
-    """Ranges for the tasks: none above `max_records`, and at least `min_partitions` if there are as many offsets."""
+def divide_ranges(ranges: list[OffsetRange], min_partitions: int | None, max_records: int | None) -> list[OffsetRange]:
+    """One range per task: none longer than `max_records`, and at least `min_partitions` if there are enough offsets."""
     parts = [-(-each.size // max_records) if max_records is not None else 1 for each in ranges]
     if min_partitions is not None and sum(parts) < min_partitions:
         parts = _enough_parts(ranges, parts, min_partitions)
@@ -48,7 +48,7 @@ def divided(ranges: list[OffsetRange], min_partitions: int | None, max_records: 
 
 
 def _enough_parts(ranges: list[OffsetRange], parts: list[int], wanted: int) -> list[int]:
-    """Give each range parts by its size; what is still missing goes to those whose parts are largest."""
+    """Give each range parts in proportion to its size, then split the largest parts until there are enough."""
     total = sum(each.size for each in ranges)
     found = [max(count, min(each.size, each.size * wanted // total)) for each, count in zip(ranges, parts, strict=True)]
     while sum(found) < min(wanted, total):

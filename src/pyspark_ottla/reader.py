@@ -1,4 +1,4 @@
-"""`spark.read.format("ottla")`: everything between two boundaries, as it is when the query is planned."""
+"""`spark.read.format("ottla")`: all records between two boundaries, which are resolved when the query is planned."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ottla.client.client import EARLIEST, LATEST, Client, get_shared_client
-from pyspark_ottla.boundaries import Boundary, Offsets, resolved
-from pyspark_ottla.garbage import keep_what_is_loaded
+from pyspark_ottla.boundaries import Boundary, Offsets, resolve_boundary
+from pyspark_ottla.garbage import freeze_loaded_modules
 from pyspark_ottla.losses import report_loss
 from pyspark_ottla.options import ReadOptions
-from pyspark_ottla.planning import OffsetRange, divided, ranges_between
-from pyspark_ottla.selecting import check_dead_letters, selected_partitions, starting_offsets
+from pyspark_ottla.planning import OffsetRange, divide_ranges, list_ranges
+from pyspark_ottla.selecting import check_dead_letters, find_starting_offsets, select_partitions
 from pyspark_ottla.shapes import Shape
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TaskRange(InputPartition):
-    """What one task reads."""
+    """The offsets that one task reads, as Spark sends them to it."""
 
     def __init__(self, range_: OffsetRange) -> None:
         super().__init__(tuple(range_))
@@ -27,24 +27,24 @@ class TaskRange(InputPartition):
 
 
 def read_range(options: ReadOptions, shape: Shape, partition: InputPartition) -> "Iterator[RecordBatch]":
-    """The rows of one task's range, in a worker."""
+    """The rows of a task's range. Runs in a worker."""
     from pyspark_ottla.row_making import RowMaker
 
     if not isinstance(partition, TaskRange):
-        return iter(())  # Spark's own, where there is nothing to read
+        return iter(())  # Spark's own partition, of a read without ranges
     maker = RowMaker(shape, options.kafka)
     return maker.rows(_read_columns(options, maker.columns, partition.range))
 
 
 def _read_columns(options: ReadOptions, columns: tuple[str, ...], range_: OffsetRange) -> "Iterator[RecordBatch]":
-    """What is gone at the range's beginning is told, or passed over."""
+    """The records of a range as Arrow columns. Records that are gone are reported, see `report_loss`."""
     from ottla.client.fetching import DataLoss, fetch
     from ottla.pipeline.decoding import Decoder  # machine code, which only workers need
 
     where, start, end = range_
-    client = get_shared_client(options.kafka)  # workers are used again, and so are their connections
+    client = get_shared_client(options.kafka)  # Spark reuses worker processes, and so their connections
     decoder = Decoder(*where, start, end, columns)
-    keep_what_is_loaded()
+    freeze_loaded_modules()
     while start < end:
         try:
             for raw in fetch(client, *where, start, end, isolation=options.isolation):
@@ -69,18 +69,18 @@ class OttlaReader(DataSourceReader):
         client = Client(options.kafka)
         try:
             check_dead_letters(self._shape.dead_letter_topic, client)
-            partitions = selected_partitions(options.selection, client)
-            start = starting_offsets(options, client, partitions)
-            end = resolved(options.ending, client, partitions, isolation=options.isolation)
-            ranges = ranges_between(self._checked(client, start), end)
-            return [TaskRange(each) for each in divided(ranges, options.min_partitions, options.max_records)]
+            partitions = select_partitions(options.selection, client)
+            start = find_starting_offsets(options, client, partitions)
+            end = resolve_boundary(options.ending, client, partitions, isolation=options.isolation)
+            ranges = list_ranges(self._check_start(client, start), end)
+            return [TaskRange(each) for each in divide_ranges(ranges, options.min_partitions, options.max_records)]
         finally:
             client.close()
 
-    def _checked(self, client: Client, start: Offsets) -> Offsets:
-        """Offsets that were named and are gone are found before a task stumbles over them."""
-        earliest = resolved(Boundary("earliest", EARLIEST), client, start)
-        latest = resolved(Boundary("latest", LATEST), client, start)
+    def _check_start(self, client: Client, start: Offsets) -> Offsets:
+        """Report offsets that do not exist any more here, before a task fails at them."""
+        earliest = resolve_boundary(Boundary("earliest", EARLIEST), client, start)
+        latest = resolve_boundary(Boundary("latest", LATEST), client, start)
         found = dict(start)
         for where, offset in start.items():
             if not earliest[where] <= offset <= latest[where]:

@@ -1,4 +1,4 @@
-"""Columns of records into the columns that Spark is to see, in the tasks: decoded, renamed, put in order."""
+"""Turns columns of records into Spark's columns, in the tasks: decodes, renames and orders them."""
 
 from collections.abc import Iterator, Mapping
 
@@ -14,7 +14,7 @@ PLACE = ("topic", "partition", "offset")
 
 
 class RowMaker:
-    """For one task."""
+    """Makes the rows of one task."""
 
     def __init__(self, shape: Shape, kafka: Mapping[str, str]) -> None:
         self._shape = shape
@@ -24,7 +24,7 @@ class RowMaker:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What must be read of records: what is asked for, and what is told of those that are bad."""
+        """The columns to read: those that the query wants, and those that describe a bad record."""
         asked = tuple(origin.column for origin in self._shape.origins)
         if not self._shape.formats:
             return asked
@@ -59,7 +59,7 @@ class RowMaker:
     def _arranged(self, good: pa.RecordBatch, reasons: Mapping[int, str]) -> pa.RecordBatch:
         found: dict[Origin, pa.Array] = {Origin(name): good.column(name) for name in good.schema.names}
         if self._shape.bad_records == NULL:
-            found[Origin(ERROR)] = _told(reasons, good.num_rows)
+            found[Origin(ERROR)] = _report(reasons, good.num_rows)
         if any(origin.field is not None for origin in self._shape.origins):
             value = good.column("value")
             fields = zip(value.type, value.flatten(), strict=True)
@@ -70,12 +70,12 @@ class RowMaker:
         return pa.RecordBatch.from_arrays(arrays, schema=self._target)
 
 
-def _told(reasons: Mapping[int, str], rows: int) -> pa.Array:
+def _report(reasons: Mapping[int, str], rows: int) -> pa.Array:
     if not reasons:
         return pa.nulls(rows, pa.string())
     return pa.array([reasons.get(row) for row in range(rows)], pa.string())
 
 
 def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The same column with the names that Spark has for what is in lists and maps."""
+    """The same column, with Spark's names for the elements of lists and maps."""
     return column if column.type.equals(kind, check_metadata=True) else column.cast(kind)

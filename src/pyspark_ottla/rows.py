@@ -24,7 +24,7 @@ COLUMNS: dict[str, DataType] = {
     "timestampType": IntegerType(),
     "headers": HEADERS,
 }
-"""Of records as they are."""
+"""The columns of a record that is not decoded."""
 
 ERROR = "error"
 """The column that says why another is null, with badRecords=null."""
@@ -41,7 +41,7 @@ WRITTEN: dict[str, tuple[type[DataType], ...]] = {
 
 
 def check_written(schema: StructType, topic: str | None) -> None:
-    """ValueError with one line, if rows of this schema cannot be records."""
+    """Raises ValueError if rows of this schema cannot be written as records."""
     if "value" not in schema.names:
         raise ValueError(f"a column 'value' is needed, and there are only {', '.join(schema.names) or 'none'}")
     if "topic" not in schema.names and topic is None:

@@ -1,23 +1,23 @@
-"""A few values of the topics that are read, the newest of each partition: what a schema can be inferred from."""
+"""Samples the newest records of each partition, to infer a schema from them."""
 
 from contextlib import closing
 
 from ottla.client.client import EARLIEST, LATEST, Client
 from pyspark_ottla.options import ISOLATIONS, Selection
-from pyspark_ottla.selecting import selected_partitions
+from pyspark_ottla.selecting import select_partitions
 
 SAMPLE_ROWS = 1000
 
 
-def newest(kafka: dict[str, str], selection: Selection, column: str) -> list[bytes]:
-    """Of a column (key or value), those that are not null."""
+def sample_newest(kafka: dict[str, str], selection: Selection, column: str) -> list[bytes]:
+    """The newest values of a column (key or value) that are not null."""
     from ottla.client.fetching import fetch
     from ottla.pipeline.decoding import decode  # machine code, which few drivers need
 
     isolation = ISOLATIONS.get(kafka.get("isolation.level", "").lower(), 0)
     found: list[bytes] = []
     with closing(Client(kafka)) as client:
-        partitions = selected_partitions(selection, client)
+        partitions = select_partitions(selection, client)
         first = client.list_offsets(dict.fromkeys(partitions, EARLIEST), isolation)
         end = client.list_offsets(dict.fromkeys(partitions, LATEST), isolation)
         share = -(-SAMPLE_ROWS // max(len(partitions), 1))

@@ -1,15 +1,15 @@
-"""Which partitions are read, and from where: what the options say, as the cluster has it now."""
+"""Which partitions a read covers and where it begins, from the options and the current metadata."""
 
 from ottla.client.client import EARLIEST, Client
 from ottla.client.groups import fetch_offsets
 from ottla.errors import ErrorCode, KafkaError
 from ottla.topic_partition import TopicPartition
-from pyspark_ottla.boundaries import Offsets, OptionError, resolved
+from pyspark_ottla.boundaries import Offsets, OptionError, resolve_boundary
 from pyspark_ottla.options import ReadOptions, Selection
 
 
-def selected_partitions(selection: Selection, client: Client) -> list[TopicPartition]:
-    """In order. A topic or partition that is named and does not exist is an error; a pattern may fit nothing."""
+def select_partitions(selection: Selection, client: Client) -> list[TopicPartition]:
+    """In order. Raises KafkaError if a named topic or partition does not exist; a pattern may match nothing."""
     if selection.pattern:
         try:
             counts = client.count_partitions(pattern=selection.pattern)
@@ -31,11 +31,11 @@ def _all(counts: dict[str, int]) -> list[TopicPartition]:
     return [TopicPartition(topic, partition) for topic in sorted(counts) for partition in range(counts[topic])]
 
 
-def starting_offsets(options: ReadOptions, client: Client, partitions: list[TopicPartition]) -> Offsets:
-    """Where a read begins. A group begins where it stands, and at the earliest record where it never was."""
+def find_starting_offsets(options: ReadOptions, client: Client, partitions: list[TopicPartition]) -> Offsets:
+    """Where a read begins. A group without a committed offset begins at the earliest record."""
     boundary = options.starting
     if not boundary.of_group:
-        return resolved(
+        return resolve_boundary(
             boundary, client, partitions, isolation=options.isolation, latest_if_none=options.latest_if_none
         )
     committed = fetch_offsets(client, options.group, partitions)
@@ -47,7 +47,7 @@ def starting_offsets(options: ReadOptions, client: Client, partitions: list[Topi
 
 
 def check_dead_letters(topic: str | None, client: Client) -> None:
-    """A topic for what cannot be decoded must be there before the first such record is found."""
+    """Raises KafkaError if the dead-letter topic does not exist: better now than at the first bad record."""
     if topic is not None:
         try:
             client.count_partitions([topic])

@@ -1,7 +1,7 @@
-"""What rows look like and how they are made of records: which column or field each of Spark's columns is.
+"""The schema of a read, and which column or field of a record each of Spark's columns comes from.
 
-A `Shape` is worked out in the driver and travels to the tasks. With expandValue the fields of the value stand where the
-value would, if it has any; a record's own column that has the name of a field is then called record_<name>.
+A `Shape` is made in the driver and sent to the tasks. With expandValue the fields of the value replace its column;
+a column of the record that has the name of a field is then called record_<name>.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ RENAMED = "record_"
 
 
 class Origin(NamedTuple):
-    """Where a column comes from: a column of the record, or a field of it."""
+    """What a column of Spark holds: a column of the record, or a field of it."""
 
     column: str
     field: str | None = None
@@ -38,8 +38,8 @@ class Shape(NamedTuple):
     dead_letter_topic: str | None
 
 
-def read_shape(options: ColumnOptions, formats: Mapping[str, Format]) -> Shape:
-    """All columns, headers only if they are wanted; or those that the option `columns` names, in its order."""
+def make_shape(options: ColumnOptions, formats: Mapping[str, Format]) -> Shape:
+    """The shape of a read without a schema of the user's: the option `columns`, or all columns."""
     known = _record_columns(options)
     default = tuple(name for name in known if name != "headers" or options.headers)
     names = options.columns or default
@@ -53,8 +53,8 @@ def read_shape(options: ColumnOptions, formats: Mapping[str, Format]) -> Shape:
     return _shape(options, formats, schema, (origin for _, origin in fields.values()))
 
 
-def given_shape(options: ColumnOptions, formats: Mapping[str, Format], schema: StructType) -> Shape:
-    """For the columns that Spark asks for, or the user's own schema. OptionError if records do not have them."""
+def make_shape_for(options: ColumnOptions, formats: Mapping[str, Format], schema: StructType) -> Shape:
+    """The shape for a schema that Spark or the user gives. Raises OptionError if records do not have its columns."""
     fields = _layout(options, formats, tuple(_record_columns(options)))
     origins = []
     for field in schema.fields:
@@ -70,8 +70,8 @@ def given_shape(options: ColumnOptions, formats: Mapping[str, Format], schema: S
     return _shape(options, formats, schema, origins)
 
 
-def type_in(schema: StructType, form: ColumnFormat, *, expand: bool) -> "pyarrow.DataType | None":
-    """The type that the user's own schema gives the key or the value, if it does."""
+def find_type(schema: StructType, form: ColumnFormat, *, expand: bool) -> "pyarrow.DataType | None":
+    """The type of the key or the value in the user's own schema, if it is there."""
     if expand and form.column == "value":
         fields = [field for field in schema.fields if field.name not in (*COLUMNS, ERROR)]
         return to_arrow_type(StructType(fields), timezone="UTC") if fields else None
@@ -92,9 +92,9 @@ def _record_columns(options: ColumnOptions) -> tuple[str, ...]:
 def _layout(
     options: ColumnOptions, formats: Mapping[str, Format], names: Iterable[str]
 ) -> dict[str, tuple[DataType, Origin]]:
-    """Columns of Spark, in order: their type, and where they come from."""
+    """The type and the origin of each column of Spark, in order."""
     kinds = {name: COLUMNS.get(name, COLUMNS["topic"]) for name in names}
-    kinds.update({name: spark_type(form) for name, form in formats.items() if name in kinds})
+    kinds.update({name: to_spark_type(form) for name, form in formats.items() if name in kinds})
     value = kinds.get("value")
     if not options.expand or not isinstance(value, StructType):
         return {name: (kind, Origin(name)) for name, kind in kinds.items()}
@@ -108,6 +108,6 @@ def _layout(
     return found
 
 
-def spark_type(form: Format) -> DataType:
-    """Of the column that a format makes."""
+def to_spark_type(form: Format) -> DataType:
+    """The type of the column that a format makes."""
     return from_arrow_type(form.type, prefer_timestamp_ntz=True)

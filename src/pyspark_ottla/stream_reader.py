@@ -1,7 +1,7 @@
-"""`spark.readStream.format("ottla")`: how far each micro-batch goes, and what its tasks read.
+"""`spark.readStream.format("ottla")`: decides where each micro-batch ends and what its tasks read.
 
-Spark keeps the offsets in the query's checkpoint, and one of these lives in the driver's Python process as long as the
-query does. Partitions that appear while a query runs are read from their beginning.
+Spark keeps the offsets in the query's checkpoint. One reader lives in the driver's Python process for as long as the
+query runs. Partitions that appear meanwhile are read from their beginning.
 """
 
 import logging
@@ -23,12 +23,12 @@ from ottla.client.connection import Unreachable
 from ottla.client.groups import CommittedOffset, commit_offsets
 from ottla.errors import KafkaError
 from ottla.topic_partition import TopicPartition
-from pyspark_ottla.boundaries import Offsets, offsets_json, offsets_of
+from pyspark_ottla.boundaries import Offsets, offsets_from_json, offsets_to_json
 from pyspark_ottla.losses import report_loss
 from pyspark_ottla.options import ReadOptions
-from pyspark_ottla.planning import divided, limited, ranges_between
+from pyspark_ottla.planning import divide_ranges, limit_offsets, list_ranges
 from pyspark_ottla.reader import TaskRange, read_range
-from pyspark_ottla.selecting import check_dead_letters, selected_partitions, starting_offsets
+from pyspark_ottla.selecting import check_dead_letters, find_starting_offsets, select_partitions
 from pyspark_ottla.shapes import Shape
 
 if TYPE_CHECKING:
@@ -54,19 +54,19 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
         check_dead_letters(self._shape.dead_letter_topic, self._client)
-        partitions = selected_partitions(self._options.selection, self._client)
-        return offsets_json(starting_offsets(self._options, self._client, partitions))
+        partitions = select_partitions(self._options.selection, self._client)
+        return offsets_to_json(find_starting_offsets(self._options, self._client, partitions))
 
     def latestOffset(self, start: "Checkpoint", limit: ReadLimit) -> dict[str, dict[str, int]]:
         self._latest = self._now()
-        begin = self._begin(offsets_of(start), self._latest)
+        begin = self._begin(offsets_from_json(start), self._latest)
         end = self._target if self._target is not None else self._latest
         end = {where: max(end.get(where, 0), begin[where]) for where in begin}
         if self._target is None and self._waits(begin, end, limit):
-            return offsets_json(offsets_of(start))
+            return offsets_to_json(offsets_from_json(start))
         if isinstance(limit, ReadMaxRows):
-            end = limited(begin, end, limit.max_rows)
-        return offsets_json(end)
+            end = limit_offsets(begin, end, limit.max_rows)
+        return offsets_to_json(end)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         if self._options.max_offsets is not None:
@@ -79,11 +79,11 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._now()
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
-        """For the query's progress: whoever reads it can tell how far behind it is."""
-        return offsets_json(self._latest) if self._latest else None
+        """Spark shows it in the query's progress, so that its lag can be seen."""
+        return offsets_to_json(self._latest) if self._latest else None
 
     def _now(self) -> Offsets:
-        partitions = selected_partitions(self._options.selection, self._client)
+        partitions = select_partitions(self._options.selection, self._client)
         return self._ask(partitions, LATEST)
 
     def _ask(self, partitions: list[TopicPartition], spec: int) -> Offsets:
@@ -93,7 +93,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {where: answer.offset for where, answer in found.items()}
 
     def _begin(self, start: Offsets, known: Mapping[TopicPartition, int]) -> Offsets:
-        """Where the next batch begins in each partition that there is; what was lost is told."""
+        """Where the next batch begins in each partition. Reports partitions and records that are gone."""
         fail = self._options.fail_on_data_loss
         gone = [where for where in start if where not in known]
         if gone:
@@ -115,7 +115,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def _waits(self, begin: Offsets, end: Offsets, limit: ReadLimit) -> bool:
-        """Whether this batch is too small yet, and may wait. The first one of a query does not."""
+        """Whether the batch is smaller than minOffsetsPerTrigger and may wait. The first batch does not wait."""
         least = self._options.min_offsets
         if least is None or isinstance(limit, ReadAllAvailable):
             return False
@@ -129,15 +129,15 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: "Checkpoint", end: "Checkpoint") -> list[TaskRange]:
         options = self._options
-        until = offsets_of(end)
-        begin = offsets_of(start)
+        until = offsets_from_json(end)
+        begin = offsets_from_json(start)
         begin.update(self._beginning([where for where in sorted(until) if where not in begin]))
         for where in until:
             if until[where] < begin[where]:
                 what = f"{where}: the query has read up to offset {begin[where]}, and this batch ends at {until[where]}"
                 report_loss(what, options.fail_on_data_loss)
-        ranges = ranges_between(begin, until)
-        return [TaskRange(each) for each in divided(ranges, options.min_partitions, options.max_records)]
+        ranges = list_ranges(begin, until)
+        return [TaskRange(each) for each in divide_ranges(ranges, options.min_partitions, options.max_records)]
 
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
         return read_range(self._options, self._shape, partition)
@@ -145,14 +145,14 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Progress
 
     def commit(self, end: "Checkpoint") -> None:
-        """What lies before is done: the consumer group of this query shows it, one batch late.
+        """Commit the offsets of a finished batch to the query's consumer group. Spark calls this one batch late.
 
-        A group that cannot be told is no reason to stop a query: the checkpoint is what counts.
+        An error is only logged, because the query itself depends on its checkpoint alone.
         """
         if not self._options.group:
             return
         try:
-            committed = {where: CommittedOffset(offset) for where, offset in offsets_of(end).items()}
+            committed = {where: CommittedOffset(offset) for where, offset in offsets_from_json(end).items()}
             commit_offsets(self._client, self._options.group, committed)
         except (KafkaError, Unreachable) as error:
             logger.warning("the offsets of group %s were not committed: %s", self._options.group, error)

@@ -1,9 +1,8 @@
-"""`df.writeStream.format("ottla")`: the rows of each micro-batch to records, exactly once or at least once.
+"""`df.writeStream.format("ottla")`: writes the rows of each micro-batch, exactly once or at least once.
 
-Exactly-once is one transaction for each task, which the driver ends when all tasks are done
-(`ottla.client.exactly_once.task_ledger`). Readers see it with isolation.level=read_committed. Spark makes a writer anew
-for each batch, and again for its end: all that lasts is in the broker, under the id that Spark keeps in the query's
-checkpoint.
+Exactly-once uses one transaction per task, which the driver commits when all tasks are done
+(`ottla.client.exactly_once.task_ledger`). Readers need isolation.level=read_committed. Spark creates a new writer for
+each batch and for its commit, so all state is in the broker, under the query id from the query's checkpoint.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,9 +15,9 @@ from ottla.client.client import Client, get_shared_client
 from ottla.client.connection import Unreachable
 from ottla.client.exactly_once.task_ledger import OpenTask, TaskLedger
 from ottla.errors import KafkaError
-from pyspark_ottla.garbage import keep_what_is_loaded
+from pyspark_ottla.garbage import freeze_loaded_modules
 from pyspark_ottla.options import WriteOptions
-from pyspark_ottla.writing import BatchRefused, drain, explanation, from_first_row, write_rows
+from pyspark_ottla.writing import BatchRefused, drain, explain_write_error, skip_to_first_row, write_rows
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -28,11 +27,11 @@ BATCH_ID = "streaming.sql.batchId"
 RUN_ID = "spark.jobGroup.id"
 
 _runs_cleaned: list[str] = []
-"""Runs of queries after whose crashed predecessors this process has looked; a process serves few."""
+"""Runs of queries for which this process has aborted what an earlier run left open; a process sees few runs."""
 
 
 class TaskWritten(WriterCommitMessage):
-    """What a task tells the driver: whose it is, and the transaction that it has left open, if it wrote anything."""
+    """A task's message to the driver: its query, and its open transaction if it wrote anything."""
 
     def __init__(self, query_id: str, run_id: str, task: OpenTask | None) -> None:
         self.query_id = query_id
@@ -55,14 +54,14 @@ class OttlaStreamWriter(DataSourceStreamArrowWriter):
         query_id = context.getLocalProperty(QUERY_ID) if context is not None else None
         batch_id = context.getLocalProperty(BATCH_ID) if context is not None else None
         if context is None or query_id is None or batch_id is None:
-            raise RuntimeError("Spark does not tell which query and batch this is: only guarantee=at-least-once works")
+            raise RuntimeError("Spark does not provide the query and batch id: only guarantee=at-least-once works")
         task = self._write_once(client, query_id, int(batch_id), context.partitionId(), iterator)
         return TaskWritten(query_id, context.getLocalProperty(RUN_ID) or "", task)
 
     def _write_once(
         self, client: Client, query_id: str, batch_id: int, task: int, iterator: "Iterator[RecordBatch]"
     ) -> OpenTask | None:
-        rows = from_first_row(iterator)
+        rows = skip_to_first_row(iterator)
         if rows is None:
             return None
         ledger = self._ledger(client, query_id)
@@ -78,11 +77,11 @@ class OttlaStreamWriter(DataSourceStreamArrowWriter):
             if producer is not None:
                 ledger.abandon(producer)
             if isinstance(error, KafkaError | Unreachable):
-                raise self._refusal(batch_id, error) from None
+                raise self._explain_failure(batch_id, error) from None
             raise
 
-    def _refusal(self, batch_id: int, error: Exception) -> BatchRefused:
-        return BatchRefused(f"batch {batch_id} was not written: {explanation(error, self._options.timeout_ms)}")
+    def _explain_failure(self, batch_id: int, error: Exception) -> BatchRefused:
+        return BatchRefused(f"batch {batch_id} was not written: {explain_write_error(error, self._options.timeout_ms)}")
 
     # In the driver
 
@@ -93,7 +92,7 @@ class OttlaStreamWriter(DataSourceStreamArrowWriter):
         self._end(messages, batchId, commit=False)
 
     def _end(self, messages: Sequence[WriterCommitMessage | None], batch_id: int, *, commit: bool) -> None:
-        keep_what_is_loaded()
+        freeze_loaded_modules()
         written = [message for message in messages if isinstance(message, TaskWritten)]
         if not written:
             return
@@ -107,7 +106,7 @@ class OttlaStreamWriter(DataSourceStreamArrowWriter):
                 _runs_cleaned.append(written[0].run_id)
         except (KafkaError, Unreachable) as error:
             client.close()
-            raise self._refusal(batch_id, error) from None
+            raise self._explain_failure(batch_id, error) from None
 
     def _ledger(self, client: Client, query_id: str) -> TaskLedger:
         options = self._options

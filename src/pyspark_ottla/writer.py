@@ -1,4 +1,4 @@
-"""`df.write.format("ottla")`: rows to records, each at least once: a task that Spark repeats writes its rows again."""
+"""`df.write.format("ottla")`: writes rows at least once; a task that Spark repeats writes its rows again."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Rows of one task to records of topics: encoded, sent, and acknowledged when this returns. Runs in workers."""
+"""Writes the rows of one task: encodes, sends, and waits for the acknowledgements. Runs in workers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ottla.client.client import Client
 from ottla.errors import ErrorCode, KafkaError
-from pyspark_ottla.garbage import keep_what_is_loaded
+from pyspark_ottla.garbage import freeze_loaded_modules
 from pyspark_ottla.options import WriteOptions
 
 if TYPE_CHECKING:
@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 def write_rows(
     client: Client, options: WriteOptions, rows: "Iterator[RecordBatch]", producer: "ProducerIdentity | None" = None
 ) -> int:
-    """How many there were. KafkaError or Unreachable if one of them was not acknowledged."""
-    encoder = record_encoder(client, options)
-    keep_what_is_loaded()
+    """Write rows and wait for the acknowledgements. Returns the number of rows.
+
+    Raises KafkaError or Unreachable if one was not acknowledged.
+    """
+    encoder = create_encoder(client, options)
+    freeze_loaded_modules()
     count = 0
-    with sender(client, options, producer) as sending:
+    with open_sender(client, options, producer) as sending:
         for each in rows:
             count += each.num_rows
             sending.send_all(encoder.add(each))
@@ -33,8 +36,8 @@ def write_rows(
 
 
 @contextmanager
-def sender(client: Client, options: WriteOptions, producer: "ProducerIdentity | None") -> "Iterator[Sender]":
-    """What it was given has been acknowledged when it is left without an error."""
+def open_sender(client: Client, options: WriteOptions, producer: "ProducerIdentity | None") -> "Iterator[Sender]":
+    """A `Sender` that is flushed at the end of the block."""
     from ottla.client.sending import Sender
 
     sending = Sender(client, producer, acks=options.records.acks, delivery_s=options.records.delivery_s)
@@ -42,12 +45,12 @@ def sender(client: Client, options: WriteOptions, producer: "ProducerIdentity | 
         yield sending
         sending.flush()
     except BaseException:
-        client.close()  # answers that nobody waits for any more may still be on their way
+        client.close()  # answers that nobody will read may be in flight
         raise
 
 
 class BatchRefused(Exception):
-    """A batch of a query that was not written; one line."""
+    """A batch of a query was not written. The message is one line."""
 
 
 _FENCED = (
@@ -60,8 +63,8 @@ _FENCED = (
 )
 
 
-def explanation(error: Exception, timeout_ms: int) -> str:
-    """What went wrong with a write, in one line: what the broker says, and what it may mean for a query."""
+def explain_write_error(error: Exception, timeout_ms: int) -> str:
+    """Why a write failed, in one line: what the broker says, and what that means for a query."""
     text = str(error)
     code = error.code if isinstance(error, KafkaError) else None
     if code in _FENCED:
@@ -77,7 +80,7 @@ def explanation(error: Exception, timeout_ms: int) -> str:
     return text
 
 
-def record_encoder(client: Client, options: WriteOptions) -> "Encoder":
+def create_encoder(client: Client, options: WriteOptions) -> "Encoder":
     from ottla.pipeline.encoding import Encoder  # machine code, which only workers need
 
     shape = options.records
@@ -92,8 +95,8 @@ def record_encoder(client: Client, options: WriteOptions) -> "Encoder":
     )
 
 
-def from_first_row(rows: "Iterator[RecordBatch]") -> "Iterator[RecordBatch] | None":
-    """The rows, or None if there is none: who writes nothing opens nothing."""
+def skip_to_first_row(rows: "Iterator[RecordBatch]") -> "Iterator[RecordBatch] | None":
+    """The rows, or None if there are none, so that an empty task opens no transaction."""
     for first in rows:
         if first.num_rows:
             return _chained(first, rows)
@@ -106,6 +109,6 @@ def _chained(first: "RecordBatch", rest: "Iterator[RecordBatch]") -> "Iterator[R
 
 
 def drain(rows: "Iterator[RecordBatch]") -> None:
-    """Take rows that nobody wants: what computes them may keep state that must go on with the batch."""
+    """Consume rows that are not written, because the plan that computes them may update state."""
     for _ in rows:
         pass

@@ -7,9 +7,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
-from ottla.pipeline.formats.choice import chosen_format
+from ottla.pipeline.formats.choice import choose_format
 from ottla.testing import LocalBroker
-from pyspark_ottla.shapes import spark_type
+from pyspark_ottla.shapes import to_spark_type
 from tests.spark.topics import finish, reader, received, send, stream
 from tests.unit.client.shelf import Shelf, framed, served
 
@@ -39,7 +39,7 @@ def test_a_topic_is_a_table_with_columns(spark: "SparkSession", broker: LocalBro
 def test_types_mean_what_they_mean_to_spark(spark: "SparkSession") -> None:
     """A schema as SQL writes it is read by us as Spark's own parser reads it."""
     text = f"{EVENT}, a BYTE, b SMALLINT, c INT, d FLOAT, e BOOLEAN, f DATE, g BINARY, h TIMESTAMP_NTZ, `i j`: DECIMAL"
-    assert spark_type(chosen_format("json", schema=text)) == StructType.fromDDL(text)
+    assert to_spark_type(choose_format("json", schema=text)) == StructType.fromDDL(text)
 
 
 def test_a_registry_and_a_bad_record_that_ends_the_query(spark: "SparkSession", broker: LocalBroker) -> None:

@@ -4,20 +4,20 @@ import pytest
 
 from ottla.client.client import EARLIEST, LATEST, READ_COMMITTED
 from ottla.topic_partition import TopicPartition
-from pyspark_ottla.boundaries import Boundary, OptionError, offsets_json, offsets_of
-from pyspark_ottla.column_options import column_options
-from pyspark_ottla.options import ReadOptions, read_options, write_options
-from pyspark_ottla.shapes import read_shape
+from pyspark_ottla.boundaries import Boundary, OptionError, offsets_from_json, offsets_to_json
+from pyspark_ottla.column_options import parse_column_options
+from pyspark_ottla.options import ReadOptions, parse_read_options, parse_write_options
+from pyspark_ottla.shapes import make_shape
 
 BASE = {"kafka.bootstrap.servers": "localhost:9092"}
 
 
 def batch(**options: str) -> ReadOptions:
-    return read_options({**BASE, "subscribe": "orders", **options}, streaming=False)
+    return parse_read_options({**BASE, "subscribe": "orders", **options}, streaming=False)
 
 
 def stream(**options: str) -> ReadOptions:
-    return read_options({**BASE, "subscribe": "orders", **options}, streaming=True)
+    return parse_read_options({**BASE, "subscribe": "orders", **options}, streaming=True)
 
 
 def test_defaults_are_those_of_the_stock_connector() -> None:
@@ -93,7 +93,7 @@ def test_everything_that_can_be_said() -> None:
 )
 def test_what_is_wrong_is_told_in_one_line(options: dict[str, str], streaming: bool, said: str) -> None:
     with pytest.raises(OptionError) as error:
-        read_options({**BASE, "subscribe": "orders", **options}, streaming=streaming)
+        parse_read_options({**BASE, "subscribe": "orders", **options}, streaming=streaming)
     assert said in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -106,21 +106,21 @@ def test_wrong_options_of_a_write() -> None:
         ({"tpoic": "x"}, "tpoic: there is no such option"),
     ):
         with pytest.raises(OptionError, match=said):
-            write_options({**BASE, **options})
+            parse_write_options({**BASE, **options})
 
 
 def test_assignments_are_read() -> None:
-    found = read_options({**BASE, "assign": '{"b": [1, 0], "a": [2]}'}, streaming=True)
+    found = parse_read_options({**BASE, "assign": '{"b": [1, 0], "a": [2]}'}, streaming=True)
     assert [str(where) for where in found.selection.assigned] == ["a-2", "b-0", "b-1"]
     with pytest.raises(OptionError, match="needs a list of partitions"):
-        read_options({**BASE, "assign": '{"b": 1}'}, streaming=True)
+        parse_read_options({**BASE, "assign": '{"b": 1}'}, streaming=True)
 
 
 def test_named_offsets_must_cover_what_is_read() -> None:
     boundary = stream(startingOffsets='{"orders": {"0": 23}}').starting
     zero, one = TopicPartition("orders", 0), TopicPartition("orders", 1)
     assert boundary.covering([zero]) == {zero: 23}
-    with pytest.raises(OptionError, match="does not name orders-1"):
+    with pytest.raises(OptionError, match="missing: orders-1"):
         boundary.covering([zero, one])
     with pytest.raises(OptionError, match="orders-0 is not among"):
         boundary.covering([])
@@ -128,13 +128,13 @@ def test_named_offsets_must_cover_what_is_read() -> None:
 
 def test_offsets_have_the_shape_of_the_stock_connector() -> None:
     """A checkpoint can be read by eye, and partitions are in order."""
-    text = offsets_json({TopicPartition("b", 10): 1, TopicPartition("b", 9): 2, TopicPartition("a", 0): 3})
+    text = offsets_to_json({TopicPartition("b", 10): 1, TopicPartition("b", 9): 2, TopicPartition("a", 0): 3})
     assert list(text.items()) == [("a", {"0": 3}), ("b", {"9": 2, "10": 1})]
-    assert offsets_json(offsets_of(text)) == text
+    assert offsets_to_json(offsets_from_json(text)) == text
 
 
 def columns(**options: str) -> list[str]:
-    return list(read_shape(column_options({**BASE, "subscribe": "orders", **options}), {}).schema.names)
+    return list(make_shape(parse_column_options({**BASE, "subscribe": "orders", **options}), {}).schema.names)
 
 
 def test_columns_can_be_chosen() -> None:

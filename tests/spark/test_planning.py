@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.topic_partition import TopicPartition
-from pyspark_ottla.planning import OffsetRange, divided, limited, ranges_between
+from pyspark_ottla.planning import OffsetRange, divide_ranges, limit_offsets, list_ranges
 
 numbers = st.integers(0, 1000)
 parts = st.lists(st.tuples(numbers, numbers), max_size=8)
@@ -17,8 +17,8 @@ def offsets(pairs: list[tuple[int, int]], index: int) -> dict[TopicPartition, in
 @given(parts, st.integers(1, 50) | st.none(), st.integers(1, 300) | st.none())
 def test_tasks_cover_everything_once(pairs: list[tuple[int, int]], least: int | None, most: int | None) -> None:
     """Whatever the limits are, each offset is read by exactly one task, in order."""
-    ranges = ranges_between(offsets(pairs, 0), offsets(pairs, 1))
-    pieces = divided(ranges, least, most)
+    ranges = list_ranges(offsets(pairs, 0), offsets(pairs, 1))
+    pieces = divide_ranges(ranges, least, most)
     joined: list[OffsetRange] = []
     for piece in pieces:
         if joined and joined[-1].where == piece.where and joined[-1].end == piece.start:
@@ -33,7 +33,7 @@ def test_tasks_cover_everything_once(pairs: list[tuple[int, int]], least: int | 
 
 def test_tasks_are_shared_out_by_size() -> None:
     large, small = OffsetRange(TopicPartition("t", 0), 0, 900), OffsetRange(TopicPartition("t", 1), 5, 105)
-    pieces = divided([large, small], 10, None)
+    pieces = divide_ranges([large, small], 10, None)
     assert [piece.size for piece in pieces] == [100] * 10
 
 
@@ -41,7 +41,7 @@ def test_tasks_are_shared_out_by_size() -> None:
 def test_a_batch_keeps_to_its_limit_and_gets_ahead(pairs: list[tuple[int, int]], most: int) -> None:
     """No partition with something to read is left standing, and rounding costs at most one offset each."""
     start, latest = offsets(pairs, 0), offsets(pairs, 1)
-    end = limited(start, latest, most)
+    end = limit_offsets(start, latest, most)
     taken = {where: end[where] - start[where] for where in latest}
     assert sum(taken.values()) <= most + len(latest)
     for where in latest:

@@ -10,7 +10,7 @@ import pytest
 import ottla.spark
 from ottla.cli import main
 from ottla.client.client import Client
-from ottla.spark.progress import GroupOffsets, topic_offsets
+from ottla.spark.progress import GroupOffsets, parse_topic_offsets
 from ottla.testing import LocalBroker
 from tests.patience import PATIENCE_S
 from tests.spark.topics import committed, send, stream
@@ -44,7 +44,7 @@ def test_a_group_that_cannot_be_told_does_not_stop_a_query(broker: LocalBroker) 
 
 def test_offsets_of_other_sources_are_passed_over() -> None:
     for text in (None, "", "null", "12", '{"a": 1}', '{"a": {"x": 1}}', "[1]", '"text"', '{"a": {"0": {"b": 1}}}'):
-        assert topic_offsets(text) == {}
+        assert parse_topic_offsets(text) == {}
 
 
 def test_every_tool_shows_how_far_a_running_query_is(

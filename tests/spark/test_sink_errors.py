@@ -17,7 +17,7 @@ from ottla.client.exactly_once.batch_ledger import BatchLedger, LedgerLost
 from ottla.client.exactly_once.task_ledger import TransactionsLost
 from ottla.spark import sinks
 from ottla.testing import LocalBroker
-from pyspark_ottla.options import WriteOptions, write_options
+from pyspark_ottla.options import WriteOptions, parse_write_options
 from pyspark_ottla.stream_writer import BATCH_ID, QUERY_ID, OttlaStreamWriter
 from pyspark_ottla.writing import BatchRefused
 from tests.unit.client.reading_back import values
@@ -41,7 +41,7 @@ def task(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 def options(broker: LocalBroker, **given: str) -> WriteOptions:
     quick = {"kafka.retry.backoff.ms": "5", "kafka.default.api.timeout.ms": "500", "kafka.delivery.timeout.ms": "500"}
-    return write_options({"kafka.bootstrap.servers": broker.bootstrap, "topic": TOPIC, **quick, **given})
+    return parse_write_options({"kafka.bootstrap.servers": broker.bootstrap, "topic": TOPIC, **quick, **given})
 
 
 def rows(*found: bytes, partition: int = 0) -> Iterator[pa.RecordBatch]:
@@ -69,7 +69,7 @@ def trouble(broker: LocalBroker, found: Iterator[pa.RecordBatch], **given: str) 
     ledger = BatchLedger(client, "query", TOPIC)
     producer = ledger.begin(0)
     assert producer is not None
-    (told,) = sinks._written_by(settings, producer, ledger.claims.open(1))(found)
+    (told,) = sinks._write_with(settings, producer, ledger.claims.open(1))(found)
     ledger.abort()
     client.close()
     text: str | None = told.to_pylist()[0]["trouble"]
@@ -124,7 +124,7 @@ def test_a_topic_that_is_missing_and_a_broker_that_is_away(ottla_broker: LocalBr
         write(ottla_broker, b"row")
     ottla_broker.create_topic(TOPIC)
     ottla_broker.stop()
-    with pytest.raises(BatchRefused, match=r"batch 0 was not written: .*Connection refused"):
+    with pytest.raises(BatchRefused, match=r"batch 0 was not written: .*connection refused"):
         write(ottla_broker, b"row")
     ottla_broker.restart()
     write(ottla_broker, b"row")
@@ -177,7 +177,7 @@ def test_an_attempt_that_is_not_the_first_writes_nothing(ottla_broker: LocalBrok
     ledger = BatchLedger(client, "query", TOPIC)
     producer = ledger.begin(0)
     assert producer is not None
-    attempt = sinks._written_by(settings, producer, ledger.claims.open(1))
+    attempt = sinks._write_with(settings, producer, ledger.claims.open(1))
     (told,) = attempt(rows(b"row"))
     assert told.to_pylist() == [{"task": 0, "rows": 1, "trouble": None}]
     with pytest.raises(RuntimeError, match=sinks.REPEATED):

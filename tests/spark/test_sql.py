@@ -8,7 +8,7 @@ import pytest
 import ottla.spark
 from ottla.cli import main
 from ottla.client.client import UnknownTopic
-from ottla.spark.topic_tables import table_options
+from ottla.spark.topic_tables import complete_options
 from ottla.testing import LocalBroker
 from tests.spark.topics import send
 
@@ -33,13 +33,13 @@ QUERY = "select i.value, sum(price) as total from Sold s join `shop.items` i on 
 
 def test_tables_are_made_for_people() -> None:
     """Text, fields as columns, and bad records as nulls with a reason, unless something else is said."""
-    given = table_options("b:1", None)
+    given = complete_options("b:1", None)
     assert (given["keyformat"], given["valueformat"], given["badrecords"]) == ("string", "string", "null")
     assert given["columns"] == "key,value,topic,partition,offset,timestamp,error"
-    given = table_options("b:1", {"valueFormat": "avro", "badRecords": "fail", "includeHeaders": "true"})
+    given = complete_options("b:1", {"valueFormat": "avro", "badRecords": "fail", "includeHeaders": "true"})
     assert given["expandvalue"] == "true"
     assert given["columns"] == "key,value,topic,partition,offset,timestamp,headers"
-    given = table_options("b:1", {"KEYFORMAT": "binary", "valueFormat": "binary"})
+    given = complete_options("b:1", {"KEYFORMAT": "binary", "valueFormat": "binary"})
     assert not {"badrecords", "expandvalue"} & given.keys()
     assert given["columns"] == "key,value,topic,partition,offset,timestamp"
 

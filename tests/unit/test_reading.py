@@ -52,7 +52,7 @@ def test_places_are_offsets_times_and_names(filled: str) -> None:
     assert ranges(start=datetime.fromtimestamp(4.5, UTC), end=datetime.fromtimestamp(8, UTC)) == [(5, 8), (5, 8)]
     assert ranges(start=datetime.fromtimestamp(99, UTC)) == [(20, 20), (20, 20)]
     assert ranges(start="latest") == [(20, 20), (20, 20)]
-    with pytest.raises(ValueError, match="'yesterday' is no place in a topic"):
+    with pytest.raises(ValueError, match="'yesterday' is not a position in a topic"):
         ranges(start="yesterday")
     assert ottla.read("events", bootstrap=filled, start="latest").to_arrow().num_rows == 0
 

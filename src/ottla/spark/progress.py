@@ -1,7 +1,7 @@
-"""How far queries are, for every tool that shows the lag of a consumer group: committed as soon as a batch is done.
+"""Commits the progress of a query to a consumer group after each batch, so that every Kafka tool shows its lag.
 
-The source commits by itself to `kafka.group.id`, but Spark tells it of the end of a batch only when the next one is
-planned. Whoever wants to see the last batch of a query too, or a group for a source that has none, listens here.
+The source itself commits to `kafka.group.id`, but Spark tells it that a batch has ended only when the next one is
+planned. This listener commits at once, also for a source without a group.
 """
 
 import json
@@ -28,7 +28,7 @@ logger = logging.getLogger("ottla.spark")
 
 
 class GroupOffsets(StreamingQueryListener):
-    """Commits where one query stands, after each of its batches."""
+    """Commits the end offsets of one query after each of its batches."""
 
     def __init__(self, client: Client, group: str, query_id: str, topics: frozenset[str] | None) -> None:
         self._client = client
@@ -44,14 +44,14 @@ class GroupOffsets(StreamingQueryListener):
             return
         offsets: dict[TopicPartition, CommittedOffset] = {}
         for source in event.progress.sources:
-            for where, offset in topic_offsets(source.endOffset).items():
+            for where, offset in parse_topic_offsets(source.endOffset).items():
                 if self._topics is None or where.topic in self._topics:
                     offsets[where] = CommittedOffset(offset)
         if not offsets:
             return
         try:
             commit_offsets(self._client, self._group, offsets)
-        except (KafkaError, Unreachable) as error:  # the checkpoint is what counts: a query goes on without
+        except (KafkaError, Unreachable) as error:  # the query depends on its checkpoint alone
             logger.warning("the offsets of group %s were not committed: %s", self._group, error)
 
     def onQueryIdle(self, event: Any) -> None:
@@ -76,8 +76,8 @@ def commit_group_offsets(
     return listener
 
 
-def topic_offsets(text: str | None) -> dict[TopicPartition, int]:
-    """Offsets of topics as a checkpoint holds them; nothing, for a source whose offsets are something else."""
+def parse_topic_offsets(text: str | None) -> dict[TopicPartition, int]:
+    """Offsets of topics, as a checkpoint stores them; empty for a source whose offsets have another form."""
     try:
         found = json.loads(text or "null")
         return {

@@ -1,4 +1,4 @@
-"""A SparkSession that is set up right: this Python, a Java that is there, RocksDB state, Arrow, quiet logs."""
+"""Creates a SparkSession with this Python, a Java that is found, RocksDB state, Arrow, and quiet logs."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
-# A laptop: one machine, where a shuffle into 200 parts takes longer than the work, and nobody else needs to find it.
+# For one machine: a shuffle into 200 partitions would take longer than the work, and nobody else connects to it.
 LOCAL_DEFAULTS = {
     "spark.sql.shuffle.partitions": "4",
     "spark.driver.host": "127.0.0.1",
@@ -32,9 +32,9 @@ LOCAL_DEFAULTS = {
 def session(
     name: str = "ottla", *, master: str = "local[*]", config: Mapping[str, object] | None = None
 ) -> SparkSession:
-    """The session of this process, made if there is none. `config` overrides what is set here.
+    """The session of this process, created if there is none. `config` overrides the defaults.
 
-    Where Spark runs already, `config` changes what can be changed in a running session, as Spark's own builder does.
+    In a running session `config` changes only what Spark can change at run time.
     """
     _prepare_environment()
     settings = {**DEFAULTS, **(LOCAL_DEFAULTS if master.startswith("local") else {}), **(config or {})}
@@ -45,7 +45,7 @@ def session(
 
 
 def _prepare_environment() -> None:
-    """The launcher of the JVM, and through it every Python worker, inherits it."""
+    """Set the environment that the JVM and, through it, every Python worker inherits."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.update(java_environment(os.environ))

@@ -1,13 +1,13 @@
-"""`write_stream`: results of a streaming query into a topic, exactly once, in every output mode.
+"""`write_stream`: writes the results of a streaming query to a topic, exactly once, in every output mode.
 
-A batch is one transaction of the broker (`ottla.client.exactly_once.batch_ledger`): all its rows become visible
-together, and with them the offsets of what was read, so a consumer group's lag is exact. Records are brought together
-by partition first (`pyspark_ottla.parcels`), because within a transaction a partition has one writer; nothing else
-depends on how Spark plans a batch.
+A batch is one transaction (`ottla.client.exactly_once.batch_ledger`): its rows and the offsets of the source become
+visible together, so a consumer group's lag is exact. Records are first brought together by partition
+(`pyspark_ottla.parcels`), because within a transaction each partition has one writer.
 
-Spark repeats tasks that fail, or whose executor is lost. A task that has begun to write cannot be repeated within its
-transaction (`ottla.client.exactly_once.claims`), so then the whole batch is begun anew. What cannot be written at all
-is not left to Spark, which would only repeat it: the task tells the driver, and the query ends with that one line.
+Spark repeats tasks that fail or whose executor is lost. A task that has begun to write cannot be repeated within its
+transaction (`ottla.client.exactly_once.claims`), so the whole batch starts again. An error that a repetition cannot
+solve is not raised in the task, where Spark would repeat it: the task reports it to the driver, which ends the query
+with that one line.
 """
 
 import logging
@@ -25,13 +25,13 @@ from ottla.client.exactly_once.batch_ledger import BatchLedger
 from ottla.client.exactly_once.claims import Claim, take_claim
 from ottla.client.transactions import ProducerIdentity
 from ottla.errors import KafkaError
-from ottla.spark.progress import topic_offsets
+from ottla.spark.progress import parse_topic_offsets
 from ottla.topic_partition import TopicPartition
 from pyspark_ottla import parcels
-from pyspark_ottla.options import ACKS, WriteOptions, write_options
+from pyspark_ottla.options import ACKS, WriteOptions, parse_write_options
 from pyspark_ottla.rows import check_written
 from pyspark_ottla.stream_writer import QUERY_ID
-from pyspark_ottla.writing import BatchRefused, drain, explanation, from_first_row, write_rows
+from pyspark_ottla.writing import BatchRefused, drain, explain_write_error, skip_to_first_row, write_rows
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -40,14 +40,14 @@ logger = logging.getLogger("ottla.spark")
 
 MODES = ("append", "update", "complete")
 ROUNDS_MAX = 4
-"""How often a batch is run when Spark repeats a task of it."""
+"""How often a batch is tried when Spark repeats tasks of it."""
 
 REPEATED = "a task was repeated within a transaction"
 _OURS = re.compile(r"^(?:ottla\.errors\.KafkaError|ottla\.client\.connection\.\w+): (.+)$", re.MULTILINE)
-"""The last line of a traceback that Spark brings from a task."""
+"""The last line of a Python traceback in an error of Spark, if it is one of our exceptions."""
 
-TOLD = "task int, rows long, trouble string"
-"""What the driver hears of a task."""
+REPORT_SCHEMA = "task int, rows long, trouble string"
+"""The schema of a task's report to the driver."""
 
 
 def write_stream(
@@ -67,7 +67,7 @@ def write_stream(
     trigger() takes. With `group` the offsets of all topics that the query reads are committed to that consumer group,
     together with the rows; the topics must be of the cluster that is written to.
     """
-    settings = write_options({**options, "topic": topic})
+    settings = parse_write_options({**options, "topic": topic})
     if mode not in MODES:
         raise ValueError(f"mode: {mode!r} is none of {', '.join(MODES)}")
     if settings.records.acks != ACKS["all"]:
@@ -85,7 +85,7 @@ def write_stream(
 
 
 class _Sink:
-    """Called by Spark with each batch, in the driver."""
+    """Spark calls it with each batch, in the driver."""
 
     def __init__(self, options: WriteOptions, topic: str, checkpoint: str, group: str | None) -> None:
         self._options = options
@@ -97,11 +97,11 @@ class _Sink:
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         try:
-            self._land(frame, batch_id, self._ledger_of(frame.sparkSession))
+            self._write_batch(frame, batch_id, self._ledger_of(frame.sparkSession))
         finally:
-            self._client.close()  # nobody tells a sink that its query has ended
+            self._client.close()  # Spark does not tell a sink that its query has ended
 
-    def _land(self, frame: DataFrame, batch_id: int, ledger: BatchLedger) -> None:
+    def _write_batch(self, frame: DataFrame, batch_id: int, ledger: BatchLedger) -> None:
         for _ in range(ROUNDS_MAX):
             ending = False
             try:
@@ -117,30 +117,30 @@ class _Sink:
             except Exception as error:
                 ledger.abort()
                 if REPEATED not in str(error):
-                    raise self._refusal(batch_id, error, ending) from None
+                    raise self._explain_failure(batch_id, error, ending) from None
                 logger.warning("batch %d is run again: %s", batch_id, REPEATED)
         raise BatchRefused(
             f"batch {batch_id} was not written to topic {self._topic!r}: it was run {ROUNDS_MAX} times, and each time "
             "Spark lost a task while it wrote. The executors' logs say why"
         )
 
-    def _refusal(self, batch_id: int, error: Exception, ending: bool) -> Exception:
-        """What is ours in one line; what else Spark says of a job that failed is told as it is."""
+    def _explain_failure(self, batch_id: int, error: Exception, ending: bool) -> Exception:
+        """Our own errors as one line; other errors of a Spark job as they are."""
         if isinstance(error, KafkaError | Unreachable | BatchRefused):
-            text = explanation(error, self._options.timeout_ms)
+            text = explain_write_error(error, self._options.timeout_ms)
         elif found := _OURS.search(str(error)):
             text = found[1]
         else:
             return error
         if ending and isinstance(error, Unreachable):
-            text = f"or its end was not heard of; when the query is started again it will know: {text}"
+            text = f"or the answer to its commit was lost; a restart of the query finds out: {text}"
         return BatchRefused(f"batch {batch_id} was not written to topic {self._topic!r}: {text}")
 
     def _ledger_of(self, spark: SparkSession) -> BatchLedger:
         if self._ledger is None:
             query_id = spark.sparkContext.getLocalProperty(QUERY_ID)
             if query_id is None:
-                raise RuntimeError("Spark does not tell which query this is")
+                raise RuntimeError("Spark does not provide the query id")
             options = self._options
             self._ledger = BatchLedger(
                 self._client, query_id, self._topic, timeout_ms=options.timeout_ms, resume=options.without_ledger
@@ -151,23 +151,23 @@ class _Sink:
         count, options = self._client.count_partitions([self._topic])[self._topic], self._options
         claims = ledger.claims.open(count)
         if count == 1:
-            ready, write = frame.coalesce(1), _written_by(options, producer, claims)
+            ready, write = frame.coalesce(1), _write_with(options, producer, claims)
         else:
-            ready = frame.mapInArrow(_packed_by(options), parcels.SCHEMA).repartition(count, "partition")
-            write = _written_by(options, producer, claims, parcels.write_parcels)
-        told = ready.mapInArrow(write, TOLD).collect()
-        for task in told:
+            ready = frame.mapInArrow(_pack_with(options), parcels.SCHEMA).repartition(count, "partition")
+            write = _write_with(options, producer, claims, parcels.write_parcels)
+        reports = ready.mapInArrow(write, REPORT_SCHEMA).collect()
+        for task in reports:
             if task.trouble is not None:
                 raise BatchRefused(task.trouble)
-        ledger.claims.settle([task.task for task in told if task.rows])
+        ledger.claims.settle([task.task for task in reports if task.rows])
 
     @staticmethod
     def _compute(frame: DataFrame) -> None:
-        """The batch has landed, but the state that computed it must go on with it."""
-        frame.mapInArrow(_dropped, TOLD).collect()
+        """Run a batch that was written before: its plan may update state."""
+        frame.mapInArrow(_drop_rows, REPORT_SCHEMA).collect()
 
     def _sources(self, spark: SparkSession, batch_id: int) -> dict[str, dict[TopicPartition, int]]:
-        """Where the batch ends in the topics that it reads, as Spark wrote it down before the batch began."""
+        """The offsets at which the batch ends in its source topics, from Spark's offset log."""
         if self._group is None:
             return {}
         jvm: Any = spark.sparkContext._jvm
@@ -180,50 +180,50 @@ class _Sink:
         finally:
             stream.close()
         offsets: dict[TopicPartition, int] = {}
-        for line in text.splitlines()[2:]:  # before them: the version, and Spark's own settings
-            offsets.update(topic_offsets(line))
+        for line in text.splitlines()[2:]:  # the first two lines are the version and Spark's metadata
+            offsets.update(parse_topic_offsets(line))
         return {self._group: offsets}
 
 
 Rows = Callable[["Iterator[RecordBatch]"], "Iterator[RecordBatch]"]
 
 
-def _packed_by(options: WriteOptions) -> Rows:
-    return lambda rows: parcels.packed(get_shared_client(options.kafka), options, rows)
+def _pack_with(options: WriteOptions) -> Rows:
+    return lambda rows: parcels.pack_rows(get_shared_client(options.kafka), options, rows)
 
 
-def _written_by(
+def _write_with(
     options: WriteOptions, producer: ProducerIdentity, claims: tuple[Claim, ...], send: Callable[..., int] = write_rows
 ) -> Rows:
     def write(rows: "Iterator[RecordBatch]") -> "Iterator[RecordBatch]":
         context = TaskContext.get()
         assert context is not None, "Spark runs this"
         task = context.partitionId()
-        present = from_first_row(rows)
+        present = skip_to_first_row(rows)
         if present is None:
-            yield _told(task, 0)
+            yield _report(task, 0)
             return
         client = get_shared_client(options.kafka)
         if context.attemptNumber() > 0 or not take_claim(client, claims[task]):
-            drain(present)  # what made the first attempt fail may show itself again, in its own words
+            drain(present)  # an error in the rows is raised here again, which says more than the one below
             raise RuntimeError(REPEATED)
         try:
             count = send(client, options, present, producer)
         except (KafkaError, Unreachable, BatchRefused) as error:
             drain(present)
-            yield _told(task, 0, explanation(error, options.timeout_ms))
+            yield _report(task, 0, explain_write_error(error, options.timeout_ms))
         else:
-            yield _told(task, count)
+            yield _report(task, count)
 
     return write
 
 
-def _dropped(rows: "Iterator[RecordBatch]") -> "Iterator[RecordBatch]":
+def _drop_rows(rows: "Iterator[RecordBatch]") -> "Iterator[RecordBatch]":
     drain(rows)
-    yield _told(0, 0)
+    yield _report(0, 0)
 
 
-def _told(task: int, rows: int, trouble: str | None = None) -> "RecordBatch":
+def _report(task: int, rows: int, trouble: str | None = None) -> "RecordBatch":
     import pyarrow
 
     columns = {

@@ -1,7 +1,7 @@
-"""Topics as tables of SQL: `ottla.spark.sql("select value from orders")`, and views for those who write SQL themselves.
+"""Topics as tables of SQL: `ottla.spark.sql("select value from orders")`, and temporary views of topics.
 
-Whoever asks in SQL wants to read what is there: keys and values are text unless a format is named, their fields are
-columns if they have any, and what cannot be decoded is null, with the reason in the column `error`.
+The defaults suit SQL: keys and values are text unless a format is given, fields of the value are columns, and a value
+that cannot be decoded is null, with the reason in the column `error`.
 """
 
 import re
@@ -34,11 +34,11 @@ def tables(
     options: Mapping[str, str] | None = None,
     streaming: bool = False,
 ) -> list[str]:
-    """Make a temporary view of each topic, or of all topics that there are, and say which. They have the topics' names.
+    """Create a temporary view of each topic, or of all topics, with the topic's name. Returns their names.
 
-    `options` are those of format("ottla"), for all of them. A name with dots or dashes stands in backquotes in SQL.
+    `options` are those of format("ottla"). In SQL a name with dots or dashes needs backquotes.
     """
-    given = table_options(bootstrap, options)
+    given = complete_options(bootstrap, options)
     names = list(topics) or _topics(given)
     for name in names:
         _load(spark, name, given, streaming).createOrReplaceTempView(_quoted(name))
@@ -53,19 +53,19 @@ def sql(
     streaming: bool = False,
     spark: SparkSession | None = None,
 ) -> DataFrame:
-    """What a query gives, whose tables are topics. Views and tables of the session go before topics of their name.
+    """The result of a query whose tables are topics. Views and tables of the session win over topics of the same name.
 
-    Only the topics that the query names are looked at, and no view of them is left behind. UnknownTopic if it names
-    what is no topic; AnalysisException for what else is wrong with it.
+    Only topics that the query names are read, and no view is left behind. Raises UnknownTopic for a name that is no
+    topic, and AnalysisException for other errors of the query.
     """
     running = session() if spark is None else spark
-    given = table_options(bootstrap, options)
+    given = complete_options(bootstrap, options)
     known: list[str] | None = None
     made: list[str] = []
     try:
         while True:
             try:
-                with unlogged():
+                with silence_query_loggers():
                     return running.sql(text)
             except AnalysisException as error:
                 missing = _missing(error)
@@ -82,8 +82,8 @@ def sql(
             running.catalog.dropTempView(view)
 
 
-def table_options(bootstrap: str, options: Mapping[str, str] | None) -> dict[str, str]:
-    """All options of a read but its topic, with their names in lower case, as Spark hands them on."""
+def complete_options(bootstrap: str, options: Mapping[str, str] | None) -> dict[str, str]:
+    """All options of a read except its topic, with the defaults for SQL and names in lower case."""
     found = {**DEFAULTS, BOOTSTRAP: bootstrap, **{name.lower(): str(value) for name, value in (options or {}).items()}}
     value = found["valueformat"].lower()
     if {value, found["keyformat"].lower()} != {"binary"}:
@@ -101,7 +101,7 @@ def _load(spark: SparkSession, topic: str, given: Mapping[str, str], streaming: 
     if not streaming:
         return spark.read.format("ottla").options(**options).load()
     if not {"startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"} & given.keys():
-        options["startingOffsets"] = "earliest"  # a table has all that was ever put into it
+        options["startingOffsets"] = "earliest"  # a table holds all its records
     return spark.readStream.format("ottla").options(**options).load()
 
 
@@ -115,7 +115,7 @@ def _topics(given: Mapping[str, str]) -> list[str]:
 
 
 def _topic_of(parts: list[str], known: list[str]) -> tuple[str, str]:
-    """The view that the query wants and the topic it means: of that name, or of one that differs only in case."""
+    """The name of the view and the topic for it. The topic may differ in case if it is the only one."""
     name = ".".join(parts)
     same = [topic for topic in known if topic == name] or [topic for topic in known if topic.lower() == name.lower()]
     if not same:
@@ -128,7 +128,7 @@ def _topic_of(parts: list[str], known: list[str]) -> tuple[str, str]:
 
 
 def _missing(error: AnalysisException) -> list[str] | None:
-    """The parts of the name that the query has and Spark does not know, if that is what is wrong."""
+    """The parts of the table name that Spark did not find; None for another error."""
     if not (error.getCondition() or "").startswith(_NOT_FOUND):
         return None
     name = (error.getMessageParameters() or {}).get("relationName", "")
@@ -140,8 +140,8 @@ def _quoted(name: str) -> str:
 
 
 @contextmanager
-def unlogged() -> Iterator[None]:
-    """PySpark writes errors of queries to stderr, with all of Java's stack, and raises them too. One is enough."""
+def silence_query_loggers() -> Iterator[None]:
+    """PySpark raises errors of queries and also logs them with Java's stack trace. This drops the log."""
     loggers = [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")]
 
     def nothing(record: LogRecord) -> bool:

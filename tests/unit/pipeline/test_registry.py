@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ottla.pipeline.formats.choice import chosen_format
+from ottla.pipeline.formats.choice import choose_format
 from ottla.pipeline.registry import Registry, RegistryError, UnknownSchema
 from tests.unit.client.shelf import V1, Shelf, framed, served
 
@@ -27,7 +27,7 @@ def url(shelf: Shelf) -> Iterator[str]:
 
 def test_each_value_is_read_by_the_schema_it_names(url: str, shelf: Shelf) -> None:
     # Two writers' schemas make one column, in order; each number is asked for once; the rest is told row by row.
-    form = chosen_format("avro", registry=Registry({"schema.registry.url": url}), subject="orders-value")
+    form = choose_format("avro", registry=Registry({"schema.registry.url": url}), subject="orders-value")
     values = [
         framed(1, b"\x02"),
         framed(2, b"\x04\x02x"),
@@ -58,16 +58,16 @@ def test_each_value_is_read_by_the_schema_it_names(url: str, shelf: Shelf) -> No
 
 
 def test_a_schema_given_goes_before_the_registrys(url: str) -> None:
-    form = chosen_format("avro", schema=json.dumps(V1), registry=Registry({"schema.registry.url": url}))
+    form = choose_format("avro", schema=json.dumps(V1), registry=Registry({"schema.registry.url": url}))
     assert form.decode(pa.array([framed(1, b"\x02")], pa.binary())).column.to_pylist() == [{"id": 1}]
 
 
 def test_json_and_protobuf_in_frames(url: str) -> None:
     # JSON Schema gives the types; a Protobuf file brings the files it refers to, and values say which message they are.
     registry = Registry({"schema.registry.url": url})
-    form = chosen_format("json", registry=registry, subject="shop-value")
+    form = choose_format("json", registry=registry, subject="shop-value")
     assert form.decode(pa.array([framed(4, b'{"id": 3}')], pa.binary())).column.to_pylist() == [{"id": 3}]
-    form = chosen_format("protobuf", registry=registry, subject="proto-value")
+    form = choose_format("protobuf", registry=registry, subject="proto-value")
     message = b"\x0a\x03\x0a\x01k"
     values = [framed(5, b"\x00" + message), framed(5, b"\x02\x00" + message), framed(5, b"\x02\x08" + message)]
     found, bad = form.decode(pa.array(values, pa.binary()))
@@ -85,7 +85,7 @@ def test_who_asks_and_where_else(url: str, shelf: Shelf) -> None:
 def test_a_registry_that_fails_fails_the_read(url: str, shelf: Shelf) -> None:
     # Unlike a schema that is not there: records must not be called bad because the registry is away.
     registry = Registry({"schema.registry.url": url})
-    form = chosen_format("avro", registry=registry, subject="orders-value")
+    form = choose_format("avro", registry=registry, subject="orders-value")
     shelf.failing = True
     with pytest.raises(RegistryError, match="500"):
         form.decode(pa.array([framed(1, b"\x02")], pa.binary()))
@@ -110,6 +110,6 @@ def test_a_registry_that_fails_fails_the_read(url: str, shelf: Shelf) -> None:
 )
 def test_a_format_that_lacks_something_says_what(name: str, options: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        chosen_format(name, **options)
+        choose_format(name, **options)
     with pytest.raises(ValueError, match="no http or https address"):
         Registry({"schema.registry.url": "registry:8081"})

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from ottla.pipeline.formats.ddl import type_of_ddl
-from ottla.pipeline.formats.inference import inferred_type
+from ottla.pipeline.formats.inference import infer_type
 
 
 def test_types_as_sql_writes_them() -> None:
@@ -68,7 +68,7 @@ def test_a_type_is_what_values_have_in_common() -> None:
         None,
         b'{"inner": {"y": "z", "x": 2.5}, "id": 9223372036854775807, "tags": [{"n": 1}, null], "late": [1, 2.5]}',
     ]
-    assert inferred_type(values) == pa.struct(
+    assert infer_type(values) == pa.struct(
         [
             ("id", pa.int64()),
             ("tags", pa.list_(pa.struct([("n", pa.int64())]))),
@@ -93,5 +93,5 @@ def test_a_type_is_what_values_have_in_common() -> None:
 )
 def test_values_without_a_common_type_say_why(values: list[bytes], said: str) -> None:
     with pytest.raises(ValueError, match="a schema must be given") as error:
-        inferred_type(values)
+        infer_type(values)
     assert said in str(error.value)

@@ -15,9 +15,9 @@ def test_only_what_is_new_is_looked_through(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(gc, "collect", lambda: done.append("collect"))
     monkeypatch.setattr(gc, "freeze", lambda: done.append("freeze"))
     monkeypatch.setattr(garbage, "_modules_kept", 0)
-    garbage.keep_what_is_loaded()
-    garbage.keep_what_is_loaded()
+    garbage.freeze_loaded_modules()
+    garbage.freeze_loaded_modules()
     assert done == ["collect", "freeze"]
     monkeypatch.setitem(sys.modules, "one_more", ModuleType("one_more"))
-    garbage.keep_what_is_loaded()
+    garbage.freeze_loaded_modules()
     assert done == ["collect", "freeze"] * 2

@@ -12,7 +12,7 @@ from ottla.client.sending import EncodedBatch
 from ottla.pipeline.encoding import Encoder
 from ottla.records.batch import decode, seal_client_batch
 from pyspark_ottla import parcels
-from pyspark_ottla.options import WriteOptions, write_options
+from pyspark_ottla.options import WriteOptions, parse_write_options
 from pyspark_ottla.writing import BatchRefused
 
 OPTIONS = {"kafka.bootstrap.servers": "localhost:1", "topic": "orders", "kafka.compression.type": "lz4"}
@@ -29,21 +29,21 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
     found = Sent()
 
     @contextmanager
-    def sender(*_: Any) -> Iterator[Sent]:
+    def open_sender(*_: Any) -> Iterator[Sent]:
         yield found
 
     def encoder(_: Any, options: WriteOptions) -> Encoder:
         return Encoder(lambda topic: 3, Random(1), topic=options.topic, codec=options.records.codec, batch_bytes=2000)
 
-    monkeypatch.setattr(parcels, "sender", sender)
-    monkeypatch.setattr(parcels, "record_encoder", encoder)
-    monkeypatch.setattr(parcels, "keep_what_is_loaded", lambda: None)
+    monkeypatch.setattr(parcels, "open_sender", open_sender)
+    monkeypatch.setattr(parcels, "create_encoder", encoder)
+    monkeypatch.setattr(parcels, "freeze_loaded_modules", lambda: None)
     return found
 
 
 def carried(rows: pa.RecordBatch) -> int:
-    options, client = write_options(OPTIONS), None
-    lots = list(parcels.packed(client, options, iter([rows, rows])))  # type: ignore[arg-type]
+    options, client = parse_write_options(OPTIONS), None
+    lots = list(parcels.pack_rows(client, options, iter([rows, rows])))  # type: ignore[arg-type]
     return parcels.write_parcels(client, options, iter(lots), None)  # type: ignore[arg-type]
 
 

@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from ottla.cli.command_error import FAILURE, USAGE_ERROR, CommandError
 from ottla.client.connection import Unreachable
 from ottla.errors import KafkaError
-from ottla.spark.topic_tables import unlogged
+from ottla.spark.topic_tables import silence_query_loggers
 
 _TRACEBACK = "Traceback (most recent call last)"
 _RAISED = re.compile(r"^[\w.]+: ")
@@ -23,7 +23,7 @@ _SOURCE = "PYTHON_DATA_SOURCE_ERROR"
 def one_line() -> Iterator[None]:
     """What goes wrong within becomes a refusal."""
     try:
-        with unlogged():
+        with silence_query_loggers():
             yield
     except (KafkaError, Unreachable) as error:
         raise CommandError(f"sql: {getattr(error, 'message', '') or error}") from None

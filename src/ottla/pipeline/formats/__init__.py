@@ -42,7 +42,7 @@ class Format(Protocol):
         """`values` is a column of bytes."""
 
 
-class Outcome(NamedTuple):
+class DecodedColumns(NamedTuple):
     batch: pa.RecordBatch
     """With the columns decoded."""
     reasons: Mapping[int, str]
@@ -51,7 +51,7 @@ class Outcome(NamedTuple):
     """Rows as they were read, with REASON; only with DEAD_LETTER, and only if there are any."""
 
 
-def decode_columns(batch: pa.RecordBatch, formats: Mapping[str, Format], on_bad: str = FAIL) -> Outcome:
+def decode_columns(batch: pa.RecordBatch, formats: Mapping[str, Format], on_bad: str = FAIL) -> DecodedColumns:
     """The batch with these columns (key, value) decoded, and what could not be. A row with one bad column is bad."""
     if on_bad not in ON_BAD:
         raise ValueError(f"{on_bad!r}: a bad record can be {', '.join(ON_BAD)}")
@@ -64,17 +64,17 @@ def decode_columns(batch: pa.RecordBatch, formats: Mapping[str, Format], on_bad:
         for row, reason in bad.items():
             reasons[row] = f"{reasons[row]}; {name}: {reason}" if row in reasons else f"{name}: {reason}"
     if not reasons or on_bad == NULL:
-        return Outcome(decoded, reasons)
+        return DecodedColumns(decoded, reasons)
     rows = sorted(reasons)
     if on_bad == FAIL:
         others = f" ({len(rows) - 1} more in the same batch)" if len(rows) > 1 else ""
-        raise BadRecord(f"{_place(batch, rows[0])}: {reasons[rows[0]]}{others}")
+        raise BadRecord(f"{_locate(batch, rows[0])}: {reasons[rows[0]]}{others}")
     kept = pa.array([row not in reasons for row in range(batch.num_rows)])
     told = pa.array([reasons[row] for row in rows], pa.string())
-    return Outcome(decoded.filter(kept), {}, batch.take(pa.array(rows, pa.int64())).append_column(REASON, told))
+    return DecodedColumns(decoded.filter(kept), {}, batch.take(pa.array(rows, pa.int64())).append_column(REASON, told))
 
 
-def _place(batch: pa.RecordBatch, row: int) -> str:
+def _locate(batch: pa.RecordBatch, row: int) -> str:
     """As exactly as the columns allow."""
     names = batch.schema.names
     if not {"topic", "partition", "offset"} <= set(names):
@@ -83,7 +83,7 @@ def _place(batch: pa.RecordBatch, row: int) -> str:
     return "{topic}-{partition} at offset {offset}".format(**found)
 
 
-def scattered(parts: list[tuple[list[int], pa.Array]], rows: int, kind: pa.DataType) -> pa.Array:
+def scatter(parts: list[tuple[list[int], pa.Array]], rows: int, kind: pa.DataType) -> pa.Array:
     """One column of `rows` rows out of several: each part knows which rows it has; the rest is null."""
     places: list[int | None] = [None] * rows
     done = 0

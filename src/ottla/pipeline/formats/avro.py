@@ -37,18 +37,18 @@ _PRECISION_MAX = 38
 _DEPTH_MAX = 50
 
 
-def parsed(text: str) -> Schema:
+def parse_schema(text: str) -> Schema:
     """A schema from its JSON. ValueError if it is none, or one that refers to itself: a column cannot hold that."""
     try:
         found = json.loads(text)
     except ValueError:
         found = text.strip()
-    return _resolved(found, {}, "", ())
+    return _resolve(found, {}, "", ())
 
 
-def _resolved(schema: Any, names: dict[str, Schema], space: str, inside: tuple[str, ...]) -> Schema:
+def _resolve(schema: Any, names: dict[str, Schema], space: str, inside: tuple[str, ...]) -> Schema:
     if isinstance(schema, list):
-        return [_resolved(each, names, space, inside) for each in schema]
+        return [_resolve(each, names, space, inside) for each in schema]
     if isinstance(schema, str):
         if schema in PRIMITIVES:
             return {"type": schema}
@@ -63,14 +63,14 @@ def _resolved(schema: Any, names: dict[str, Schema], space: str, inside: tuple[s
         raise ValueError(f"Avro: {schema!r:.100} is no schema")
     kind = schema["type"]
     if isinstance(kind, dict | list):
-        return _resolved(kind, names, space, inside)
+        return _resolve(kind, names, space, inside)
     if kind == "array":
-        return {"type": kind, "items": _resolved(schema.get("items"), names, space, inside)}
+        return {"type": kind, "items": _resolve(schema.get("items"), names, space, inside)}
     if kind == "map":
-        return {"type": kind, "values": _resolved(schema.get("values"), names, space, inside)}
+        return {"type": kind, "values": _resolve(schema.get("values"), names, space, inside)}
     if kind in ("record", "error", "enum", "fixed"):
         return _named(schema, names, space, inside)
-    return {**schema, "type": kind} if kind in PRIMITIVES else _resolved(kind, names, space, inside)
+    return {**schema, "type": kind} if kind in PRIMITIVES else _resolve(kind, names, space, inside)
 
 
 def _named(schema: dict[str, Any], names: dict[str, Schema], space: str, inside: tuple[str, ...]) -> Schema:
@@ -80,20 +80,20 @@ def _named(schema: dict[str, Any], names: dict[str, Schema], space: str, inside:
     found = {**schema, "type": "record" if schema["type"] == "error" else schema["type"], "name": full}
     if found["type"] == "record":
         found["fields"] = [
-            {**field, "type": _resolved(field.get("type"), names, space, (*inside, full))}
+            {**field, "type": _resolve(field.get("type"), names, space, (*inside, full))}
             for field in schema.get("fields", [])
         ]
     names[full] = found
     return found
 
 
-def type_of(schema: Schema) -> pa.DataType:
+def derive_type(schema: Schema) -> pa.DataType:
     """The Arrow type of a schema."""
     if isinstance(schema, list):
         present = [each for each in schema if each["type"] != "null"]
         if len(present) == 1:
-            return type_of(present[0])
-        return pa.struct([pa.field(f"member{at}", type_of(each)) for at, each in enumerate(present)])
+            return derive_type(present[0])
+        return pa.struct([pa.field(f"member{at}", derive_type(each)) for at, each in enumerate(present)])
     kind, logical = schema["type"], schema.get("logicalType")
     if logical == "decimal" and kind in ("bytes", "fixed"):
         precision = int(schema.get("precision", 0))
@@ -101,11 +101,11 @@ def type_of(schema: Schema) -> pa.DataType:
             raise ValueError(f"Avro: a decimal of {precision} digits; a column holds up to {_PRECISION_MAX}")
         return pa.decimal128(precision, int(schema.get("scale", 0)))
     if kind == "record":
-        return pa.struct([pa.field(field["name"], type_of(field["type"])) for field in schema["fields"]])
+        return pa.struct([pa.field(field["name"], derive_type(field["type"])) for field in schema["fields"]])
     if kind == "array":
-        return pa.list_(type_of(schema["items"]))
+        return pa.list_(derive_type(schema["items"]))
     if kind == "map":
-        return pa.map_(pa.string(), type_of(schema["values"]))
+        return pa.map_(pa.string(), derive_type(schema["values"]))
     if kind in ("enum", "fixed"):
         return pa.string() if kind == "enum" else pa.binary()
     return _LOGICAL.get((kind, logical), PRIMITIVES[kind])
@@ -116,10 +116,10 @@ class Avro:
 
     def __init__(self, schema: str, writer: str | None = None) -> None:
         self._texts = schema, writer
-        wanted = parsed(schema)
-        self.type = type_of(wanted)
+        wanted = parse_schema(schema)
+        self.type = derive_type(wanted)
         try:
-            self._read = reader(wanted if writer is None else parsed(writer), wanted)
+            self._read = reader(wanted if writer is None else parse_schema(writer), wanted)
         except SchemaMismatch as error:
             raise ValueError(f"Avro: the writer's schema cannot be read as the reader's: {error}") from None
 

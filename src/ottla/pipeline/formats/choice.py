@@ -17,7 +17,7 @@ from ottla.pipeline.registry import Registry
 NAMES = ("string", "json", "avro", "protobuf")
 
 
-def chosen_format(
+def choose_format(
     name: str,
     *,
     schema: "pa.DataType | str | bytes | None" = None,
@@ -37,7 +37,7 @@ def chosen_format(
         raise ValueError(f"{name!r} is no format; there are {', '.join(NAMES)}")
     if kind == "string":
         return Text()
-    wanted = _understood(kind, schema)
+    wanted = _parse_given_schema(kind, schema)
     if registry is not None:
         return Framed(registry, kind, subject, wanted, message)
     if wanted is None:
@@ -51,7 +51,7 @@ def chosen_format(
     return Protobuf.of_set(wanted, message)
 
 
-def _understood(kind: str, schema: "pa.DataType | str | bytes | None") -> Any:
+def _parse_given_schema(kind: str, schema: "pa.DataType | str | bytes | None") -> Any:
     if schema is None:
         return None
     if kind == "json" and isinstance(schema, str):

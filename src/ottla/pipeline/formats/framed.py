@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ottla.pipeline.formats import Decoded, Format, scattered
+from ottla.pipeline.formats import Decoded, Format, scatter
 from ottla.pipeline.formats.avro import Avro
 from ottla.pipeline.formats.avro_reading import Unreadable, read_long
 from ottla.pipeline.formats.protobuf import Protobuf
@@ -76,7 +76,7 @@ class Framed:
             column, wrong = form.decode(pa.array(contents, pa.binary()))
             parts.append((rows, column))
             bad.update({rows[at]: reason for at, reason in wrong.items()})
-        return Decoded(scattered(parts, len(values), self.type), bad)
+        return Decoded(scatter(parts, len(values), self.type), bad)
 
     def _head(self, value: bytes) -> tuple[Key, int]:
         if len(value) < PREFIX_SIZE or value[0] != MAGIC:
@@ -97,12 +97,12 @@ class Framed:
         """What reads values of this schema, or why nothing does. A registry that does not answer fails the read."""
         if key not in self._formats:
             try:
-                self._formats[key] = self._made(key)
+                self._formats[key] = self._make_format(key)
             except (UnknownSchema, ValueError) as error:
                 self._formats[key] = f"schema {key[0]}: {error}"
         return self._formats[key]
 
-    def _made(self, key: Key) -> Format:
+    def _make_format(self, key: Key) -> Format:
         found = self._registry.by_number(key[0])
         if found.kind != self._kind:
             raise ValueError(f"it is {found.kind}, not {self._kind}")
@@ -136,8 +136,8 @@ def _message_at(file: bytes, indexes: tuple[int, ...]) -> str:
     """The full name of the message at these places."""
     from google.protobuf import descriptor_pb2
 
-    parsed = descriptor_pb2.FileDescriptorProto.FromString(file)
-    names, messages = [parsed.package] if parsed.package else [], parsed.message_type
+    parse_schema = descriptor_pb2.FileDescriptorProto.FromString(file)
+    names, messages = [parse_schema.package] if parse_schema.package else [], parse_schema.message_type
     for index in indexes:
         if not 0 <= index < len(messages):
             raise ValueError(f"it has no message {indexes}")

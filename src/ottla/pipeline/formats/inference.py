@@ -18,7 +18,7 @@ class Mixed(Exception):
     """Two values of a field that no type holds both of."""
 
 
-def inferred_type(values: Iterable[bytes | None]) -> pa.DataType:
+def infer_type(values: Iterable[bytes | None]) -> pa.DataType:
     """ValueError with one line if the values have no type in common, or none of them is JSON."""
     found: pa.DataType = pa.null()
     seen = readable = 0
@@ -27,18 +27,18 @@ def inferred_type(values: Iterable[bytes | None]) -> pa.DataType:
             continue
         seen += 1
         try:
-            parsed = json.loads(value)
+            parse_schema = json.loads(value)
         except (ValueError, RecursionError):
             continue  # what becomes of bad records is not decided here
         readable += 1
         try:
-            found = _merged(found, _type_of(parsed, 0), "")
+            found = _merge(found, _type_of(parse_schema, 0), "")
         except Mixed as error:
             raise ValueError(f"{error}; a schema must be given") from None
     if not readable:
         what = f"none of {seen} values is JSON" if seen else "there are no values to take it from"
         raise ValueError(f"{what}; a schema must be given")
-    return _settled(found)
+    return _settle_type(found)
 
 
 def _type_of(value: Any, depth: int) -> pa.DataType:
@@ -58,11 +58,11 @@ def _type_of(value: Any, depth: int) -> pa.DataType:
         return pa.struct([pa.field(name, _type_of(each, depth + 1)) for name, each in value.items()])
     found: pa.DataType = pa.null()
     for each in value:
-        found = _merged(found, _type_of(each, depth + 1), "")
+        found = _merge(found, _type_of(each, depth + 1), "")
     return pa.list_(found)
 
 
-def _merged(one: pa.DataType, other: pa.DataType, where: str) -> pa.DataType:
+def _merge(one: pa.DataType, other: pa.DataType, where: str) -> pa.DataType:
     if one == other or pa.types.is_null(other):
         return one
     if pa.types.is_null(one):
@@ -73,21 +73,21 @@ def _merged(one: pa.DataType, other: pa.DataType, where: str) -> pa.DataType:
         fields = {field.name: field.type for field in one}
         for field in other:
             inside = f"{where}.{field.name}".lstrip(".")
-            fields[field.name] = _merged(fields.get(field.name, pa.null()), field.type, inside)
+            fields[field.name] = _merge(fields.get(field.name, pa.null()), field.type, inside)
         return pa.struct(list(fields.items()))
     if pa.types.is_list(one) and pa.types.is_list(other):
-        return pa.list_(_merged(one.value_type, other.value_type, where))
+        return pa.list_(_merge(one.value_type, other.value_type, where))
     raise Mixed(f"{where or 'a value'} is {_word(one)} in one record and {_word(other)} in another")
 
 
-def _settled(kind: pa.DataType) -> pa.DataType:
+def _settle_type(kind: pa.DataType) -> pa.DataType:
     """Of what was never seen nobody knows the type: text shows it, whatever it will be."""
     if pa.types.is_null(kind):
         return pa.string()
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_settled(field.type)) for field in kind])
+        return pa.struct([field.with_type(_settle_type(field.type)) for field in kind])
     if pa.types.is_list(kind):
-        return pa.list_(_settled(kind.value_type))
+        return pa.list_(_settle_type(kind.value_type))
     return kind
 
 

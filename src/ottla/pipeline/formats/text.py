@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from ottla.pipeline.formats import Decoded, scattered
+from ottla.pipeline.formats import Decoded, scatter
 
 _NEWLINE = ord("\n")
 
@@ -61,7 +61,7 @@ class Json:
         self._halve(whole, present, parts, bad)
         if len(parts) == 1 and len(present) == len(values) and not bad:
             return Decoded(parts[0][1], {})
-        return Decoded(scattered(parts, len(values), self.type), bad)
+        return Decoded(scatter(parts, len(values), self.type), bad)
 
     def _halve(
         self, values: pa.Array, rows: list[int], parts: list[tuple[list[int], pa.Array]], bad: dict[int, str]
@@ -93,9 +93,9 @@ class Json:
         return column if column.type == self.type else column.cast(self.type)
 
     def _lines(self, values: pa.Array) -> pa.Buffer:
-        joined = _joined(values)
+        joined = _join_values(values)
         if np.count_nonzero(np.frombuffer(joined, np.uint8) == _NEWLINE) > len(values):  # white space, if it is JSON
-            joined = _joined(pc.replace_substring(values, b"\n", b" "))
+            joined = _join_values(pc.replace_substring(values, b"\n", b" "))
         return joined
 
 
@@ -110,7 +110,7 @@ def _parsed(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _joined(values: pa.Array) -> pa.Buffer:
+def _join_values(values: pa.Array) -> pa.Buffer:
     """All values one after the other, framed: Arrow lays the strings of an array out just so."""
     framed = pc.binary_join_element_wise(
         pa.scalar(b'{"v":', pa.binary()), values, pa.scalar(b"}\n", pa.binary()), pa.scalar(b"", pa.binary())
