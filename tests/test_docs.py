@@ -8,6 +8,9 @@ from textwrap import dedent
 
 import pytest
 
+from ottla.cli import COMMANDS, command_parser
+from tests.test_readme import blocks, commands
+
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -80,6 +83,22 @@ def test_imports_in_examples_work(page: Path) -> None:
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(("ottla", "pyspark_ottla")):
                 module = import_module(node.module or "")
                 assert [alias.name for alias in node.names if not hasattr(module, alias.name)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_in_examples_exist(page: Path) -> None:
+    # In blocks of shell: targets of make, modules and files that Python is given, and options of `ottla`.
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    shell = "\n".join(dedent(block) for block in blocks("sh", page.read_text()))
+    assert [target for target in re.findall(r"\bmake ([a-z-]+)", shell) if target not in targets] == []
+    files = re.findall(r"\b((?:tools|tests|examples|benchmarks)/[\w/]+\.py)", shell)
+    assert [file for file in files if not (ROOT / file).exists()] == []
+    for module in re.findall(r"-m ((?:benchmarks|tests)[\w.]*)", shell):
+        path = ROOT / module.replace(".", "/")
+        assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), module
+    for arguments in commands(page.read_text()):
+        if arguments[-1] != "--help":  # which would print and end
+            command_parser(COMMANDS).parse_args(arguments)
 
 
 def test_every_guarantee_names_a_test() -> None:

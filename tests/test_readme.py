@@ -16,14 +16,14 @@ BLOCKS = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 OPERATORS = "|<>()"
 
 
-def blocks(language: str) -> list[str]:
-    return [text for name, text in BLOCKS.findall(README) if name == language]
+def blocks(language: str, page: str = README) -> list[str]:
+    return [text for name, text in BLOCKS.findall(page) if name == language]
 
 
-def commands() -> list[list[str]]:
+def commands(page: str = README) -> list[list[str]]:
     """The words after `ottla`, wherever it stands in a line."""
     found: list[list[str]] = []
-    for line in (line for block in blocks("sh") for line in block.splitlines()):
+    for line in (line for block in blocks("sh", page) for line in block.splitlines()):
         lexer = shlex.shlex(line, posix=True, punctuation_chars=OPERATORS)
         lexer.whitespace_split = True
         for is_operator, words in groupby(lexer, key=lambda word: not word.strip(OPERATORS)):
