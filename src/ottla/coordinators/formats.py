@@ -97,7 +97,7 @@ class RecordFormat:
     def encode(self, record: StoredRecord) -> tuple[bytes, bytes | None]:
         """Returns key and value. Malformed if a field cannot be encoded, such as a string of more than 32767 bytes."""
         stored_key, stored_value = record
-        number, write, row = self._forms.get(stored_key.__class__) or self._form(stored_key.__class__)
+        number, write, row = self._forms.get(stored_key.__class__) or self._prepare_form(stored_key.__class__)
         key = bytearray(number)
         write(key, stored_key)
         if stored_value is None:
@@ -107,7 +107,7 @@ class RecordFormat:
         writer(row.value, version)(value, stored_value)
         return bytes(key), bytes(value)
 
-    def _form(self, key: type[Message]) -> tuple[bytes, Writer, RecordType]:
+    def _prepare_form(self, key: type[Message]) -> tuple[bytes, Writer, RecordType]:
         number = self._numbers[key]
         form = self._forms[key] = _NUMBER.pack(number), writer(key, 0), self._types[number]
         return form
@@ -129,7 +129,7 @@ class RecordFormat:
         return StoredRecord(stored_key, stored_value)
 
 
-def _version_of_offset(value: OffsetCommitValue) -> int:
+def _choose_offset_version(value: OffsetCommitValue) -> int:
     """Version 1 is the only one with an expiry timestamp, version 4 the only one with the topic's id."""
     return 1 if value.expire_timestamp >= 0 else 4
 
@@ -140,8 +140,10 @@ def _always(version: int) -> Callable[[Any], int]:
 
 GROUP_FORMAT = RecordFormat(
     {
-        0: RecordType(OffsetCommitKey, OffsetCommitValue, _version_of_offset),  # Kafka before 0.9; read, never written
-        1: RecordType(OffsetCommitKey, OffsetCommitValue, _version_of_offset),
+        0: RecordType(
+            OffsetCommitKey, OffsetCommitValue, _choose_offset_version
+        ),  # Kafka before 0.9; read, never written
+        1: RecordType(OffsetCommitKey, OffsetCommitValue, _choose_offset_version),
         2: RecordType(GroupMetadataKey, GroupMetadataValue, _always(3)),
         3: RecordType(ConsumerGroupMetadataKey, ConsumerGroupMetadataValue, _always(0)),
         4: RecordType(ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue, _always(0)),

@@ -59,7 +59,7 @@ class Turn(NamedTuple):
     meters: Meters
     ticket: Ticket = NOBODY
 
-    def group_setting(self, group_id: str, name: str) -> int:
+    def find_group_setting(self, group_id: str, name: str) -> int:
         """The value of a group setting that is in force for this group."""
         return GroupConfig.in_force(name, self.image.config(ConfigResource.GROUP, group_id), self.config)
 

@@ -29,7 +29,7 @@ class CoordinatorCollector:
             for group in list(machine.groups.values()):
                 self.groups[group.kind, group.state_name] += 1
                 self.members[group.kind] += group.size
-                offsets = machine.offsets.group(group.id)
+                offsets = machine.offsets.find_group(group.id)
                 self.offsets += 0 if offsets is None else offsets.count
                 walked += 1
                 if walked % PAUSE_EVERY == 0:

@@ -22,7 +22,7 @@ from ottla.coordinators.formats import TRANSACTION_FORMAT
 from ottla.coordinators.machine import NOBODY, Meters, Outcome, Producer, Turn
 from ottla.coordinators.transactions.machine import AbortWithFreshId, TransactionMachine, WriteMarkers
 from ottla.coordinators.transactions.rules import FreshIdNeeded
-from ottla.coordinators.transactions.transaction import TRANSITIONS, Transaction, by_topic
+from ottla.coordinators.transactions.transaction import TRANSITIONS, Transaction, group_by_topic
 from ottla.errors import KafkaError
 from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -227,4 +227,4 @@ def name(producer: Producer) -> str:
 
 
 def places(partitions: frozenset[TopicPartition]) -> str:
-    return " ".join(f"p{index}" for index in by_topic(partitions).get("p", []))
+    return " ".join(f"p{index}" for index in group_by_topic(partitions).get("p", []))

@@ -83,7 +83,7 @@ class ClassicGroup:
         """Whether a member subscribes to the topic. A group whose subscriptions cannot be read counts as subscribed."""
         if not self.uses_consumer_protocol:
             return False
-        topics = self._subscriptions.topics()
+        topics = self._subscriptions.find_topics()
         return topics is None or topic in topics
 
     def find_expiry_start(self, committed_ms: int) -> int | None:
@@ -97,7 +97,7 @@ class ClassicGroup:
             since_ms = self._rebalance.state_since_ms
             return since_ms if since_ms >= 0 else committed_ms
         if self.state is State.STABLE and self.uses_consumer_protocol:
-            return committed_ms if self._subscriptions.topics() is not None else None
+            return committed_ms if self._subscriptions.find_topics() is not None else None
         return None
 
     def describe(self) -> DescribedGroup:
@@ -122,7 +122,7 @@ class ClassicGroup:
 
     def sync(self, request: SyncGroupRequest, turn: Turn) -> Outcome:
         rebalance = self._rebalance
-        member = self._member(request.member_id, request.group_instance_id)
+        member = self._find_member(request.member_id, request.group_instance_id)
         self._check_generation(request.generation_id)
         for given, chosen in (
             (request.protocol_type, rebalance.protocol_type),
@@ -146,7 +146,7 @@ class ClassicGroup:
         return outcome.build()
 
     def heartbeat(self, request: HeartbeatRequest, turn: Turn) -> Outcome:
-        member = self._member(request.member_id, request.group_instance_id)
+        member = self._find_member(request.member_id, request.group_instance_id)
         self._check_generation(request.generation_id)
         self._rebalance.renew(member, turn)
         if self.state is State.PREPARING_REBALANCE:
@@ -171,18 +171,18 @@ class ClassicGroup:
             return response
         try:
             if not identity.member_id and identity.group_instance_id is not None:
-                member = self.members.of_instance(identity.group_instance_id)
+                member = self.members.find_instance(identity.group_instance_id)
                 if member is None:
                     raise unknown_member(identity.group_instance_id)
             else:
-                member = self._member(identity.member_id, identity.group_instance_id)
+                member = self._find_member(identity.member_id, identity.group_instance_id)
         except KafkaError as error:
             response.error_code = error.code
             return response
         self._rebalance.dismiss(outcome, member)
         return response
 
-    def _member(self, member_id: str, instance_id: str | None) -> Member:
+    def _find_member(self, member_id: str, instance_id: str | None) -> Member:
         return self._joins.find_member(member_id, instance_id)
 
     def _check_generation(self, generation: int) -> None:
@@ -202,7 +202,7 @@ class ClassicGroup:
             return  # a consumer that assigns partitions itself, or an administrator
         if generation < 0 and not member_id and instance_id is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "only members may commit offsets of a group that has members")
-        member = self._member(member_id, instance_id)
+        member = self._find_member(member_id, instance_id)
         self._check_generation(generation)
         if self.state is State.COMPLETING_REBALANCE:
             raise KafkaError(
@@ -216,7 +216,7 @@ class ClassicGroup:
         if generation >= 0 or member_id or instance_id is not None:
             if generation < 0 and self.is_empty:
                 return
-            self._member(member_id, instance_id)
+            self._find_member(member_id, instance_id)
             self._check_generation(generation)
 
     def check_fetch(self, member_id: str, member_epoch: int, turn: Turn) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import NamedTuple
 
-from ottla.coordinators.classic.members import Member, Protocols, rebalance_timeout_ms
+from ottla.coordinators.classic.members import Member, Protocols, choose_rebalance_timeout_ms
 from ottla.coordinators.classic.rebalance import Rebalance
 from ottla.coordinators.classic.states import State
 from ottla.coordinators.machine import Caller, Outcome, Turn
@@ -38,7 +38,7 @@ class JoinAttempt(NamedTuple):
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        return rebalance_timeout_ms(self.request.rebalance_timeout_ms, self.request.session_timeout_ms)
+        return choose_rebalance_timeout_ms(self.request.rebalance_timeout_ms, self.request.session_timeout_ms)
 
 
 class Joins:
@@ -67,7 +67,7 @@ class Joins:
     def find_member(self, member_id: str, instance_id: str | None) -> Member:
         """The member with this id and, if one is named, this instance id."""
         if instance_id is not None:
-            static = self._roster.of_instance(instance_id)
+            static = self._roster.find_instance(instance_id)
             if static is None:
                 raise unknown_member(instance_id)
             if static.id != member_id:
@@ -88,9 +88,9 @@ class Joins:
             return True
         known = self._roster.get(request.member_id)
         if known is None and not request.member_id and request.group_instance_id is not None:
-            known = self._roster.of_instance(request.group_instance_id)
+            known = self._roster.find_instance(request.group_instance_id)
         if state is State.PREPARING_REBALANCE:
-            return (known is not None and known.joining is not None) or self._roster.joining < limit
+            return (known is not None and known.joining is not None) or self._roster.joining_count < limit
         return known is not None or len(self._roster) < limit
 
     def _turn_away(self, outcome: OutcomeBuilder, request: JoinGroupRequest) -> None:
@@ -145,7 +145,7 @@ class Joins:
         self._rebalance.advance(outcome, lambda: f"a member joined: {attempt.reason}")
 
     def _join_static(self, outcome: OutcomeBuilder, attempt: JoinAttempt) -> None:
-        member = self._roster.of_instance(attempt.request.group_instance_id or "")
+        member = self._roster.find_instance(attempt.request.group_instance_id or "")
         if member is None:
             self._join_new(outcome, attempt, attempt.fresh_member_id)
             return

@@ -61,7 +61,7 @@ class Member:
         self.assignment = stored.assignment
         self.client_id, self.client_host = stored.client_id, stored.client_host
         self.session_timeout_ms = stored.session_timeout
-        self.rebalance_timeout_ms = rebalance_timeout_ms(stored.rebalance_timeout, stored.session_timeout)
+        self.rebalance_timeout_ms = choose_rebalance_timeout_ms(stored.rebalance_timeout, stored.session_timeout)
 
     def describe(self, protocol: str | None) -> DescribedGroupMember:
         return DescribedGroupMember(
@@ -74,7 +74,7 @@ class Member:
         )
 
 
-def rebalance_timeout_ms(given_ms: int, session_timeout_ms: int) -> int:
+def choose_rebalance_timeout_ms(given_ms: int, session_timeout_ms: int) -> int:
     """Old clients and old records have no rebalance time-out; they use their session time-out."""
     return session_timeout_ms if given_ms < 0 else given_ms
 
@@ -86,7 +86,7 @@ def restore_member(stored: MemberMetadata, protocol: str | None) -> Member:
         stored.client_id,
         stored.client_host,
         stored.session_timeout,
-        rebalance_timeout_ms(stored.rebalance_timeout, stored.session_timeout),
+        choose_rebalance_timeout_ms(stored.rebalance_timeout, stored.session_timeout),
         ((protocol, stored.subscription),) if protocol is not None else (),
         stored.assignment,
     )
@@ -120,15 +120,15 @@ class Roster:
     def get(self, member_id: str) -> Member | None:
         return self._by_id.get(member_id)
 
-    def of_instance(self, instance_id: str) -> Member | None:
+    def find_instance(self, instance_id: str) -> Member | None:
         return self._by_instance.get(instance_id)
 
     @property
-    def joining(self) -> int:
+    def joining_count(self) -> int:
         return self._joining
 
     @property
-    def all_joined(self) -> bool:
+    def has_all_joined(self) -> bool:
         return self._joining == len(self._by_id) and not self.pending
 
     @property

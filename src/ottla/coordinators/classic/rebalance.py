@@ -34,12 +34,12 @@ closed connection is not noticed here: without a limit, clients that retry would
 class Rebalance:
     __slots__ = (
         "_began_ms",
-        "_newcomers",
+        "_has_newcomers",
         "_remaining_ms",
         "deadline",
         "generation",
         "group_id",
-        "initial",
+        "is_initial",
         "protocol",
         "protocol_type",
         "roster",
@@ -62,9 +62,9 @@ class Rebalance:
         """When the members' time to join or, in the second phase, to sync is over."""
         self.unsynced: dict[str, None] = {}
         """Members of this generation that have not sent SyncGroup yet."""
-        self.initial = False
+        self.is_initial = False
         """Whether the group was empty before this rebalance."""
-        self._newcomers = False
+        self._has_newcomers = False
         self._remaining_ms = 0
         self._began_ms = 0
 
@@ -74,7 +74,7 @@ class Rebalance:
         """Begin a rebalance, or finish the joining phase if no other member has to be waited for."""
         if self.state is not State.PREPARING_REBALANCE:
             self.prepare(outcome, reason())
-        elif self.roster.all_joined and (not self.initial or not self.roster):
+        elif self.roster.has_all_joined and (not self.is_initial or not self.roster):
             self._complete_joining(outcome)
 
     def prepare(self, outcome: OutcomeBuilder, reason: str) -> None:
@@ -84,18 +84,18 @@ class Rebalance:
         else:
             self._began_ms = outcome.turn.monotonic_ms
         self.unsynced.clear()
-        self.initial = self.state is State.EMPTY
+        self.is_initial = self.state is State.EMPTY
         self._move(State.PREPARING_REBALANCE, outcome.turn)
         logger.info(
             "a rebalance of the group begins",
             extra=fields(group=self.group_id, generation=self.generation, reason=reason),
         )
         now, timeout_ms = outcome.turn.monotonic_ms, self.roster.rebalance_timeout_ms
-        if self.initial:
+        if self.is_initial:
             delay_ms = outcome.turn.config.group_initial_rebalance_delay_ms
-            self._newcomers, self._remaining_ms = False, max(timeout_ms - delay_ms, 0)
+            self._has_newcomers, self._remaining_ms = False, max(timeout_ms - delay_ms, 0)
             self.deadline = now + delay_ms
-        elif self.roster.all_joined:
+        elif self.roster.has_all_joined:
             self._complete_joining(outcome)
         else:
             self.deadline = now + timeout_ms
@@ -104,10 +104,10 @@ class Rebalance:
         """Called when the deadline has come."""
         if self.state is not State.PREPARING_REBALANCE:
             self._drop_unsynced(outcome)
-        elif self.initial and self._newcomers and self._remaining_ms:
+        elif self.is_initial and self._has_newcomers and self._remaining_ms:
             # Members have joined during the delay, so more may follow: wait once more.
             delay_ms = min(outcome.turn.config.group_initial_rebalance_delay_ms, self._remaining_ms)
-            self._newcomers, self._remaining_ms = False, self._remaining_ms - delay_ms
+            self._has_newcomers, self._remaining_ms = False, self._remaining_ms - delay_ms
             self.deadline = outcome.turn.monotonic_ms + delay_ms
         else:
             self._complete_joining(outcome)
@@ -175,7 +175,7 @@ class Rebalance:
 
     def admit(self, member: Member, turn: Turn) -> None:
         self.roster.add(member)
-        self._newcomers = True
+        self._has_newcomers = True
         self.sessions.renew(member.id, turn.monotonic_ms + NEW_MEMBER_TIMEOUT_MS)
 
     def renew(self, member: Member, turn: Turn) -> None:

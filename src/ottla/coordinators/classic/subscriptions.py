@@ -21,7 +21,7 @@ class Subscriptions:
         self._found_for: tuple[int, str | None] | None = None
         self._found: frozenset[str] | None = None
 
-    def topics(self) -> frozenset[str] | None:
+    def find_topics(self) -> frozenset[str] | None:
         """None if the subscriptions cannot be read."""
         current = (self._rebalance.roster.changes, self._rebalance.protocol)
         if current != self._found_for:
@@ -39,12 +39,12 @@ class Subscriptions:
         said = dict.fromkeys(member.metadata(protocol) for member in roster)  # most members have the same metadata
         said.pop(b"", None)  # from members that joined after the protocol was chosen and do not have it
         try:
-            return frozenset(topic for metadata in said for topic in _topics(metadata))
+            return frozenset(topic for metadata in said for topic in _read_topics(metadata))
         except Malformed:
             return None
 
 
-def _topics(metadata: bytes) -> list[str]:
+def _read_topics(metadata: bytes) -> list[str]:
     """Every version of the subscription begins with the fields of version 0."""
     subscription: ConsumerProtocolSubscription
     subscription, _ = reader(ConsumerProtocolSubscription, 0)(metadata, _VERSION_BYTES)

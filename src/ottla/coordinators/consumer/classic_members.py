@@ -28,7 +28,7 @@ from ottla.coordinators.groups.consumer_protocol import (
     read_subscription,
     write_assignment,
 )
-from ottla.coordinators.groups.downgrade import Downgrade, downgrade_records, may_downgrade
+from ottla.coordinators.groups.downgrade import Downgrade, build_downgrade_records, may_downgrade
 from ottla.coordinators.groups.sessions import Sessions
 from ottla.coordinators.machine import Caller, Outcome, Turn
 from ottla.errors import ErrorCode, KafkaError
@@ -69,7 +69,7 @@ class ClassicMembers:
         if not request.member_id and request.group_instance_id is None and version >= MEMBER_ID_REQUIRED_FROM:
             response = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=fresh_member_id)
             return Outcome.answer(turn, response)
-        subscription = _subscription(request)
+        subscription = _read_subscription(request)
         before, replaces_consumer = self._identify(change, request, fresh_member_id)
         member = _update_member(before, request, subscription, caller)
         subscribed = self._rebalance.subscribe(change, before, member, turn)
@@ -77,19 +77,19 @@ class ClassicMembers:
         downgrades = replaces_consumer and may_downgrade(change.state, (), turn)
         if not downgrades:
             self._rebalance.assign(change, turn)
-        member = self._rebalance.reconcile(change, member.id, owned, subscribed.changed, turn)
-        change.reply(turn.ticket, _joined(member))
+        member = self._rebalance.reconcile(change, member.id, owned, subscribed.is_changed, turn)
+        change.reply(turn.ticket, _build_join_response(member))
         if downgrades:
             # A classic group cannot be half-way to an assignment: unless every member has its target, all join again.
-            change.request(Downgrade(change.state.id, rebalance=not change.state.is_settled))
-            change.store_conversion(downgrade_records(change.state, (), turn))
+            change.request(Downgrade(change.state.id, needs_rebalance=not change.state.is_settled))
+            change.store_conversion(build_downgrade_records(change.state, (), turn))
             return change.build()
-        change.effects.append(partial(self._joined, member, turn))
+        change.effects.append(partial(self._start_session, member, turn))
         if subscribed.search is not None:
             change.request(subscribed.search)
         return change.build()
 
-    def _joined(self, member: Member, turn: Turn) -> None:
+    def _start_session(self, member: Member, turn: Turn) -> None:
         self._joins.end(member.id)
         self._renew(member, turn)
         self._syncs.renew(member.id, turn.monotonic_ms + member.rebalance_timeout_ms)
@@ -168,7 +168,7 @@ class ClassicMembers:
         limit = turn.config.group_consumer_max_size
         check_room(state, request.member_id, request.group_instance_id, limit)
         offered = {protocol.name for protocol in request.protocols}
-        if request.protocol_type != PROTOCOL_TYPE or not offered & _protocols(state, offered):
+        if request.protocol_type != PROTOCOL_TYPE or not offered & _find_common_protocols(state, offered):
             message = f"the members of group {state.id!r} do not support these protocols"
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)
 
@@ -179,7 +179,7 @@ class ClassicMembers:
             return change.state.members.get(member_id) or Member(member_id), False
         if request.member_id:
             return find_identified_member(change.state, member_id, request.group_instance_id), False
-        static = change.state.of_instance(request.group_instance_id)
+        static = change.state.find_instance(request.group_instance_id)
         if static is None:
             return Member(member_id), False
         return replace_member(change, static, member_id), static.classic is None
@@ -198,7 +198,7 @@ class ClassicMembers:
         return member
 
 
-def _protocols(state: GroupState, offered: set[str]) -> set[str]:
+def _find_common_protocols(state: GroupState, offered: set[str]) -> set[str]:
     """Those of the offered protocols that every classic member supports."""
     for member in state.members.values():
         if member.classic is not None:
@@ -206,7 +206,7 @@ def _protocols(state: GroupState, offered: set[str]) -> set[str]:
     return offered
 
 
-def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
+def _read_subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
     try:
         return read_subscription(request.protocols[0].metadata)
     except Malformed as error:
@@ -236,7 +236,7 @@ def _update_member(
     )
 
 
-def _joined(member: Member) -> JoinGroupResponse:
+def _build_join_response(member: Member) -> JoinGroupResponse:
     assert member.classic is not None
     return JoinGroupResponse(
         member_id=member.id,

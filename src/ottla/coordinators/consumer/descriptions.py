@@ -66,7 +66,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[State, str]]] = {
 """The states that may follow each state, with the reason."""
 
 
-def state_of(state: GroupState) -> State:
+def find_state(state: GroupState) -> State:
     """The state is not stored: it follows from the epochs."""
     if not state.members:
         return State.EMPTY
@@ -78,15 +78,15 @@ def state_of(state: GroupState) -> State:
 def describe(state: GroupState, turn: Turn) -> DescribedGroup:
     return DescribedGroup(
         group_id=state.id,
-        group_state=state_of(state).value,
+        group_state=find_state(state).value,
         group_epoch=state.epoch,
         assignment_epoch=state.target_epoch,
         assignor_name=choose_assignor(state, turn),
-        members=[_described(state, member, turn.image) for member in state.members_by_id()],
+        members=[_describe_member(state, member, turn.image) for member in state.members_by_id()],
     )
 
 
-def _described(state: GroupState, member: Member, image: Image) -> DescribedMember:
+def _describe_member(state: GroupState, member: Member, image: Image) -> DescribedMember:
     held = {topic: set(numbers) for topic, numbers in member.assigned.items()}
     for topic, numbers in member.revoking.items():
         held.setdefault(topic, set()).update(numbers)
@@ -99,13 +99,13 @@ def _described(state: GroupState, member: Member, image: Image) -> DescribedMemb
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topic_names),
         subscribed_topic_regex=member.topic_pattern,
-        assignment=_assignment(held, image),
-        target_assignment=_assignment(state.target(member.id), image),
+        assignment=_describe_assignment(held, image),
+        target_assignment=_describe_assignment(state.target(member.id), image),
         member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     )
 
 
-def _assignment(partitions: Mapping[bytes, frozenset[int] | set[int]], image: Image) -> Assignment:
+def _describe_assignment(partitions: Mapping[bytes, frozenset[int] | set[int]], image: Image) -> Assignment:
     """Deleted topics are left out: they have no name any more."""
     return Assignment(
         topic_partitions=[

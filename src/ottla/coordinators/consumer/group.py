@@ -15,7 +15,7 @@ from typing import Literal
 from ottla.coordinators.classic.group import ClassicGroup
 from ottla.coordinators.consumer.assignors import Partitions
 from ottla.coordinators.consumer.classic_members import ClassicMembers
-from ottla.coordinators.consumer.descriptions import describe, state_of
+from ottla.coordinators.consumer.descriptions import describe, find_state
 from ottla.coordinators.consumer.identities import (
     check_epoch,
     check_room,
@@ -28,10 +28,10 @@ from ottla.coordinators.consumer.rebalance import ConsumerRebalance
 from ottla.coordinators.consumer.state import Change, GroupState, Resolution
 from ottla.coordinators.consumer.topic_searches import store_resolutions
 from ottla.coordinators.groups.consumer_protocol import PROTOCOL_TYPE
-from ottla.coordinators.groups.downgrade import Downgrade, downgrade_records, may_downgrade
+from ottla.coordinators.groups.downgrade import Downgrade, build_downgrade_records, may_downgrade
 from ottla.coordinators.groups.group import PartitionCheck
 from ottla.coordinators.groups.sessions import Sessions
-from ottla.coordinators.groups.upgrade import upgrade_records
+from ottla.coordinators.groups.upgrade import build_upgrade_records
 from ottla.coordinators.machine import NOTHING, Caller, Outcome, StoredRecord, Turn
 from ottla.errors import ErrorCode, KafkaError
 from ottla.observability.logs import fields
@@ -70,7 +70,7 @@ class ConsumerGroup:
 
     @property
     def state_name(self) -> str:
-        return state_of(self.state).value
+        return find_state(self.state).value
 
     @property
     def is_empty(self) -> bool:
@@ -98,13 +98,13 @@ class ConsumerGroup:
         if request.member_epoch in (LEAVING, LEAVING_FOR_NOW):
             return self._leave(change, request, turn)
         check_room(change.state, request.member_id, request.instance_id, turn.config.group_consumer_max_size)
-        owned = _partitions(request)
+        owned = _read_owned(request)
         before = self._identify(change, request, owned)
         member = _update_member(before, request, caller)
         subscribed = self._rebalance.subscribe(change, before, member, turn)
         self._rebalance.assign(change, turn)
-        moved = self._rebalance.reconcile(change, member.id, owned, subscribed.changed, turn)
-        session_ms = turn.group_setting(self.id, "consumer.session.timeout.ms")
+        moved = self._rebalance.reconcile(change, member.id, owned, subscribed.is_changed, turn)
+        session_ms = turn.find_group_setting(self.id, "consumer.session.timeout.ms")
         change.effects += (
             partial(self._classic.forget, member.id),
             partial(self._sessions.renew, member.id, turn.monotonic_ms + session_ms),
@@ -112,10 +112,10 @@ class ConsumerGroup:
         response = ConsumerGroupHeartbeatResponse(
             member_id=moved.id,
             member_epoch=moved.epoch,
-            heartbeat_interval_ms=turn.group_setting(self.id, "consumer.heartbeat.interval.ms"),
+            heartbeat_interval_ms=turn.find_group_setting(self.id, "consumer.heartbeat.interval.ms"),
         )
         if request.member_epoch == 0 or _is_full(request) or moved.assigned != before.assigned:
-            response.assignment = _assignment(moved)
+            response.assignment = _build_assignment(moved)
         change.reply(turn.ticket, response)
         if subscribed.search is not None:
             change.request(subscribed.search)
@@ -127,7 +127,7 @@ class ConsumerGroup:
             member = find_identified_member(change.state, request.member_id, request.instance_id)
             check_epoch(member, request.member_epoch, owned)
             return member
-        static = None if request.instance_id is None else change.state.of_instance(request.instance_id)
+        static = None if request.instance_id is None else change.state.find_instance(request.instance_id)
         if static is None or static.id == request.member_id:
             return change.state.members.get(request.member_id) or Member(request.member_id)
         if static.classic is None and static.epoch != LEAVING_FOR_NOW:
@@ -155,8 +155,8 @@ class ConsumerGroup:
             )
         leaving = {member.id for member in members}
         if may_downgrade(change.state, leaving, turn):
-            change.store_conversion(downgrade_records(change.state, leaving, turn))
-            change.request(Downgrade(self.id, rebalance=True))
+            change.store_conversion(build_downgrade_records(change.state, leaving, turn))
+            change.request(Downgrade(self.id, needs_rebalance=True))
             return
         for member in members:
             change.store(*member.tombstones(self.id))
@@ -204,7 +204,7 @@ class ConsumerGroup:
                 self._sessions.renew(member.id, turn.monotonic_ms + member.session_timeout_ms)
             group.dissolve(change, ErrorCode.REBALANCE_IN_PROGRESS)
 
-        change.store(*upgrade_records(group, turn))
+        change.store(*build_upgrade_records(group, turn))
         change.effects.append(begin_sessions)
 
     # --- offsets ---
@@ -220,7 +220,7 @@ class ConsumerGroup:
         if member.classic is None and api_version < COMMIT_BY_EPOCH_FROM:
             message = f"members of consumer groups must use OffsetCommit version {COMMIT_BY_EPOCH_FROM} or above"
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
-        return _commit_check(member, generation, ErrorCode.STALE_MEMBER_EPOCH)
+        return _build_commit_check(member, generation, ErrorCode.STALE_MEMBER_EPOCH)
 
     def check_transactional_commit(
         self, member_id: str, instance_id: str | None, generation: int, turn: Turn
@@ -228,14 +228,14 @@ class ConsumerGroup:
         """Producers before KIP-447 name no member, and no producer knows the errors of member epochs."""
         if generation < 0 and (self.is_empty or (not member_id and instance_id is None)):
             return None
-        return _commit_check(find_member(self.state, member_id), generation, ErrorCode.ILLEGAL_GENERATION)
+        return _build_commit_check(find_member(self.state, member_id), generation, ErrorCode.ILLEGAL_GENERATION)
 
     def check_fetch(self, member_id: str, member_epoch: int, turn: Turn) -> None:
         if not member_id and member_epoch < 0:
             return
         member = find_member(self.state, member_id)
         if member_epoch != member.epoch:
-            code = _stale(member, ErrorCode.STALE_MEMBER_EPOCH)
+            code = _translate_code(member, ErrorCode.STALE_MEMBER_EPOCH)
             raise KafkaError(code, f"the member is at epoch {member.epoch}, not {member_epoch}")
 
     def check_delete(self) -> None:
@@ -287,7 +287,7 @@ class ConsumerGroup:
     def finish_loading(self, turn: Turn) -> Outcome:
         """Start the sessions of all members, and the time-outs of those that have to give up partitions."""
         for member in self.state.members_by_id():
-            timeout_ms = turn.group_setting(self.id, "consumer.session.timeout.ms")
+            timeout_ms = turn.find_group_setting(self.id, "consumer.session.timeout.ms")
             if member.classic is not None:
                 timeout_ms = member.classic.session_timeout_ms
             self._sessions.renew(member.id, turn.monotonic_ms + timeout_ms)
@@ -298,8 +298,8 @@ class ConsumerGroup:
         return self.state.tombstones()
 
 
-def _commit_check(member: Member, epoch: int, code: ErrorCode) -> PartitionCheck | None:
-    code = _stale(member, code)
+def _build_commit_check(member: Member, epoch: int, code: ErrorCode) -> PartitionCheck | None:
+    code = _translate_code(member, code)
     if epoch == member.epoch:
         return None
     if epoch > member.epoch:
@@ -315,7 +315,7 @@ def _commit_check(member: Member, epoch: int, code: ErrorCode) -> PartitionCheck
     return check
 
 
-def _stale(member: Member, code: ErrorCode) -> ErrorCode:
+def _translate_code(member: Member, code: ErrorCode) -> ErrorCode:
     """Members of the classic protocol know their epoch as a generation."""
     return code if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
@@ -344,7 +344,7 @@ def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
     return request.rebalance_timeout_ms >= 0 and subscribes and request.topic_partitions is not None
 
 
-def _partitions(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:
+def _read_owned(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:
     """The partitions that the member owns, or None if the request does not say."""
     if request.topic_partitions is None:
         return None
@@ -355,7 +355,7 @@ def _partitions(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:
     return owned
 
 
-def _assignment(member: Member) -> Assignment:
+def _build_assignment(member: Member) -> Assignment:
     return Assignment(
         topic_partitions=[
             ConsumerGroupHeartbeatResponseTopicPartitions(topic_id=topic, partitions=sorted(member.assigned[topic]))

@@ -16,7 +16,7 @@ def find_member(state: GroupState, member_id: str) -> Member:
 
 
 def find_static_member(state: GroupState, instance_id: str) -> Member:
-    member = state.of_instance(instance_id)
+    member = state.find_instance(instance_id)
     if member is None:
         raise KafkaError(
             ErrorCode.UNKNOWN_MEMBER_ID, f"group {state.id!r} has no member with the instance id {instance_id!r}"

@@ -103,8 +103,8 @@ class Member:
             epoch=value.member_epoch,
             previous_epoch=value.previous_member_epoch,
             state=MemberState.of(value.state),
-            assigned=_holding(value.assigned_partitions, value.member_epoch),
-            revoking=_holding(value.partitions_pending_revocation, value.member_epoch),
+            assigned=_read_holding(value.assigned_partitions, value.member_epoch),
+            revoking=_read_holding(value.partitions_pending_revocation, value.member_epoch),
         )
 
     def without_current_assignment(self) -> "Member":
@@ -140,8 +140,8 @@ class Member:
                 member_epoch=self.epoch,
                 previous_member_epoch=self.previous_epoch,
                 state=self.state,
-                assigned_partitions=_current(self.assigned),
-                partitions_pending_revocation=_current(self.revoking),
+                assigned_partitions=_write_holding(self.assigned),
+                partitions_pending_revocation=_write_holding(self.revoking),
             ),
         )
 
@@ -164,7 +164,7 @@ class Member:
         ]
 
 
-def _current(holding: Holding) -> list[CurrentPartitions]:
+def _write_holding(holding: Holding) -> list[CurrentPartitions]:
     rows = []
     for topic in sorted(holding):
         numbers = sorted(holding[topic])
@@ -173,7 +173,7 @@ def _current(holding: Holding) -> list[CurrentPartitions]:
     return rows
 
 
-def _holding(rows: Iterable[CurrentPartitions], member_epoch: int) -> Holding:
+def _read_holding(rows: Iterable[CurrentPartitions], member_epoch: int) -> Holding:
     """Records from before Kafka 4.3 have no epoch for each partition: all get the member's epoch."""
     found: dict[bytes, dict[int, int]] = {}
     for row in rows:

@@ -24,7 +24,7 @@ DEFAULT_ASSIGNOR: Final = "uniform"
 class SubscriptionChange(NamedTuple):
     """The result of storing a member's subscription."""
 
-    changed: bool
+    is_changed: bool
     search: TopicSearch | None = None
     """A search to be run as an errand, to find the topics that a pattern matches."""
 
@@ -70,28 +70,28 @@ class ConsumerRebalance:
         seen = (turn.image.topics_by_name, turn.image.brokers)
         if not bump and self._seen is not None and self._seen[0] is seen[0] and self._seen[1] is seen[1]:
             return
-        change.effects.append(partial(self._saw, seen))
+        change.effects.append(partial(self._remember_seen, seen))
         state = change.state
         topics = self._hashes.compute(state.subscribed_topics(), turn.image)
         if bump or topics != state.metadata_hash:
             change.store(state.epoch_record(state.epoch + 1, topics))
-            change.effects.append(partial(self._raised, bool(state.members), turn))
+            change.effects.append(partial(self._count_raised_epoch, bool(state.members), turn))
         if state.has_partition_metadata:
             change.store(state.partition_metadata_tombstone())
 
-    def _raised(self, moves: bool, turn: Turn) -> None:
+    def _count_raised_epoch(self, moves: bool, turn: Turn) -> None:
         turn.meters.groups.epochs_raised += 1
         if not moves:
             self._moving_since_ms = None  # no member is left
         elif self._moving_since_ms is None:
             self._moving_since_ms = turn.monotonic_ms
 
-    def _arrived(self, turn: Turn) -> None:
+    def _count_rebalance(self, turn: Turn) -> None:
         if self._moving_since_ms is not None:
             turn.meters.groups.consumer_rebalances.count_duration((turn.monotonic_ms - self._moving_since_ms) / 1000)
             self._moving_since_ms = None
 
-    def _saw(self, seen: tuple[object, object]) -> None:
+    def _remember_seen(self, seen: tuple[object, object]) -> None:
         self._seen = seen
 
     def assign(self, change: Change, turn: Turn) -> None:
@@ -99,10 +99,10 @@ class ConsumerRebalance:
         state = change.state
         if state.target_epoch >= state.epoch or not _may_assign(state, turn):
             return
-        subscribers = _subscribers(state, turn)
+        subscribers = _build_subscribers(state, turn)
         topics = frozenset[bytes]().union(*{subscriber.topics for subscriber in subscribers.values()})
         sizes = {id: len(topic.partitions) for id in topics if (topic := turn.image.topic_by_id(id)) is not None}
-        targets = _assignor(state, turn)(subscribers, sizes)
+        targets = _find_assignor(state, turn)(subscribers, sizes)
         for member in state.members_by_id():
             if state.targets.get(member.id) != targets[member.id]:
                 change.store(member.target_record(state.id, targets[member.id]))
@@ -123,7 +123,7 @@ class ConsumerRebalance:
             change.store(moved.current_assignment_record(state.id))
             change.effects.append(partial(self.watch_revocation, moved, turn))
             if change.state.is_settled:
-                change.effects.append(partial(self._arrived, turn))
+                change.effects.append(partial(self._count_rebalance, turn))
         return moved
 
     def watch_revocation(self, member: Member, turn: Turn) -> None:
@@ -143,17 +143,17 @@ def choose_assignor(state: GroupState, turn: Turn) -> str:
     return max(offered, key=lambda name: votes[name])
 
 
-def _assignor(state: GroupState, turn: Turn) -> Assignor:
+def _find_assignor(state: GroupState, turn: Turn) -> Assignor:
     return ASSIGNORS[choose_assignor(state, turn)]
 
 
 def _may_assign(state: GroupState, turn: Turn) -> bool:
     """Whether consumer.assignment.interval.ms has passed since the last assignment, or the clock was set back."""
-    interval_ms = turn.group_setting(state.id, "consumer.assignment.interval.ms")
+    interval_ms = turn.find_group_setting(state.id, "consumer.assignment.interval.ms")
     return state.assigned_ms == 0 or not 0 <= turn.wall_ms - state.assigned_ms < interval_ms
 
 
-def _subscribers(state: GroupState, turn: Turn) -> dict[str, Subscriber]:
+def _build_subscribers(state: GroupState, turn: Turn) -> dict[str, Subscriber]:
     """The members for the assignor. Equal subscriptions, as most are, are resolved to topics once."""
     topics: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}
     found: dict[str, Subscriber] = {}

@@ -14,7 +14,7 @@ MEMORY_MAX: Final = 1 << 20
 
 
 @lru_cache(maxsize=256)
-def _compiled(pattern: str) -> Any:
+def _compile(pattern: str) -> Any:
     import re2
 
     options = re2.Options()
@@ -28,7 +28,7 @@ def check_pattern(pattern: str) -> None:
     import re2
 
     try:
-        _compiled(pattern)
+        _compile(pattern)
     except re2.error as error:
         reason = error.args[0]
         text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
@@ -46,7 +46,7 @@ def _matches(pattern: str, names: list[str]) -> list[str]:
     import re2
 
     try:
-        matches = _compiled(pattern).fullmatch
+        matches = _compile(pattern).fullmatch
     except re2.error:  # stored by a release with another version of RE2
         return []
     return [name for name in names if matches(name)]

@@ -75,7 +75,7 @@ class GroupState:
     def target(self, member_id: str) -> Partitions:
         return self.targets.get(member_id, NO_PARTITIONS)
 
-    def of_instance(self, instance_id: str) -> Member | None:
+    def find_instance(self, instance_id: str) -> Member | None:
         id = self.instances.get(instance_id)
         return None if id is None else self.members.get(id)
 
@@ -117,12 +117,12 @@ class GroupState:
         return replace(
             self,
             members=members,
-            instances=_instances(self.instances, before, after),
-            owners=self.owners if _holds_the_same(before, after) else _owners(self.owners, before, after),
-            names=_recounted(
+            instances=_update_instances(self.instances, before, after),
+            owners=self.owners if _has_same_partitions(before, after) else _update_owners(self.owners, before, after),
+            names=_recount(
                 self.names, before.topic_names if before else frozenset(), after.topic_names if after else frozenset()
             ),
-            patterns=_recounted(self.patterns, _patterns(before), _patterns(after)),
+            patterns=_recount(self.patterns, _list_patterns(before), _list_patterns(after)),
             classic_members=self.classic_members + _is_classic(after) - _is_classic(before),
         )
 
@@ -264,23 +264,23 @@ CONSUMER_KEYS: Final = frozenset(_REPLAYS)
 """The key classes of the records of a consumer group."""
 
 
-def _owners(owners: Map[tuple[bytes, int], str], before: Member | None, after: Member | None) -> Map[Any, str]:
+def _update_owners(owners: Map[tuple[bytes, int], str], before: Member | None, after: Member | None) -> Map[Any, str]:
     """A partition that another member has got meanwhile stays with it, whatever the order of a compacted log."""
-    old, new = _places(before), _places(after)
+    old, new = _list_partitions(before), _list_partitions(after)
     if old == new:
         return owners
     member = after or before
     assert member is not None
     draft = owners.mutate()
-    for place in old - new:
-        if draft.get(place) == member.id:
-            del draft[place]
-    for place in new - old:
-        draft[place] = member.id
+    for partition in old - new:
+        if draft.get(partition) == member.id:
+            del draft[partition]
+    for partition in new - old:
+        draft[partition] = member.id
     return draft.finish()
 
 
-def _instances(instances: Map[str, str], before: Member | None, after: Member | None) -> Map[str, str]:
+def _update_instances(instances: Map[str, str], before: Member | None, after: Member | None) -> Map[str, str]:
     """An instance id that another member has got meanwhile stays with it."""
     old = None if before is None else before.instance_id
     new = None if after is None else after.instance_id
@@ -291,23 +291,23 @@ def _instances(instances: Map[str, str], before: Member | None, after: Member | 
     return instances if after is None or new is None else instances.set(new, after.id)
 
 
-def _holds_the_same(before: Member | None, after: Member | None) -> bool:
+def _has_same_partitions(before: Member | None, after: Member | None) -> bool:
     if before is None or after is None:
         return False
     return before.assigned is after.assigned and before.revoking is after.revoking
 
 
-def _places(member: Member | None) -> set[tuple[bytes, int]]:
+def _list_partitions(member: Member | None) -> set[tuple[bytes, int]]:
     if member is None:
         return set()
-    return _in(member.assigned) | _in(member.revoking)
+    return _flatten(member.assigned) | _flatten(member.revoking)
 
 
-def _in(holding: Holding) -> set[tuple[bytes, int]]:
+def _flatten(holding: Holding) -> set[tuple[bytes, int]]:
     return {(topic, number) for topic, numbers in holding.items() for number in numbers}
 
 
-def _patterns(member: Member | None) -> frozenset[str]:
+def _list_patterns(member: Member | None) -> frozenset[str]:
     return frozenset((member.topic_pattern,)) if member is not None and member.topic_pattern else frozenset()
 
 
@@ -315,7 +315,7 @@ def _is_classic(member: Member | None) -> bool:
     return member is not None and member.classic is not None
 
 
-def _recounted(counts: Map[str, int], before: frozenset[str], after: frozenset[str]) -> Map[str, int]:
+def _recount(counts: Map[str, int], before: frozenset[str], after: frozenset[str]) -> Map[str, int]:
     if before == after:
         return counts
     draft = counts.mutate()

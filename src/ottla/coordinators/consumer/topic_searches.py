@@ -41,17 +41,17 @@ class TopicSearch(NamedTuple):
 class TopicSearches:
     """When a group has searched, and whether a search is running. This is in memory only."""
 
-    __slots__ = ("_names", "_running", "_searched_ms")
+    __slots__ = ("_is_running", "_names", "_searched_ms")
 
     def __init__(self) -> None:
         self._searched_ms: int | None = None
         self._names: object = None
-        self._running = False
+        self._is_running = False
 
     def find_due(self, change: Change, turn: Turn) -> TopicSearch | None:
         """The search that is due now, if any."""
         state = change.state
-        if not state.patterns or self._running:
+        if not state.patterns or self._is_running:
             return None
         everything = TopicSearch(state.id, tuple(sorted(state.patterns)), turn.image, turn.wall_ms)
         if self._is_stale(everything, turn):
@@ -69,10 +69,10 @@ class TopicSearches:
 
     def begin(self, search: TopicSearch, turn: Turn) -> None:
         self._searched_ms, self._names = turn.monotonic_ms, search.image.topic_names
-        self._running = not search.is_short
+        self._is_running = not search.is_short
 
     def end(self) -> None:
-        self._running = False
+        self._is_running = False
 
 
 def store_resolutions(change: Change, found: Mapping[str, Resolution]) -> bool:

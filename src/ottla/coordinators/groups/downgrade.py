@@ -24,7 +24,7 @@ class Downgrade(NamedTuple):
     """An errand: a group was converted to a classic group, whose sessions have to be started in a turn of their own."""
 
     group_id: str
-    rebalance: bool
+    needs_rebalance: bool
     """Whether partitions have to be assigned anew, because members have left."""
 
 
@@ -39,15 +39,15 @@ def may_downgrade(state: GroupState, leaving: Collection[str], turn: Turn) -> bo
     )
 
 
-def downgrade_records(state: GroupState, leaving: Collection[str], turn: Turn) -> list[StoredRecord]:
+def build_downgrade_records(state: GroupState, leaving: Collection[str], turn: Turn) -> list[StoredRecord]:
     """Records that delete the consumer group and store a classic group with the same members and assignments."""
     logger.info("the consumer group becomes a classic group", extra=fields(group=state.id, epoch=state.epoch))
     roster = classic.Roster()
     for member in state.members_by_id():
         if member.id not in leaving:
-            roster.add(_classic_member(member))
+            roster.add(_convert_member(member))
     protocol = roster.choose_protocol()
-    members = [member.build_record(protocol, _assignment(state, member, protocol, turn)) for member in roster]
+    members = [member.build_record(protocol, _encode_assignment(state, member, protocol, turn)) for member in roster]
     value = GroupMetadataValue(
         protocol_type=PROTOCOL_TYPE,
         generation=state.epoch,
@@ -59,7 +59,7 @@ def downgrade_records(state: GroupState, leaving: Collection[str], turn: Turn) -
     return [*state.tombstones(), StoredRecord(GroupMetadataKey(group_id=state.id), value)]
 
 
-def _classic_member(member: Member) -> classic.Member:
+def _convert_member(member: Member) -> classic.Member:
     assert member.classic is not None
     session_timeout_ms = member.classic.session_timeout_ms
     return classic.Member(
@@ -68,10 +68,10 @@ def _classic_member(member: Member) -> classic.Member:
         member.client_id,
         member.client_host,
         session_timeout_ms,
-        classic.rebalance_timeout_ms(member.rebalance_timeout_ms, session_timeout_ms),
+        classic.choose_rebalance_timeout_ms(member.rebalance_timeout_ms, session_timeout_ms),
         tuple((protocol.name, protocol.metadata) for protocol in member.classic.supported_protocols),
     )
 
 
-def _assignment(state: GroupState, member: classic.Member, protocol: str | None, turn: Turn) -> bytes:
+def _encode_assignment(state: GroupState, member: classic.Member, protocol: str | None, turn: Turn) -> bytes:
     return write_assignment(state.target(member.id), turn.image, choose_assignment_version(member.metadata(protocol)))

@@ -140,7 +140,7 @@ class GroupMachine:
             return Outcome()
         self._touched[group.id] = None
         outcome = group.finish_loading(turn)
-        if not downgrade.rebalance:
+        if not downgrade.needs_rebalance:
             return outcome
         return Outcome.merge([outcome, group.rebalance(turn, "the consumer group became a classic group")])
 
@@ -165,10 +165,12 @@ class GroupMachine:
     def delete_offsets_of_topics(self, topics: Iterable[str], turn: Turn) -> Outcome:
         """Delete the offsets of deleted topics, so that a new topic of the same name does not inherit them."""
         gone = set(topics)
-        groups = dict.fromkeys(group_id for topic in sorted(gone) for group_id in self.offsets.groups_of_topic(topic))
+        groups = dict.fromkeys(
+            group_id for topic in sorted(gone) for group_id in self.offsets.find_groups_of_topic(topic)
+        )
         records: list[StoredRecord] = []
         for group_id in groups:
-            offsets = self.offsets.group(group_id)
+            offsets = self.offsets.find_group(group_id)
             if offsets is not None:
                 deleted = [each for each in offsets.partitions() if each.topic in gone]
                 records += self.offsets.tombstones(group_id, deleted)
@@ -257,7 +259,7 @@ class GroupMachine:
         return records
 
     def _delete_expired_of(self, group: Group, turn: Turn) -> list[StoredRecord]:
-        offsets = self.offsets.group(group.id)
+        offsets = self.offsets.find_group(group.id)
         expired = []
         kept = 0
         if offsets is not None:

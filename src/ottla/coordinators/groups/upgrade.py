@@ -26,16 +26,16 @@ logger = logging.getLogger(__name__)
 ALLOWED_BY: Final = ("upgrade", "bidirectional")
 
 
-def upgrade_records(group: ClassicGroup, turn: Turn) -> list[StoredRecord]:
+def build_upgrade_records(group: ClassicGroup, turn: Turn) -> list[StoredRecord]:
     """Records that delete the classic group and store a consumer group with its members.
 
     GROUP_ID_NOT_FOUND, as from Kafka, if the group cannot be converted.
     """
     _check_upgrade(group, turn)
     try:
-        members = [_member(group, member, turn.image) for member in group.members]
+        members = [_convert_member(group, member, turn.image) for member in group.members]
     except Malformed as error:
-        raise _refused(group, f"the subscription or assignment of a member cannot be read: {error}") from None
+        raise _refusal(group, f"the subscription or assignment of a member cannot be read: {error}") from None
     logger.info("the classic group becomes a consumer group", extra=fields(group=group.id, epoch=group.generation))
     change = Change(GroupState(group.id), turn)
     change.store(*(member.metadata_record(group.id) for member in members))
@@ -51,17 +51,17 @@ def upgrade_records(group: ClassicGroup, turn: Turn) -> list[StoredRecord]:
 
 def _check_upgrade(group: ClassicGroup, turn: Turn) -> None:
     if turn.config.group_consumer_migration_policy.lower() not in ALLOWED_BY:
-        raise _refused(group, "group.consumer.migration.policy does not allow it")
+        raise _refusal(group, "group.consumer.migration.policy does not allow it")
     if not group.uses_consumer_protocol:
-        raise _refused(group, "its members are not consumers")
+        raise _refusal(group, "its members are not consumers")
     if len(group.members) > turn.config.group_consumer_max_size:
-        raise _refused(group, "it has more members than group.consumer.max.size")
+        raise _refusal(group, "it has more members than group.consumer.max.size")
 
 
-def _member(group: ClassicGroup, member: ClassicMember, image: Image) -> Member:
+def _convert_member(group: ClassicGroup, member: ClassicMember, image: Image) -> Member:
     protocol = group.protocol or next((name for name, _ in member.protocols), None)
     subscription = read_subscription(member.metadata(protocol))
-    held = _held(group, member, subscription.user_data, image)
+    held = _find_assigned(group, member, subscription.user_data, image)
     return Member(
         member.id,
         epoch=group.generation,
@@ -80,7 +80,7 @@ def _member(group: ClassicGroup, member: ClassicMember, image: Image) -> Member:
     )
 
 
-def _held(group: ClassicGroup, member: ClassicMember, said: bytes | None, image: Image) -> Partitions:
+def _find_assigned(group: ClassicGroup, member: ClassicMember, said: bytes | None, image: Image) -> Partitions:
     """The partitions that a member was assigned.
 
     Kafka refuses to convert a group whose assignments carry user data. We accept user data that equals what the member
@@ -90,10 +90,10 @@ def _held(group: ClassicGroup, member: ClassicMember, said: bytes | None, image:
         return NO_PARTITIONS
     assignment = read_assignment(member.assignment)
     if assignment.user_data and assignment.user_data != said:
-        raise _refused(group, "its assignor keeps user data in the assignment, which would be lost")
+        raise _refusal(group, "its assignor keeps user data in the assignment, which would be lost")
     return partitions_by_id(assignment.assigned_partitions, image)
 
 
-def _refused(group: ClassicGroup, reason: str) -> KafkaError:
+def _refusal(group: ClassicGroup, reason: str) -> KafkaError:
     message = f"group {group.id!r} cannot become a consumer group: {reason}"
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)

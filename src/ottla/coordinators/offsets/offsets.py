@@ -74,10 +74,10 @@ class Offsets:
 
     # Lookup
 
-    def group(self, group_id: str) -> GroupOffsets | None:
+    def find_group(self, group_id: str) -> GroupOffsets | None:
         return self._groups.get(group_id)
 
-    def groups_of_topic(self, topic: str) -> list[str]:
+    def find_groups_of_topic(self, topic: str) -> list[str]:
         """The groups with an offset of this topic, committed or pending."""
         return [
             group_id
@@ -85,7 +85,7 @@ class Offsets:
             if topic in group.by_topic or any(pending.topic == topic for pending in group.pending)
         ]
 
-    def committed(self, group_id: str, topic: str, partition: int) -> OffsetCommitValue | None:
+    def find_committed(self, group_id: str, topic: str, partition: int) -> OffsetCommitValue | None:
         group = self._groups.get(group_id)
         if group is None:
             return None
@@ -96,9 +96,11 @@ class Offsets:
         group = self._groups.get(group_id)
         return group is not None and (topic, partition) in group.pending
 
-    def has(self, group_id: str, topic: str, partition: int) -> bool:
+    def has_offset(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether the partition has an offset, committed or pending."""
-        return self.committed(group_id, topic, partition) is not None or self.is_pending(group_id, topic, partition)
+        return self.find_committed(group_id, topic, partition) is not None or self.is_pending(
+            group_id, topic, partition
+        )
 
     def tombstones(self, group_id: str, partitions: Sequence[TopicPartition] | None = None) -> list[StoredRecord]:
         """Records that delete these offsets of a group, or all of them."""

@@ -65,7 +65,7 @@ class OffsetRequests:
             for partition in topic.partitions:
                 code = _NONE
                 if found is None:
-                    code = _unknown_topic(version)
+                    code = _unknown_topic_code(version)
                 elif not 0 <= partition.partition_index < len(found.partitions):
                     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 elif _is_too_long(partition, turn):
@@ -73,8 +73,8 @@ class OffsetRequests:
                 else:
                     if check is not None:
                         check(found.id, partition.partition_index)
-                    value = _value(partition, found.id, turn.wall_ms, expire_ms)
-                    records.append(_record(request.group_id, found.name, partition.partition_index, value))
+                    value = _build_value(partition, found.id, turn.wall_ms, expire_ms)
+                    records.append(_build_record(request.group_id, found.name, partition.partition_index, value))
                 results.append(
                     OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
                 )
@@ -119,8 +119,8 @@ class OffsetRequests:
                 else:
                     if check is not None:
                         check(found.id, partition.partition_index)
-                    value = _value(partition, found.id, turn.wall_ms, -1)
-                    records.append(_record(request.group_id, found.name, partition.partition_index, value))
+                    value = _build_value(partition, found.id, turn.wall_ms, -1)
+                    records.append(_build_record(request.group_id, found.name, partition.partition_index, value))
                 results.append(
                     TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
                 )
@@ -137,7 +137,7 @@ class OffsetRequests:
         if group is not None and (request.member_id is not None or request.member_epoch >= 0):
             group.check_fetch(request.member_id or "", request.member_epoch, turn)
         if request.topics is None:
-            topics = self._all_topics(request.group_id, turn.image, version, require_stable)
+            topics = self._read_all_topics(request.group_id, turn.image, version, require_stable)
         else:
             topics = []
             for asked in request.topics:
@@ -148,17 +148,17 @@ class OffsetRequests:
                     OffsetFetchResponseTopics(
                         topic_id=asked.topic_id,
                         name=asked.name,
-                        partitions=self._partitions(
+                        partitions=self._read_partitions(
                             request.group_id, name, asked.partition_indexes, turn.image, require_stable
                         ),
                     )
                 )
         return Outcome.answer(turn, OffsetFetchResponseGroup(group_id=request.group_id, topics=topics))
 
-    def _all_topics(
+    def _read_all_topics(
         self, group_id: str, image: Image, version: int, require_stable: bool
     ) -> list[OffsetFetchResponseTopics]:
-        offsets = self._offsets.group(group_id)
+        offsets = self._offsets.find_group(group_id)
         topics = []
         for name, partitions in offsets.by_topic.items() if offsets is not None else ():
             topic = image.topic(name)
@@ -168,28 +168,28 @@ class OffsetRequests:
                 OffsetFetchResponseTopics(
                     topic_id=topic.id if topic is not None else ZERO_UUID,
                     name=name,
-                    partitions=self._partitions(group_id, name, list(partitions), image, require_stable),
+                    partitions=self._read_partitions(group_id, name, list(partitions), image, require_stable),
                 )
             )
         return topics
 
-    def _partitions(
+    def _read_partitions(
         self, group_id: str, name: str | None, indexes: Sequence[int], image: Image, require_stable: bool
     ) -> list[OffsetFetchResponsePartitions]:
         if name is None:
-            return [_no_offset(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in indexes]
+            return [_report_no_offset(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in indexes]
         topic = image.topic(name)
         topic_id = ZERO_UUID if topic is None else topic.id
-        return [self._partition(group_id, name, topic_id, index, require_stable) for index in indexes]
+        return [self._read_partition(group_id, name, topic_id, index, require_stable) for index in indexes]
 
-    def _partition(
+    def _read_partition(
         self, group_id: str, topic: str, topic_id: bytes, index: int, require_stable: bool
     ) -> OffsetFetchResponsePartitions:
         if require_stable and self._offsets.is_pending(group_id, topic, index):
-            return _no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-        value = self._offsets.committed(group_id, topic, index)
+            return _report_no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        value = self._offsets.find_committed(group_id, topic, index)
         if value is None or (ZERO_UUID not in (value.topic_id, topic_id) and value.topic_id != topic_id):
-            return _no_offset(
+            return _report_no_offset(
                 index, ErrorCode.NONE
             )  # never committed, or committed for a deleted topic of the same name
         return OffsetFetchResponsePartitions(
@@ -223,13 +223,13 @@ class OffsetRequests:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif subscribed:
                 code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-            elif self._offsets.has(group.id, topic.name, index):
+            elif self._offsets.has_offset(group.id, topic.name, index):
                 delete(TopicPartition(topic.name, index))
             results.append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
         return OffsetDeleteResponseTopic(name=topic.name, partitions=results)
 
 
-def _unknown_topic(version: int) -> int:
+def _unknown_topic_code(version: int) -> int:
     return ErrorCode.UNKNOWN_TOPIC_ID if version >= TOPIC_IDS_FROM else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -238,7 +238,7 @@ def _is_too_long(partition: OffsetCommitRequestPartition | TxnOffsetCommitReques
     return metadata is not None and len(metadata) > turn.config.offset_metadata_max_bytes
 
 
-def _value(
+def _build_value(
     partition: OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition,
     topic_id: bytes,
     now_ms: int,
@@ -254,9 +254,9 @@ def _value(
     )
 
 
-def _record(group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> StoredRecord:
+def _build_record(group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> StoredRecord:
     return StoredRecord(OffsetCommitKey(group_id=group_id, topic=topic, partition=partition), value)
 
 
-def _no_offset(index: int, code: int) -> OffsetFetchResponsePartitions:
+def _report_no_offset(index: int, code: int) -> OffsetFetchResponsePartitions:
     return OffsetFetchResponsePartitions(partition_index=index, committed_offset=-1, metadata="", error_code=code)

@@ -104,7 +104,7 @@ class Coordinator(Generic[M]):
         self._failures: dict[int, int] = {}
         self._reloads: dict[int, asyncio.TimerHandle] = {}
         self._tickets = 0
-        self._stopped = False
+        self._is_stopped = False
         self.longest_load_s = 0.0
         """How long the slowest load of a partition took, since the broker started."""
         self.operations = dict.fromkeys(self.OPERATIONS, 0)
@@ -229,7 +229,7 @@ class Coordinator(Generic[M]):
 
     def follow(self, image: Image) -> None:
         """Load a machine for every partition that this broker leads, and drop those of all others."""
-        if self._stopped:
+        if self._is_stopped:
             return
         topic = image.topic(self._topic.name)
         led = {
@@ -249,7 +249,7 @@ class Coordinator(Generic[M]):
 
     def stop(self) -> None:
         """Drop all machines. Requests that wait fail with NOT_COORDINATOR."""
-        self._stopped = True
+        self._is_stopped = True
         for handle in self._reloads.values():
             handle.cancel()
         for shard in list(self._shards.values()):
@@ -470,7 +470,7 @@ class Coordinator(Generic[M]):
         """Drop a machine whose state may differ from its log, and load it again later."""
         if not shard.is_dropped:
             self._drop(shard, error)
-            if not self._stopped:
+            if not self._is_stopped:
                 self._retry_loading_later(shard.partition.index)
 
     def _drop(self, shard: Shard[M], error: KafkaError) -> None:

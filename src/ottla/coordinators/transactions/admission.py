@@ -78,11 +78,11 @@ class Admission:
     async def _add(self, transactional_id: str, producer: Producer, partitions: list[Partition]) -> None:
         """Add partitions, after a few attempts if need be. A transaction that ends meanwhile does no harm: its marker
         raises the epoch in the partition, and the append is refused."""
-        names = [_name(each) for each in partitions]
+        names = [_to_topic_partition(each) for each in partitions]
         for delay_s in RETRY_DELAYS_S:
             try:
                 await self._peers.add_partitions(
-                    await self._broker(transactional_id), transactional_id, producer, names
+                    await self._find_broker(transactional_id), transactional_id, producer, names
                 )
             except KafkaError as error:
                 if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
@@ -90,27 +90,27 @@ class Admission:
                 await asyncio.sleep(delay_s)
             else:
                 return
-        await self._peers.add_partitions(await self._broker(transactional_id), transactional_id, producer, names)
+        await self._peers.add_partitions(await self._find_broker(transactional_id), transactional_id, producer, names)
 
     async def _find_missing(
         self, transactional_id: str, producer: Producer, partitions: list[Partition]
     ) -> list[Partition]:
         """Which partitions are not in the transaction now. If the transaction ends while the coordinator is asked, it
         is asked again."""
-        names = [_name(each) for each in partitions]
+        names = [_to_topic_partition(each) for each in partitions]
         while True:
             before = [last_marker(each, producer.id) for each in partitions]
             missing = await self._peers.find_missing_partitions(
-                await self._broker(transactional_id), transactional_id, producer, names
+                await self._find_broker(transactional_id), transactional_id, producer, names
             )
             if before == [last_marker(each, producer.id) for each in partitions]:
-                return [each for each in partitions if _name(each) in missing]
+                return [each for each in partitions if _to_topic_partition(each) in missing]
 
-    async def _broker(self, transactional_id: str) -> int:
+    async def _find_broker(self, transactional_id: str) -> int:
         return (await self._transactions.find_broker(transactional_id)).id
 
 
-def _name(partition: Partition) -> TopicPartition:
+def _to_topic_partition(partition: Partition) -> TopicPartition:
     return TopicPartition(partition.topic, partition.index)
 
 

@@ -33,7 +33,7 @@ from ottla.coordinators.transactions.transaction import (
     STORED,
     State,
     Transaction,
-    by_topic,
+    group_by_topic,
 )
 from ottla.errors import ErrorCode, KafkaError
 from ottla.topic_partition import TopicPartition
@@ -241,7 +241,7 @@ class TransactionMachine:
         replies = () if reply is None else (Reply(turn.ticket, reply),)
         if not prepared.partitions:
             return Outcome((prepared.record, complete(prepared, turn).record), replies)
-        return Outcome((prepared.record,), replies, errands=(marker_errand(prepared),))
+        return Outcome((prepared.record,), replies, errands=(build_marker_errand(prepared),))
 
     def complete(self, transactional_id: str, producer: Producer, turn: Turn) -> Outcome:
         """All markers are written. Nothing is done if the transaction was completed before."""
@@ -264,7 +264,8 @@ class TransactionMachine:
             producer_id=known.producer_id,
             producer_epoch=known.epoch,
             topics=[
-                TopicData(topic=topic, partitions=indexes) for topic, indexes in by_topic(known.partitions).items()
+                TopicData(topic=topic, partitions=indexes)
+                for topic, indexes in group_by_topic(known.partitions).items()
             ],
         )
         return Outcome.answer(turn, description)
@@ -348,14 +349,14 @@ class TransactionMachine:
         prepared = []
         for known in self.by_id.values():
             if known.state.is_prepared:
-                prepared.append(marker_errand(known))
+                prepared.append(build_marker_errand(known))
             elif known.state is State.ONGOING:
                 elapsed = min(max(turn.wall_ms - known.started_ms, 0), known.timeout_ms)
                 self._deadlines[known.transactional_id] = turn.monotonic_ms + known.timeout_ms - elapsed
         return Outcome(errands=prepared)
 
 
-def marker_errand(prepared: Transaction) -> WriteMarkers:
+def build_marker_errand(prepared: Transaction) -> WriteMarkers:
     return WriteMarkers(
         prepared.transactional_id,
         prepared.producer,

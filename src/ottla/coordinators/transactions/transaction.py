@@ -158,7 +158,7 @@ class Transaction:
     def _by_topic(self) -> list[TransactionPartitions]:
         return [
             TransactionPartitions(topic=topic, partition_ids=indexes)
-            for topic, indexes in by_topic(self.partitions).items()
+            for topic, indexes in group_by_topic(self.partitions).items()
         ]
 
     @classmethod
@@ -182,7 +182,7 @@ class Transaction:
         )
 
 
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+def group_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     """Group partitions by topic, in a fixed order."""
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(partitions):

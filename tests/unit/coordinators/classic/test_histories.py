@@ -153,7 +153,7 @@ def do_nothing(*args: Any) -> None:
 
 MUTANTS: dict[str, tuple[type, str, Any]] = {
     "takes requests of any generation": (ClassicGroup, "_check_generation", do_nothing),
-    "knows no instance ids": (Roster, "of_instance", do_nothing),
+    "knows no instance ids": (Roster, "find_instance", do_nothing),
     "does not renew sessions": (Rebalance, "renew", do_nothing),
 }
 

@@ -137,7 +137,7 @@ def test_a_group_that_went_back_may_rebalance_before_it_is_told_to() -> None:
         a enters            | [Reconciling]; a: generation 3
         c leaves            | [classic Stable]; c: epoch -1; [classic PreparingRebalance]
     """)
-    stage.run(None, lambda turn: stage.groups.begin_classic_group(Downgrade("group", rebalance=True), turn))
+    stage.run(None, lambda turn: stage.groups.begin_classic_group(Downgrade("group", needs_rebalance=True), turn))
     assert stage.groups.groups["group"].state_name == "PreparingRebalance"
 
 
