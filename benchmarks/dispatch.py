@@ -65,7 +65,7 @@ async def ask(dispatch: Dispatch, client: Client, message: Message, version: int
     answer: Any = dispatch(client, bytearray(frames.encode_request(message, version, 1, CLIENT_ID)[SIZE_BYTES:]))
     while asyncio.iscoroutine(answer) or isinstance(answer, asyncio.Future):
         answer = await answer
-    return frames.decode_response(frames.api_of(message).response, version, b"".join(answer))[1]
+    return frames.decode_response(frames.find_api_of(message).response, version, b"".join(answer))[1]
 
 
 async def build_group_frames(dispatch: Dispatch, client: Client) -> dict[str, Frame]:

@@ -99,7 +99,7 @@ class RawClient:
     def read_response(self, message: Message, version: int) -> Any:
         frame = self.read_frame()
         self._check_order(frame)
-        return frames.decode_response(frames.api_of(message).response, version, frame)[1]
+        return frames.decode_response(frames.find_api_of(message).response, version, frame)[1]
 
     def produce(
         self,

@@ -34,7 +34,7 @@ class RequestClient:
     def receive(self, message: Message, version: int) -> Any:
         """The next answer, which is that to a request of the type of `message`."""
         (size,) = struct.unpack(">i", self._reader.read(4))
-        return wire.decode_response(wire.api_of(message).response, version, self._reader.read(size))[1]
+        return wire.decode_response(wire.find_api_of(message).response, version, self._reader.read(size))[1]
 
     def ask(self, message: Message, version: int) -> Any:
         self.send(message, version)

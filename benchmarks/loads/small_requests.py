@@ -35,7 +35,7 @@ class Frame:
 
     def __init__(self, message: Message, version: int) -> None:
         self.data = wire.encode_request(message, version, 0, CLIENT_ID)
-        self._answer = wire.api_of(message).response
+        self._answer = wire.find_api_of(message).response
         self._version = version
 
     def check(self, answer: bytes) -> None:

@@ -53,7 +53,7 @@ class Channel(asyncio.Protocol):
         self._sent += 1
         self._write(frames.encode_request(message, version, self._sent, "simulated"))
         frame = await self.answer(self._expect())
-        return frame and frames.decode_response(frames.api_of(message).response, version, frame)[1]
+        return frame and frames.decode_response(frames.find_api_of(message).response, version, frame)[1]
 
     def produce(self, request: ProduceRequest, version: int) -> asyncio.Future[bytes | None] | None:
         """None if acks=0 asks for no answer; `read_produced` reads the one that comes."""

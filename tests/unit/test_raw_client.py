@@ -41,7 +41,7 @@ def wire() -> Iterator[Wire]:
 
 def test_any_message_is_asked_and_answered(wire: Wire) -> None:
     # A request gets the header of its version, and the answer is read as that version of the response.
-    api = frames.api_named("metadata")
+    api = frames.find_api_by_folder("metadata")
     response = MetadataResponse(cluster_id="here", controller_id=3)
     wire.answer(bytes(frames.encode_response(api, 12, response, frames.response_header(api, 12, 1))))
     assert wire.client.request(MetadataRequest(topics=None), 12) == response
@@ -54,7 +54,7 @@ def test_any_message_is_asked_and_answered(wire: Wire) -> None:
 @pytest.mark.parametrize(("version", "topic"), [(3, "orders"), (12, "orders"), (13, bytes(range(16)))])
 def test_produce_sends_one_batch_and_reads_its_result(wire: Wire, version: int, topic: str | bytes) -> None:
     # Both encodings, with topics by name and by id.
-    api = frames.api_named("produce")
+    api = frames.find_api_by_folder("produce")
     result = produce.PartitionResult(2, 0, 42)
     response = produce.ProduceResponse([produce.TopicResult("orders", bytes(range(16)), [result])])
     wire.answer(bytes(produce.write_response(version, response, frames.response_header(api, version, 1))))
@@ -74,7 +74,7 @@ def test_produce_without_acknowledgement_waits_for_nothing(wire: Wire) -> None:
 @pytest.mark.parametrize(("version", "topic"), [(4, "orders"), (12, "orders"), (18, bytes(range(16)))])
 def test_fetch_asks_for_one_partition_and_reads_its_records(wire: Wire, version: int, topic: str | bytes) -> None:
     # Both encodings, with topics by name and by id.
-    api = frames.api_named("fetch")
+    api = frames.find_api_by_folder("fetch")
     result = fetch.PartitionResult(2, 0, 43, 43, records=b"batch")
     response = fetch.FetchResponse(topics=[fetch.TopicResult("orders", bytes(range(16)), [result])])
     parts = fetch.write_response(version, response, frames.response_header(api, version, 1))
@@ -89,11 +89,11 @@ def test_fetch_asks_for_one_partition_and_reads_its_records(wire: Wire, version:
 
 def test_answer_to_another_request_is_noticed(wire: Wire) -> None:
     # Answers come in order: one with another correlation id is the broker's mistake.
-    api = frames.api_named("fetch")
+    api = frames.find_api_by_folder("fetch")
     wire.answer(frames.response_header(api, 12, 99))
     with pytest.raises(AssertionError, match="answer to 99"):
         wire.client.fetch("orders", 0, 0)
-    wire.answer(frames.response_header(frames.api_named("metadata"), 12, 99) + bytes(30))
+    wire.answer(frames.response_header(frames.find_api_by_folder("metadata"), 12, 99) + bytes(30))
     with pytest.raises(AssertionError, match="answer to 99"):
         wire.client.request(MetadataRequest(topics=None), 12)
 

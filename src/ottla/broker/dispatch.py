@@ -24,7 +24,7 @@ from ottla.observability.logs import fields
 from ottla.observability.metrics import BOUNDS_S, RequestMeter
 from ottla.system.clock import stopwatch
 from ottla.wire import frames, refusals
-from ottla.wire.error_codes import Finder, finder
+from ottla.wire.error_codes import Finder, get_finder
 from ottla.wire.malformed import Malformed
 
 logger = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class Route:
         self.read = frames.request_reader(api, version)
         self.write = frames.response_writer(api, version)
         self.refuse = lambda call, code, message: refusals.refuse(api, version, call.body, code, message)
-        self.errors = finder(api.response)
+        self.errors = get_finder(api.response)
 
 
 class Dispatch:

@@ -37,7 +37,7 @@ def load_handlers() -> Mapping[int, Handler]:
     for module_info in pkgutil.iter_modules(handlers.__path__):
         if not frames.is_api(module_info.name):  # a helper that handlers share
             continue
-        api = frames.api_named(module_info.name)
+        api = frames.find_api_by_folder(module_info.name)
         module = import_module(f"{handlers.__name__}.{module_info.name}")
         table[api.key] = Handler(api, module.VERSIONS, module.handle, getattr(module, "CODEC", None))
     return dict(sorted(table.items()))

@@ -97,8 +97,8 @@ def _tls_context(settings: Mapping[str, str]) -> ssl.SSLContext:
 Request = Message | fetch.FetchRequest | produce.ProduceRequest
 
 _BY_HAND: dict[type, tuple[Any, frames.Api]] = {
-    fetch.FetchRequest: (fetch, frames.api_named("fetch")),
-    produce.ProduceRequest: (produce, frames.api_named("produce")),
+    fetch.FetchRequest: (fetch, frames.find_api_by_folder("fetch")),
+    produce.ProduceRequest: (produce, frames.find_api_by_folder("produce")),
 }
 
 
@@ -201,7 +201,7 @@ class Connection:
         if by_hand is not None:
             of, ours = by_hand[1], by_hand[0].VERSIONS
         else:
-            of = frames.api_of(request_class())  # type: ignore[arg-type]
+            of = frames.find_api_of(request_class())  # type: ignore[arg-type]
             ours = of.versions
         theirs = self._versions.get(of.key, range(0))
         return range(max(ours.start, theirs.start), min(ours.stop, theirs.stop))
@@ -250,7 +250,7 @@ class Connection:
         by_hand = _BY_HAND.get(type(request))
         if by_hand is None:
             assert isinstance(request, Message)
-            of = frames.api_of(request)
+            of = frames.find_api_of(request)
             encoded: bytes | bytearray = frames.encode_request(request, version, self._correlation, self._client_id)
         else:
             codec, of = by_hand

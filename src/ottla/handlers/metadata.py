@@ -19,7 +19,7 @@ from ottla.cluster.image import BrokerImage, Image, TopicImage
 from ottla.cluster.topics import check_name, is_internal
 from ottla.errors import ErrorCode, KafkaError
 from ottla.security import operations
-from ottla.wire.error_codes import error_codes
+from ottla.wire.error_codes import find_error_codes
 from ottla.wire.message import ZERO_UUID
 from ottla.wire.messages.metadata import (
     MetadataRequest,
@@ -29,7 +29,7 @@ from ottla.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from ottla.wire.schema import encode, written
+from ottla.wire.schema import encode, write_structure
 
 VERSIONS = range(0, 14)
 
@@ -63,7 +63,7 @@ def answer_one_topic(node: Node, call: Call[MetadataRequest], asked: MetadataReq
     if known is not None:
         return known
     response = build_response(node, call)
-    if not error_codes(response):  # an error is counted each time it is sent, so it is not kept as bytes
+    if not find_error_codes(response):  # an error is counted each time it is sent, so it is not kept as bytes
         pieces.keep_answer(key, response, version)
     create_missing(node, call)
     return response
@@ -110,7 +110,7 @@ class EncodedPieces:
             described.topic_authorized_operations = operations.ON_TOPIC
         if any(partition.error_code for partition in described.partitions):
             return described  # an error is counted each time it is sent, so it is not kept as bytes
-        piece = written(MetadataResponse, version, described)
+        piece = write_structure(MetadataResponse, version, described)
         self._keep(key, piece, [piece])
         return piece
 
@@ -119,7 +119,7 @@ class EncodedPieces:
         known: list[MetadataResponseBroker] | None = self._kept.get(key)
         if known is None:
             alive = [describe_broker(broker, client) for broker in image.alive_brokers()]
-            known = [written(MetadataResponse, version, broker) for broker in alive]
+            known = [write_structure(MetadataResponse, version, broker) for broker in alive]
             self._keep(key, known, known)
         return known
 

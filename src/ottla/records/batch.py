@@ -48,7 +48,7 @@ ABORT = 0
 COMMIT = 1
 
 DECODED_BYTES_MAX = 100 * 1024 * 1024
-"""What a batch may unfold to; the same as the largest request a broker takes by default."""
+"""Limit of a decompressed batch: the default of socket.request.max.bytes, the largest request of a broker."""
 
 _HEADER = Struct(">qiibIhiqqqhii")
 _BASE_OFFSET = Struct(">q")
@@ -68,7 +68,7 @@ _ATTRIBUTES_AT = 21
 _MAX_TIMESTAMP_AT = 35
 
 _PREFIX_SIZE = 12
-"""Base offset and length: the length field counts what comes after them."""
+"""Size of base offset and length. The length field counts the bytes after them."""
 
 _LENGTH_MIN = HEADER_SIZE - _PREFIX_SIZE
 _SEQUENCE_MAX = 2**31 - 1
@@ -117,12 +117,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def log_append_time(self) -> bool:
-        """All records carry the time of the append, which is the max timestamp."""
+        """Whether the timestamp of all records is the time of the append, which is the max timestamp."""
         return self.attributes & LOG_APPEND_TIME != 0
 
     @property
     def has_delete_horizon(self) -> bool:
-        """The base timestamp is the time after which tombstones and markers may go (compaction set it)."""
+        """Whether the base timestamp is the time after which compaction may remove tombstones and markers."""
         return self.attributes & DELETE_HORIZON != 0
 
     @property
@@ -133,19 +133,19 @@ class BatchHeader(NamedTuple):
 
 
 class ControlMarker(NamedTuple):
-    """The end of a transaction, as its control record says it."""
+    """The content of a control record that ends a transaction."""
 
     coordinator_epoch: int
     type: int
 
 
 def sequence_after(sequence: int, count: int) -> int:
-    """`count` sequence numbers further on; they wrap from 2^31 - 1 to 0."""
+    """The sequence number `count` after this one. Sequence numbers wrap from 2^31 - 1 to 0."""
     return (sequence + count) & _SEQUENCE_MAX
 
 
 def read_header(buffer: Bytes, position: int = 0) -> BatchHeader:
-    """The header at `position`. CorruptBatch if it cannot be one; the rest of the batch is not looked at."""
+    """The header at `position`. CorruptBatch if it is none. The records are not checked."""
     if len(buffer) - position < HEADER_SIZE:
         raise CorruptBatch(f"{len(buffer) - position} bytes at {position} are too few for a batch header")
     header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
@@ -157,7 +157,7 @@ def read_header(buffer: Bytes, position: int = 0) -> BatchHeader:
 
 
 def check(buffer: Bytes, position: int = 0) -> BatchHeader:
-    """The header at `position`, once the whole batch is there and its checksum is right."""
+    """The header at `position`. CorruptBatch if the batch is incomplete or its checksum is wrong."""
     header = read_header(buffer, position)
     end = position + header.size
     if end > len(buffer):
@@ -173,7 +173,7 @@ def is_intact(header: BatchHeader, batch: memoryview) -> bool:
 
 
 def headers(buffer: Bytes) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each whole batch; a cut batch at the end is left out, as fetch answers may have one."""
+    """Position and header of each whole batch. An incomplete batch at the end of a fetch answer is ignored."""
     position = 0
     while len(buffer) - position >= HEADER_SIZE:
         header = read_header(buffer, position)
@@ -184,13 +184,13 @@ def headers(buffer: Bytes) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def stamp(buffer: Writable, base_offset: int, leader_epoch: int) -> None:
-    """Give the batch its place in the log. Neither field is under the checksum."""
+    """Write base offset and leader epoch. The checksum does not cover them."""
     _BASE_OFFSET.pack_into(buffer, 0, base_offset)
     _LEADER_EPOCH.pack_into(buffer, _LEADER_EPOCH_AT, leader_epoch)
 
 
 def set_append_time(buffer: Writable, now_ms: int) -> BatchHeader:
-    """Let the time of the append stand for all records' times. The records keep their bytes; the checksum is new."""
+    """Switch the batch to LogAppendTime. The records keep their bytes; the checksum is computed again."""
     header = read_header(buffer)
     _ATTRIBUTES.pack_into(buffer, _ATTRIBUTES_AT, header.attributes | LOG_APPEND_TIME)
     _MAX_TIMESTAMP.pack_into(buffer, _MAX_TIMESTAMP_AT, now_ms)
@@ -199,7 +199,7 @@ def set_append_time(buffer: Writable, now_ms: int) -> BatchHeader:
 
 
 def set_max_timestamp(buffer: Writable, max_timestamp: int) -> BatchHeader:
-    """Let the header tell the largest time of the records, where the producer did not. The checksum is new."""
+    """Correct the max timestamp in the header. The checksum is computed again."""
     _MAX_TIMESTAMP.pack_into(buffer, _MAX_TIMESTAMP_AT, max_timestamp)
     header = read_header(buffer)
     _seal(buffer, header.size)
@@ -207,7 +207,7 @@ def set_max_timestamp(buffer: Writable, max_timestamp: int) -> BatchHeader:
 
 
 def repack(header: BatchHeader, codec: int, body: Bytes, max_timestamp: int) -> bytearray:
-    """The batch that has this header and the same records in another codec, `body` being what that made of them."""
+    """The batch with this header and the same records in another codec. `body` are the recompressed records."""
     packed = bytearray(HEADER_SIZE)
     packed += body
     fresh = header._replace(
@@ -227,20 +227,20 @@ def _seal(buffer: Writable, size: int) -> None:
 
 
 def check_client_batch(buffer: Bytes) -> BatchHeader:
-    """The header of what a producer sent for one partition: exactly one sound batch that a client may write.
+    """Check what a producer sent for one partition: exactly one batch, of a kind that a client may write.
 
-    KafkaError otherwise, with the code that Kafka answers. A checksum that fails comes before any complaint about the
-    fields under it: damage on the way is worth a retry, a wrong batch is not. The records are not looked at.
+    Raises KafkaError with the code that Kafka sends. The checksum is checked before the fields that it covers: a batch
+    that was damaged on its way is worth a retry, a wrong one is not. The records are not checked.
     """
     size = len(buffer)
     if size < HEADER_SIZE:
-        raise _unreadable(buffer)
+        raise _explain_unreadable(buffer)
     fields = _HEADER.unpack_from(buffer)
-    # Every batch passes here: names of its own for the fields cost a third of what a named tuple asks for its names.
+    # Every batch passes here: local names cost a third of the attributes of a named tuple.
     base_offset, length, _, magic, crc, attributes, last_delta, _, _, producer, epoch, sequence, count = fields
     header = BatchHeader._make(fields)
     if length + _PREFIX_SIZE != size or magic != MAGIC:
-        raise _unreadable(buffer)
+        raise _explain_unreadable(buffer)
     if crc32c(memoryview(buffer)[_ATTRIBUTES_AT:]) != crc:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "The record batch fails its checksum")
     if (
@@ -250,17 +250,17 @@ def check_client_batch(buffer: Bytes) -> BatchHeader:
         or attributes & CODEC_MASK > _CODEC_MAX
         or attributes & _NOT_FOR_CLIENTS
     ):
-        raise _not_for_clients(header)
+        raise _explain_broken_rule(header)
     if producer >= 0:
         if epoch < 0 or sequence < 0:
-            raise _not_for_clients(header)
+            raise _explain_broken_rule(header)
     elif attributes & TRANSACTIONAL:
-        raise _not_for_clients(header)
+        raise _explain_broken_rule(header)
     return header
 
 
-def _unreadable(buffer: Bytes) -> KafkaError:
-    """Why these bytes are not exactly one batch of format 2. Older formats have the magic at the same place."""
+def _explain_unreadable(buffer: Bytes) -> KafkaError:
+    """Why these bytes are not exactly one batch of format 2. Older formats have the magic at the same position."""
     size = len(buffer)
     if size <= _MAGIC_AT:
         return KafkaError(ErrorCode.INVALID_RECORD, "There must be a record batch for each partition")
@@ -277,10 +277,12 @@ def _unreadable(buffer: Bytes) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_RECORD, "There must be exactly one record batch for each partition")
 
 
-def _not_for_clients(header: BatchHeader) -> KafkaError:
-    """Which rule about a producer's batch the header breaks."""
+def _explain_broken_rule(header: BatchHeader) -> KafkaError:
+    """Which rule for batches of producers the header breaks."""
     if header.base_offset:
-        return KafkaError(ErrorCode.INVALID_RECORD, f"Producers count from offset 0, not from {header.base_offset}")
+        return KafkaError(
+            ErrorCode.INVALID_RECORD, f"The base offset of a producer's batch must be 0, not {header.base_offset}"
+        )
     if header.record_count < 1 or header.last_offset_delta + 1 != header.record_count:
         message = f"{header.record_count} records do not fit the last offset delta {header.last_offset_delta}"
         return KafkaError(ErrorCode.INVALID_RECORD, message)
@@ -311,7 +313,7 @@ def encode(
     leader_epoch: int = -1,
     log_append_time: bool = False,
 ) -> bytearray:
-    """One batch of `(key, value, headers, timestamp)` tuples at consecutive offsets, or of `Record`s at their own."""
+    """Encode a batch of `(key, value, headers, timestamp)` at consecutive offsets, or of `Record`s at their own."""
     flags = transactional * TRANSACTIONAL | control * CONTROL | log_append_time * LOG_APPEND_TIME
     batch = bytearray(HEADER_SIZE)
     body = batch if codec == 0 else bytearray()
@@ -369,7 +371,7 @@ def seal_client_batch(
     base_sequence: int = -1,
     transactional: bool = False,
 ) -> None:
-    """Write the header before records that lie behind room for it, all of one time: what a producer sends."""
+    """Write the header of a producer's batch into the room before its records, which all have one timestamp."""
     size = len(buffer)
     _HEADER.pack_into(
         buffer,
@@ -392,7 +394,7 @@ def seal_client_batch(
 
 
 def decode(buffer: Bytes, position: int = 0, *, max_bytes: int = DECODED_BYTES_MAX) -> list[Record]:
-    """The records of the batch at `position`. CorruptBatch if they are not what the header says."""
+    """The records of the batch at `position`. CorruptBatch if they do not fit the header."""
     header = read_header(buffer, position)
     end = position + header.size
     if end > len(buffer):
@@ -419,7 +421,7 @@ def encode_control(
 
 
 def control_type(buffer: Bytes, position: int = 0) -> ControlMarker:
-    """What a control batch says: ABORT or COMMIT with the coordinator's epoch; other types have the epoch -1."""
+    """The type of a control batch: ABORT or COMMIT with the coordinator epoch; other types have the epoch -1."""
     records = decode(buffer, position)
     if not records or records[0].key is None or len(records[0].key) < _CONTROL_KEY.size:
         raise CorruptBatch(f"control batch at {position} has no control key")

@@ -1,7 +1,7 @@
-"""CRC-32C: the function of the package `crc32c`, taken from the machine code in it.
+"""CRC-32C: the function of the package `crc32c`, imported from its extension module.
 
-Importing the package itself asks for its version, and for that loads what reads archives and mail: a tenth of the time
-that a broker needs to start.
+Importing the package itself looks up its version, which loads modules for archives and mail: a tenth of the time that a
+broker needs to start.
 """
 
 from collections.abc import Callable
@@ -11,12 +11,12 @@ from importlib.util import module_from_spec
 Checksum = Callable[[bytes | bytearray | memoryview], int]
 
 
-def _found() -> Checksum:
+def _find_crc32c() -> Checksum:
     package = PathFinder.find_spec("crc32c")
     locations = package.submodule_search_locations if package is not None else None
     extension = PathFinder.find_spec("crc32c._crc32c", locations) if locations else None
     if extension is None or extension.loader is None:
-        from crc32c import crc32c  # of a build that is laid out in another way
+        from crc32c import crc32c  # a build with another layout
 
         return crc32c
     module = module_from_spec(extension)
@@ -25,4 +25,4 @@ def _found() -> Checksum:
     return function
 
 
-crc32c: Checksum = _found()
+crc32c: Checksum = _find_crc32c()

@@ -1,22 +1,22 @@
-"""Record kernels: one pass over the records of a batch, by machine code where that is worth its price.
+"""Checks all records of a batch in one pass, in Python or as machine code.
 
-`survey` looks at every record (how they lie in a batch is told in `records.py`) without making objects of them, and
-stops at the first one that cannot stand:
+`survey` reads every record (record.py has their encoding) without making objects of them, and stops at the first one
+that fails a check:
 
     STRUCTURE   lengths that do not fit, numbers that are too long, a record header without a name
-    OFFSET      the offset delta is not the record's place in the batch
+    OFFSET      the offset delta is not the position of the record in the batch
     MISSING     fewer records than the batch says
     SURPLUS     bytes after the last record
     NO_KEY      a record without a key where keys are required
-    TIME        a time outside of the bounds that were given, or of 64 bits
+    TIME        a timestamp outside of the bounds, or of 64 bits
 
-The first four end a survey. After the last two it can go on behind the record, so that all of them can be told.
+The first four end a survey. After the last two it can go on behind the record, so that all such records are found.
 
-The same source runs in two ways. `survey` is Python, at about 3 us a record. `compile_survey` has numba turn it into
-machine code that is three hundred times as fast; but numba costs a second and 100 MB, so nothing here imports it before
-it is asked to. The machine code is kept in numba's cache: beside this file if that can be written to, in the user's
-cache directory if not; where there is neither it is made anew in each process. Both ways say the same of any bytes:
-numbers are put together so that no step needs more than 64 bits.
+The same source runs in two ways. `survey` is Python and takes about 3 us per record. `compile_survey` has numba compile
+it to machine code, which is three hundred times as fast; but numba costs a second and 100 MB, so it is imported only
+there. The machine code is kept in numba's cache: beside this file if that is writable, else in the user's cache
+directory; without either it is compiled in each process. Both ways give the same result for any bytes: numbers are
+composed so that no step needs more than 64 bits.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ NO_TIMESTAMP = -1
 TIME_MIN, TIME_MAX = -(1 << 63), (1 << 63) - 1
 
 _BEYOND = 1 << 40
-"""A position that no batch reaches: where reading goes on, and so ends, after what cannot be read."""
+"""A position that no batch reaches. After something unreadable, reading continues here and so ends."""
 
 # A number's first byte gives its sign and 6 bits, every other byte 7. The last byte that a number of 32 (64) bits may
 # have goes to bit 27 (62) and has room for 4 bits (1 bit).
@@ -42,11 +42,11 @@ _RECORD_SIZE_MIN = 6
 _HEAD_SIZE = 8
 
 _SIGNATURE = f"UniTuple(int64, 5)(Array(uint8, 1, 'C', readonly=True), {'int64, ' * 8}boolean)"
-"""One for all buffers: what may be written to passes for what may not."""
+"""One signature for all buffers: a writable one is accepted as a read-only one."""
 
 
 class Bounds(NamedTuple):
-    """What is asked of each record, beyond that it can be read."""
+    """What each record must satisfy, besides being readable."""
 
     base_timestamp: int = 0
     earliest: int = TIME_MIN
@@ -55,17 +55,17 @@ class Bounds(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """How far a survey came, and why not further."""
+    """The result of a survey: how far it came, and why it stopped."""
 
     verdict: int
     record: int
-    """The place of the record that cannot stand; the number of records if all can."""
+    """Position in the batch of the record that failed; the number of records if none did."""
     position: int
-    """Where that record ends, if the survey can go on."""
+    """Where that record ends, if the survey can continue."""
     max_timestamp: int
-    """The largest time among the records so far that can stand."""
+    """The largest timestamp of the records that passed so far."""
     timestamp: int
-    """Of the record that cannot stand, if it could be read; the nearest that fits 64 bits."""
+    """Timestamp of the record that failed, if it could be read; limited to 64 bits."""
 
 
 Surveyor = Callable[[Bytes, int, Bounds, Survey], Survey]
@@ -74,14 +74,14 @@ BEGIN = Survey(SOUND, -1, 0, NO_TIMESTAMP, NO_TIMESTAMP)
 
 
 def survey(data: Bytes, count: int, bounds: Bounds, after: Survey = BEGIN) -> Survey:
-    """Look at `count` records that should fill `data`; `after` is where an earlier survey of them stopped."""
+    """Check `count` records that should fill `data`. `after` is the result of an earlier survey to continue."""
     found = _survey(data, len(data), count, after.record + 1, after.position, after.max_timestamp, *bounds)
     return Survey._make(found)
 
 
 def is_plain_record(data: Bytes, position: int, keys_required: bool) -> bool:
-    """Whether one record fills `data` from `position` on in the form that a lone one has: time and offset delta 0, a
-    short key or none, a value below 8 KiB or none, no headers. If not, a survey has to tell what it is.
+    """Whether one record of the simplest form fills `data` from `position` on: timestamp and offset delta 0, a short
+    key or none, a value below 8 KiB or none, no headers. If not, a survey has to check it.
 
     For producers that send record by record: a survey of one record costs four times as much.
     """
@@ -116,9 +116,9 @@ def is_plain_record(data: Bytes, position: int, keys_required: bool) -> bool:
 
 @lru_cache(1024)
 def _keyless_head(size: int) -> bytes | None:
-    """How a plain record of this size begins that has no key and a value of 64 bytes or more: its size says it all.
+    """The first bytes of a plain record with no key and a value of 64 bytes or more: its size determines them.
 
-    None if there is none. Comparing bytes is a fifth of the work of reading them.
+    None if no such record has this size. To compare bytes is a fifth of the work of reading them.
     """
     length, value = size - 2, size - 9
     if value < 64 or length >= 1 << 13:
@@ -128,7 +128,7 @@ def _keyless_head(size: int) -> bytes | None:
 
 @cache
 def compile_survey() -> Surveyor:
-    """`survey` as machine code. Takes a second, or several where numba's cache is empty: nothing for an event loop."""
+    """`survey` as machine code. Takes a second, or several if numba's cache is empty: call it in a thread."""
     import numba
     import numpy
     from numba.extending import register_jitable

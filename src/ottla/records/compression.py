@@ -50,15 +50,15 @@ _USUAL_OUTPUT_MIN = 128 * 1024
 
 
 class CorruptBatch(Exception):
-    """These bytes are not a sound record batch."""
+    """These bytes are not a valid record batch."""
 
 
 class TooLarge(CorruptBatch):
-    """These bytes unpack, or may unpack, to more than was allowed."""
+    """These bytes decompress, or may decompress, to more than the limit."""
 
 
 def compress(codec: int, data: Bytes, level: int | None = None) -> Bytes:
-    """`data` as Kafka's Java client would write it; snappy has no levels."""
+    """Compress as Kafka's Java client does. snappy has no levels."""
     if codec == NONE:
         return data
     if codec == GZIP:
@@ -66,9 +66,9 @@ def compress(codec: int, data: Bytes, level: int | None = None) -> Bytes:
     import cramjam
 
     if codec == SNAPPY:
-        return _xerial(data)
+        return _compress_xerial(data)
     if codec == LZ4:
-        # Java's reader refuses frames whose blocks refer to each other.
+        # Kafka's Java client refuses frames whose blocks depend on each other.
         compressor = cramjam.lz4.Compressor(level=_LZ4_LEVEL if level is None else level, block_linked=False)
         compressor.compress(bytes(data))
         return memoryview(compressor.finish())
@@ -77,7 +77,7 @@ def compress(codec: int, data: Bytes, level: int | None = None) -> Bytes:
     raise ValueError(f"there is no codec {codec}")
 
 
-def _xerial(data: Bytes) -> bytearray:
+def _compress_xerial(data: Bytes) -> bytearray:
     import cramjam
 
     framed = bytearray(_XERIAL_HEAD)
@@ -90,10 +90,10 @@ def _xerial(data: Bytes) -> bytearray:
 
 
 def decompress(codec: int, data: Bytes, max_bytes: int) -> bytes | bytearray:
-    """What `data` unpacks to. CorruptBatch if it does not, or if it would be more than `max_bytes`."""
+    """Decompress. CorruptBatch if that fails, TooLarge if the result would be larger than `max_bytes`."""
     if codec == NONE:
         if len(data) > max_bytes:
-            raise _too_large(max_bytes)
+            raise _too_large_error(max_bytes)
         return bytes(data)
     if codec == GZIP:
         return _gunzip(data, max_bytes)
@@ -103,22 +103,22 @@ def decompress(codec: int, data: Bytes, max_bytes: int) -> bytes | bytearray:
         if codec == SNAPPY:
             return _unsnappy(data, max_bytes)
         if codec == LZ4:
-            return _unpack(cramjam.lz4.decompress_into, data, _lz4_output_max(data), max_bytes)
+            return _unpack(cramjam.lz4.decompress_into, data, _find_lz4_output_max(data), max_bytes)
         if codec == ZSTD:
-            return _unpack(cramjam.zstd.decompress_into, data, _zstd_output_max(data, max_bytes), max_bytes)
+            return _unpack(cramjam.zstd.decompress_into, data, _find_zstd_output_max(data, max_bytes), max_bytes)
     except cramjam.DecompressionError as error:
-        raise CorruptBatch(f"{NAMES[codec]} data does not unpack within {max_bytes} bytes: {error}") from None
+        raise CorruptBatch(f"{NAMES[codec]} data cannot be decompressed within {max_bytes} bytes: {error}") from None
     except (IndexError, StructError):
         raise CorruptBatch(f"{NAMES[codec]} data is cut off") from None
     raise CorruptBatch(f"there is no codec {codec}")
 
 
-def _too_large(max_bytes: int) -> TooLarge:
-    return TooLarge(f"the batch unpacks to more than {max_bytes} bytes")
+def _too_large_error(max_bytes: int) -> TooLarge:
+    return TooLarge(f"the batch decompresses to more than {max_bytes} bytes")
 
 
 def _gunzip(data: Bytes, max_bytes: int) -> bytes | bytearray:
-    """All members of a gzip stream, one after the other, as Java's reader takes them."""
+    """Decompress all members of a gzip stream, one after the other, as Java does."""
     unpacked = bytearray()
     rest: Bytes = data
     piece = max(max_bytes >> 4, _GZIP_PIECE_MIN)
@@ -128,9 +128,9 @@ def _gunzip(data: Bytes, max_bytes: int) -> bytes | bytearray:
             try:
                 unpacked += stream.decompress(rest, min(piece, max_bytes - len(unpacked) + 1))
             except zlib.error as error:
-                raise CorruptBatch(f"gzip data does not unpack: {error}") from None
+                raise CorruptBatch(f"gzip data cannot be decompressed: {error}") from None
             if len(unpacked) > max_bytes:
-                raise _too_large(max_bytes)
+                raise _too_large_error(max_bytes)
             rest = stream.unconsumed_tail
             if not rest and not stream.eof:
                 raise CorruptBatch("gzip data is cut off")
@@ -160,7 +160,7 @@ def _unsnappy_block(block: memoryview, max_bytes: int) -> bytearray:
 
     length = cramjam.snappy.decompress_raw_len(block)
     if length > max_bytes:
-        raise _too_large(max_bytes)
+        raise _too_large_error(max_bytes)
     if length > len(block) * _SNAPPY_RATIO_MAX:
         raise CorruptBatch(f"a snappy block of {len(block)} bytes claims to hold {length}")
     output = bytearray(length)
@@ -172,7 +172,7 @@ def _unsnappy_block(block: memoryview, max_bytes: int) -> bytearray:
 def _unpack(
     decompress_into: Callable[[Bytes, bytearray], int], data: Bytes, output_max: int, max_bytes: int
 ) -> bytearray:
-    """Unpack into a buffer of at most `max_bytes`; first into one that is enough for nearly all batches."""
+    """Decompress into a buffer of at most `max_bytes`. A first attempt has one that fits nearly all batches."""
     import cramjam
 
     limit = min(output_max, max_bytes)
@@ -188,23 +188,23 @@ def _unpack(
     try:
         del output[decompress_into(data, output) :]
     except cramjam.DecompressionError:
-        if limit < output_max:  # it may have been the room that was lacking
-            raise _too_large(max_bytes) from None
+        if limit < output_max:  # the buffer may have been too small
+            raise _too_large_error(max_bytes) from None
         raise
     return output
 
 
-def _skippable(data: Bytes, position: int) -> int:
-    """The position after a skippable frame at `position`, which lz4 and zstd have in common."""
+def _skip_frame(data: Bytes, position: int) -> int:
+    """The position after a skippable frame at `position`. lz4 and zstd both have such frames."""
     return position + 8 + int(_UINT32_LITTLE.unpack_from(data, position + 4)[0])
 
 
-def _lz4_output_max(data: Bytes) -> int:
+def _find_lz4_output_max(data: Bytes) -> int:
     total = position = 0
     while position < len(data):
         (magic,) = _UINT32_LITTLE.unpack_from(data, position)
         if magic & _SKIPPABLE_MASK == _SKIPPABLE_MAGIC:
-            position = _skippable(data, position)
+            position = _skip_frame(data, position)
             continue
         if magic != _LZ4_MAGIC:
             raise CorruptBatch("lz4 data has no frame")
@@ -224,12 +224,12 @@ def _lz4_output_max(data: Bytes) -> int:
     return total
 
 
-def _zstd_output_max(data: Bytes, max_bytes: int) -> int:
+def _find_zstd_output_max(data: Bytes, max_bytes: int) -> int:
     total = certain = position = 0
     while position < len(data):
         (magic,) = _UINT32_LITTLE.unpack_from(data, position)
         if magic & _SKIPPABLE_MASK == _SKIPPABLE_MAGIC:
-            position = _skippable(data, position)
+            position = _skip_frame(data, position)
             continue
         if magic != _ZSTD_MAGIC:
             raise CorruptBatch("zstd data has no frame")
@@ -249,5 +249,5 @@ def _zstd_output_max(data: Bytes, max_bytes: int) -> int:
             certain += size if kind < 2 else 0
         position += bool(descriptor & 0x04) * 4
     if certain > max_bytes:
-        raise _too_large(max_bytes)
+        raise _too_large_error(max_bytes)
     return total

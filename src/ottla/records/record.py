@@ -1,4 +1,4 @@
-"""One record as it lies in a batch, read and written one at a time.
+"""The encoding of one record in a batch, and functions that read and write records one at a time.
 
     length            varint: bytes that follow
     attributes        one byte, unused
@@ -19,7 +19,7 @@ from ottla.records.compression import CorruptBatch
 
 Headers = Sequence[tuple[str, bytes | None]]
 Fields = tuple[bytes | None, bytes | None, Headers, int]
-"""Key, value, headers, timestamp: a record that has no offset yet."""
+"""Key, value, headers and timestamp: a record without an offset."""
 
 _RECORD_SIZE_MIN = 7
 _HEADER_SIZE_MIN = 2
@@ -39,7 +39,7 @@ _SHORT_VARINTS = tuple(bytes((value << 1,)) for value in range(64))
 _NULL = b"\x01"
 
 
-def varint(value: int) -> bytes:
+def encode_varint(value: int) -> bytes:
     if 0 <= value < 64:
         return _SHORT_VARINTS[value]
     value = (value << 1) ^ (value >> 63)
@@ -57,24 +57,29 @@ def write_record(
     record = b"".join(
         (
             b"\0",
-            varint(timestamp_delta),
-            varint(offset_delta),
-            _NULL if key is None else varint(len(key)),
+            encode_varint(timestamp_delta),
+            encode_varint(offset_delta),
+            _NULL if key is None else encode_varint(len(key)),
             key or b"",
-            _NULL if value is None else varint(len(value)),
+            _NULL if value is None else encode_varint(len(value)),
             value or b"",
-            _headers(headers) if headers else b"\0",
+            _encode_headers(headers) if headers else b"\0",
         )
     )
-    target += varint(len(record))
+    target += encode_varint(len(record))
     target += record
 
 
-def _headers(headers: Headers) -> bytes:
-    parts = [varint(len(headers))]
+def _encode_headers(headers: Headers) -> bytes:
+    parts = [encode_varint(len(headers))]
     for name, value in headers:
         encoded = name.encode()
-        parts += (varint(len(encoded)), encoded, _NULL if value is None else varint(len(value)), value or b"")
+        parts += (
+            encode_varint(len(encoded)),
+            encoded,
+            _NULL if value is None else encode_varint(len(value)),
+            value or b"",
+        )
     return b"".join(parts)
 
 
@@ -120,7 +125,7 @@ def _read_headers(data: bytes | bytearray, position: int, end: int) -> tuple[Hea
         if name is None:
             raise CorruptBatch("a record header without a name")
         value, position = _read_bytes(data, position, end)
-        # Producers may write any bytes; Kafka's own clients see replacement characters too.
+        # Producers may write any bytes. Kafka's own clients decode them with replacement characters too.
         headers.append((name.decode(errors="replace"), value))
     return tuple(headers), position
 
@@ -128,7 +133,7 @@ def _read_headers(data: bytes | bytearray, position: int, end: int) -> tuple[Hea
 def read_records(
     data: bytes | bytearray, count: int, base_offset: int, base_timestamp: int, append_time: int | None
 ) -> list[Record]:
-    """Exactly `count` records that fill `data`; CorruptBatch for anything else."""
+    """The `count` records that fill `data`. CorruptBatch if they do not."""
     if not 0 <= count * _RECORD_SIZE_MIN <= len(data):
         raise CorruptBatch(f"{count} records in {len(data)} bytes")
     records: list[Record] = []

@@ -1,8 +1,8 @@
-"""Which errors an answer tells: every error code other than zero in a response, wherever in it they stand.
+"""Finds the error codes in a response: all that are not zero, at any depth.
 
-Each class gets a function of its own, straight code with a loop for each list on the way to a code, compiled when it is
-first asked for. Every answer is looked at, and nearly all of them tell nothing: that look has to cost little. Whoever
-puts a structure into an answer as bytes (`schema.written`) sees to it that it tells nothing.
+Each response class gets a function of its own, compiled on first use: straight code with a loop for each list on the
+way to an error code. Every answer is searched and nearly none has an error, so the search must be cheap. A structure
+that is put into an answer as bytes (`schema.write_structure`) is not searched and must not contain an error.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ Finder = Callable[[Any], list[int]]
 _finders: dict[type[Message], Finder | None] = {}
 
 
-def finder(message_class: type[Message]) -> Finder | None:
-    """What finds the codes of such a response; None if it has no place for any."""
+def get_finder(message_class: type[Message]) -> Finder | None:
+    """The function that finds the codes in such a response; None if the class has no error code."""
     if message_class not in _finders:
         lines = _search(message_class, "message", 1)
-        _finders[message_class] = _compiled(lines) if lines else None
+        _finders[message_class] = _compile(lines) if lines else None
     return _finders[message_class]
 
 
-def error_codes(response: Message) -> list[int]:
-    find = finder(type(response))
+def find_error_codes(response: Message) -> list[int]:
+    find = get_finder(type(response))
     return [] if find is None else find(response)
 
 
 def _search(message_class: type[Message], source: str, depth: int) -> list[str]:
-    """Lines that put the codes in `source` and below it into `found`."""
+    """Lines of code that append the error codes in `source` and below it to `found`."""
     margin = "    " * depth
     lines: list[str] = []
     for field in fields_of(message_class):
@@ -52,7 +52,7 @@ def _search(message_class: type[Message], source: str, depth: int) -> list[str]:
     return lines
 
 
-def _compiled(lines: list[str]) -> Finder:
+def _compile(lines: list[str]) -> Finder:
     names: dict[str, Any] = {}
     exec("\n".join(("def find(message):", "    found = []", *lines, "    return found")), names)
     find: Finder = names["find"]

@@ -1,13 +1,13 @@
-"""Headers of requests and responses, and the register of the APIs.
+"""Headers of requests and responses, and the list of APIs.
 
     request header     1: api key int16, version int16, correlation id int32, client id nullable string
                        2: and tagged fields
     response header    0: correlation id int32
                        1: and tagged fields
 
-The flexible versions of an API have the later header of each. Two old rules remain: the client id is never compact, and
-the answer to ApiVersions always has header 0, since a client that asks for versions cannot know which one is meant.
-A frame here is what follows the four bytes of its size.
+Flexible versions of an API have the later header of each kind, with two exceptions: the client id is never compact, and
+the answer to ApiVersions always has header 0, because a client that asks for versions does not know them yet.
+A frame in this module is what follows the four bytes of its size.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ API_VERSIONS = 18
 AnyMessage = TypeVar("AnyMessage", bound=Message)
 
 REQUEST_BYTES_MAX = 4 * 1024 * 1024
-"""Of a request that carries no records. A byte on the wire may become a hundred of Python objects, so that what
-socket.request.max.bytes allows a producer would be gigabytes; a commit for 100,000 partitions fits."""
+"""Limit of a request without records. One byte on the wire may become a hundred bytes of Python objects, so requests up
+to socket.request.max.bytes, as producers may send, would take gigabytes. A commit for 100,000 partitions fits."""
 
 REQUEST_HEAD = Struct(">iih")
-"""What every request begins with: its kind (key and version as one number), correlation id, size of the client id."""
+"""The start of every request: API key and version as one number, correlation id, size of the client id."""
 
 _KEY_AND_VERSION = Struct(">hh")
 _FIXED = Struct(">hhih")
@@ -44,7 +44,7 @@ _TAGGED_HEADER = Struct(">ix")
 
 
 class Api:
-    """One API; its message classes are imported when they are first needed."""
+    """One API. Its message classes are imported when they are first used."""
 
     def __init__(self, key: int, name: str, folder: str, first: int, last: int, flexible_from: int) -> None:
         self.key = key
@@ -80,14 +80,14 @@ def apis() -> tuple[Api, ...]:
 
 
 def api(key: int) -> Api:
-    """The API of a key; a key that nobody knows is the sender's mistake."""
+    """The API of a key. Malformed if there is none."""
     found = _BY_KEY.get(key)
     if found is None:
         raise Malformed(f"no API has key {key}")
     return found
 
 
-def api_named(folder: str) -> Api:
+def find_api_by_folder(folder: str) -> Api:
     """The API whose messages are in `ottla.wire.messages.<folder>`."""
     return _BY_FOLDER[folder]
 
@@ -96,7 +96,7 @@ def is_api(folder: str) -> bool:
     return folder in _BY_FOLDER
 
 
-def api_of(message: Message) -> Api:
+def find_api_of(message: Message) -> Api:
     return _BY_FOLDER[type(message).__module__.rpartition(".")[2]]
 
 
@@ -111,7 +111,7 @@ class RequestHeader(NamedTuple):
 
 
 def api_key_and_version(frame: Bytes) -> tuple[int, int]:
-    """What has to be known before the rest of the header can be read."""
+    """API key and version, which are needed to read the rest of the header."""
     if len(frame) < 8:
         raise Malformed(f"a request of {len(frame)} bytes")
     key, version = _KEY_AND_VERSION.unpack_from(frame)
@@ -119,7 +119,7 @@ def api_key_and_version(frame: Bytes) -> tuple[int, int]:
 
 
 def correlation_id(frame: Bytes) -> int:
-    """The correlation id of a request, whatever its API and version: it has the same place in every header."""
+    """The correlation id of a request of any API and version: it is at the same position in every header."""
     if len(frame) < 8:
         raise Malformed(f"a request of {len(frame)} bytes")
     found: int = _INT32.unpack_from(frame, 4)[0]
@@ -142,7 +142,7 @@ def read_request_header(frame: Bytes, of: Api | None = None) -> RequestHeader:
 
 
 def read_client_id(frame: Bytes, size: int, flexible: bool) -> tuple[str | None, int]:
-    """The rest of a request's header, and the position after it."""
+    """The client id of a request, and the position after the header."""
     end = 10
     client_id = None
     try:
@@ -167,16 +167,17 @@ def response_header(of: Api, version: int, correlation: int) -> bytes:
 
 
 def response_header_layout(of: Api, version: int) -> Struct:
-    """How the correlation id, and what tagged fields there are after it (none), become the header."""
+    """The layout of a response header: the correlation id, and in flexible versions no tagged fields."""
     return _TAGGED_HEADER if version >= of.tagged_responses_from else _INT32
 
 
 def request_reader(of: Api, version: int) -> Callable[[Bytes, int], Any]:
-    """What reads a request's body from a position on, and gives it its newest shape.
+    """A function that reads the body of a request from a position on, in the newest shape.
 
-    Bytes behind it are passed over, as Kafka does: librdkafka asks for the metadata of all topics with three too many.
+    Bytes behind the request are ignored, as in Kafka: librdkafka sends three too many in a Metadata request for all
+    topics.
     """
-    read, reshape = schema.reader(of.request, version), shapes.upward(of.request, version)
+    read, reshape = schema.reader(of.request, version), shapes.find_upgrade(of.request, version)
 
     def body(frame: Bytes, position: int) -> Any:
         if len(frame) > REQUEST_BYTES_MAX:
@@ -191,12 +192,12 @@ def request_reader(of: Api, version: int) -> Callable[[Bytes, int], Any]:
 
 def check_size(frame: Bytes) -> None:
     if len(frame) > REQUEST_BYTES_MAX:
-        raise Malformed(f"{len(frame)} bytes; without records a request may have {REQUEST_BYTES_MAX}")
+        raise Malformed(f"a request of {len(frame)} bytes; without records the limit is {REQUEST_BYTES_MAX}")
 
 
 def response_writer(of: Api, version: int) -> Callable[[Any, bytes], bytearray]:
-    """What writes a response behind its header; it is changed where the version needs another shape or other codes."""
-    write, reshape = schema.writer(of.response, version), shapes.downward(of.response, version)
+    """A function that writes a response after its header. It changes the response to the shape of the version."""
+    write, reshape = schema.writer(of.response, version), shapes.find_downgrade(of.response, version)
 
     def encoded(response: Any, header: bytes) -> bytearray:
         if reshape is not None:
@@ -209,17 +210,17 @@ def response_writer(of: Api, version: int) -> Callable[[Any, bytes], bytearray]:
 
 
 def decode_request(of: Api, version: int, frame: Bytes, position: int = 0) -> Any:
-    """One request's body."""
+    """The body of one request."""
     return request_reader(of, version)(frame, position)
 
 
 def encode_response(of: Api, version: int, response: Message, header: bytes = b"") -> bytearray:
-    """One response, behind its header."""
+    """One response after its header."""
     return response_writer(of, version)(response, header)
 
 
 def request_header(of: Api, version: int, correlation: int, client_id: str | None) -> bytearray:
-    """What every request begins with, behind its size. For clients."""
+    """The header of a request, without the size of the frame. For clients."""
     encoded_id = b"" if client_id is None else client_id.encode()
     out = bytearray(_FIXED.pack(of.key, version, correlation, -1 if client_id is None else len(encoded_id)))
     out += encoded_id
@@ -229,8 +230,8 @@ def request_header(of: Api, version: int, correlation: int, client_id: str | Non
 
 
 def encode_request(message: Message, version: int, correlation: int, client_id: str | None) -> bytes:
-    """A whole request as it goes over the network, with its size before it. For clients."""
-    out = request_header(api_of(message), version, correlation, client_id)
+    """A whole request as it is sent, preceded by its size. For clients."""
+    out = request_header(find_api_of(message), version, correlation, client_id)
     schema.writer(type(message), version)(out, message)
     return _INT32.pack(len(out)) + bytes(out)
 

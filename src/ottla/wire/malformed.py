@@ -1,4 +1,4 @@
-"""The one exception for bytes from the network that are not what their schema says."""
+"""The exception for bytes from the network that do not follow their schema."""
 
 
 class Malformed(Exception):

@@ -1,8 +1,8 @@
-"""What a message class is made of: the base class, and the row that describes a field.
+"""The base class of messages, and the description of a field.
 
 A message class lists its fields once, for all versions of its API, in `FIELDS`: plain tuples in the order of `Field`,
-so that a module full of them loads as one constant. A version's wire order is the order of the table, less the fields
-that the version lacks; tagged fields follow in the order of their tags.
+so that a module of them loads as one constant. On the wire the fields of a version are in the order of the table,
+without those that the version does not have; tagged fields follow in the order of their tags.
 
 Types are written as Kafka writes them: int8 int16 int32 int64 uint16 float64 bool uuid string bytes records, the name
 of another message class of the same module for a structure, and a leading `[]` for an array of any of these.
@@ -15,16 +15,16 @@ FixedDefault = int | float | str | tuple[()] | None
 FieldRow = tuple[str, str, int, int, int | None, int | None, FixedDefault]
 
 NEVER: Final = 32767
-"""As first flexible version: none of the versions is flexible."""
+"""As the first flexible version: no version is flexible."""
 
 ZERO_UUID: Final = bytes(16)
 
 EMPTY: Final[list[Any]] = []
-"""Default of a list parameter; a message puts a list of its own in its place, so nobody can change this one."""
+"""Default of a list parameter. A message replaces it by a list of its own, so it is never changed."""
 
 
 class Field(NamedTuple):
-    """One row of a `FIELDS` table. Without a default a field starts as null where it may be, else as zero or empty."""
+    """One row of a `FIELDS` table. Without a default a field starts as null if nullable, else as zero or empty."""
 
     name: str
     type: str
@@ -55,7 +55,7 @@ class Field(NamedTuple):
 
 
 class Message:
-    """A request, a response, or a structure in one. Equal when the class and every field are."""
+    """A request, a response, or a structure within one. Messages are equal if their class and all fields are."""
 
     __slots__ = ()
 
@@ -80,6 +80,6 @@ def fields_of(message_class: type[Message]) -> tuple[Field, ...]:
 
 
 def structure_of(message_class: type[Message], name: str) -> type[Message]:
-    """The class that a table names: its neighbour in the same module."""
+    """The class of a structure, which is in the module of its message."""
     found: type[Message] = getattr(sys.modules[message_class.__module__], name)
     return found

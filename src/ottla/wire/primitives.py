@@ -1,13 +1,13 @@
-"""The protocol's primitive types, for the codecs written by hand (Produce and Fetch).
+"""The primitive types of the protocol, for the hand-written codecs (Produce and Fetch).
 
-Versions differ in how lengths are written, and in little else:
+Versions differ mostly in how lengths are encoded:
 
     classic    string: int16 length; array and records: int32 length; null is length -1
     compact    all three: unsigned varint of length + 1, null is 0; every structure ends with its tagged fields
 
-So there is a `Reader` and a `Writer` for classic versions, and a subclass of each for compact ones. A reader trusts
-nothing: lengths and counts are compared with the bytes that are left before anything is allocated. Besides `Malformed`
-it lets the errors of `struct`, indexing and UTF-8 decoding through; a codec turns these into `Malformed` in one place
+There is a `Reader` and a `Writer` for classic versions, and a subclass of each for compact ones. A reader trusts
+nothing: it compares lengths and counts with the remaining bytes before it allocates anything. Besides `Malformed` it
+raises the errors of `struct`, indexing and UTF-8 decoding; a codec turns these into `Malformed` in one place
 (`READ_ERRORS`).
 """
 
@@ -33,7 +33,7 @@ _NULL_STRING = b"\xff\xff"
 
 
 class NodeEndpoint(NamedTuple):
-    """Where a broker named in a response can be reached."""
+    """The address of a broker that a response names."""
 
     node_id: int
     host: str
@@ -57,7 +57,7 @@ class Reader:
         return values
 
     def span(self, length: int) -> memoryview:
-        """The next `length` bytes, not copied."""
+        """The next `length` bytes, without a copy."""
         position = self.position
         if length > self.end - position:
             raise Malformed(f"{length} bytes announced, {self.end - position} left")
@@ -65,7 +65,7 @@ class Reader:
         return self.view[position : position + length]
 
     def count(self, smallest: int) -> int:
-        """The number of an array's elements, each at least `smallest` bytes."""
+        """The number of elements of an array, each of at least `smallest` bytes."""
         count = self.nullable_count(smallest)
         if count is None:
             raise Malformed("null where an array must be")
@@ -78,7 +78,7 @@ class Reader:
         return None if count == -1 else count
 
     def rows(self, layout: Struct) -> Iterator[tuple[Any, ...]]:
-        """An array whose elements are all of one fixed layout."""
+        """An array whose elements all have one fixed layout."""
         return layout.iter_unpack(self.span(self.count(layout.size) * layout.size))
 
     def string(self) -> str:
@@ -109,7 +109,7 @@ class Reader:
         return found
 
     def tags(self) -> Iterator[tuple[int, Reader]]:
-        """Each tagged field with a reader of its own; one that is read at all must be read to its end."""
+        """Each tagged field with a reader of its own. A field that is read must be read to its end."""
         return iter(())
 
     def skip_tags(self) -> None:
@@ -123,15 +123,15 @@ class Reader:
     def _length(self) -> int:
         length: int = _INT32.unpack_from(self.view, self.position)[0]
         self.position += 4
-        return _checked(length)
+        return _check_length(length)
 
     def _string_length(self) -> int:
         length: int = _INT16.unpack_from(self.view, self.position)[0]
         self.position += 2
-        return _checked(length)
+        return _check_length(length)
 
 
-def _checked(length: int) -> int:
+def _check_length(length: int) -> int:
     if length < -1:
         raise Malformed(f"length {length}")
     return length
@@ -174,7 +174,7 @@ def reader(view: memoryview, position: int, compact: bool) -> Reader:
 
 
 class Writer:
-    """Bytes being put together, in the classic encoding."""
+    """Appends values to bytes, in the classic encoding."""
 
     __slots__ = ("out",)
 
@@ -185,7 +185,7 @@ class Writer:
         self.out += layout.pack(*values)
 
     def count(self, count: int | None) -> None:
-        """The length of an array; None is a null array."""
+        """Write the length of an array; None is a null array."""
         self.out += _INT32.pack(-1 if count is None else count)
 
     def string(self, value: str | None) -> None:
@@ -211,11 +211,11 @@ class Writer:
             self.tags(())
 
     def tags(self, fields: Tags) -> None:
-        """The tagged fields of a structure, in the order of their tags; classic versions have none."""
+        """Write the tagged fields of a structure, in the order of their tags. Classic versions have none."""
 
 
 class CompactWriter(Writer):
-    """Bytes being put together, in the compact encoding."""
+    """Appends values to bytes, in the compact encoding."""
 
     __slots__ = ()
 
@@ -276,8 +276,8 @@ def unsigned_varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-def endpoints_field(endpoints: Sequence[NodeEndpoint]) -> bytearray:
-    """The content of a tagged field that holds node endpoints."""
+def encode_endpoints(endpoints: Sequence[NodeEndpoint]) -> bytearray:
+    """The content of a tagged field with node endpoints."""
     out = bytearray()
     CompactWriter(out).endpoints(endpoints)
     return out

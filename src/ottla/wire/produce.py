@@ -1,14 +1,13 @@
-"""Produce, versions 3 to 13: requests and responses, both ways, written by hand because every record comes this way.
+"""Produce, versions 3 to 13: requests and responses to bytes and back, by hand because all records come this way.
 
     request     transactional id, acks, timeout, topics [ name or id, partitions [ index, records ] ]
     response    topics [ name or id, partitions [ index, error code, base offset, append time,
                 5: log start offset, 8: record errors [ batch index, message ], error message,
                 10: tag 0, current leader ] ], throttle time, 10: tag 0, node endpoints
 
-Version 9 turned to the compact encoding, and 13 names topics by id alone. Records are views into the frame, not copied.
-Nearly every request has one topic with one partition: that shape is read with one or two unpackings and answered with
-one or two packings (the `single` functions). Every other shape takes the general way, which is also the only one that
-complains.
+The encoding is compact from version 9 on, and 13 names topics by id only. Records are views of the frame, not copies.
+Nearly every request has one topic with one partition: it is read with one or two `struct` calls, and so is its answer
+written (the `single` functions). All other requests take the general path, which also finds out what is wrong with one.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from ottla.wire.primitives import (
     NodeEndpoint,
     Reader,
     Writer,
-    endpoints_field,
+    encode_endpoints,
     read_unsigned_varint,
     reader,
     unsigned_varint,
@@ -51,7 +50,7 @@ class PartitionData:
 
 @dataclass(slots=True)
 class TopicData:
-    """A topic is named by its name below version 13, by its id from there on."""
+    """A topic has a name below version 13, and an id from there on."""
 
     name: str = ""
     topic_id: bytes = ZERO_UUID
@@ -74,7 +73,7 @@ class PartitionResult:
     log_append_time_ms: int = -1
     log_start_offset: int = -1
     record_errors: Sequence[tuple[int, str | None]] = ()
-    """Which records of the batch were refused, and why."""
+    """The records of the batch that were refused, and why."""
     error_message: str | None = None
     current_leader_id: int = -1
     current_leader_epoch: int = -1
@@ -96,12 +95,12 @@ class ProduceResponse:
 
 # --- request, read ---
 
-# What comes before the partitions if the transactional id is null: its length, acks, timeout, topics, the length of the
+# The bytes before the partitions if the transactional id is null: its length, acks, timeout, topics, the length of the
 # topic's name or the topic's id.
 _SINGLE_HEAD = Struct(">hhiih")
 _SINGLE_COMPACT_HEAD = Struct(">BhiBB")
 _SINGLE_ID_HEAD = Struct(">BhiB16s")
-# What comes between the topic and the records: partitions, index, and in classic versions the records' length.
+# The bytes between the topic and the records: partitions, index, and in classic versions the length of the records.
 _SINGLE_PARTITION = Struct(">iii")
 _SINGLE_COMPACT_PARTITION = Struct(">Bi")
 # The records of a compact request are followed by the tagged fields of partition, topic and request: none.
@@ -117,7 +116,7 @@ def read_request(version: int, buffer: Bytes, position: int = 0) -> ProduceReque
     try:
         request = _read_single_compact(version, buffer, position) if compact else _read_single(buffer, position)
     except (Malformed, *READ_ERRORS):
-        request = None  # not that shape, or not a request at all: the general way finds out which
+        request = None  # another shape, or malformed: the general path finds out
     if request is not None:
         return request
     try:
@@ -292,7 +291,7 @@ def _write_response(version: int, response: ProduceResponse, target: Writer) -> 
         target.tags(())
     target.fixed(_THROTTLE_TIME, response.throttle_time_ms)
     tagged = version >= _LEADER_FROM and response.node_endpoints
-    target.tags([(0, endpoints_field(response.node_endpoints))] if tagged else ())
+    target.tags([(0, encode_endpoints(response.node_endpoints))] if tagged else ())
 
 
 def _write_result(version: int, result: PartitionResult, target: Writer) -> None:

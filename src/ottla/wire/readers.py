@@ -1,8 +1,8 @@
-"""The compiler of readers: a message class and a version in, a function from bytes to messages out.
+"""The compiler of readers: makes a function from bytes to messages for a message class and a version.
 
-The function is straight code with every structure in place, and it trusts nothing that it reads. A length is compared
-with the bytes that are left before a slice is taken, a count times the smallest size of an element before a list is
-begun. Reading past the end shows as `struct.error` or IndexError, which become `Malformed` in one place.
+The function is straight code with every structure inlined, and it trusts nothing that it reads. It compares a length
+with the remaining bytes before it takes a slice, and a count times the smallest size of an element before it starts a
+list. Reading past the end raises `struct.error` or IndexError, which become `Malformed` in one place.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HANDLERS = """\
 
 
 def skip_tags(buffer: Bytes, position: int, end: int, title: str) -> int:
-    """Walk over the tagged fields of a structure that knows none; `position` is that of their number."""
+    """Skip the tagged fields of a structure that has none in its schema. They begin at `position` with their number."""
     count, position = read_unsigned_varint(buffer, position)
     last = -1
     for _ in range(count):
@@ -46,7 +46,7 @@ def skip_tags(buffer: Bytes, position: int, end: int, title: str) -> int:
 
 
 class ReaderSource(Source):
-    """Source of one reader. A run is a list of (format code, assignment target)."""
+    """The source of one reader. A run is a list of (format code, assignment target)."""
 
     def __init__(self, message_class: type[Message], version: int) -> None:
         super().__init__(message_class, version)
@@ -64,8 +64,8 @@ class ReaderSource(Source):
             "ZERO_UUID": ZERO_UUID,
         }
 
-    def compiled(self) -> Reader:
-        # Arrays are faster to index and to slice than a view of them; only records are worth not being copied.
+    def compile_function(self) -> Reader:
+        # A bytearray is faster to index and to slice than a view of it; only records are worth a view.
         if self.has_records:
             self.line("view = memoryview(buffer)")
         else:
@@ -97,7 +97,7 @@ class ReaderSource(Source):
         self.line(f"    raise Malformed({f'{self.title}: {path}: {reason}'!r})")
 
     def body(self, target: str, message_class: type[Message], path: str) -> None:
-        """A structure, up to and with its tagged fields; nothing is left in the run."""
+        """Read a structure with its tagged fields. Nothing is left in the run."""
         in_place, tagged, absent = self.fields(message_class)
         self.line(f"{target} = new({self.constant(message_class)})")
         for field in (*absent, *tagged):
@@ -111,7 +111,7 @@ class ReaderSource(Source):
     def default(self, owner: type[Message], field: Field) -> str:
         if field.is_array:
             return "None" if field.default is None and field.nullable_from is not None else "[]"
-        if field.is_structure and field.default == ():  # may be null, yet starts as an empty one
+        if field.is_structure and field.default == ():  # nullable, but its default is an empty one
             return f"{self.constant(self.structure(owner, field))}()"
         if field.default is not None:
             return repr(field.default)
@@ -133,7 +133,7 @@ class ReaderSource(Source):
             self.blob(target, field.type, nullable, path)
 
     def single_structure(self, target: str, structure: type[Message], field: Field, path: str) -> None:
-        """Where there may be none a byte says so: in place one below zero, behind a tag a zero."""
+        """A nullable structure is preceded by a byte: null is a negative one, or zero if the field is tagged."""
         inner = self.local("inner")
         nullable = field.is_nullable(self.version)
         if nullable:
@@ -151,7 +151,7 @@ class ReaderSource(Source):
             self.dedent()
 
     def length(self, code: str, nullable: bool, path: str) -> str:
-        """Read a length or a count into a local: -1 for null, checked not to be anything else below zero."""
+        """Read a length or a count into a local variable: -1 for null. Other negative values are refused."""
         size = self.local("size")
         if self.compact:
             self.run.append(("B", size))
@@ -180,7 +180,7 @@ class ReaderSource(Source):
             self.dedent()
 
     def blob(self, target: str, kind: str, nullable: bool, path: str) -> None:
-        """A string, bytes or records."""
+        """Read a string, bytes or records."""
         size = self.length("h" if kind == "string" else "i", nullable, path)
         self.begin_nullable(target, size, nullable)
         if kind == "string" and self.compact:
@@ -272,7 +272,7 @@ class ReaderSource(Source):
 
 
 def wire_types(message_class: type[Message], version: int) -> list[str]:
-    """The types of all fields, at any depth, that the version has."""
+    """The types of all fields of the version, at any depth."""
     found = []
     for row in message_class.FIELDS:
         field = Field(*row)
@@ -284,7 +284,7 @@ def wire_types(message_class: type[Message], version: int) -> list[str]:
 
 
 def smallest_element(owner: type[Message], field: Field, version: int, compact: bool) -> int:
-    """The fewest bytes that one element of an array can have."""
+    """The smallest size of one element of an array."""
     if field.is_structure:
         return smallest_structure(structure_of(owner, field.element), version, compact)
     if field.element in FIXED_CODES:

@@ -1,8 +1,8 @@
-"""An answer that refuses a whole request, for any API: every place the client will look at says the same error.
+"""Builds the response to a request that is refused as a whole, for any API.
 
-Where the response has an error code of its own in the version at hand, that is enough. Where it has not, the response
-mirrors the request: each topic, partition, resource, group that was asked for comes back with the error. Requests and
-responses name the same things alike but for the aliases below. Both are in their newest shape (`shapes`).
+If the response has an error code of its own in this version, that is enough. Otherwise the response mirrors the
+request: each topic, partition, resource or group in the request comes back with the error. Requests and responses use
+the same names for the same things, except for the aliases below. Both are in their newest shape (`shapes`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ottla.errors import ErrorCode
 from ottla.wire.frames import Api
 from ottla.wire.message import Field, Message, fields_of, structure_of
 
-# Which items of the request a list of the response answers, where the two are not called the same.
+# The lists of the request that a list of the response answers, if they have different names.
 _LIST_SOURCES: Final[dict[str, tuple[str, ...]]] = {
     "coordinators": ("coordinator_keys",),
     "filter_results": ("filters",),
@@ -30,7 +30,7 @@ _LIST_SOURCES: Final[dict[str, tuple[str, ...]]] = {
     "transaction_states": ("transactional_ids",),
 }
 
-# The fields that say which item is meant: these come back, its settings do not.
+# The fields that identify an item. Only these are copied to the response.
 _IDENTITIES: Final = frozenset(
     [
         "entity_name",
@@ -53,22 +53,22 @@ _IDENTITIES: Final = frozenset(
     ]
 )
 
-# Where an item's field has another name in the response.
+# Fields of an item that have another name in the response.
 _VALUE_SOURCES: Final = {"partition_index": ("partition", "index"), "topic_name": ("name",), "user": ("name",)}
 
-# What an item that is just a string or a number stands for.
+# The field of the response for an item that is just a string or a number.
 _KEYS: Final = ("key", "group_id", "transactional_id", "partition_index", "partition_id")
 
-# Offsets and nodes that are not known, where the protocol's default would be taken for a real one.
+# Unknown offsets and nodes: the default of the protocol, 0, would be taken for a real one.
 _UNKNOWN: Final = {"node_id": -1, "port": -1, "base_offset": -1, "committed_offset": -1, "low_watermark": -1}
 
-# DescribeLogDirs 1 and 2 answer per directory of the broker, which no request names: one entry has to carry the error.
+# DescribeLogDirs 1 and 2 answer per data directory, which requests do not name: one entry carries the error.
 _ANSWERED_ONCE: Final = ("DescribeLogDirsResponse", "results")
 
-# Metadata 13 has an error code that few clients look at.
+# Few clients look at the error code of Metadata 13.
 _MIRRORED_TOO: Final = ("Metadata",)
 
-# OffsetFetch 1 has no error per group: its partitions have to be there to carry it.
+# OffsetFetch 1 has no error code per group: each partition carries the error.
 _ERRORS_OF_LEAVES_BELOW: Final = {"OffsetFetch": 2}
 
 
@@ -95,11 +95,13 @@ def _mirror(source: Any, target: Message, code: ErrorCode, message: str | None, 
         if (type(target).__name__, field.name) == _ANSWERED_ONCE:
             items: list[Any] = [None]
         else:
-            items = _items(source, field)
-        setattr(target, field.name, [_element(item, element_class, code, message, leaves) for item in items])
+            items = _find_items(source, field)
+        setattr(target, field.name, [_build_element(item, element_class, code, message, leaves) for item in items])
 
 
-def _element(item: Any, element_class: type[Message], code: ErrorCode, message: str | None, leaves: bool) -> Message:
+def _build_element(
+    item: Any, element_class: type[Message], code: ErrorCode, message: str | None, leaves: bool
+) -> Message:
     element = element_class()
     _set_unknown(element)
     has_error = _set_error(element, code, message)
@@ -116,7 +118,7 @@ def _element(item: Any, element_class: type[Message], code: ErrorCode, message: 
 
 
 def _copy(item: Message, element: Message, field: Field) -> None:
-    """Take over what identifies the item: plain values, and lists of structures that carry no error themselves."""
+    """Copy what identifies the item: plain values, and lists of structures that have no error code themselves."""
     if field.is_array:
         nested = structure_of(type(element), field.element) if field.is_structure else None
         if nested is not None and not _carries_error(nested) and isinstance(getattr(item, field.name, None), list):
@@ -134,18 +136,18 @@ def _shared_values(source: Message, target_class: type[Message]) -> dict[str, An
     return {row[0]: getattr(source, row[0]) for row in target_class.FIELDS if hasattr(source, row[0])}
 
 
-def _items(source: Any, field: Field) -> list[Any]:
+def _find_items(source: Any, field: Field) -> list[Any]:
     found: list[Any] = []
     for path in _LIST_SOURCES.get(field.name, (field.name,)):
-        found += _at(source, path.split("."))
+        found += _follow_path(source, path.split("."))
     return found
 
 
-def _at(source: Any, path: list[str]) -> list[Any]:
+def _follow_path(source: Any, path: list[str]) -> list[Any]:
     items = getattr(source, path[0], None) or []
     if len(path) == 1:
         return list(items)
-    return [below for item in items for below in _at(item, path[1:])]
+    return [below for item in items for below in _follow_path(item, path[1:])]
 
 
 def _set_unknown(target: Message) -> None:
@@ -164,7 +166,7 @@ def _set_error(target: Message, code: ErrorCode, message: str | None) -> bool:
 
 
 def _carries_error(message_class: type[Message]) -> bool:
-    """Whether the class or anything below it has a place for an error code."""
+    """Whether the class or a structure below it has an error code."""
     for field in fields_of(message_class):
         if field.name in ("error_code", "partition_error_code"):
             return True

@@ -1,8 +1,8 @@
-"""Messages to bytes and back: readers and writers for every class and version, compiled from the class's table.
+"""Messages to bytes and back: readers and writers for every class and version, compiled from the table of the class.
 
-A reader takes a buffer and a position and gives the message and the position after it; what its version lacks has the
-protocol's default. A writer appends to a bytearray. Both are compiled when they are first asked for and then kept.
-Everything that is wrong with the bytes, or with a message that is to become bytes, is `Malformed` and nothing else.
+A reader takes a buffer and a position, and returns the message and the position after it; fields that the version does
+not have get the default of the protocol. A writer appends to a bytearray. Both are compiled on first use and kept. Both
+raise `Malformed`, and nothing else, if the bytes or the message are wrong.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ __all__ = [
     "decode",
     "encode",
     "reader",
+    "write_structure",
     "writer",
-    "written",
 ]
 
 AnyMessage = TypeVar("AnyMessage", bound=Message)
@@ -40,7 +40,7 @@ def reader(message_class: type[Message], version: int) -> Reader:
     found = _readers.get((message_class, version))
     if found is None:
         _check_version(message_class, version)
-        found = _readers[message_class, version] = ReaderSource(message_class, version).compiled()
+        found = _readers[message_class, version] = ReaderSource(message_class, version).compile_function()
     return found
 
 
@@ -48,12 +48,12 @@ def writer(message_class: type[Message], version: int) -> Writer:
     found = _writers.get((message_class, version))
     if found is None:
         _check_version(message_class, version)
-        found = _writers[message_class, version] = WriterSource(message_class, version).compiled()
+        found = _writers[message_class, version] = WriterSource(message_class, version).compile_function()
     return found
 
 
 def decode(message_class: type[AnyMessage], version: int, buffer: Bytes, position: int = 0) -> AnyMessage:
-    """The message that fills the buffer from `position` to its end, to the last byte."""
+    """The message in the buffer from `position` on. Malformed if bytes are left over."""
     message: AnyMessage
     message, position = reader(message_class, version)(buffer, position)
     if position != len(buffer):
@@ -67,16 +67,17 @@ def encode(message_class: type[AnyMessage], version: int, message: AnyMessage) -
     return out
 
 
-def written(owner: type[Message], version: int, structure: AnyMessage) -> AnyMessage:
-    """A structure of `owner` as the bytes that it is in messages of that version, to stand for it in an array there.
+def write_structure(owner: type[Message], version: int, structure: AnyMessage) -> AnyMessage:
+    """Encode a structure of `owner`. The bytes can take its place in an array of a message of that version.
 
-    The type is that of what the bytes stand for. They must not tell an error: nobody would find it (`error_codes`).
+    The return type is that of the structure, so that mypy accepts the array. The structure must not contain an error
+    code: it would not be counted (`error_codes`).
     """
     _check_version(owner, version)
     key = (type(structure), version)
     write = _writers.get(key)
     if write is None:
-        write = _writers[key] = WriterSource(type(structure), version, owner.FLEXIBLE_FROM).compiled()
+        write = _writers[key] = WriterSource(type(structure), version, owner.FLEXIBLE_FROM).compile_function()
     out = bytearray()
     write(out, structure)
     return cast(AnyMessage, bytes(out))

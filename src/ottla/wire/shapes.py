@@ -1,7 +1,7 @@
-"""One shape per message: what old versions said otherwise is turned into the newest shape, and answers back.
+"""Turns requests of old versions into the newest shape, and responses back, so that handlers see one shape only.
 
-A handler sees only the newest shape. What `upward` gives changes a request that was read, what `downward` gives a
-response that is about to be written; both in place, and only for the few APIs and versions named here:
+`find_upgrade` returns a function that changes a request after it was read, `find_downgrade` one that changes a response
+before it is written. Both change in place, and only the few APIs and versions named here:
 
     FindCoordinator 3/4       one key, or a list of keys
     OffsetFetch 7/8           one group's topics, or a list of groups
@@ -11,7 +11,7 @@ response that is about to be written; both in place, and only for the few APIs a
     UpdateFeatures 0/1        allow downgrade, or a type of upgrade
     JoinGroup 6/7             no protocol: an empty name, or null
 
-Topic name or topic id (Produce, Fetch, OffsetCommit, OffsetFetch) is not a shape: handlers look at both fields.
+Topic name or topic id (Produce, Fetch, OffsetCommit, OffsetFetch) is no matter of shape: handlers use both fields.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def _offset_fetch_up(request: Any, version: int) -> None:
     topic_class = structure_of(type(request), "OffsetFetchRequestTopics")
     topics = None
     if request.topics is not None:
-        topics = [_copied(topic, topic_class) for topic in request.topics]
-    request.groups = [_built(group_class, group_id=request.group_id, topics=topics)]
+        topics = [_copy(topic, topic_class) for topic in request.topics]
+    request.groups = [_build(group_class, group_id=request.group_id, topics=topics)]
 
 
 def _offset_fetch_down(response: Any, version: int) -> None:
@@ -53,17 +53,17 @@ def _offset_fetch_down(response: Any, version: int) -> None:
     (group,) = response.groups
     response.error_code = group.error_code
     response.topics = [
-        _built(topic_class, name=topic.name, partitions=[_copied(each, partition_class) for each in topic.partitions])
+        _build(topic_class, name=topic.name, partitions=[_copy(each, partition_class) for each in topic.partitions])
         for topic in group.topics
     ]
-    if version < 2 and group.error_code:  # no place yet for an error of the whole group
+    if version < 2 and group.error_code:  # these versions have no error code for the whole group
         for topic in response.topics:
             for partition in topic.partitions:
                 partition.error_code, partition.committed_offset, partition.metadata = group.error_code, -1, ""
 
 
 def _leave_group_up(request: Any, version: int) -> None:
-    request.members = [_built(structure_of(type(request), "MemberIdentity"), member_id=request.member_id)]
+    request.members = [_build(structure_of(type(request), "MemberIdentity"), member_id=request.member_id)]
 
 
 def _leave_group_down(response: Any, version: int) -> None:
@@ -73,12 +73,12 @@ def _leave_group_down(response: Any, version: int) -> None:
 
 def _delete_topics_up(request: Any, version: int) -> None:
     topic_class = structure_of(type(request), "DeleteTopicState")
-    request.topics = [_built(topic_class, name=name) for name in request.topic_names]
+    request.topics = [_build(topic_class, name=name) for name in request.topic_names]
 
 
 def _add_partitions_to_txn_up(request: Any, version: int) -> None:
     request.transactions = [
-        _built(
+        _build(
             structure_of(type(request), "AddPartitionsToTxnTransaction"),
             transactional_id=request.v3_and_below_transactional_id,
             producer_id=request.v3_and_below_producer_id,
@@ -121,15 +121,15 @@ _DOWN: dict[str, tuple[int, Change]] = {
 }
 
 
-def upward(request_class: type[Message], version: int) -> Change | None:
-    """What gives a request that was read in `version` the newest shape; None if it has it."""
+def find_upgrade(request_class: type[Message], version: int) -> Change | None:
+    """The function that gives a request of `version` the newest shape; None if it has it already."""
     return _change(_UP, request_class, version)
 
 
-def downward(response_class: type[Message], version: int) -> Change | None:
-    """What gives a response the shape and the error codes that `version` can say; None if it says all."""
+def find_downgrade(response_class: type[Message], version: int) -> Change | None:
+    """The function that gives a response the shape and the error codes of `version`; None if nothing changes."""
     reshape = _change(_DOWN, response_class, version)
-    substitute = substitutes.rule_for(response_class, version)
+    substitute = substitutes.find_substitution(response_class, version)
     if substitute is None:
         return reshape
 
@@ -146,11 +146,11 @@ def _change(table: dict[str, tuple[int, Change]], message_class: type[Message], 
     return change if version < below else None
 
 
-def _built(message_class: type[Message], **values: Any) -> Any:
+def _build(message_class: type[Message], **values: Any) -> Any:
     return message_class(**values)
 
 
-def _copied(source: Message, target_class: type[Message]) -> Any:
-    """The same fields in another class, where source and target have them both."""
+def _copy(source: Message, target_class: type[Message]) -> Any:
+    """The fields that both classes have, in the target class."""
     shared = {row[0] for row in source.FIELDS}
     return target_class(**{row[0]: getattr(source, row[0]) for row in target_class.FIELDS if row[0] in shared})

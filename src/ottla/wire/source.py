@@ -1,6 +1,6 @@
-"""Python source under construction: what the compilers of readers and writers share.
+"""Generated Python source: what the compilers of readers and writers share.
 
-Fields of fixed size are not handled one by one. They are gathered in a run, and a run becomes one `struct` call.
+Fields of fixed size are not handled one by one: consecutive ones form a run, and a run becomes one `struct` call.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ FIXED_CODES = {
 }
 
 FEW = 9
-"""Arrays of fewer numbers than this, nearly all of them, have a `struct` ready for each length."""
+"""Arrays of fewer numbers than this, as nearly all are, have a prepared `struct` for each length."""
 
 
 class Source:
-    """Lines of one function, the names they use, and the run of fixed-size fields not yet turned into a line."""
+    """The lines of one function, the names that they use, and the run of fixed-size fields that is not a line yet."""
 
     def __init__(self, message_class: type[Message], version: int, flexible_from: int | None = None) -> None:
-        """`flexible_from`: of the message that a structure is a part of; a message of its own knows it."""
+        """`flexible_from`: for a structure, that of the message it is part of. A whole message has its own."""
         self.message_class = message_class
         self.version = version
         self.compact = version >= (message_class.FLEXIBLE_FROM if flexible_from is None else flexible_from)
@@ -48,7 +48,7 @@ class Source:
         self._indent -= 1
 
     def local(self, stem: str) -> str:
-        """A local variable that nothing else uses."""
+        """A new name for a local variable."""
         self._locals += 1
         return f"{stem}{self._locals}"
 
@@ -65,7 +65,7 @@ class Source:
         return Struct(">" + "".join(codes))
 
     def fields(self, message_class: type[Message]) -> tuple[list[Field], list[Field], list[Field]]:
-        """The fields that this version has in place, those it has with a tag, and those it lacks."""
+        """The plain fields of this version, its tagged fields, and the fields that it does not have."""
         every = fields_of(message_class)
         present = [field for field in every if field.is_in(self.version)]
         absent = [field for field in every if not field.is_in(self.version)]
@@ -76,7 +76,7 @@ class Source:
         return structure_of(owner, field.element)
 
     def function(self, head: str, handlers: str) -> Any:
-        """Compile the lines as the body of a `try` in the function that `head` begins."""
+        """Compile the lines as the body of a `try` in the function with this `head`."""
         source = f"{head}\n    try:\n" + "\n".join(f"    {line}" for line in self._lines) + f"\n{handlers}"
         name = f"<{type(self).__name__} of {self.message_class.__name__} v{self.version}>"
         exec(compile(source, name, "exec"), self.names)

@@ -1,7 +1,7 @@
-"""Error codes that clients of an old version do not know, and what they are told instead.
+"""Error codes that clients of an old version do not know, and the codes that are sent instead.
 
-A code may be newer than the version that has to carry it, and a client that met it would take it for a fatal error.
-The substitute makes the client do what the code asks for: refresh its metadata, find its coordinator, try again.
+A code may be newer than the version of a request, and a client would take an unknown code for a fatal error. The
+substitute makes the client do what the code demands: refresh its metadata, find its coordinator, try again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ottla.errors import ErrorCode
-from ottla.wire.error_codes import finder
+from ottla.wire.error_codes import get_finder
 from ottla.wire.message import Message
 
 _TABLE: Final = (
@@ -27,26 +27,26 @@ _TABLE: Final = (
     ("TxnOffsetCommitResponse", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 2, ErrorCode.COORDINATOR_NOT_AVAILABLE),
 )
 _RULES: Final = {name: (error, below, substitute) for name, error, below, substitute in _TABLE}
-assert len(_RULES) == len(_TABLE)  # one rule per response is all there is
+assert len(_RULES) == len(_TABLE)  # at most one rule per response
 
 
 def substitute(response_name: str, version: int, code: int) -> int:
-    """The code to send, for codecs written by hand."""
+    """The code to send. For hand-written codecs."""
     rule = _RULES.get(response_name)
     return rule[2] if rule is not None and code == rule[0] and version < rule[1] else code
 
 
-def rule_for(response_class: type[Message], version: int) -> Callable[[Message], None] | None:
-    """What puts the substitutes into such a response, at any depth; None if that version knows every code."""
+def find_substitution(response_class: type[Message], version: int) -> Callable[[Message], None] | None:
+    """The function that replaces the codes in such a response, at any depth; None if the version knows every code."""
     rule = _RULES.get(response_class.__name__)
     if rule is None or version >= rule[1]:
         return None
     error, _, replacement = rule
-    find = finder(response_class)
-    assert find is not None  # it has a rule, so it has a place for a code
+    find = get_finder(response_class)
+    assert find is not None  # it has a rule, so it has error codes
 
     def apply(response: Message) -> None:
-        if error in find(response):  # hardly ever
+        if error in find(response):  # rarely
             _replace(response, error, replacement)
 
     return apply

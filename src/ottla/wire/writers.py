@@ -1,4 +1,4 @@
-"""The compiler of writers: a message class and a version in, a function that appends a message's bytes out.
+"""The compiler of writers: makes a function that appends a message to bytes, for a message class and a version.
 
 Like a reader, a writer is straight code with every structure in place. What a version lacks is left out. A value that
 the version cannot say (null where it is not allowed, a number out of range) is `Malformed`, and nothing is appended.
@@ -30,7 +30,7 @@ _HANDLERS = """\
 
 
 class WriterSource(Source):
-    """Source of one writer. A run is a list of (format code, value expression); `out` names what is appended to."""
+    """The source of one writer. A run is a list of (format code, value expression); `out` is the bytearray."""
 
     def __init__(self, message_class: type[Message], version: int, flexible_from: int | None = None) -> None:
         super().__init__(message_class, version, flexible_from)
@@ -45,7 +45,7 @@ class WriterSource(Source):
             "ZERO_UUID": ZERO_UUID,
         }
 
-    def compiled(self) -> Writer:
+    def compile_function(self) -> Writer:
         self.body("message", self.message_class)
         self.flush()
         self.line("pass")
@@ -66,7 +66,7 @@ class WriterSource(Source):
         self.run = []
 
     def body(self, source: str, message_class: type[Message]) -> None:
-        """A structure; its last fixed-size fields may be left in the run."""
+        """Write a structure. Its last fixed-size fields may be left in the run."""
         in_place, tagged, _ = self.fields(message_class)
         for field in in_place:
             self.field(f"{source}.{field.name}", message_class, field)
@@ -90,7 +90,7 @@ class WriterSource(Source):
             self.blob(source, field.type, nullable)
 
     def check_uuid(self, source: str) -> None:
-        # struct would cut or pad the bytes without a word.
+        # struct would truncate or pad the bytes silently.
         self.line(f"if len({source}) != 16:")
         self.line(f"    raise Malformed({f'{source} is not 16 bytes'!r})")
 
@@ -111,7 +111,7 @@ class WriterSource(Source):
         self.dedent()
 
     def length(self, size: str, code: str) -> None:
-        """Write the length or count in the local `size`, -1 for null."""
+        """Write the length or count in the local variable `size`, -1 for null."""
         if self.compact:
             self.flush()
             self.line(f"if {size} < 127:")
@@ -185,7 +185,7 @@ class WriterSource(Source):
 
     def counted_numbers(self, values: str, count: str, code: str, nullable: bool) -> None:
         spread = f"*({values} or ())" if nullable else f"*{values}"
-        # The format's count must not be -1; what follows a null array's count is nothing.
+        # A format cannot have the count -1; nothing follows the count of a null array.
         amount = f"max({count}, 0)" if nullable else count
         if not self.compact:
             self.line(f"{self.out} += pack(f'>i{{{amount}}}{code}', {count}, {spread})")
@@ -197,7 +197,7 @@ class WriterSource(Source):
         self.line(f"    {self.out} += pack(f'>{{{amount}}}{code}', {spread})")
 
     def tags(self, source: str, owner: type[Message], tagged: list[Field]) -> None:
-        """Tagged fields that have their default are not written."""
+        """Write the tagged fields that differ from their default."""
         self.flush()
         outer, count, section = self.out, self.local("tags"), self.local("section")
         self.line(f"{count} = 0")
@@ -220,7 +220,7 @@ class WriterSource(Source):
         self.line(f"{self.out} += {section}")
 
     def fixed_tag(self, source: str, field: Field, section: str) -> None:
-        """A tagged field whose size is known: one `struct` call for its tag, its size and itself."""
+        """Write a tagged field of fixed size: one `struct` call for tag, size and value."""
         assert field.tag is not None and field.tag < 0x80
         if field.type == "uuid":
             self.check_uuid(source)
@@ -230,7 +230,7 @@ class WriterSource(Source):
         self.line(f"{section} += {packing}({field.tag}, {calcsize('>' + code)}, {source})")
 
     def is_given(self, source: str, owner: type[Message], field: Field) -> str:
-        """The condition that a tagged field differs from its default."""
+        """The expression for: the tagged field differs from its default."""
         if field.default is None and field.nullable_from is not None:
             return f"{source} is not None"
         if field.is_array:

@@ -11,7 +11,7 @@ from ottla.cluster.topics import NewTopic, create_topic
 from ottla.config import BrokerConfig, Listener
 from ottla.records.batch import check, encode
 from ottla.server import Server
-from ottla.wire.frames import api_of
+from ottla.wire.frames import find_api_of
 from ottla.wire.message import Message
 from tests.simulation.disk import SimulatedDisk
 
@@ -67,4 +67,4 @@ async def filled(disk: SimulatedDisk) -> Broker:
 def call(request: Message) -> Call[Any]:
     """The request as a handler gets it, in its newest version."""
     client = Client(1, "PLAINTEXT", ("", 0), ("", 0))
-    return Call(api_of(request).key, type(request).VERSIONS[-1], 1, None, request, client)
+    return Call(find_api_of(request).key, type(request).VERSIONS[-1], 1, None, request, client)

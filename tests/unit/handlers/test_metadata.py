@@ -16,7 +16,7 @@ from ottla.errors import ErrorCode
 from ottla.handlers import metadata
 from ottla.handlers.metadata import EncodedPieces, describe
 from ottla.wire import schema
-from ottla.wire.error_codes import error_codes
+from ottla.wire.error_codes import find_error_codes
 from ottla.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -55,7 +55,7 @@ def test_a_topic_with_an_error_is_told_and_counted_each_time() -> None:
     # What tells an error is not kept as bytes, in which nobody would find it.
     image, topic = image_of(LED, LEADERLESS)
     described = EncodedPieces.of(image).topic(image, topic, 12, False)
-    assert error_codes(MetadataResponse(topics=[described])) == [5]
+    assert find_error_codes(MetadataResponse(topics=[described])) == [5]
 
 
 def test_pieces_keep_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ def test_an_answer_with_an_error_is_not_kept(name: str | None) -> None:
     image = named(*image_of(LEADERLESS))
     for _ in range(2):
         told = asked(image, name)
-        assert isinstance(told, MetadataResponse) and error_codes(told)
+        assert isinstance(told, MetadataResponse) and find_error_codes(told)
 
 
 def created(names: list[str], version: int = 12, broker_allows: bool = True, **options: Any) -> list[str]:

@@ -14,7 +14,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.records import batch
 from ottla.records.batch import BatchHeader, CorruptBatch, Record
 from ottla.records.compression import compress, decompress
-from ottla.records.record import Fields, read_records, read_varint, varint
+from ottla.records.record import Fields, encode_varint, read_records, read_varint
 
 RECORDS: list[Fields] = [
     (b"key", b"value", (("name", b"text"), ("empty", None)), 1_700_000_000_000),
@@ -304,7 +304,7 @@ def test_a_producer_sends_exactly_one_sound_batch(change: Callable[[bytearray], 
 @given(st.integers(-(2**31), 2**31 - 1))
 def test_varints_are_zigzag(value: int) -> None:
     # Proves: numbers of either sign come back, in at most five bytes.
-    written = varint(value)
+    written = encode_varint(value)
     assert read_varint(written, 0) == (value, len(written)) and len(written) <= 5
 
 

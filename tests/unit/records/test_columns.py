@@ -28,7 +28,7 @@ from ottla.records.columns import (
     survey,
 )
 from ottla.records.compression import CorruptBatch
-from ottla.records.record import Headers, read_records, varint, write_record
+from ottla.records.record import Headers, encode_varint, read_records, write_record
 
 PYTHON, NATIVE = "python", "native"
 ANY_TIME = Bounds()
@@ -49,7 +49,7 @@ def record(
 
 def framed(content: bytes, length: int | None = None) -> bytes:
     """A record of these bytes, or one that says it has another length."""
-    return varint(len(content) if length is None else length) + content
+    return encode_varint(len(content) if length is None else length) + content
 
 
 def built(
@@ -87,16 +87,18 @@ def test_every_kind_of_buffer_will_do(surveyor: Surveyor) -> None:
         pytest.param(framed(record()[1:] + b"\0", len(record())), 1, STRUCTURE, id="a length too large"),
         pytest.param(framed(record()[1:], -1), 1, STRUCTURE, id="a length below zero"),
         pytest.param(framed(b"\0" * 5), 1, STRUCTURE, id="too short for any record"),
-        pytest.param(built(key=varint(-2)), 1, STRUCTURE, id="a key of -2 bytes"),
-        pytest.param(built(key=varint(2**31 - 1)), 1, STRUCTURE, id="a key of 2 GiB"),
-        pytest.param(built(value=varint(-2)), 1, STRUCTURE, id="a value of -2 bytes"),
-        pytest.param(built(value=varint(100)), 1, STRUCTURE, id="a value longer than the record"),
-        pytest.param(built(headers=varint(-1)), 1, STRUCTURE, id="-1 headers"),
-        pytest.param(built(headers=varint(2**31 - 1)), 1, STRUCTURE, id="2^31 - 1 headers"),
-        pytest.param(built(headers=varint(1)), 1, STRUCTURE, id="a header that is not there"),
-        pytest.param(built(headers=varint(1) + b"\1\1"), 1, STRUCTURE, id="a header without a name"),
-        pytest.param(built(headers=varint(1) + b"\2a" + varint(-2)), 1, STRUCTURE, id="a header value of -2 bytes"),
-        pytest.param(built(headers=varint(1) + b"\2a\1\0"), 1, STRUCTURE, id="a byte after the headers"),
+        pytest.param(built(key=encode_varint(-2)), 1, STRUCTURE, id="a key of -2 bytes"),
+        pytest.param(built(key=encode_varint(2**31 - 1)), 1, STRUCTURE, id="a key of 2 GiB"),
+        pytest.param(built(value=encode_varint(-2)), 1, STRUCTURE, id="a value of -2 bytes"),
+        pytest.param(built(value=encode_varint(100)), 1, STRUCTURE, id="a value longer than the record"),
+        pytest.param(built(headers=encode_varint(-1)), 1, STRUCTURE, id="-1 headers"),
+        pytest.param(built(headers=encode_varint(2**31 - 1)), 1, STRUCTURE, id="2^31 - 1 headers"),
+        pytest.param(built(headers=encode_varint(1)), 1, STRUCTURE, id="a header that is not there"),
+        pytest.param(built(headers=encode_varint(1) + b"\1\1"), 1, STRUCTURE, id="a header without a name"),
+        pytest.param(
+            built(headers=encode_varint(1) + b"\2a" + encode_varint(-2)), 1, STRUCTURE, id="a header value of -2 bytes"
+        ),
+        pytest.param(built(headers=encode_varint(1) + b"\2a\1\0"), 1, STRUCTURE, id="a byte after the headers"),
         pytest.param(built(offset=b"\x80\x80\x80\x80\x80\0"), 1, STRUCTURE, id="a number of six bytes"),
         pytest.param(built(offset=b"\x80\x80\x80\x80\x10"), 1, STRUCTURE, id="a number of 33 bits"),
         pytest.param(built(offset=b"\x80\x80\x80\x80\0"), 1, SOUND, id="a number longer than it has to be"),

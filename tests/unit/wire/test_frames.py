@@ -98,7 +98,7 @@ def test_a_newer_version_of_api_versions_can_be_read() -> None:
 
 def test_requests_and_responses_of_a_client() -> None:
     """What a client encodes the broker decodes, and the other way round."""
-    api = frames.api_named("heartbeat")
+    api = frames.find_api_by_folder("heartbeat")
     request = HeartbeatRequest(group_id="g", generation_id=3, member_id="m")
     for version in api.versions:
         encoded = frames.encode_request(request, version, 42, "me")
@@ -129,10 +129,10 @@ def test_truncated_responses() -> None:
 
 def test_register() -> None:
     """An API is found by key and by folder; unknown keys are Malformed; classes are those of the module."""
-    assert frames.api(12) is frames.api_named("heartbeat")
+    assert frames.api(12) is frames.find_api_by_folder("heartbeat")
     assert frames.api(12).request is HeartbeatRequest
-    assert frames.api_of(HeartbeatRequest()).response is HeartbeatResponse
-    assert frames.api_of(SaslHandshakeRequest()).flexible_from > max(frames.api(17).versions)
+    assert frames.find_api_of(HeartbeatRequest()).response is HeartbeatResponse
+    assert frames.find_api_of(SaslHandshakeRequest()).flexible_from > max(frames.api(17).versions)
     with pytest.raises(Malformed):
         frames.api(4)
     assert [api.key for api in frames.apis()] == sorted(api.key for api in frames.apis())
@@ -142,7 +142,7 @@ def test_a_request_without_records_has_a_limit_of_its_own() -> None:
     # Four million empty names are four megabytes on the wire and some hundreds of them as objects.
     encoded = frames.encode_request(HeartbeatRequest(), 4, 1, None)[4:]
     end = frames.read_request_header(encoded).end
-    of = frames.api_of(HeartbeatRequest())
+    of = frames.find_api_of(HeartbeatRequest())
     at_the_limit = encoded + bytes(frames.REQUEST_BYTES_MAX - len(encoded))
     assert frames.decode_request(of, 4, at_the_limit, end) == HeartbeatRequest()
     with pytest.raises(Malformed, match="without records"):

@@ -26,7 +26,7 @@ CODE = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 def refused(request: Any, version: int, code: ErrorCode = CODE, message: str = "not you") -> Any:
     """The refusal as a client of that version reads it."""
-    api = frames.api_of(request)
+    api = frames.find_api_of(request)
     received = frames.decode_request(api, version, schema.encode(api.request, version, request))
     response = refuse(api, version, received, code, message)
     return schema.decode(api.response, version, frames.encode_response(api, version, response))

@@ -49,12 +49,12 @@ from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeatures
 def received(request: Any, version: int) -> Any:
     """The request as a handler sees it when a client sends it in that version."""
     encoded = schema.encode(type(request), version, request)
-    return frames.decode_request(frames.api_of(request), version, encoded)
+    return frames.decode_request(frames.find_api_of(request), version, encoded)
 
 
 def answered(response: Any, version: int) -> Any:
     """The response as a client of that version reads it."""
-    encoded = frames.encode_response(frames.api_of(response), version, response)
+    encoded = frames.encode_response(frames.find_api_of(response), version, response)
     return schema.decode(type(response), version, encoded)
 
 

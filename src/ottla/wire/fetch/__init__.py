@@ -1,4 +1,8 @@
-"""Fetch, versions 4 to 18: requests and responses, both ways, written by hand because every record leaves this way.
+"""Fetch, versions 4 to 18: requests and responses to bytes and back, by hand because all records leave this way.
+
+    messages.py   the classes of requests and responses
+    requests.py   requests to bytes and back
+    responses.py  responses to parts and back
 
     request     replica id (15: in tag 1, with its epoch), max wait, min bytes, max bytes, isolation level,
                 7: session id, session epoch, topics [ name (13: id), partitions [ index, 9: current leader epoch,
@@ -10,8 +14,8 @@
                 first offset ], 11: preferred read replica, records, 12: tag 0, diverging epoch, tag 1,
                 current leader, tag 2, snapshot id ] ], 16: tag 0, node endpoints
 
-Version 12 turned to the compact encoding. A response is written as a list of parts: the records stay slices of files
-between the bytes around them, so that a connection can send them without Python ever seeing them.
+The encoding is compact from version 12 on. A response is written as a list of parts: records stay slices of files
+between the bytes around them, so that a connection can send them without copying them into Python.
 """
 
 from ottla.wire.fetch.messages import (

@@ -1,4 +1,4 @@
-"""What is said in Fetch: its versions, a request and a response, and how either names a topic."""
+"""The classes of Fetch requests and responses, and how a topic is named in them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DIRECTORY_FROM = 17
 HIGH_WATERMARK_FROM = 18
 
 HIGH_WATERMARK_UNSUPPORTED = 2**63 - 1
-"""What a follower that does not say its high watermark is taken to have said."""
+"""The high watermark of a follower that does not send one."""
 
 Part = Bytes | FileSlice
 Records = Bytes | FileSlice | Sequence[FileSlice] | None
@@ -42,7 +42,7 @@ class FetchPartition:
 
 @dataclass(slots=True)
 class FetchTopic:
-    """A topic is named by its name below version 13, by its id from there on."""
+    """A topic has a name below version 13, and an id from there on."""
 
     name: str = ""
     topic_id: bytes = ZERO_UUID
@@ -95,7 +95,7 @@ class SnapshotId(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionResult:
-    """What became of one partition. Absent records are written as no bytes, never as null: clients expect a set."""
+    """The result for one partition. No records are encoded as 0 bytes, never as null: clients expect a record set."""
 
     index: int
     error_code: int = 0

@@ -1,4 +1,4 @@
-"""Fetch requests as bytes, and back."""
+"""Fetch requests to bytes and back."""
 
 from struct import Struct
 from struct import error as struct_error
@@ -58,7 +58,7 @@ def read_request(version: int, buffer: Bytes, position: int = 0) -> FetchRequest
         try:
             request = _read_single(version, buffer, position)
         except READ_ERRORS:
-            request = None  # not that shape, or not a request at all: the general way finds out which
+            request = None  # another shape, or malformed: the general path finds out
         if request is not None:
             return request
     check_size(buffer)
@@ -70,7 +70,7 @@ def read_request(version: int, buffer: Bytes, position: int = 0) -> FetchRequest
 
 
 def _read_single(version: int, buffer: Bytes, position: int) -> FetchRequest | None:
-    """What nearly all consumers of one partition send, and all that have a session and nothing new to ask."""
+    """Read a request for one partition, or one in a session that changes nothing: nearly all requests are such."""
     replica_id = -1
     if version < REPLICA_STATE_FROM:
         (replica_id,) = _REPLICA_ID.unpack_from(buffer, position)

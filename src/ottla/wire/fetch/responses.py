@@ -1,4 +1,4 @@
-"""Fetch responses as parts to send, and back: the records stay slices of files between the bytes around them."""
+"""Fetch responses to parts and back: records stay slices of files between the bytes around them."""
 
 from collections.abc import Sequence
 from struct import Struct
@@ -31,7 +31,7 @@ from ottla.wire.primitives import (
     CompactWriter,
     Reader,
     Writer,
-    endpoints_field,
+    encode_endpoints,
     reader,
     unsigned_varint,
     writer,
@@ -47,7 +47,7 @@ _RESULT_4 = Struct(">ihqq")
 _RESULT_5 = Struct(">ihqqq")
 _LOG_START = Struct(">q")
 _PREFERRED_REPLICA = Struct(">i")
-# Everything before the records if there is no list of aborted transactions, which is what most consumers ask for.
+# The bytes before the records if there is no list of aborted transactions, as for most consumers.
 _UNCOMMITTED_12 = Struct(">ihqqqBi")
 _ABORTED = Struct(">qq")
 _DIVERGING_EPOCH = Struct(">iq")
@@ -55,7 +55,7 @@ _CURRENT_LEADER = Struct(">ii")
 _SNAPSHOT_ID = Struct(">qi")
 
 # One partition of one topic with nothing but records: from the throttle time to the topic, then to the records, and
-# what follows them.
+# the bytes after them.
 _SINGLE_HEAD = Struct(">ihiB")
 _SINGLE_RESULT = Struct(">BihqqqBi")
 _SINGLE_END = bytes(3)
@@ -63,7 +63,7 @@ _SINGLE_NOTHING = unsigned_varint(1) + _SINGLE_END
 
 
 def write_response(version: int, response: FetchResponse, header: Bytes = b"") -> list[Part]:
-    """The response after `header`, as parts to be sent one after the other; `total_length` says how long they are."""
+    """The response after `header`, in parts that are sent one after the other; `total_length` is their length."""
     topics = response.topics
     if version >= COMPACT_FROM and len(topics) == 1 and len(topics[0].partitions) == 1:
         result = topics[0].partitions[0]
@@ -91,7 +91,7 @@ def write_response(version: int, response: FetchResponse, header: Bytes = b"") -
                 _write_result(version, result, target, parts)
             target.tags(())
         tagged = version >= ENDPOINTS_FROM and response.node_endpoints
-        target.tags([(0, endpoints_field(response.node_endpoints))] if tagged else ())
+        target.tags([(0, encode_endpoints(response.node_endpoints))] if tagged else ())
     except struct_error as error:
         raise ValueError(f"fetch response: {error}") from error
     if target.out:
