@@ -5,7 +5,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TYPES := $(VENV)/mypy.txt
-LONG_RUN := $(RUN)/python -m pytest -p no:cacheprovider -o faulthandler_timeout=0
+LONG_RUN := OTTLA_SAMPLES=full $(RUN)/python -m pytest -p no:cacheprovider -o faulthandler_timeout=0
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all check format bench bench-coordinators bench-spark bench-all chaos fuzz churn simulate model crash-points spark-chaos clean
@@ -29,8 +29,8 @@ test: setup ## Lint, types and the suite, in parallel: make test ARGS=tests/unit
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check --quiet .
 	@$(RUN)/mypy >$(TYPES) 2>&1 & types=$$!; \
-		echo '$(RUN)/python -m pytest -n auto $(ARGS)'; $(RUN)/python -m pytest -n auto $(ARGS); suite=$$?; \
-		wait $$types; types=$$?; echo '$(RUN)/mypy'; cat $(TYPES); test $$suite -eq 0 && test $$types -eq 0
+		$(RUN)/python -m pytest -n auto $(ARGS); suite=$$?; \
+		wait $$types; types=$$?; cat $(TYPES); test $$suite -eq 0 && test $$types -eq 0
 
 test-all: export OTTLA_SAMPLES := full
 test-all: test ## Everything, as before a release: long tests too, and more examples of the others
