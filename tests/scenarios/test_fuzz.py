@@ -1,4 +1,4 @@
-"""A short piece of the siege that `make fuzz` keeps up for longer."""
+"""A short run of what `make fuzz` does for longer, and requests that it found."""
 
 import sys
 from pathlib import Path
@@ -27,16 +27,16 @@ ATTACKS = sample_size(60, 600)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory and descriptors of a process as Linux has them")
 def test_a_broker_under_siege_goes_on_working(tmp_path: Path, seed: int) -> None:
-    # Every attack there is, from three strangers at once: a good client is answered throughout, memory stays within
-    # its limit, descriptors come back, nothing is logged that was not expected.
+    # All attacks, three at once: a well-behaved client is answered all the time, memory stays within its limit,
+    # descriptors are closed, and nothing unexpected is logged.
     with ottla_up(tmp_path / "data") as broker:
         findings = Siege(broker, seed).run(attacks=ATTACKS)
     assert not findings.problems, f"{findings}\n" + "\n".join(findings.problems)
     assert findings.answered > 0
 
 
-def test_bombs_and_liars_get_past_the_checksum(seed: int) -> None:
-    # Otherwise they would be refused at the door, and prove nothing.
+def test_bombs_and_malformed_batches_have_a_correct_checksum(seed: int) -> None:
+    # Otherwise they would be refused for their checksum, and prove nothing.
     random = Random(seed)
     for _ in range(20):
         check(make_bomb(random))
@@ -52,13 +52,13 @@ def test_bombs_and_liars_get_past_the_checksum(seed: int) -> None:
 
 @pytest.mark.parametrize("version", (10, 11))
 def test_found_a_topic_without_a_name_before_ids_count(version: int, client: RawClient) -> None:
-    # The field may be null from version 10 on, and the answer's only from 12: it once had no form to be written in.
+    # The name may be null in requests from version 10 on, but in answers only from 12 on.
     answer = client.request(MetadataRequest(topics=[MetadataRequestTopic(name=None)]), version)
     assert [(each.name, each.error_code) for each in answer.topics] == [("", ErrorCode.INVALID_REQUEST)]
 
 
 def test_found_an_offset_that_is_kept_until_the_end_of_time(client: RawClient, topic: str) -> None:
-    # From now on, for the longest time that can be said: once more than a timestamp holds.
+    # With the longest retention time there is, the expiry is beyond the largest timestamp.
     partition = OffsetCommitRequestPartition(committed_offset=7)
     commit = OffsetCommitRequest(
         group_id="forever",

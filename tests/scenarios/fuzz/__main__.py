@@ -1,4 +1,4 @@
-"""A longer siege than the suite has time for.
+"""Attacks a broker for longer than the suite has time for.
 
 python -m tests.scenarios.fuzz --seconds 300
 python -m tests.scenarios.fuzz --seconds 60 --seed 7
@@ -19,7 +19,7 @@ from tests.scenarios.fuzz.siege import Siege
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.scenarios.fuzz", description="Attack a broker.")
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--seed", type=int, help="of every stranger; drawn and printed if it is not given")
+    parser.add_argument("--seed", type=int, help="seed of all random choices; drawn and printed if it is not given")
     names = ", ".join(attack.__name__ for attack in ATTACKS)
     parser.add_argument("--attacks", default="*", help=f"comma-separated patterns of: {names}")
     options = parser.parse_args()

@@ -1,5 +1,4 @@
-"""What strangers do to a broker. Each attack has a random of its own, may fail in any way, and leaves nothing behind
-that does not end by itself."""
+"""The attacks of the fuzzer. Each gets a random generator, may fail with any error, and leaves nothing running."""
 
 import socket
 import struct
@@ -33,7 +32,7 @@ class Target(NamedTuple):
     host: str
     port: int
     topic: str
-    """What attacks may do to it is nobody's loss."""
+    """A topic that only attacks use."""
     topic_id: bytes
 
     def connect(self) -> RawClient:
@@ -44,14 +43,14 @@ class Target(NamedTuple):
 
 
 def garbage(random: Random, target: Target) -> None:
-    """Bytes that are nothing."""
+    """Random bytes."""
     with target.plain() as stranger:
         for _ in range(random.randrange(1, 5)):
             stranger.sendall(random.randbytes(random.choice((1, 3, 10, 1000, 100_000))))
 
 
 def huge_lengths(random: Random, target: Target) -> None:
-    """Sizes that are announced and never come, on many connections at once."""
+    """Many connections that announce large requests and never send them."""
     strangers = [target.plain() for _ in range(random.randrange(1, 20))]
     for stranger in strangers:
         head = struct.pack(">ihhi", random.choice(SIZES), random.randrange(80), random.randrange(20), 1)
@@ -62,7 +61,7 @@ def huge_lengths(random: Random, target: Target) -> None:
 
 
 def unknown_apis(random: Random, target: Target) -> None:
-    """Keys and versions that do not exist, or not here."""
+    """API keys and versions that do not exist, or that this broker does not have."""
     with target.connect() as stranger:
         key, version = random.randrange(-5, 120), random.randrange(-3, 40)
         stranger.send_frame(struct.pack(">hhih", key, version, 1, -1) + random.randbytes(random.randrange(100)))
@@ -70,7 +69,7 @@ def unknown_apis(random: Random, target: Target) -> None:
 
 
 def half_open(random: Random, target: Target) -> None:
-    """Connections that say half of something, wait, and vanish without a word."""
+    """Connections that send half of a request, wait, and are reset."""
     strangers = [target.plain() for _ in range(random.randrange(1, 50))]
     frame = build_valid_frame(random, target)
     for stranger in strangers:
@@ -82,7 +81,7 @@ def half_open(random: Random, target: Target) -> None:
 
 
 def slow_writer(random: Random, target: Target) -> None:
-    """A good request, byte by byte."""
+    """A valid request, one byte at a time."""
     with target.plain() as stranger:
         for byte in build_valid_frame(random, target)[:200]:
             stranger.sendall(bytes([byte]))
@@ -90,7 +89,7 @@ def slow_writer(random: Random, target: Target) -> None:
 
 
 def slow_reader(random: Random, target: Target) -> None:
-    """Megabytes of answers are asked for, and nobody takes them."""
+    """Asks for megabytes of answers and reads none of them."""
     wanted = FetchRequest(topics=[FetchTopic(target.topic, partitions=[FetchPartition(0, max_bytes=2**31 - 1)])])
     with target.connect() as stranger:
         for _ in range(random.randrange(1, 100)):
@@ -102,7 +101,7 @@ def slow_reader(random: Random, target: Target) -> None:
 
 
 def flood(random: Random, target: Target) -> None:
-    """Thousands of requests in one go; the answers are read afterwards, or never."""
+    """Thousands of requests at once. The answers are read afterwards, or never."""
     count = random.randrange(100, 3000)
     request = frames.encode_request(ApiVersionsRequest(), 0, 1, "stranger")
     with target.plain() as stranger:
@@ -112,7 +111,7 @@ def flood(random: Random, target: Target) -> None:
 
 
 def bombs(random: Random, target: Target) -> None:
-    """Records that unpack to a quarter of a gigabyte, or say that they do."""
+    """Batches that decompress to a quarter of a gigabyte, or claim to."""
     with target.connect() as stranger:
         for _ in range(random.randrange(1, 4)):
             result = stranger.produce(target.topic, 0, make_bomb(random))
@@ -120,14 +119,14 @@ def bombs(random: Random, target: Target) -> None:
 
 
 def liars(random: Random, target: Target) -> None:
-    """Batches with a sound checksum and nonsense in them: some are refused, some are sound after all."""
+    """Damaged batches with a correct checksum. Most are refused; some are valid in spite of the damage."""
     with target.connect() as stranger:
         for _ in range(20):
             stranger.produce(target.topic, 0, make_malformed_batch(random))
 
 
 def mutated_requests(random: Random, target: Target) -> None:
-    """Real requests of every API and version, damaged."""
+    """Damaged requests of every API and version."""
     for mutant in mutants(random, build_valid_frame(random, target)[4:], 10):
         with target.connect() as stranger:
             stranger.send_frame(mutant)
@@ -136,7 +135,7 @@ def mutated_requests(random: Random, target: Target) -> None:
 
 
 def wild_requests(random: Random, target: Target) -> None:
-    """Requests that are sound on the wire and absurd in what they ask for."""
+    """Well-formed requests with arbitrary values."""
     with target.connect() as stranger:
         for _ in range(5):
             name, version = random.choice(PLAIN_KINDS)
@@ -146,7 +145,7 @@ def wild_requests(random: Random, target: Target) -> None:
 
 
 def build_valid_frame(random: Random, target: Target) -> bytes:
-    """A request as a good client sends it, with its size; every other one is a Produce or a Fetch."""
+    """A valid request with its size. Half of them are Produce or Fetch."""
     name, version = random.choice(PLAIN_KINDS if random.random() < 0.5 else RECORD_KINDS)
     if name == "Produce":
         message = build_produce(random, target)

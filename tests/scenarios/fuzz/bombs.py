@@ -1,4 +1,4 @@
-"""Batches that are small on the wire and huge unpacked, or that lie about what is in them; each with a sound CRC."""
+"""Batches that are small on the wire and huge when decompressed, or malformed; all with a correct CRC."""
 
 import struct
 from functools import cache
@@ -12,7 +12,7 @@ from tests.unit.wire.mutations import mutants
 
 CODECS = (GZIP, SNAPPY, LZ4, ZSTD)
 ZEROS = {GZIP: 256 << 20, SNAPPY: 20 << 20, LZ4: 128 << 20, ZSTD: 256 << 20}
-"""How many are packed: as many as fit into a request by far, snappy's being the worst packer."""
+"""How many zero bytes are compressed with each codec, so that the result fits into a request."""
 CRC_AT, CRC_FROM, COUNT_AT = 17, 21, 57
 
 FORGED = {
@@ -21,7 +21,7 @@ FORGED = {
     LZ4: struct.pack("<IBBQB", 0x184D2204, 0x68, 0x70, 1 << 60, 0) + b"\x1f\x00\x01\x00" + b"\xff" * 900,
     ZSTD: struct.pack("<IBQ", 0xFD2FB528, 0xE0, 1 << 60) + b"\x03\xff\xff" * 100,
 }
-"""Heads that promise gigabytes, and next to nothing behind them."""
+"""Headers of compressed data that announce gigabytes, with next to nothing behind them."""
 
 
 @cache
@@ -35,7 +35,7 @@ def compress_zeros(codec: int) -> bytes:
 
 
 def make_bomb(random: Random) -> bytearray:
-    """Zeros without end, or a promise of them."""
+    """A batch that decompresses to very many zeros, or announces it."""
     codec = random.choice(CODECS)
     body = compress_zeros(codec) if random.random() < 0.5 else FORGED[codec]
     batch = repack(read_header(make_valid_batch()), codec, body, 1_019)
@@ -45,7 +45,7 @@ def make_bomb(random: Random) -> bytearray:
 
 
 def make_malformed_batch(random: Random) -> bytearray:
-    """A sound batch that was damaged after its length, and whose checksum is right again."""
+    """A valid batch that is damaged behind its length field, with a correct checksum."""
     (damaged,) = mutants(random, make_valid_batch()[CRC_FROM:], 1)
     batch = bytearray(make_valid_batch()[:CRC_FROM] + damaged)
     struct.pack_into(">i", batch, 8, len(batch) - 12)

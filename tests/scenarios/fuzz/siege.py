@@ -1,7 +1,7 @@
-"""A broker under attack by several strangers at once, while one good client goes on working and its memory is watched.
+"""A broker under several attacks at once, while one well-behaved client works and the memory is watched.
 
-The broker is a process of its own. At the end it must be alive, have answered the good client all the time, have kept
-within its memory, hold no more descriptors than before, and have logged no traceback.
+The broker is a process of its own. At the end it must be running, have answered the well-behaved client all the time,
+have stayed within its memory limit, have no more descriptors open than before, and have logged no traceback.
 """
 
 import math
@@ -34,9 +34,9 @@ TIDY_S = 2.0
 PEAK_BYTES_MAX = 250_000_000
 GROWTH_BYTES_MAX = 20_000_000
 FLAT_FROM_S = 30.0
-"""In a siege that is to take less time there is nothing yet to be flat."""
+"""Growth of memory is checked only in runs that are to take at least this time."""
 WARM_UP_RECORDS, WARM_UP_BATCHES = 1000, 15
-"""So many that the machine code which checks records is there before memory is compared."""
+"""Enough records that the machine code for validation is loaded before memory is compared."""
 SPARE_DESCRIPTORS = 10
 
 
@@ -51,7 +51,7 @@ class Findings:
 
     def __str__(self) -> str:
         attacks = ", ".join(f"{name} {count}" for name, count in sorted(self.attacks.items()))
-        thirds = [f"{int(median(part)) >> 20}" for part in parts(self.resident)]
+        thirds = [f"{int(median(part)) >> 20}" for part in split_in_thirds(self.resident)]
         return (
             f"seed {self.seed}: {self.attacks.total()} attacks ({attacks})\n"
             f"good client: {self.answered} records there and back, the slowest in {self.slowest_s:.2f} s\n"
@@ -59,8 +59,8 @@ class Findings:
         )
 
 
-def parts(samples: list[int]) -> list[list[int]]:
-    """Three of the same length."""
+def split_in_thirds(samples: list[int]) -> list[list[int]]:
+    """Three parts of the same length."""
     third = max(len(samples) // 3, 1)
     return [samples[:third], samples[third : 2 * third] or samples, samples[2 * third :] or samples]
 
@@ -117,11 +117,11 @@ class Siege:
             except AssertionError as failure:
                 self.findings.problems.append(f"{attack.__name__}: {failure}")
             except OSError:
-                pass  # closed on, timed out or turned away: what a stranger may expect
+                pass  # a closed, refused or timed-out connection is a proper reaction to an attack
             self.findings.attacks[attack.__name__] += 1
 
     def _work(self, client: RawClient, until: float, attacks: float) -> None:
-        """Records there and back, all the time; topics that strangers have made are removed, or they would add up."""
+        """Produce and fetch records all the time, and delete the topics that attacks have created."""
         sampled = tidied = time.monotonic()
         while (now := time.monotonic()) < until and self.findings.attacks.total() < attacks:
             number = b"%d" % self.findings.answered
@@ -159,7 +159,7 @@ class Siege:
         if (peak := max(resident)) > PEAK_BYTES_MAX:
             problems.append(f"{peak >> 20} MB of memory at most")
         if is_long:
-            _, middle, last = parts(resident)
+            _, middle, last = split_in_thirds(resident)
             if (growth := median(last) - median(middle)) > GROWTH_BYTES_MAX:
                 problems.append(f"memory grew by {int(growth) >> 20} MB from the second third to the last")
         problems += tracebacks(Path(self._broker.log).read_text())
