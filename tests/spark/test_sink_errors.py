@@ -102,7 +102,7 @@ def test_a_row_that_cannot_be_written_is_named(ottla_broker: LocalBroker, found:
         ("OffsetFetch", "TOPIC_AUTHORIZATION_FAILED", "the principal needs READ on the topic"),
         ("Produce", "TOPIC_AUTHORIZATION_FAILED", "output-0"),
         ("Produce", "INVALID_PRODUCER_EPOCH", "or a second query runs with the same checkpoint"),
-        ("EndTxn", "UNKNOWN_SERVER_ERROR", "the end of transaction 'query-output-0'"),
+        ("EndTxn", "UNKNOWN_SERVER_ERROR", "cannot end transaction 'query-output-0'"),
     ],
 )
 def test_what_the_broker_refuses_is_told_with_what_helps(

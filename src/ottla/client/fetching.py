@@ -1,8 +1,8 @@
-"""Raw record batches of one partition, from an offset to another: what is to be decoded, and nothing else.
+"""Fetches the record batches of one partition between two offsets, ready to be decoded.
 
-While one answer is worked on, the next is already on its way. Batches of aborted transactions and control batches are
-left out, checksums are compared (`check.crcs`), gaps that compaction has left are passed over. Leaders that move, lost
-connections and throttling are waited out. Offsets that are gone for good are a `DataLoss`, with numbers.
+While the caller works on one answer, the next is in flight. Control batches and batches of aborted transactions are
+left out, checksums are verified (`check.crcs`), and gaps left by compaction are skipped. Changes of leader, lost
+connections and throttling are retried. Offsets that do not exist any more raise `DataLoss`.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -46,24 +46,24 @@ from ottla.wire.fetch import (
 )
 
 MAX_BYTES = 4 * 1024 * 1024
-"""Of one answer; two are in memory at a time. A batch that is larger comes nevertheless, alone."""
+"""The size of one answer; two are in memory at a time. A single batch may be larger."""
 
 MAX_WAIT_MS = 500
 EMPTY_ANSWERS_MAX = 3
-"""So often the broker may say that a range which should hold something does not, until it is believed."""
+"""After so many empty answers for a range below the high watermark, compaction must have removed its records."""
 
 _PREFIX = Struct(">qi")
 _HEAD = Struct(">qi4xbIh")
-"""Of each batch only what is needed to pass it on: base offset, length, magic, checksum, attributes."""
+"""The fields of a batch header that are needed here: base offset, length, magic, checksum, attributes."""
 _ATTRIBUTES_AT = 21
 _LOOKED_AT = CONTROL | TRANSACTIONAL
 
 
 class DataLoss(KafkaError):
-    """Records that were asked for are not there any more: retention, deletion, or a topic that was made anew."""
+    """Records do not exist any more: retention, deletion, or a topic that was created again."""
 
     def __init__(self, where: TopicPartition, wanted: int, first: int, end: int) -> None:
-        message = f"{where}: offset {wanted} was asked for, but only {first} to {end} (exclusive) are there"
+        message = f"{where}: offset {wanted} does not exist; the log has {first} to {end} (exclusive)"
         super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message)
         self.where = where
         self.wanted = wanted
@@ -81,9 +81,9 @@ def fetch(
     isolation: int = READ_UNCOMMITTED,
     max_bytes: int = MAX_BYTES,
 ) -> Generator[memoryview, None, None]:
-    """Views that hold one or more whole record batches each, in order, until all of `start` to `end` has been seen.
+    """Views of one or more whole record batches each, in order, from offset `start` to `end` (exclusive).
 
-    The first and the last batch may hold records outside of that range as well: whoever decodes leaves them out.
+    The first and the last batch may also hold records outside of the range, which the decoder must leave out.
     """
     reader = _Reader(client, TopicPartition(topic, partition), start, end, isolation, max_bytes)
     try:
@@ -121,7 +121,7 @@ class _Reader:
             self._asked = None
 
     def next_answer(self) -> PartitionResult | None:
-        """The next answer that has records, the one after it being asked for; None at the end of the range."""
+        """The next answer that has records, after sending the request for the one after it; None at the end."""
         while self._position < self._end:
             try:
                 result = self._receive()
@@ -135,7 +135,7 @@ class _Reader:
                 self._wait(error)
                 continue
             if result is None:
-                self._wait(KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{self._where}: the broker sends nothing"))
+                self._wait(KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{self._where}: the broker sends empty answers"))
                 continue
             if not self._accept(result):
                 continue
@@ -145,7 +145,7 @@ class _Reader:
         return None
 
     def _accept(self, result: PartitionResult) -> bool:
-        """Whether there is something to decode; if so, the next part of the range is asked for."""
+        """Whether the answer has records to decode; if so, sends the request for the next ones."""
         code = error_code(result.error_code)
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._check_range()
@@ -164,11 +164,11 @@ class _Reader:
             try:
                 self._ask()
             except (Unreachable, KafkaError):
-                self._asked = None  # the next turn finds out, and waits
+                self._asked = None  # the next call sends it again, and handles the error
         return True
 
     def _handle_empty_answer(self, result: PartitionResult) -> None:
-        if result.records:  # the beginning of a batch that an old broker has cut off
+        if result.records:  # an old broker has cut off a batch that is larger than max_bytes
             self._max_bytes *= 2
             return
         visible = result.last_stable_offset if self._isolation == READ_COMMITTED else result.high_watermark
@@ -177,11 +177,11 @@ class _Reader:
             if self._empty >= EMPTY_ANSWERS_MAX:  # compaction has left nothing up to the end
                 self._position = self._end
             return
-        message = f"{self._where}: the log ends at {visible}, and records up to {self._end} were asked for"
+        message = f"{self._where}: the log ends at {visible}, before the requested end {self._end}"
         self._wait(KafkaError(ErrorCode.REQUEST_TIMED_OUT, message))
 
     def _check_range(self) -> None:
-        """DataLoss unless the offset is there after all, as it may be in the moment after a leader has changed."""
+        """Raises DataLoss unless the offset exists: after a change of leader, OFFSET_OUT_OF_RANGE may be wrong."""
         first = self._client.list_offsets({self._where: EARLIEST})[self._where].offset
         end = self._client.list_offsets({self._where: LATEST})[self._where].offset
         if not first <= self._position <= end:
@@ -220,7 +220,7 @@ class _Reader:
             raise
 
     def _receive(self) -> PartitionResult | None:
-        """What is said about the partition; None if the broker says nothing, as one does that throttles."""
+        """The answer for the partition; None if the answer is empty, as that of a broker that throttles."""
         if self._asked is None:
             self._ask()
         asked, self._asked = self._asked, None
@@ -241,7 +241,7 @@ class _Reader:
     # Batches
 
     def wanted(self, result: PartitionResult) -> Iterator[memoryview]:
-        """What is left of an answer when everything that nobody may see is taken out, in as few pieces as possible."""
+        """The batches of an answer that are visible to the reader, in as few pieces as possible."""
         records = result.records
         assert isinstance(records, memoryview)
         aborted = _Aborted(result.aborted_transactions or ()) if self._isolation == READ_COMMITTED else None
@@ -267,7 +267,7 @@ class _Reader:
 
 
 class _Aborted:
-    """Which producers' batches belong to aborted transactions, as one walks through an answer."""
+    """Tracks which producers are in an aborted transaction while an answer is scanned in order."""
 
     def __init__(self, transactions: Sequence[AbortedTransaction]) -> None:
         self._ahead = sorted(transactions, key=lambda each: each.first_offset, reverse=True)
@@ -293,7 +293,7 @@ def _is_hidden(header: BatchHeader, records: memoryview, position: int, aborted:
 
 
 def _after(records: object) -> int:
-    """The offset after the last whole batch; -1 if there is none. Two fields of each: all are looked at twice."""
+    """The offset after the last whole batch; -1 if there is none. Reads only two fields of each batch, for speed."""
     if not isinstance(records, memoryview):
         return -1
     position, size, last = 0, len(records), -1

@@ -1,7 +1,6 @@
-"""Committed offsets of a consumer group, as a client without membership reads and writes them.
+"""Reads and writes the committed offsets of a consumer group, without being a member of it.
 
-An offset may carry a word of its own, its metadata. Topics are named by name: a group's offsets outlive what a topic's
-id stands for.
+Requests are limited to the versions that have topic names instead of ids, because a ledger is found by topic name.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,9 +35,9 @@ class CommittedOffset(NamedTuple):
 def fetch_offsets(
     client: Client, group: str, partitions: Iterable[TopicPartition] | None = None, *, require_stable: bool = False
 ) -> dict[TopicPartition, CommittedOffset]:
-    """What the group has committed, of these partitions or of all; a partition without an offset is left out.
+    """The committed offsets of these partitions, or of all. A partition without an offset is left out.
 
-    With `require_stable` the answer waits for transactions that are about to change it.
+    With `require_stable`, waits for open transactions that have pending offsets of the group.
     """
     wanted = None if partitions is None else group_by_topic(dict.fromkeys(partitions))
     topics = old_topics = None
@@ -63,7 +62,7 @@ def fetch_offsets(
 
 
 def commit_offsets(client: Client, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-    """Commit them for a group that has no members. KafkaError if one could not be; others may be committed then."""
+    """Commit offsets of a group without members. Raises KafkaError if one fails; the others may be committed then."""
     topics = [
         OffsetCommitRequestTopic(
             name=name,
@@ -85,12 +84,12 @@ _HINTS = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "the principal needs READ on the topic",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "the principal needs WRITE on the transactional id",
     ErrorCode.UNKNOWN_MEMBER_ID: "the group has members: only they may commit its offsets",
-    ErrorCode.UNSTABLE_OFFSET_COMMIT: "a transaction that would change them stays open",
+    ErrorCode.UNSTABLE_OFFSET_COMMIT: "an open transaction has pending offsets for the group",
 }
 
 
 def raise_for_errors(answer: Any, what: str) -> None:
-    """KafkaError for the first error that an answer holds, with what helps against it."""
+    """Raises KafkaError for the first error code in an answer, with a hint where there is one."""
     for code in find_error_codes(answer):
         hint = _HINTS.get(code)
         raise KafkaError(code, f"{what}: {hint}" if hint else what)

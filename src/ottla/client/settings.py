@@ -1,7 +1,7 @@
-"""A client's settings by Kafka's names: the Java client's and librdkafka's, where they differ in name alone.
+"""Client settings by Kafka's names: those of the Java client, and librdkafka's where only the name differs.
 
-A setting that says nothing to this client is passed over, as every Kafka client does. One that asks for what it cannot
-do is refused with its name.
+Settings that have no meaning for this client are ignored, as in every Kafka client. Those that ask for what it cannot
+do raise ValueError with their names.
 """
 
 import re
@@ -25,16 +25,16 @@ class ClientSettings(NamedTuple):
     security: Security
     client_id: str
     request_timeout_s: float
-    """For one answer."""
+    """For one request."""
     api_timeout_s: float
-    """For a thing that is tried again and again."""
+    """For one operation with all its retries."""
     pause_s: float
     pause_max_s: float
     check_crcs: bool
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> "ClientSettings":
-        """ValueError with one line, for what cannot be understood."""
+        """Raises ValueError, with one line that names the setting, if one is not valid."""
         request_ms = _milliseconds(settings, ("request.timeout.ms", "socket.timeout.ms"), 30_000)
         pause_ms = _milliseconds(settings, ("retry.backoff.ms",), 100)
         return cls(
@@ -53,7 +53,7 @@ def _bootstrap(settings: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
     text = next((settings[name] for name in _BOOTSTRAP if settings.get(name)), "")
     addresses = tuple(_address(part.strip()) for part in text.split(",") if part.strip())
     if not addresses:
-        raise ValueError("bootstrap.servers: no broker is named; give host:port, several with commas between them")
+        raise ValueError("bootstrap.servers: no broker is named; give host:port, or several separated by commas")
     return addresses
 
 
@@ -82,7 +82,7 @@ def _truth(settings: Mapping[str, str], name: str, default: bool) -> bool:
 
 
 def _translated(settings: Mapping[str, str]) -> dict[str, str]:
-    """Security in librdkafka's names."""
+    """The security settings with librdkafka's names."""
     found = dict(settings)
     for name in _ONLY_AS_FILES:
         if name in settings:
@@ -98,7 +98,7 @@ def _translated(settings: Mapping[str, str]) -> dict[str, str]:
             for name in names:
                 found.setdefault(name, settings[f"{store}.location"])
     if not found.get("ssl.endpoint.identification.algorithm", "https"):
-        found["ssl.endpoint.identification.algorithm"] = "none"  # Java switches the check off with no value
+        found["ssl.endpoint.identification.algorithm"] = "none"  # for the Java client an empty value means none
     if "sasl.jaas.config" in settings:
         for option, quoted, single in _LOGIN_OPTION.findall(settings["sasl.jaas.config"]):
             if option in ("username", "password"):

@@ -1,7 +1,7 @@
-"""Transactions as their coordinators see them: found by name, looked at, and ended when nobody else will.
+"""Transactions as their coordinators see them: list, describe, abort.
 
-A client that dies leaves its transaction open, and readers of committed records wait behind it until it times out.
-Whoever knows its name can end it at once: a new producer of that name fences the old one and aborts what it began.
+A client that dies leaves its transaction open, and readers of committed records wait until it times out. Anybody who
+knows its transactional id can abort it at once: a new producer with that id fences the old one.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ class TransactionState(NamedTuple):
     producer_id: int
     epoch: int
     state: str
-    """Kafka's word for it: Empty, Ongoing, PrepareCommit, CompleteAbort, ..."""
+    """Kafka's name: Empty, Ongoing, PrepareCommit, CompleteAbort, ..."""
     timeout_ms: int
     started_ms: int
     partitions: tuple[TopicPartition, ...]
@@ -35,17 +35,17 @@ class TransactionState(NamedTuple):
 
 
 def list_transactional_ids(client: Client, prefix: str, *, only_open: bool = False) -> list[str]:
-    """Every transactional id that begins so, as far as the principal may see them."""
+    """Every transactional id that begins with `prefix` and that the principal may see."""
     answers = client.ask_each(ListTransactionsRequest(state_filters=[OPEN] if only_open else []))
     found = []
     for answer in answers.values():
-        raise_for_errors(answer, "the list of transactions")
+        raise_for_errors(answer, "cannot list transactions")
         found += [each.transactional_id for each in answer.transaction_states]
     return sorted(name for name in found if name.startswith(prefix))
 
 
 def transaction_states(client: Client, names: Iterable[str]) -> dict[str, TransactionState]:
-    """What the coordinators say of them; an id that they do not know is left out."""
+    """The states of these transactional ids. An id that its coordinator does not know is left out."""
     wanted = list(dict.fromkeys(names))
     return client.retry(lambda: _described(client, wanted))
 
@@ -84,6 +84,6 @@ def _described(client: Client, names: list[str]) -> dict[str, TransactionState]:
 
 
 def abort_transactions(client: Client, names: Iterable[str]) -> None:
-    """Abort what is open under these names. Whoever still writes with one of them is fenced."""
+    """Abort the open transactions of these transactional ids. Producers that still use them are fenced."""
     for name in names:
         raise_epoch(client, name)

@@ -1,15 +1,14 @@
-"""A producer's moves in a transaction, one function each. Who makes them, in which order and after which crash, is told
-in `batches.py`.
+"""The requests of a transactional producer, one function each. `exactly_once/` puts them in order.
 
-There are two ways to speak of transactions. With the first (v1) a producer tells the coordinator each partition and
-group before it writes to them; with the second (v2) the brokers do that themselves, and every end of a transaction
-gives the producer a new epoch. Which one holds is the cluster's finalised transaction.version, and versions of the
-requests say which one is meant, so they are never mixed:
+Kafka has two transaction protocols. With v1 a producer adds each partition and group to the transaction before it
+writes to them. With v2 the brokers do that, and each commit or abort gives the producer a new epoch. The finalized
+feature transaction.version decides, and the versions of the requests tell the broker which one is meant, so the two are
+never mixed:
 
     v1   Produce <= 11, AddPartitionsToTxn <= 3, AddOffsetsToTxn <= 3, TxnOffsetCommit <= 4, EndTxn <= 4
     v2   Produce 12, TxnOffsetCommit 5, EndTxn 5
 
-All moves may be repeated: an answer that was lost is asked for again.
+All requests may be repeated after a lost answer.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,19 +32,19 @@ TIMEOUT_MS = 60_000
 """transaction.timeout.ms of the Java client."""
 
 FENCE_MS = 1_000
-"""For a transactional id that no transaction is begun with. A broker has a limit for this time, so it is short."""
+"""The timeout for a transactional id that begins no transaction; brokers refuse long ones."""
 
 NO_TRANSACTION, ANNOUNCED, IMPLICIT = range(3)
 
-_INIT_UNTIL = 5  # 6 is for transactions that another system decides about
-_PRODUCE_UNTIL = (12, 11, 12)  # 13 names topics by id
+_INIT_UNTIL = 5  # version 6 is for two-phase commit with another system
+_PRODUCE_UNTIL = (12, 11, 12)  # version 13 has topic ids
 _ANNOUNCE_UNTIL = 3  # AddPartitionsToTxn and AddOffsetsToTxn
 _OFFSETS_UNTIL = (None, 4, 5)
 _END_UNTIL = (None, 4, 5)
 
 
 class ProducerIdentity(NamedTuple):
-    """Who writes: what a batch carries, and what a transaction is called. May travel to other processes."""
+    """The producer id and epoch of record batches, and the transactional id. May be sent to other processes."""
 
     producer_id: int
     epoch: int
@@ -63,7 +62,7 @@ class ProducerIdentity(NamedTuple):
 
 
 def find_transaction_protocol(client: Client) -> int:
-    """IMPLICIT if all brokers have agreed on it, else ANNOUNCED."""
+    """IMPLICIT (v2) if the cluster has finalized it, else ANNOUNCED (v1)."""
     answer = client.ask_any(ApiVersionsRequest(client_software_name="ottla", client_software_version="1"))
     levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
     return IMPLICIT if levels.get("transaction.version", 0) >= 2 else ANNOUNCED
@@ -72,7 +71,7 @@ def find_transaction_protocol(client: Client) -> int:
 def init_producer(
     client: Client, transactional_id: str | None = None, timeout_ms: int = TIMEOUT_MS
 ) -> ProducerIdentity:
-    """A new identity. With a transactional id: everyone who had it before is fenced, their open transaction aborted."""
+    """A new identity. With a transactional id, earlier producers are fenced and their open transaction is aborted."""
     if transactional_id is None:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=timeout_ms)
         return client.retry(lambda: _init_idempotent_producer(client, request))
@@ -82,8 +81,10 @@ def init_producer(
 
 
 def raise_epoch(client: Client, transactional_id: str, timeout_ms: int = FENCE_MS) -> tuple[int, int]:
-    """Fence whoever has the transactional id; its producer id, and its epoch, which is now one higher. If an epoch
-    cannot be higher, the producer id is a new one."""
+    """Fence earlier producers of a transactional id. Returns its producer id and its epoch, which is one higher.
+
+    When the epoch cannot be raised any more, the producer id is a new one.
+    """
     request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
     answer = client.ask_coordinator("transaction", transactional_id, request, _INIT_UNTIL)
     raise_for_errors(answer, f"transactional id {transactional_id!r}")
@@ -92,12 +93,12 @@ def raise_epoch(client: Client, transactional_id: str, timeout_ms: int = FENCE_M
 
 def _init_idempotent_producer(client: Client, request: InitProducerIdRequest) -> ProducerIdentity:
     answer = client.ask_any(request)
-    raise_for_errors(answer, "a producer id")
+    raise_for_errors(answer, "cannot get a producer id")
     return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
 
 def add_partitions(client: Client, producer: ProducerIdentity, partitions: Iterable[TopicPartition]) -> None:
-    """Before the first batch of a transaction goes to a partition. Nothing to do where brokers see to it."""
+    """Required by v1 before the first batch of a transaction goes to a partition. Does nothing with v2."""
     if producer.protocol != ANNOUNCED or producer.transactional_id is None:
         return
     topics = group_by_topic(dict.fromkeys(partitions))
@@ -114,7 +115,7 @@ def add_partitions(client: Client, producer: ProducerIdentity, partitions: Itera
 def commit_offsets_in_transaction(
     client: Client, producer: ProducerIdentity, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
 ) -> None:
-    """Offsets that are committed with the transaction, or not at all."""
+    """Add offsets to the transaction: they are committed with it, or not at all."""
     assert producer.transactional_id is not None
     if producer.protocol == ANNOUNCED:
         _add_offsets(client, producer, group)
@@ -153,8 +154,10 @@ def _add_offsets(client: Client, producer: ProducerIdentity, group: str) -> None
 
 
 def end_transaction(client: Client, producer: ProducerIdentity, *, commit: bool) -> ProducerIdentity:
-    """The identity for the next transaction. KafkaError does not prove that nothing was committed: whoever must know
-    reads the offsets that were committed with it."""
+    """Commit or abort. Returns the identity for the next transaction.
+
+    A KafkaError does not prove that nothing was committed: offsets that belong to the transaction can tell.
+    """
     assert producer.transactional_id is not None
     request = EndTxnRequest(
         transactional_id=producer.transactional_id,
@@ -163,7 +166,7 @@ def end_transaction(client: Client, producer: ProducerIdentity, *, commit: bool)
         committed=commit,
     )
     answer = client.ask_coordinator("transaction", producer.transactional_id, request, _END_UNTIL[producer.protocol])
-    raise_for_errors(answer, f"the end of transaction {producer.transactional_id!r}")
+    raise_for_errors(answer, f"cannot end transaction {producer.transactional_id!r}")
     if answer.producer_id < 0:
         return producer
     return producer._replace(producer_id=answer.producer_id, epoch=answer.producer_epoch)

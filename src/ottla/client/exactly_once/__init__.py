@@ -1,4 +1,4 @@
-"""Ledgers: committed offsets that say which batches of a query have been written, so that none is written twice.
+"""Ledgers: committed offsets that record which batches of a query were written, so that none is written twice.
 
 batch_ledger.py  one transaction for a whole batch, shared by all of its tasks
 task_ledger.py   one transaction for each task, and a decision that makes them one

@@ -1,16 +1,17 @@
-"""Exactly-once, one transaction for a whole batch of a streaming query: the driver's side.
+"""Exactly-once with one transaction for a whole batch of a streaming query: the driver's side.
 
-    begin      a new epoch (who wrote before is fenced, what it left open is aborted); has the batch landed already?
-    (tasks)    produce with the identity that `begin` gave, each partition by one task, sequences from 0; of all tries
-               at a task only the first (`claims`)
-    commit     the ledger, and the offsets of the source's groups, in the same transaction; then its end
-    abort      after a failure; the next `begin` would do the same
+    begin      raises the producer epoch, which fences earlier writers and aborts their open transaction; then reads
+               the ledger: has the batch landed already?
+    (tasks)    produce with the identity from `begin`; each partition is written by one task, with sequence numbers
+               from 0, and only the first attempt of a task may write (`claims`)
+    commit     adds the ledger and the offsets of the source's groups to the transaction, and commits it
+    abort      aborts the transaction after a failure; the next `begin` would do the same
 
-The ledger is an offset that the group `<query>-<topic>` commits for partition 0 of the topic: batch n has landed if it
-is n + 1 or more. It is part of the transaction, so it cannot say anything that is not so. Nothing depends on which task
-wrote which row, so a batch that is repeated after a crash may be planned differently.
+The ledger is the committed offset of group `<query>-<topic>` for partition 0 of the topic. Batch n has landed (its rows
+are committed) if the offset is n + 1 or more. The ledger is part of the transaction, so it is always true. Nothing
+depends on which task wrote which row, so a batch that runs again after a crash may be planned differently.
 
-What is left in doubt by a lost answer is settled by reading the ledger, never by the error itself.
+When the answer to a commit is lost, the ledger decides whether the batch has landed, never the error.
 """
 
 from collections.abc import Mapping
@@ -24,27 +25,30 @@ from ottla.errors import KafkaError
 from ottla.topic_partition import TopicPartition
 
 TIMEOUT_MS = 300_000
-"""A batch must be done within this time, or the broker aborts it; readers wait as long for what a crash left open."""
+"""The broker aborts a transaction after this time. Readers wait as long for one that a crash left open."""
 
 
 class LedgerLost(Exception):
-    """Nobody can tell whether the batch has landed; one line."""
+    """The ledger is gone, so it is unknown whether the batch has landed. The message is one line."""
 
 
 def ledger_name(query_id: str, topic: str) -> str:
-    """The transactional id, and the group that holds the ledger."""
+    """The transactional id, which is also the group that holds the ledger."""
     return f"{query_id}-{topic}"
 
 
 def has_landed(ledger: CommittedOffset | None, batch_id: int, name: str, *, resume: bool = False) -> bool:
-    """Whether a ledger says so. LedgerLost if it is missing although batches came before, unless `resume`."""
+    """Whether the ledger says that the batch has landed.
+
+    Raises LedgerLost if there is no ledger although there were earlier batches, unless `resume`.
+    """
     if ledger is not None:
         return ledger.offset > batch_id
     if batch_id > 0 and not resume:
         raise LedgerLost(
-            f"the ledger {name!r} is gone: offsets of a group that stands still are deleted after "
-            f"offsets.retention.minutes. Batch {batch_id} may have been written before. Look at the end of the topic; "
-            "if the batch is not there, tell the query to go on without its ledger"
+            f"the ledger {name!r} is gone: a broker deletes offsets of an idle group after offsets.retention.minutes. "
+            f"Batch {batch_id} may have been written before. Check the end of the topic; if the batch is not there, "
+            "start the query with the option withoutLedger=true"
         )
     return False
 
@@ -53,7 +57,7 @@ class BatchLedger:
     def __init__(
         self, client: Client, query_id: str, topic: str, *, timeout_ms: int = TIMEOUT_MS, resume: bool = False
     ) -> None:
-        """`resume` says that a batch whose ledger is gone has not landed."""
+        """`resume`: a batch without a ledger has not landed."""
         self._client = client
         self.name = ledger_name(query_id, topic)
         self._where = TopicPartition(topic, 0)
@@ -61,14 +65,15 @@ class BatchLedger:
         self._resume = resume
         self._producer: ProducerIdentity | None = None
         self._last_batch: int | None = None
-        """That was committed here."""
+        """The last batch that this object has committed."""
         self.claims = ClaimBook(client, self.name)
-        """Who may write, of those who have the batch's identity."""
+        """Which attempt of each task may write."""
         self._successor: ProducerIdentity | None = None
-        """Who writes after the last batch, if the broker has said so: nobody else has written since."""
+        """The identity for the next batch, if the broker gave one with the last commit. It proves that nobody else has
+        written since, so `begin` needs no request."""
 
     def begin(self, batch_id: int) -> ProducerIdentity | None:
-        """The identity that all tasks of the batch write with; None if it has landed."""
+        """The identity with which all tasks of the batch write; None if the batch has landed."""
         follows = self._last_batch is not None and batch_id > self._last_batch
         successor, self._successor = self._successor, None
         if follows and successor is not None:
@@ -80,8 +85,10 @@ class BatchLedger:
         return self._producer
 
     def commit(self, batch_id: int, sources: Mapping[str, Mapping[TopicPartition, int]] | None = None) -> None:
-        """End the batch; with it `sources`, the offsets behind what was read, by group. An error means that it has not
-        landed, or that nobody can tell now: `begin` will know."""
+        """Commit the batch together with `sources`, the end offsets of what was read, by group.
+
+        An error means that the batch has not landed, or that this is unknown; then the next `begin` finds out.
+        """
         assert self._producer is not None, "begin comes first"
         producer, self._producer = self._producer, None
         landed = {self._where: CommittedOffset(batch_id + 1, f"batch {batch_id}")}
@@ -99,14 +106,14 @@ class BatchLedger:
         self._last_batch = batch_id
 
     def abort(self) -> None:
-        """Undo what the tasks have written. If that fails the next `begin` does it, or in the end the broker."""
+        """Abort the transaction. If that fails, the next `begin` does it, or the broker after the timeout."""
         producer, self._producer = self._producer, None
         self.claims.forget()
         if producer is not None:
             end_quietly(self._client, producer)
 
     def last_batch(self) -> int | None:
-        """The newest batch that has landed, by the ledger."""
+        """The newest batch that has landed, from the ledger."""
         found = self._read()
         return None if found is None else found.offset - 1
 
@@ -122,7 +129,7 @@ class BatchLedger:
 
 
 def end_quietly(client: Client, producer: ProducerIdentity) -> None:
-    """Abort, where it does not matter if that is possible: it was never begun, ended already, or nobody answers."""
+    """Abort a transaction if that is possible. Errors are ignored: it may have ended, or the broker may be away."""
     try:
         end_transaction(client, producer, commit=False)
     except (KafkaError, Unreachable):

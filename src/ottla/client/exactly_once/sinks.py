@@ -1,7 +1,7 @@
-"""Exactly-once sinks as a cluster sees them: which there are, how far they have come, and what they have left open.
+"""Finds the exactly-once sinks of a cluster: their ledgers, last batches and open transactions.
 
-Nothing but names and offsets tells of a sink (`batches.py` and `tasks.py` say which): a query's id, which is a UUID,
-and a topic, with something behind them for tasks, claims and parts of decisions.
+A sink is known to brokers only by the names of its groups and transactional ids (`batch_ledger.py`, `task_ledger.py`):
+the query's id, which is a UUID, and the topic, with a suffix for tasks, claims and parts of decisions.
 """
 
 import re
@@ -23,11 +23,11 @@ class Sink(NamedTuple):
     query_id: str
     topic: str
     last_batch: int | None
-    """That has landed, or at least been decided; None if nothing has yet, or its ledger is gone."""
+    """The last batch that has landed or was decided; None without a ledger."""
     by_task: bool
     """Whether each task has a transaction of its own."""
     task_batches: dict[int, int]
-    """The last batch that each task has written to, if tasks have ledgers."""
+    """The last batch of each task that has a ledger."""
     transactions: tuple[TransactionState, ...]
 
     @property
@@ -44,7 +44,7 @@ class Sink(NamedTuple):
 
 
 def find_sinks(client: Client, prefix: str = "") -> list[Sink]:
-    """Those whose query's id, or name, begins so."""
+    """The sinks whose query id begins with `prefix`."""
     ledgers = _ledgers(client, prefix)
     names = [name for name in list_transactional_ids(client, prefix) if _NAME.fullmatch(name)]
     owners: dict[tuple[str, str], list[str]] = {sink: [] for sink in ledgers if _is_head(sink, ledgers)}
@@ -57,13 +57,13 @@ def find_sinks(client: Client, prefix: str = "") -> list[Sink]:
 
 
 Ledgers = dict[tuple[str, str], tuple[str, CommittedOffset]]
-"""By query's id and the rest of the group's name: the topic that it has an offset for, and that."""
+"""By query id and the rest of the group's name: the topic that has an offset, and the offset."""
 
 
 def _ledgers(client: Client, prefix: str) -> Ledgers:
     found: Ledgers = {}
     for answer in client.ask_each(ListGroupsRequest()).values():
-        raise_for_errors(answer, "the list of groups")
+        raise_for_errors(answer, "cannot list groups")
         for group in answer.groups:
             name = _NAME.fullmatch(group.group_id)
             if name is None or not group.group_id.startswith(prefix):
@@ -83,7 +83,7 @@ def _is_head(sink: tuple[str, str], ledgers: Ledgers) -> bool:
 
 
 def _owner(name: str, known: Iterable[tuple[str, str]], topics: Iterable[str]) -> tuple[str, str] | None:
-    """The sink that a transactional id belongs to: one that has a ledger, or one whose topic there is."""
+    """The sink of a transactional id: one that has a ledger, or one whose topic exists."""
     found = _NAME.fullmatch(name)
     assert found is not None
     query_id, rest = found[1], found[2]

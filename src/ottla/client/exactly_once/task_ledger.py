@@ -1,23 +1,24 @@
-"""Exactly-once, one transaction for each task of a batch: for sinks whose driver hears of a batch only at its end.
+"""Exactly-once with one transaction per task of a batch, for sinks whose driver is called only at the end of a batch.
 
 A task (`TaskLedger.begin`, then `seal`) writes its rows and its own ledger in a transaction that it leaves open. The
-driver (`commit`) first writes the decision: an offset of the group `<query>-<topic>`, batch id + 1, with the identities
-of all open transactions in its metadata. From then on the batch must land, and every replay of it only ends what was
-left open. Before it, nothing has landed, and whoever begins a task again aborts what it had left open.
+driver (`commit`) first writes the decision: an offset of group `<query>-<topic>`, batch id + 1, with the identities of
+all open transactions in its metadata. From then on the batch must land, and a repetition only commits what is still
+open. Before the decision nothing has landed, and a task that begins again aborts what it left open.
 
-A transaction may time out after the decision and before its end. If that happened to all tasks, the decision is taken
-back and the batch is written again. If it happened to some, the batch cannot be mended, because another attempt may
-give other rows to each task; unless the user knows that it does not (`deterministic`): then only the missing tasks are
-written again.
+A transaction may time out between the decision and its commit. If that happens to all tasks, the decision is withdrawn
+and the batch is written again. If it happens to some, the batch cannot be repaired, because another attempt may
+distribute the rows differently; unless the user declares that it does not (`deterministic`), then only the missing
+tasks are written again.
 
-What a crash leaves open is aborted when a task of the same number begins again. A batch that is planned anew may have
-fewer tasks than before, so the driver looks for what is left (`end_leftovers`). If the query never comes back, readers
-of committed rows wait at that place until the transaction times out.
+Transactions that a crash leaves open are aborted when a task of the same number begins again. The next batch may have
+fewer tasks, so the driver also looks for the others (`end_leftovers`). If the query never restarts, readers of
+committed records wait until the transactions time out.
 
-Spark may run a task twice at the same time. The later attempt aborts what the earlier one wrote, and yet Spark may go
-by the earlier one: so before the decision all transactions must be open still, as the tasks have left them.
+Spark may run two attempts of a task at the same time. The later one aborts the transaction of the earlier one, and yet
+Spark may accept the earlier one. So before the decision all transactions must be open, as the tasks left them.
 
-Metadata of an offset may have 4096 bytes. What does not fit goes to the groups `<query>-<topic>-decision-<n>` before.
+The metadata of an offset holds at most 4096 bytes. The rest of a decision is written before, as offsets of the groups
+`<query>-<topic>-decision-<n>`.
 """
 
 import re
@@ -33,7 +34,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.topic_partition import TopicPartition
 
 METADATA_MAX = 3500
-"""Characters, all of them of one byte; a broker takes 4096 bytes unless it is told otherwise."""
+"""Characters, all of them ASCII. The broker's default offset.metadata.max.bytes is 4096."""
 
 _TOO_LATE = (
     ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -41,23 +42,23 @@ _TOO_LATE = (
     ErrorCode.INVALID_TXN_STATE,
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,
 )
-"""A transaction has ended or never was: its ledger tells which."""
+"""The transaction has ended; the task's ledger tells whether it was committed."""
 
 
 class PartlyLanded(Exception):
-    """A batch of which some tasks can never land; one line."""
+    """Some tasks of a decided batch can never be committed. The message is one line."""
 
 
 class BatchToRepeat(Exception):
-    """A batch that was decided has not landed, and nothing is left of it: it must be written again."""
+    """All transactions of a decided batch were aborted: the batch must be written again."""
 
 
 class TransactionsLost(Exception):
-    """A batch whose transactions were ended by somebody else before it was decided; one line."""
+    """Transactions of a batch ended before the decision. The message is one line."""
 
 
 class OpenTask(NamedTuple):
-    """A task that has written everything, and waits for the decision."""
+    """A task that has written its rows in a transaction that is still open."""
 
     task: int
     producer_id: int
@@ -69,7 +70,7 @@ class OpenTask(NamedTuple):
 
 
 class TaskLedger:
-    """Of one query and topic; made anew in every process that needs it."""
+    """The ledger of one query and topic. It has no state, so that any process can make one."""
 
     def __init__(
         self,
@@ -91,7 +92,7 @@ class TaskLedger:
     # In a task
 
     def begin(self, batch_id: int, task: int) -> ProducerIdentity | None:
-        """The identity to write with, for a task that has rows; None if there is nothing to write any more."""
+        """The identity with which a task writes its rows; None if they are written already."""
         if self._is_decided(batch_id):
             return None
         name = self._task_name(task)
@@ -100,23 +101,23 @@ class TaskLedger:
         return init_producer(self._client, name, self._timeout_ms)
 
     def seal(self, batch_id: int, task: int, producer: ProducerIdentity) -> OpenTask:
-        """After the last row has been acknowledged: what the driver is told."""
+        """Add the task's ledger to its transaction, after all rows are acknowledged. The result goes to the driver."""
         landed = {self._where: CommittedOffset(batch_id + 1, f"batch {batch_id}")}
         commit_offsets_in_transaction(self._client, producer, self._task_name(task), landed)
         return OpenTask(task, producer.producer_id, producer.epoch, producer.protocol)
 
     def abandon(self, producer: ProducerIdentity) -> None:
-        """Of a task that failed."""
+        """Abort the transaction of a task that failed."""
         end_quietly(self._client, producer)
 
     # In the driver
 
     def commit(self, batch_id: int, tasks: Sequence[OpenTask]) -> None:
-        """Decide that the batch lands, and let it land. May be repeated after any crash, with or without tasks."""
+        """Write the decision, then commit all transactions. May be repeated after any crash, with or without tasks."""
         if self._is_decided(batch_id):
             tasks = self._decision(batch_id)
         else:
-            self._refuse_lost(batch_id, tasks)
+            self._require_open(batch_id, tasks)
             self._decide(batch_id, tasks)
         missing = [task for task in tasks if not self._end(batch_id, task)]
         if not missing:
@@ -135,13 +136,13 @@ class TaskLedger:
         )
 
     def abort(self, batch_id: int, tasks: Sequence[OpenTask]) -> None:
-        """Undo what was not decided."""
+        """Abort the transactions of a batch, unless it was decided."""
         if not self._is_decided(batch_id):
             for task in tasks:
                 end_quietly(self._client, self._identity(task))
 
     def end_leftovers(self) -> list[str]:
-        """After a crash, and when no task is at work: abort what its tasks have left open, and name it."""
+        """Abort the transactions that a crash left open, and return their ids. No task may be running."""
         numbered = re.compile(re.escape(self.name) + r"-\d+")
         try:
             found = list_transactional_ids(self._client, f"{self.name}-", only_open=True)
@@ -153,8 +154,8 @@ class TaskLedger:
         abort_transactions(self._client, leftovers)
         return leftovers
 
-    def _refuse_lost(self, batch_id: int, tasks: Sequence[OpenTask]) -> None:
-        """TransactionsLost unless all are open, as their tasks have left them."""
+    def _require_open(self, batch_id: int, tasks: Sequence[OpenTask]) -> None:
+        """Raises TransactionsLost unless all transactions are open, as their tasks left them."""
         try:
             states = transaction_states(self._client, [self._task_name(each.task) for each in tasks])
         except KafkaError as error:
@@ -184,14 +185,14 @@ class TaskLedger:
         self._write_decision(batch_id + 1, tasks)
 
     def _write_decision(self, offset: int, tasks: Sequence[OpenTask]) -> None:
-        """The parts first: with the head the decision is made."""
+        """Write the parts first, because the offset of the group itself makes the decision."""
         parts = _parts([str(task) for task in tasks])
         for number, part in enumerate(parts[1:], 1):
             self._write(self._part_name(number), offset, part)
         self._write(self.name, offset, f"{len(parts)} {parts[0]}")
 
     def _decision(self, batch_id: int) -> list[OpenTask]:
-        """What was decided; nothing if a later batch has been decided since, for then this one has landed."""
+        """The tasks of a decided batch; none if a later batch was decided, because then this one has landed."""
         head = self._read(self.name)
         if head is None or head.offset > batch_id + 1:
             return []
@@ -205,7 +206,7 @@ class TaskLedger:
         return [OpenTask(*map(int, task.split("."))) for text in texts for task in text.split()]
 
     def _end(self, batch_id: int, task: OpenTask) -> bool:
-        """Whether the task has landed. What is no clear answer is raised: the decision stands, and is tried again."""
+        """Commit a task's transaction; False if it was aborted. After another error the decision stands."""
         try:
             end_transaction(self._client, self._identity(task), commit=True)
             return True
@@ -236,7 +237,7 @@ class TaskLedger:
 
 
 def _parts(words: Sequence[str]) -> list[str]:
-    """Words joined with spaces into texts that metadata has room for; one text at least."""
+    """Words joined with spaces into texts of at most METADATA_MAX characters; at least one text."""
     parts = [""]
     for word in words:
         if len(parts[-1]) + 1 + len(word) > METADATA_MAX:
