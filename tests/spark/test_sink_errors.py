@@ -27,6 +27,9 @@ LARGE = b"x" * 2_000_000
 
 Messages = list[WriterCommitMessage | None]
 
+LIMIT_MS = "5000"
+"""How long it is tried to reach a broker that is away. A broker that has just started must be ready by then."""
+
 
 @pytest.fixture(autouse=True)
 def task(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
@@ -40,8 +43,9 @@ def task(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 def options(broker: LocalBroker, **given: str) -> WriteOptions:
-    quick = {"kafka.retry.backoff.ms": "5", "kafka.default.api.timeout.ms": "500", "kafka.delivery.timeout.ms": "500"}
-    return parse_write_options({"kafka.bootstrap.servers": broker.bootstrap, "topic": TOPIC, **quick, **given})
+    limits = {"kafka.default.api.timeout.ms": LIMIT_MS, "kafka.delivery.timeout.ms": LIMIT_MS}
+    chosen = {"kafka.bootstrap.servers": broker.bootstrap, "topic": TOPIC, "kafka.retry.backoff.ms": "5"}
+    return parse_write_options({**chosen, **limits, **given})
 
 
 def rows(*found: bytes, partition: int = 0) -> Iterator[pa.RecordBatch]:

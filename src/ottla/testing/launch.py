@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-PATIENCE_S = 30.0  # for a broker to do what it was told; it takes milliseconds
+PATIENCE_S = 120.0  # for a broker to do what it was told; it takes milliseconds
 
 
 class FaultOrder(NamedTuple):
