@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+COMPILED := $(VENV)/.compiled
+KERNELS := $(addprefix src/ottla/, records/columns.py pipeline/kernels.py pipeline/packing.py pipeline/memcpy.py pipeline/encoding.py storage/cleaner/kernels.py)
 TYPES := $(VENV)/mypy.txt
 LONG_RUN := OTTLA_SAMPLES=full $(RUN)/python -m pytest -p no:cacheprovider -o faulthandler_timeout=0
 
@@ -13,7 +15,7 @@ LONG_RUN := OTTLA_SAMPLES=full $(RUN)/python -m pytest -p no:cacheprovider -o fa
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## Create .venv with ottla in it (does nothing when nothing changed)
+setup: $(COMPILED) ## Create .venv with ottla in it (does nothing when nothing changed)
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -21,6 +23,12 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(RUN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,spark]'
 	@touch $(STAMP)
+
+$(COMPILED): $(STAMP) $(KERNELS) tools/compile_kernels.py
+	@echo 'compiling byte code'
+	@$(RUN)/python -m compileall -q -j 0 $(VENV)/lib src tests >/dev/null || true
+	@$(RUN)/python tools/compile_kernels.py
+	@touch $(COMPILED)
 
 demo: setup ## Start a broker and a pipeline on Spark, watch a shop's events go through, try it until Ctrl-C
 	@$(RUN)/ottla demo
