@@ -9,7 +9,7 @@ from ottla.records import batch
 from ottla.storage import producer_snapshot
 from ottla.storage.log import Log, LogSettings
 from ottla.storage.producer_snapshot import CorruptSnapshot
-from ottla.storage.producer_state import PRODUCERS_MAX, ProducerStates
+from ottla.storage.producer_state import PRODUCERS_MAX, TRIMMED_EVERY, ProducerStates
 from tests.unit.storage.logs import (
     DIRECTORY,
     NOW,
@@ -359,3 +359,20 @@ def test_a_producer_that_left_takes_little_memory() -> None:
     finally:
         tracemalloc.stop()
     assert taken / len(headers) < 700
+
+
+def test_a_silent_producer_keeps_one_batch_and_is_recognised_by_all_five() -> None:
+    # Many new producers later only its last batch is in memory; a retry of an earlier one is looked up in the log.
+    log = new_log(new_disk())
+    for sequence in range(5):
+        append(log, batch_of(b"a", producer_id=1, sequence=sequence))
+    for number in range(2 * TRIMMED_EVERY):
+        append(log, batch_of(b"a", producer_id=100 + number, sequence=0))
+        append(log, batch_of(b"a", producer_id=2, sequence=number))
+    states = log.producers.producers
+    assert (len(states[1].batches), len(states[2].batches)) == (1, 5)
+    for sequence in (0, 2, 4):
+        again = append(log, batch_of(b"a", producer_id=1, sequence=sequence))
+        assert again.duplicate and again.base_offset == sequence
+    append(log, batch_of(b"a", producer_id=1, sequence=5))
+    assert code_of(log, batch_of(b"a", producer_id=1, sequence=7)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
