@@ -10,7 +10,7 @@ TYPES := $(VENV)/mypy.txt
 LONG_RUN := OTTLA_SAMPLES=full $(RUN)/python -m pytest -p no:cacheprovider -o faulthandler_timeout=0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check format bench bench-coordinators bench-spark bench-all chaos fuzz churn simulate model crash-points spark-chaos clean
+.PHONY: help setup demo test test-all check format bench bench-coordinators bench-spark bench-all chaos fuzz churn simulate model soak crash-points spark-chaos clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ churn: setup ## Half a million records through groups whose members and broker c
 
 fuzz: setup ## Attack a broker with every kind of wrong client for longer than the suite does: make fuzz SECONDS=300
 	$(RUN)/python -m tests.scenarios.fuzz --seconds $(or $(SECONDS),300) $(ARGS)
+
+soak: setup ## Let clients come and go for long, and fail if the broker's memory grows: make soak MINUTES=60
+	$(RUN)/python -m benchmarks.soak --minutes $(or $(MINUTES),60) $(ARGS)
 
 simulate: setup ## Simulate more seeds than the suite does: make simulate SEEDS=1000
 	$(RUN)/python -m tests.simulation --seeds $(or $(SEEDS),1000) $(ARGS)
