@@ -373,6 +373,6 @@ def test_a_silent_producer_keeps_one_batch_and_is_recognised_by_all_five() -> No
     assert (len(states[1].batches), len(states[2].batches)) == (1, 5)
     for sequence in (0, 2, 4):
         again = append(log, batch_of(b"a", producer_id=1, sequence=sequence))
-        assert again.duplicate and again.base_offset == sequence
+        assert again.is_duplicate and again.base_offset == sequence
     append(log, batch_of(b"a", producer_id=1, sequence=5))
     assert code_of(log, batch_of(b"a", producer_id=1, sequence=7)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
