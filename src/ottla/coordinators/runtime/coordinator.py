@@ -133,8 +133,8 @@ class Coordinator(Generic[M]):
 
     async def find_broker(self, key: str) -> BrokerImage:
         """The broker that coordinates this key. COORDINATOR_NOT_AVAILABLE if the key's partition has no leader."""
-        topic = await self.create_topic()
-        broker = self._metadata.image.broker(topic.partitions[self.partition_for(key)].leader)
+        topic = self._metadata.image.topic(self._topic.name) or await self.create_topic()
+        broker = self._metadata.image.broker(topic.partitions[key_hash(key) % len(topic.partitions)].leader)
         if broker is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator's partition has no leader")
         return broker

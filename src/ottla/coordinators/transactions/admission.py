@@ -79,18 +79,17 @@ class Admission:
         """Add partitions, after a few attempts if need be. A transaction that ends meanwhile does no harm: its marker
         raises the epoch in the partition, and the append is refused."""
         names = [_to_topic_partition(each) for each in partitions]
-        for delay_s in RETRY_DELAYS_S:
+        delays = iter(RETRY_DELAYS_S)
+        while True:
+            broker = await self._transactions.find_broker(transactional_id)
             try:
-                await self._peers.add_partitions(
-                    await self._find_broker(transactional_id), transactional_id, producer, names
-                )
+                await self._peers.add_partitions(broker.id, transactional_id, producer, names)
+                return
             except KafkaError as error:
-                if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
+                delay_s = next(delays, None)
+                if delay_s is None or error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
                     raise
                 await asyncio.sleep(delay_s)
-            else:
-                return
-        await self._peers.add_partitions(await self._find_broker(transactional_id), transactional_id, producer, names)
 
     async def _find_missing(
         self, transactional_id: str, producer: Producer, partitions: list[Partition]
@@ -100,14 +99,10 @@ class Admission:
         names = [_to_topic_partition(each) for each in partitions]
         while True:
             before = [last_marker(each, producer.id) for each in partitions]
-            missing = await self._peers.find_missing_partitions(
-                await self._find_broker(transactional_id), transactional_id, producer, names
-            )
+            broker = await self._transactions.find_broker(transactional_id)
+            missing = await self._peers.find_missing_partitions(broker.id, transactional_id, producer, names)
             if before == [last_marker(each, producer.id) for each in partitions]:
-                return [each for each in partitions if _to_topic_partition(each) in missing]
-
-    async def _find_broker(self, transactional_id: str) -> int:
-        return (await self._transactions.find_broker(transactional_id)).id
+                return [each for each, name in zip(partitions, names, strict=True) if name in missing]
 
 
 def _to_topic_partition(partition: Partition) -> TopicPartition:

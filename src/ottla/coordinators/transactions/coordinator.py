@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ottla.cluster.producer_ids import ProducerIds
 from ottla.coordinators.formats import TRANSACTION_FORMAT
 from ottla.coordinators.internal_topics import TRANSACTIONS_TOPIC
-from ottla.coordinators.machine import Producer
+from ottla.coordinators.machine import Outcome, Producer, Turn
 from ottla.coordinators.runtime import Coordinator, CoordinatorContext, Perform
 from ottla.coordinators.transactions.machine import Filters, TransactionMachine
 from ottla.coordinators.transactions.rules import FreshIdNeeded
@@ -40,23 +40,17 @@ class TransactionCoordinator(Coordinator[TransactionMachine]):
     async def init_producer_id(self, request: InitProducerIdRequest) -> InitProducerIdResponse:
         """Make the caller the owner of its transactional id; whoever had it before is fenced."""
         assert request.transactional_id is not None
-        response: InitProducerIdResponse
-        try:
-            response = await self._init_producer_id(request.transactional_id, request, None)
-        except FreshIdNeeded:
-            fresh_id = await self._producer_ids.next()
-            response = await self._init_producer_id(request.transactional_id, request, fresh_id)
-        return response
+        fresh_id: int | None = None
 
-    async def _init_producer_id(
-        self, transactional_id: str, request: InitProducerIdRequest, fresh_id: int | None
-    ) -> InitProducerIdResponse:
-        response: InitProducerIdResponse = await self.run(
-            "init_producer_id",
-            transactional_id,
-            lambda machine, turn: machine.init_producer_id(request, turn, fresh_id),
-        )
-        return response
+        def decide(machine: TransactionMachine, turn: Turn) -> Outcome:
+            return machine.init_producer_id(request, turn, fresh_id)
+
+        while True:
+            try:
+                response: InitProducerIdResponse = await self.run("init_producer_id", request.transactional_id, decide)
+                return response
+            except FreshIdNeeded:
+                fresh_id = await self._producer_ids.next()
 
     async def add_partitions(
         self, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition], *, version: int
@@ -81,18 +75,17 @@ class TransactionCoordinator(Coordinator[TransactionMachine]):
 
     async def end(self, request: EndTxnRequest, *, version: int) -> EndTxnResponse:
         """Commit or abort. `version` is that of the transaction protocol which the client speaks."""
-        try:
-            return await self._end(request, version, None)
-        except FreshIdNeeded:
-            return await self._end(request, version, await self._producer_ids.next())
+        fresh_id: int | None = None
 
-    async def _end(self, request: EndTxnRequest, version: int, fresh_id: int | None) -> EndTxnResponse:
-        response: EndTxnResponse = await self.run(
-            "end",
-            request.transactional_id,
-            lambda machine, turn: machine.end(request, turn, version=version, fresh_id=fresh_id),
-        )
-        return response
+        def decide(machine: TransactionMachine, turn: Turn) -> Outcome:
+            return machine.end(request, turn, version=version, fresh_id=fresh_id)
+
+        while True:
+            try:
+                response: EndTxnResponse = await self.run("end", request.transactional_id, decide)
+                return response
+            except FreshIdNeeded:
+                fresh_id = await self._producer_ids.next()
 
     async def describe(self, transactional_id: str) -> TransactionState:
         """TRANSACTIONAL_ID_NOT_FOUND if there is none of this name."""
