@@ -33,7 +33,6 @@ CHANGES = frozenset(
         "rmdir",
         "rename",
         "unlink",
-        "link",
         "fsync_directory",
     )
 )
@@ -261,13 +260,6 @@ class SimulatedDisk:
         if self._directory(path).cached:
             raise _failure(errno.ENOTEMPTY, path)
         self._names.change(self._entry(path, None))
-
-    def link(self, source: str, target: str) -> None:
-        self.step("link", target)
-        inode = self._inode(self.node(source), source)
-        if self.node(target) is not None:
-            raise _failure(errno.EEXIST, target)
-        self._names.change(self._entry(target, inode))
 
     def fsync_directory(self, path: str) -> None:
         self.step("fsync_directory", path)

@@ -188,6 +188,6 @@ class Namespace:
             node = directory.cached[name]
             if isinstance(node, Directory):
                 self._settle(node, random, settled)
-            elif id(node) not in settled:  # a second link to a file is the same file
+            elif id(node) not in settled:  # of two renames the first may be lost: the file then has two names
                 node.cut_power(random)
                 settled.add(id(node))

@@ -86,9 +86,6 @@ class ProcessDisk:
     def remove_directory(self, path: str) -> None:
         self._disk.remove_directory(path)
 
-    def link(self, source: str, target: str) -> None:
-        self._disk.link(source, target)
-
     def fsync_directory(self, path: str) -> None:
         self._disk.fsync_directory(path)
 

@@ -96,8 +96,6 @@ class Disk(Protocol):
     def remove_directory(self, path: str) -> None:
         """It must be empty."""
 
-    def link(self, source: str, target: str) -> None: ...
-
     def fsync_directory(self, path: str) -> None: ...
 
     def lock(self, path: str) -> "FileLock":
@@ -406,9 +404,6 @@ class RealDisk:
 
     def remove_directory(self, path: str) -> None:
         os.rmdir(path)
-
-    def link(self, source: str, target: str) -> None:
-        os.link(source, target)
 
     def fsync_directory(self, path: str) -> None:
         descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)

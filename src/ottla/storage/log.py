@@ -5,7 +5,6 @@ is told by the module that owns it: `segment`, `index`, `transaction_index`, `pr
 `partition_metadata`.
 """
 
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,13 +15,14 @@ from ottla.storage.cleaner.swap import Swap
 from ottla.storage.disk_errors import describe_error, is_failure
 from ottla.storage.files import Bytes, Disk
 from ottla.storage.flush import Flush as Flush
-from ottla.storage.index import RELATIVE_OFFSET_MAX, IndexCache
+from ottla.storage.index import IndexCache
 from ottla.storage.log_read import LogRead as LogRead
 from ottla.storage.partition_metadata import read_topic_id, write_topic_id
 from ottla.storage.producer_restore import recall_batches, restore_producers
 from ottla.storage.producer_state import AppendedBatch
 from ottla.storage.recovery import OFFSET_MAX, ProgressCallback, Recovery
 from ottla.storage.removal import Removal as Removal
+from ottla.storage.rolling import RollRule
 from ottla.storage.scan import check_batches
 from ottla.storage.segment import Segment
 from ottla.storage.segments import Segments
@@ -53,7 +53,7 @@ class Log:
         "_disk",
         "_failure",
         "_files",
-        "_roll_ms",
+        "_roll_rule",
         "_settings",
         "_truncations",
         "directory",
@@ -164,18 +164,12 @@ class Log:
     @settings.setter
     def settings(self, settings: LogSettings) -> None:
         self._settings = settings
-        # Segments of many partitions that began together should not all roll together.
-        jitter = min(settings.segment_jitter_ms, settings.segment_ms)
-        self._roll_ms = settings.segment_ms - (zlib.crc32(self.directory.encode()) % jitter if jitter > 0 else 0)
+        self._roll_rule = RollRule(settings, self.directory)
         self._active.index_interval_bytes = settings.index_interval_bytes
 
     @property
     def size(self) -> int:
         return sum(segment.size for segment in self.segments)
-
-    @property
-    def unflushed_records(self) -> int:
-        return self.end_offset - self.recovery_point
 
     @property
     def has_unflushed_sealed_segment(self) -> bool:
@@ -212,7 +206,7 @@ class Log:
         max_timestamp = header.max_timestamp
         segment = self._active
         filled = segment.size
-        if filled and self._roll_due(segment, filled + size, last_offset, max_timestamp, now_ms):
+        if filled and self._is_roll_due(filled + size, last_offset, max_timestamp, now_ms):
             self.roll(now_ms)
             segment = self._active
         stamp(batch, base_offset, leader_epoch)
@@ -246,7 +240,7 @@ class Log:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self}: {error}") from None
         for header, marker in sound:
             size = self._active.size + end - begin + header.size
-            if self._roll_due(self._active, size, header.last_offset, header.max_timestamp, now_ms):
+            if self._is_roll_due(size, header.last_offset, header.max_timestamp, now_ms):
                 self._append_run(view[begin:end], run)
                 self.roll(now_ms, header.base_offset)
                 run, begin = [], end
@@ -331,19 +325,11 @@ class Log:
 
     # Rolling
 
-    def _roll_due(self, segment: Segment, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-        settings = self._settings
-        if size > settings.segment_bytes or segment.index_bytes > settings.segment_index_bytes:
-            return True
-        if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
-            return True
+    def _is_roll_due(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
         try:
-            first_timestamp = segment.first_timestamp
+            return self._roll_rule.is_due(self._active, size, last_offset, max_timestamp, now_ms)
         except OSError as error:
             raise self._refusal("cannot be read", error) from error
-        if first_timestamp >= 0:
-            return max_timestamp - first_timestamp > self._roll_ms
-        return now_ms - segment.created_ms > self._roll_ms
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> None:
         """Seal the active segment and begin a new one at the end of the log, or further on if a gap follows."""
@@ -590,7 +576,3 @@ class Log:
         self.fail("the log was abandoned")
         for segment in self.segments:
             segment.close()
-
-    def delete(self) -> None:
-        """Remove the directory and all in it."""
-        self._files.delete()

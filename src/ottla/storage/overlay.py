@@ -270,12 +270,6 @@ class OverlayDisk:
             raise OSError(errno.ENOTEMPTY, "Directory not empty", path)
         self._take(path)
 
-    def link(self, source: str, target: str) -> None:
-        content = self._content(source)
-        if self._find(target) is not None:
-            raise FileExistsError(errno.EEXIST, "File exists", target)
-        self._put(target, content)
-
     def fsync_directory(self, path: str) -> None:
         self._directory(path)
 

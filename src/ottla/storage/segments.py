@@ -202,15 +202,6 @@ class Segments:
         for segment in self.items:
             segment.close()
 
-    def delete(self) -> None:
-        """Remove the directory and all in it. The topic id goes last: what is left of it is never another topic's."""
-        self.close()
-        self.take_deleted().run()
-        found = [name for name in self._disk.list(self.directory) if name != names.METADATA]
-        for name in [*found, names.METADATA]:
-            self._unlink(f"{self.directory}/{name}")
-        self._disk.remove_directory(self.directory)
-
 
 def _check_markers(segment: Segment) -> None:
     """The file has no checksum, but the log has a marker for each entry. CorruptIndex if one is not there."""

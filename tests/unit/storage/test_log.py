@@ -351,16 +351,6 @@ def test_the_log_start_moves_and_old_segments_go() -> None:
         log.advance_log_start(41)
 
 
-def test_a_deleted_log_leaves_nothing() -> None:
-    disk = new_disk()
-    log = new_log(disk, SMALL)
-    fill(log, [b"%03d" % number for number in range(40)])
-    log.advance_log_start(20)
-    log.drop_segments(20)
-    log.delete()
-    assert list(disk.list("/data")) == []
-
-
 def test_partition_metadata_is_kafkas() -> None:
     disk = new_disk()
     new_log(disk)

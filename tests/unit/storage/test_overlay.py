@@ -17,7 +17,7 @@ NAMES = ("a", "b", "c/x", "c/y", "d/z")
 Step = tuple[str, str, str, int, bytes]
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["append", "truncate", "write", "rename", "unlink", "replace", "mkdir", "rmdir", "link"]),
+        st.sampled_from(["append", "truncate", "write", "rename", "unlink", "replace", "mkdir", "rmdir"]),
         st.sampled_from([*NAMES, "c", "d"]),
         st.sampled_from([*NAMES, "e"]),
         st.integers(0, 12),
@@ -51,9 +51,6 @@ def take(disk: Disk, home: str, step: Step) -> str:
                 disk.rename(path, target)
             case "unlink":
                 disk.unlink(path)
-            case "link":
-                disk.link(path, target)
-                disk.unlink(path)  # names that share a file are not for writing
             case "replace":
                 disk.replace(path, data)
             case _:
