@@ -24,7 +24,7 @@ from ottla.storage.directories import (
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.files import Disk
 from ottla.storage.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, CorruptIndex, OffsetIndex, TimeIndex
-from ottla.storage.index_verification import without_padding
+from ottla.storage.index_verification import remove_padding
 from ottla.storage.scan import read_batch, scan
 
 Entry = dict[str, object]
@@ -110,14 +110,14 @@ def _batch(position: int, header: BatchHeader, marker: ControlMarker | None) -> 
 
 def _offset_index(disk: Disk, path: str, with_records: bool) -> Iterator[Entry]:
     base = _base_offset(path)
-    index = OffsetIndex.decode(without_padding(disk.read(path), OFFSET_ENTRY_SIZE))
+    index = OffsetIndex.decode(remove_padding(disk.read(path), OFFSET_ENTRY_SIZE))
     for offset, position in zip(index.offsets, index.positions, strict=True):
         yield {"kind": "offset-index", "offset": base + offset, "position": position}
 
 
 def _time_index(disk: Disk, path: str, with_records: bool) -> Iterator[Entry]:
     base = _base_offset(path)
-    index = TimeIndex.decode(without_padding(disk.read(path), TIME_ENTRY_SIZE))
+    index = TimeIndex.decode(remove_padding(disk.read(path), TIME_ENTRY_SIZE))
     for timestamp, offset in zip(index.timestamps, index.offsets, strict=True):
         yield {"kind": "time-index", "timestamp": timestamp, "offset": base + offset}
 

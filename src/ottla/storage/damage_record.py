@@ -1,9 +1,9 @@
 """Which bytes of a log are known to be damaged: remembered across restarts, so that they are never served.
 
-Recovery finds damage in what it reads again, and that is little. The file `damaged-ranges` in the partition's directory
-is there only if there is damage; Kafka passes over it. It is text, in the form of Kafka's checkpoints: a line with the
-version 0, a line with the number of entries, then per line the base offset of the segment, the first damaged offset,
-the first one after it, and the bytes where the damage begins and ends.
+Recovery reads only the end of a log, so it would not find old damage again. The file `damaged-ranges` in the
+partition's directory exists only if there is damage; Kafka ignores it. It is text, in the form of Kafka's checkpoints:
+a line with the version 0, a line with the number of entries, then per line the base offset of the segment, the first
+damaged offset, the first one after it, and the bytes where the damage begins and ends.
 """
 
 import logging
@@ -21,7 +21,7 @@ _FIELDS = 5
 
 
 def save(disk: Disk, directory: str, segments: Sequence[Segment]) -> None:
-    """Durable when this returns. Costs nothing as long as there is no damage, and was none."""
+    """Write the damaged ranges durably. Does nothing if there is no damage and there is no file."""
     entries = [(segment.base_offset, *damage) for segment in segments for damage in segment.damage]
     path = f"{directory}/{names.DAMAGE}"
     if entries:
@@ -33,9 +33,9 @@ def save(disk: Disk, directory: str, segments: Sequence[Segment]) -> None:
 
 
 def load(disk: Disk, directory: str, segments: Sequence[Segment]) -> None:
-    """Tell the segments what is damaged in them. ValueError if the file is damaged itself.
+    """Set `damage` of the segments from the file. ValueError if the file is damaged itself.
 
-    What turns out to be sound was repaired or replaced meanwhile, and is forgotten.
+    Ranges that are sound now were repaired or replaced in the meantime, and are left out.
     """
     by_base = {segment.base_offset: segment for segment in segments}
     for base, *numbers in _entries(disk.read(f"{directory}/{names.DAMAGE}")):

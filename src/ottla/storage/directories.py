@@ -16,7 +16,7 @@ and two of Ottla's own:
     .ottla_checkpointed                 every log that had records when the broker started has a recovery point above 0
 
 A checkpoint is text: a line with the version 0, a line with the number of entries, then `topic partition offset` per
-line. It only saves work or narrows what is served, so a damaged one is ignored with a line in the log.
+line. A damaged checkpoint is ignored with a line in the log: it only saves work or limits what is served.
 
 A partition's directory is `<topic>-<partition>`. One that is being deleted or belongs to nobody is renamed to
 `<topic>-<partition>.<unique>-delete` or `-stray`, its topic shortened where the name would get too long for a disk.
@@ -62,15 +62,15 @@ Offsets = dict[TopicPartition, int]
 
 
 class DirectoryError(Exception):
-    """This data directory cannot be used; the message is one line for the person who started the broker."""
+    """A data directory cannot be used. The message is one line for the person who started the broker."""
 
 
 class FailedDirectory(DirectoryError):
-    """It cannot be read or written: a broker that has others goes on without it."""
+    """A data directory cannot be read or written. A broker that has other directories starts without it."""
 
 
 class Identity(NamedTuple):
-    """Whom a data directory belongs to."""
+    """The cluster and broker that a data directory belongs to."""
 
     cluster_id: str
     node_id: int
@@ -79,7 +79,7 @@ class Identity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionDirectory:
-    """A partition's directory; `marker` is "" for a live one, else why it is set aside."""
+    """A partition's directory. `marker` is "" if it is in use, otherwise the suffix that says why it is not."""
 
     topic: str
     index: int
@@ -92,7 +92,7 @@ def format_partition_name(topic: str, index: int) -> str:
 
 
 def format_marked_name(topic: str, index: int, unique: str, marker: str) -> str:
-    """The name of a partition's directory that is no longer live. Only `unique` keeps two of them apart."""
+    """The name of a partition's directory that is no longer in use. `unique` distinguishes several of a partition."""
     tail = f"-{index}.{unique}-{marker}"
     return topic[: _NAME_BYTES_MAX - len(tail)] + tail
 
@@ -166,7 +166,7 @@ def decode_identity(data: bytes) -> Identity:
 
 
 def read_clean_marker(content: bytes) -> int:
-    """The broker's epoch in the mark of a clean shutdown, -1 if it is not known. ValueError if this is no such mark."""
+    """The broker epoch in the file of a clean shutdown, -1 if it is not known. ValueError if the file is damaged."""
     if not content:
         return -1  # older brokers left it empty
     try:
@@ -187,7 +187,7 @@ class DataDirectory:
         self._lock = lock
         self._written: dict[str, Offsets] = {}
         self.failure: str | None = None
-        """Why the directory is out of service until a restart."""
+        """Why the directory is offline until a restart; None if it is in service."""
         self.identity: Identity | None = None
         self.recovery_points: Offsets = {}
         self.log_starts: Offsets = {}
@@ -195,17 +195,17 @@ class DataDirectory:
         self.clean_ends: Offsets = {}
         self.was_clean, self.broker_epoch = False, -1
         self.is_distrusted = False
-        """Whether what an earlier process wrote may never have reached the disk although it can be read."""
+        """Whether an earlier process had an fsync fail: what it wrote can be read, but may not be on the disk."""
         self.is_checkpointed = False
         """Whether every log that had records when the broker started has a recovery point above 0 on disk."""
         self.partition_count = 0
 
     @classmethod
     def open(cls, disk: Disk, path: str) -> "DataDirectory":
-        """Lock the directory, made if it is not there, and read what it says. DirectoryError if that cannot be.
+        """Lock the directory, create it if needed, and read its checkpoints and marks. DirectoryError if that fails.
 
-        The mark of a clean shutdown is consumed here, before anything can be appended: a crash from now on is one. A
-        start that fails with nothing appended closes the directory with `clean=directory.was_clean`.
+        The mark of a clean shutdown is removed here, before anything can be appended: without it the next start
+        recovers. A start that fails before an append closes the directory with `clean=directory.was_clean`.
         """
         try:
             disk.make_directory(path)
@@ -227,7 +227,7 @@ class DataDirectory:
 
     @classmethod
     def out_of_service(cls, disk: Disk, path: str, failure: str) -> "DataDirectory":
-        """One that could not be opened: it has its place among the others, and nothing in it."""
+        """A directory that could not be opened. It is listed with its failure and holds no partition."""
         directory = cls(disk, path, None)
         directory.failure = failure
         return directory
@@ -245,7 +245,7 @@ class DataDirectory:
         self.is_checkpointed = RECOVERY_POINTS in self._written and self._disk.exists(_join(self.path, CHECKPOINTED))
 
     def claim(self, cluster_id: str, node_id: int, new_directory_id: bytes) -> Identity:
-        """Make sure the directory is this broker's, and mark it so if it is nobody's yet."""
+        """Check that the directory belongs to this broker. A new one is given the identity of this broker."""
         if self.identity is None:
             self.identity = Identity(cluster_id, node_id, new_directory_id)
             self._disk.replace(_join(self.path, META_PROPERTIES), encode_identity(self.identity))
@@ -256,7 +256,7 @@ class DataDirectory:
         return self.identity
 
     def partitions(self) -> list[PartitionDirectory]:
-        """Every partition's directory, the set aside ones too, in the order of their names."""
+        """Every partition's directory in the order of names, including those that are no longer in use."""
         found = []
         for name in self._disk.list(self.path):
             if (parsed := parse_name(name)) is not None:
@@ -304,11 +304,11 @@ class DataDirectory:
         return self.is_checkpointed and not self.recovery_points.get(key) and not self.clean_ends.get(key)
 
     def mentions(self, keys: Iterable[TopicPartition]) -> bool:
-        """Whether a checkpoint has an entry of one of these."""
+        """Whether a checkpoint on disk has an entry for one of these partitions."""
         return any(key in offsets for key in keys for offsets in self._written.values())
 
     def forget(self, keys: Iterable[TopicPartition]) -> None:
-        """These partitions are no more: take them out of the checkpoints, durably, if they are in any."""
+        """Remove deleted partitions from all checkpoints, durably."""
         gone = dict.fromkeys(keys)
         for name, offsets in list(self._written.items()):
             left = {key: offset for key, offset in offsets.items() if key not in gone}
@@ -316,21 +316,25 @@ class DataDirectory:
                 self._write_checkpoint(name, left)
 
     def distrust(self) -> None:
-        """An fsync failed. The next process writes again what it finds: it may look sound and be in memory only."""
+        """Leave a mark that an fsync failed, so that the next process writes unflushed records again."""
         self.is_distrusted = True
         try:
             self._disk.replace(_join(self.path, FAILED_FSYNC), b"")
         except OSError as error:
-            logger.error("%s: reboot before the next start; an fsync failed, and %s", self.path, describe_error(error))
+            logger.error(
+                "%s: an fsync failed, and its mark cannot be written: reboot before the next start: %s",
+                self.path,
+                describe_error(error),
+            )
 
     def trust(self) -> None:
-        """Everything was written again, and synced."""
+        """Remove the mark of a failed fsync, because everything was written again and synced."""
         self._disk.unlink(_join(self.path, FAILED_FSYNC))
         self._disk.fsync_directory(self.path)
         self.is_distrusted = False
 
     def close(self, *, clean: bool, broker_epoch: int = -1) -> None:
-        """Let go of the directory: `clean` if all its logs are flushed and closed and the checkpoints are written."""
+        """Release the lock. `clean` if all logs are flushed and closed and the checkpoints are written."""
         if self._lock is None:
             return
         lock, self._lock = self._lock, None
@@ -369,14 +373,14 @@ class DataDirectory:
         return offsets
 
     def _write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> Offsets:
-        # An idle broker writes its checkpoints again and again; the same content needs no fsync.
+        # An idle broker has nothing new to checkpoint, and need not pay an fsync for the same content.
         if self._written.get(name) != offsets:
             self._disk.replace(_join(self.path, name), encode_checkpoint(offsets))
             self._written[name] = dict(offsets)
         return self._written[name]
 
     def _take_clean_marker(self) -> tuple[bool, int]:
-        """Whether the last shutdown was clean, and the broker's epoch at that time if it is known."""
+        """Remove the mark of a clean shutdown. Returns whether there was one, and the broker's epoch at that time."""
         path = _join(self.path, CLEAN_SHUTDOWN)
         try:
             content = self._disk.read(path)

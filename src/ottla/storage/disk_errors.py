@@ -1,8 +1,8 @@
 """What an error of the disk means: a shortage, which passes, or a failure, which does not.
 
-After a failure nobody knows what the disk holds, so its whole data directory goes out of service until a restart, as in
-Kafka. A full disk is another matter, and there Ottla differs from Kafka: what cannot be written is refused, what is
-there is read, and writing goes on when there is room.
+After a failure it is unknown what the disk holds, so its whole data directory goes offline until a restart, as in
+Kafka. A full disk is no failure, and here Ottla differs from Kafka: writes are refused, reads go on, and writes succeed
+again when there is room.
 """
 
 import errno
@@ -11,7 +11,7 @@ _SHORTAGES = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, 
 
 
 class FailedSync(OSError):
-    """An fsync failed: whatever its reason, what it should have written is lost to the system."""
+    """An fsync failed. Whatever the reason, the system does not try again to write those pages."""
 
 
 def is_failure(error: OSError) -> bool:
@@ -19,6 +19,6 @@ def is_failure(error: OSError) -> bool:
 
 
 def describe_error(error: OSError) -> str:
-    """One line: what the system says, and of which file."""
+    """One line: the system's message, with the file if it is known."""
     text = error.strerror or str(error)
     return f"{error.filename}: {text}" if error.filename else text

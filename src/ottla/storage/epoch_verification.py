@@ -1,8 +1,8 @@
 """Leader epochs of a partition's batches, against each other and against `leader-epoch-checkpoint`.
 
-A batch's epoch is not under its checksum, and the file has none. Epochs never go back from one batch to the next; where
-they do, a batch is wrong, and making the file from batches would spoil it. Where they do not and the file says
-something else than several batches, it is the file; if it is only the last batch, nobody can tell.
+Neither a batch's epoch nor the file is covered by a checksum. Epochs never decrease from one batch to the next; where
+they do, a batch is wrong, and rebuilding the file from the batches would spoil the file. Otherwise, if the file
+contradicts several batches, the file is wrong; if it contradicts only the last batch, nothing tells which is wrong.
 """
 
 from bisect import bisect_right
@@ -13,12 +13,12 @@ from ottla.storage.files import Disk
 
 
 class EpochHistory:
-    """Told of one batch after the other."""
+    """Compares epochs batch by batch. `follow` has to be called for every batch in order, then `finish`."""
 
     def __init__(self, disk: Disk, path: str, *, flushed_to: int, log_start: int) -> None:
-        """Below `flushed_to` the epochs must be in the file, above, recovery would write them there.
+        """Below `flushed_to` the epochs must be in the file; above it, recovery would write them there.
 
-        They need not reach back before the log's start, although there may be records.
+        The file need not have epochs before the log's start, even if there are records.
         """
         self._flushed_to = flushed_to
         self._log_start = log_start
@@ -72,7 +72,7 @@ class EpochHistory:
             self.problem = f"an epoch is said to begin at {self._starts[entry]}, in the middle of a batch"
 
     def finish(self, end_offset: int) -> None:
-        """After the last batch: who is wrong."""
+        """Decide after the last batch whether the file or a batch is wrong."""
         if self.problem or self.went_back:
             return
         if self._file is not None and self._differing == [self._latest_offset]:

@@ -29,7 +29,7 @@ class LeaderEpochs:
 
     @classmethod
     def load(cls, disk: Disk, path: str) -> "LeaderEpochs":
-        """FileNotFoundError if there is no file, ValueError if it is not one."""
+        """FileNotFoundError if there is no file, ValueError if its content is not valid."""
         epochs = cls(disk, path)
         version, count, *entries = disk.read(path).decode("ascii").splitlines()
         if int(version) != 0 or int(count) != len(entries):
@@ -49,28 +49,28 @@ class LeaderEpochs:
         return list(zip(self._epochs, self._starts, strict=True))
 
     def is_as_loaded(self, end_offset: int) -> bool:
-        """Whether the file needs no change: an epoch in which nothing was written need not be in it.
+        """Whether the file needs no change. Epochs without records need not be in it.
 
-        A broker that is restarted leads every partition in a new epoch. Most see no record in it.
+        A broker that is restarted leads every partition in a new epoch, and most partitions get no record in it.
         """
         return not self.is_dirty or _written(self.entries, end_offset) == _written(self._loaded, end_offset)
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Records from `start_offset` on are written in `epoch`. An epoch keeps its start once it has one."""
+        """Take note that `epoch` begins at `start_offset`. An epoch keeps the first start that it is given."""
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"epoch {epoch} at offset {start_offset}")
         if epoch == self.latest and start_offset >= self._starts[-1]:
             return
-        # Whatever contradicts the new entry is of a log that was truncated, or of an epoch that wrote nothing.
+        # Entries that contradict the new one belong to records that were truncated, or to epochs without records.
         keep = min(bisect_left(self._epochs, epoch), bisect_left(self._starts, start_offset))
         self._cut(keep)
         self._put(epoch, start_offset)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The largest epoch not above this one, and where it ends; (-1, -1) if this log cannot tell.
+        """The largest epoch that is not above this one, and its end offset; (-1, -1) if this log does not know.
 
-        This is OffsetForLeaderEpoch (KIP-101, KIP-279): a replica or consumer that asks finds out where its history
-        and the leader's part.
+        This answers OffsetForLeaderEpoch (KIP-101, KIP-279): a replica or consumer finds out where its log and the
+        leader's diverge.
         """
         if epoch < 0 or not self._epochs or epoch > self.latest:
             return UNDEFINED, UNDEFINED

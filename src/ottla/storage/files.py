@@ -4,12 +4,12 @@
 unsynced writes; tests wrap either to count, fail or crash at any operation.
 
 A broker has tens of thousands of files and a few hundred descriptors. A `RealFile` therefore borrows its descriptor
-from a pool, which closes those that were not used lately and are not pinned; the next use opens the path again. So
-whoever renames a file that stays open sets its `path`.
+from a pool, which closes descriptors that were not used lately and are not pinned; the next use opens the path again.
+So code that renames an open file has to set its `path`.
 
 Threads: one thread appends to a file, reads and pins it; others may fsync and read it at the same time. Each file has
-a lock, held for the few instructions that decide about its descriptor and for the write of an append, never for an
-fsync or a read. The pool only ever tries the locks of the files it would like to close.
+a lock, which is held for the few instructions that choose its descriptor and for the write of an append, never for an
+fsync or a read. The pool never waits for a file's lock: a file whose lock is taken keeps its descriptor.
 """
 
 import errno
@@ -28,7 +28,7 @@ class File(Protocol):
     """One file. Appends go to its end; reads and writes name their position."""
 
     path: str
-    """Whoever renames the file while it is open sets this to its new place."""
+    """Code that renames the file while it is open sets this to the new path."""
 
     @property
     def size(self) -> int: ...
@@ -44,7 +44,7 @@ class File(Protocol):
     def truncate(self, size: int) -> None: ...
 
     def fsync(self) -> None:
-        """May run in a thread. A failure is final for this file: never retried and taken for success."""
+        """May run in a thread. After a failure every later fsync of this file fails, too."""
 
     def pin(self) -> int | None:
         """A descriptor that stays valid until `unpin`, even if the file is deleted; None if there is none (memory)."""
@@ -52,11 +52,11 @@ class File(Protocol):
     def unpin(self) -> None: ...
 
     def close(self) -> None:
-        """No further use, but for the pins there are: their descriptor stays until the last `unpin`."""
+        """End the use of the file. A pinned descriptor stays valid until the last `unpin`."""
 
 
 class Space(NamedTuple):
-    """Bytes of the volume that a directory lies on: all of them, and those that this process can still fill."""
+    """Size of the volume that a directory is on, and how many bytes of it this process can still write."""
 
     total: int
     usable: int
@@ -87,7 +87,7 @@ class Disk(Protocol):
     def space(self, path: str) -> Space: ...
 
     def make_directory(self, path: str, *, durable: bool = True) -> None:
-        """Like mkdir -p, with fsync of each parent that got a new entry; unless `durable`, the last one is left out."""
+        """Like mkdir -p, with fsync of each parent that gets a new entry. Without `durable`, not of the last one."""
 
     def rename(self, source: str, target: str) -> None: ...
 
@@ -124,10 +124,10 @@ _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 
 def _sync(descriptor: int) -> None:
-    """Data, and the metadata without which it could not be read back.
+    """Write data to the disk, with the metadata that is needed to read it back.
 
-    The size is part of that, so fdatasync is enough for an append; what it leaves out are times, which nobody reads.
-    Where the system has no fdatasync, fsync does not reach the platter either without the full variant.
+    fdatasync is enough for an append: it includes the size of the file and leaves out only its times. On systems
+    without fdatasync (macOS) only F_FULLFSYNC makes the disk itself write.
     """
     if _FULL_SYNC is not None:
         fcntl.fcntl(descriptor, _FULL_SYNC)
@@ -147,7 +147,7 @@ def _write(descriptor: int, position: int, data: Bytes) -> None:
 
 
 class RealFile:
-    """A file of the operating system. Its size is kept in memory: nobody else writes to it."""
+    """A file of the operating system. Its size is kept in memory, because no other process writes to it."""
 
     __slots__ = ("_closed", "_descriptor", "_failure", "_flags", "_lock", "_pins", "_pool", "_used", "path", "size")
 
@@ -191,7 +191,7 @@ class RealFile:
         try:
             if position + length > self.size and self._flags & os.O_ACCMODE == os.O_RDONLY:
                 self.size = os.fstat(descriptor).st_size
-            # Never ask for more than there is: the system call takes the memory for all that is asked for.
+            # Do not ask for more than there is: os.pread allocates as much as it is asked for.
             length = max(min(length, self.size - position), 0)
             data = os.pread(descriptor, length, position)
             while len(data) < length:
@@ -213,7 +213,7 @@ class RealFile:
 
     def fsync(self) -> None:
         if self._failure is not None:
-            # The system reports a lost write once and forgets it; a second fsync would seem to succeed.
+            # The system reports a lost write only once: a second fsync would succeed without writing it.
             raise OSError(self._failure.errno, f"an earlier fsync of {self.path} failed")
         descriptor = self.pin()
         try:
@@ -246,7 +246,7 @@ class RealFile:
                 self._shut()
 
     def give_up(self) -> bool:
-        """Close the descriptor for another file's sake, unless it is in use now or was lately. For the pool only."""
+        """Close the descriptor, unless the file is in use or was lately. Returns whether it did. For the pool only."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
@@ -273,10 +273,10 @@ class RealFile:
 
 
 class _Descriptors:
-    """The files that have a descriptor now, and which of them gives it up when there are too many.
+    """The files that have a descriptor, and the choice of one to close when there are too many.
 
-    Second chance: the file that waited longest goes, but one that was used since it was last asked waits once more.
-    Appends then only set a flag, where a list ordered by use would cost them a lock.
+    This is the second-chance algorithm: the oldest descriptor is closed, but a file that was used since the last look
+    at it stays for another round. So an append only sets a flag; a list ordered by use would cost it a lock.
     """
 
     def __init__(self, limit: int) -> None:

@@ -1,4 +1,8 @@
-"""Making a log durable up to an offset: collected on the log's thread, run on any, finished on the log's thread."""
+"""The fsyncs that make a log durable up to an offset.
+
+`Log.start_flush` collects them on the log's thread, `Flush.run` may run on any thread, and `Log.finish_flush` takes
+note of the result on the log's thread.
+"""
 
 from collections.abc import Sequence
 
@@ -12,7 +16,7 @@ _CHUNK_BYTES = 1 << 20
 class Flush:
     """The fsyncs that make everything before `end_offset` survive a power cut. `run` touches nothing of the log.
 
-    The files stay open until it has run, so it has to be run, once.
+    The files stay open until it has run, so it must be run exactly once.
     """
 
     __slots__ = (
@@ -54,12 +58,12 @@ class Flush:
         self.created = created
         """How many files the log had created: later ones need another fsync of the directory."""
         self.sealed = sealed
-        """The segments whose index files are on the disk then."""
+        """The segments whose index files are on the disk after this flush."""
         self.truncations = truncations
-        """How often the log had been truncated: what was flushed before that says nothing about it now."""
+        """How often the log had been truncated. After a later truncation this flush says nothing about the log."""
 
     def run(self) -> None:
-        """OSError if the disk fails or has no room; then nothing may be taken for durable."""
+        """OSError if the disk fails or has no room; then nothing counts as durable."""
         try:
             for file in self._files:
                 sync(file)
@@ -90,10 +94,10 @@ def sync(file: File) -> None:
 
 
 def write_again(file: File, begin: int) -> None:
-    """Let the next fsync mean something for the bytes from `begin` on, after a process that may have seen one fail.
+    """Write the bytes from `begin` on once more, so that the next fsync writes them to the disk.
 
-    Pages that could not be written count as written from then on: the system shows them as long as it has them in
-    memory, and would never try to write them again.
+    After a failed fsync the system takes the pages for written: they can be read as long as they are in memory, and no
+    later fsync tries to write them. An earlier process may have seen such a failure.
     """
     for position in range(begin, file.size, _CHUNK_BYTES):
         file.write_at(position, file.read_at(position, _CHUNK_BYTES))

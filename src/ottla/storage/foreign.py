@@ -1,4 +1,4 @@
-"""What a data directory tells of its topics by itself, without metadata of ours: names, ids, partitions, epochs."""
+"""Topics of a data directory without Ottla's metadata: names, ids, partitions and epochs, from its files alone."""
 
 from collections.abc import Sequence
 from hashlib import sha256
@@ -23,7 +23,7 @@ def is_foreign(disk: Disk, metadata_directory: str) -> bool:
 
 
 def find_topics(disk: Disk, directories: Sequence[DataDirectory]) -> FoundTopics:
-    """Every topic with its partitions. A directory without a topic id, of an old Kafka, is given one here."""
+    """Find every topic with its partitions. A directory of an old Kafka, without a topic id, is given one."""
     found: FoundTopics = {}
     for directory in directories:
         for partition in directory.partitions():

@@ -7,7 +7,7 @@ Offsets are relative to the segment's base offset so that four bytes do. Both co
 entry is made about every `index.interval.bytes`; what lies between two entries is found by stepping over headers. The
 last entry of a sealed segment's time index is the largest timestamp in it.
 
-There is no checksum: an index is derived data, and whoever uses an entry checks that a batch begins where it points.
+There is no checksum: an index can be rebuilt, and the code that uses an entry checks that a batch begins there.
 """
 
 import sys
@@ -27,7 +27,7 @@ TIME_ENTRY_SIZE = _TIME_ENTRY.size
 
 
 class CorruptIndex(Exception):
-    """An index file that cannot be what was written; it is built again from the segment."""
+    """An index file that is damaged. It is rebuilt from the segment."""
 
 
 def _swap_bytes(entries: "array[int]") -> None:
@@ -65,7 +65,7 @@ class OffsetIndex:
         return self.positions[entry] if entry >= 0 else 0
 
     def offset_after(self, position: int) -> int | None:
-        """An offset at or after everything before `position`; None if the index ends before."""
+        """An offset at or after the last one before `position`; None if the index ends before `position`."""
         entry = bisect_left(self.positions, position)
         return self.offsets[entry] if entry < len(self.offsets) else None
 
@@ -105,7 +105,7 @@ class TimeIndex:
         return len(self.offsets)
 
     def add(self, timestamp: int, relative_offset: int) -> None:
-        """Only a new largest timestamp makes an entry."""
+        """Add an entry if the timestamp is larger than all before."""
         if timestamp > (self.timestamps[-1] if self.timestamps else -1):
             self.timestamps.append(timestamp)
             self.offsets.append(relative_offset)
@@ -153,7 +153,7 @@ class IndexHolder(Protocol):
 
 
 class IndexCache:
-    """Which sealed segments have their indexes in memory: the least recently used go first when it gets too much.
+    """Which sealed segments have their indexes in memory. Above the limit the least recently used are unloaded.
 
     One cache serves all logs of a broker.
     """

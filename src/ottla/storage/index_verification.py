@@ -1,4 +1,4 @@
-"""What the indexes of a segment must say, given its batches: the first thing that is wrong, or nothing.
+"""Checks of a segment's indexes against its batches. Each returns the first problem, or "" if there is none.
 
 An entry of the offset index names the last offset of what was appended in one piece where it points: one batch here and
 in Kafka 4, several in what a follower or the cleaner of an older Kafka wrote. So the offset is a batch's last one, and
@@ -49,15 +49,15 @@ class Batches:
         return number if number >= 0 and offset <= self.lasts[number] else None
 
 
-def without_padding(data: bytes, entry_size: int) -> bytes:
-    """Apache Kafka keeps the index of a segment that it writes to at its largest size, filled up with zeros."""
+def remove_padding(data: bytes, entry_size: int) -> bytes:
+    """Remove the zeros at the end: Apache Kafka gives the index of the active segment its largest size at once."""
     used = len(data.rstrip(b"\0"))
     return data[: -(-used // entry_size) * entry_size]
 
 
 def find_offset_index_problem(data: bytes, base: int, batches: Batches) -> str:
     try:
-        index = OffsetIndex.decode(without_padding(data, OFFSET_ENTRY_SIZE))
+        index = OffsetIndex.decode(remove_padding(data, OFFSET_ENTRY_SIZE))
     except CorruptIndex as error:
         return str(error)
     ends = [*index.positions, batches.positions[-1] + 1 if batches.positions else 0][1:]
@@ -78,7 +78,7 @@ def find_offset_index_problem(data: bytes, base: int, batches: Batches) -> str:
 def find_time_index_problem(data: bytes, base: int, batches: Batches, *, sealed: bool) -> str:
     """A sealed segment's last entry is the largest timestamp of all."""
     try:
-        index = TimeIndex.decode(without_padding(data, TIME_ENTRY_SIZE))
+        index = TimeIndex.decode(remove_padding(data, TIME_ENTRY_SIZE))
     except CorruptIndex as error:
         return str(error)
     for timestamp, relative in zip(index.timestamps, index.offsets, strict=True):
@@ -102,9 +102,9 @@ def find_transaction_index_problem(
 ) -> str:
     """`aborted` is what the records tell, `markers` the producer of the marker at each offset.
 
-    They are `complete` if no record is missing from the beginning of the log on. Of a log that was compacted, or has
-    lost its oldest records, the index may know more: a transaction stays in it until all of it went, and it began, or
-    another one was open, where there are no records any more.
+    They are `complete` if no record of the log is missing up to here. The index of a log that was compacted, or has
+    lost its oldest records, may know more than the records: a transaction stays in the index until all of its records
+    are gone, and its first records, or those of another open transaction, may be gone already.
     """
     told = {entry.last_offset: entry for entry in aborted}
     for entry in entries:
@@ -125,7 +125,7 @@ def find_transaction_index_problem(
 def repair_transactions(
     entries: Sequence[AbortedTransaction], aborted: Sequence[AbortedTransaction], markers: Mapping[int, int]
 ) -> list[AbortedTransaction]:
-    """What the records tell, and what is in the index and may be right."""
+    """Merge the transactions found in the records with the index entries that may be right."""
     right = {entry.last_offset: entry for entry in aborted}
     for entry in entries:
         if markers.get(entry.last_offset) == entry.producer_id:

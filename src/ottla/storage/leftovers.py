@@ -1,12 +1,12 @@
-"""What a crash may leave in a partition's directory besides whole segments, and how opening the log ends it.
+"""What a crash may leave in a partition's directory besides whole segments, and what opening the log does with it.
 
-    .deleted   on its way out: deleted
-    .cleaned   compaction had not finished: deleted, the segments it read are still there
-    .swap      compaction had finished: takes the place of the segments it was made from
-    .tmp       a small file that was not replaced in the end: deleted
-    index files without a segment: deleted
+    .deleted   a dropped segment: is deleted
+    .cleaned   compaction had not finished: is deleted, the segments that it read are still there
+    .swap      compaction had finished: replaces the segments that it was made from
+    .tmp       a small file whose replacement was interrupted: is deleted
+    index files without a segment: are deleted
 
-Every step may be interrupted and done again.
+Every step may be interrupted and is repeated by the next start.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ from ottla.storage.scan import scan
 
 
 def settle_leftovers(disk: Disk, directory: str) -> list[str]:
-    """Leave only segments, snapshots and checkpoints. The names in the directory."""
+    """Leave only segments, snapshots and checkpoints. Returns the names that are in the directory then."""
     found = before = disk.list(directory)
     first_cleaned = min((_offset(name) for name in found if name.endswith(names.CLEANED)), default=None)
     begun = [name for name in found if name.endswith(names.SWAP) and _offset(name) >= (first_cleaned or 0)]
     if first_cleaned is not None and begun:
-        # Only .cleaned tells that these were not ready yet, so it must not be gone before them.
+        # Only a .cleaned file shows that these .swap files are incomplete, so they have to be deleted before it.
         for name in begun:
             disk.unlink(f"{directory}/{name}")
         disk.fsync_directory(directory)
@@ -49,14 +49,14 @@ def settle_leftovers(disk: Disk, directory: str) -> list[str]:
 
 
 def find_stray_snapshots(snapshots: Sequence[int], bases: Sequence[int], end_offset: int) -> list[int]:
-    """Snapshots that nobody will ask for: each segment keeps the one it begins with, the log its newest."""
+    """Find snapshots that are not needed: each segment keeps the one at its start, the log its newest."""
     kept = set(bases)
     newest = max((offset for offset in snapshots if offset <= end_offset), default=-1)
     return [offset for offset in snapshots if offset > end_offset or (offset not in kept and offset != newest)]
 
 
 def _finish_swap(disk: Disk, directory: str, base_offset: int) -> None:
-    """Remove the segments that the compacted one replaces, then let it take its name."""
+    """Delete the segments that the compacted one replaces, then give it its final name."""
     swap = names.path(directory, base_offset, names.LOG + names.SWAP)
     file = disk.open_read(swap)
     next_offset = base_offset
@@ -64,7 +64,7 @@ def _finish_swap(disk: Disk, directory: str, base_offset: int) -> None:
         for _, header in scan(file, 0, disk.size(swap)):
             next_offset = header.next_offset
     except CorruptBatch:
-        # Compaction makes its output durable before it renames it, so this is damage; recovery will say so.
+        # Compaction makes its output durable before the rename, so this is damage. Recovery reports it.
         pass
     finally:
         file.close()
@@ -74,7 +74,7 @@ def _finish_swap(disk: Disk, directory: str, base_offset: int) -> None:
                 target = names.path(directory, replaced, suffix)
                 if disk.exists(target):
                     disk.unlink(target)
-    disk.fsync_directory(directory)  # or they could come back beside the one that has their records
+    disk.fsync_directory(directory)  # otherwise a power cut could bring them back beside the compacted one
     _promote(disk, swap)
 
 
@@ -88,7 +88,7 @@ def _offset(name: str) -> int:
 
 
 def remove_tree(disk: Disk, directory: str) -> None:
-    """Remove a partition's directory. The topic id goes last: what is left of it is never another topic's."""
+    """Remove a partition's directory. The topic id goes last, so that an interrupted removal is still this topic's."""
     try:
         found = disk.list(directory)
     except FileNotFoundError:

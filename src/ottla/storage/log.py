@@ -1,8 +1,8 @@
 """A partition's log: segments in order, and everything that must change together when a batch is appended.
 
-One directory per partition. All calls come from one thread, except `Flush.run`. What each file in the directory holds
-is told by the module that owns it: `segment`, `index`, `transaction_index`, `producer_snapshot`, `epochs`,
-`partition_metadata`.
+One directory per partition. All calls come from one thread, except `Flush.run`. The format of each file in the
+directory is described in the module that owns it: `segment`, `index`, `transaction_index`, `producer_snapshot`,
+`epochs`, `partition_metadata`.
 """
 
 from collections.abc import Callable
@@ -35,13 +35,14 @@ _PREFIX_SIZE = 12
 
 @dataclass(slots=True)
 class Appended:
-    """Where a batch is."""
+    """The offsets that an append gave to a batch."""
 
     base_offset: int
     last_offset: int
     log_append_time: int
     """-1 if the records keep their own times."""
     is_duplicate: bool
+    """Whether the producer had sent the batch before: it was not written again, and these are its first offsets."""
 
 
 class Log:
@@ -82,7 +83,7 @@ class Log:
         self.end_offset = recovered.end_offset
         self.recovery_point = recovered.recovery_point
         self.first_dirty_offset = 0
-        """Records before it were compacted."""
+        """Compaction has been through all records before this offset."""
         self._active = self.segments[-1]
         self._clean_end = recovered.end_offset if recovered.clean else None
         self._created_durable = 0
@@ -90,7 +91,7 @@ class Log:
         self._truncations = 0
         self._failure: str | None = None
         self.on_disk_failure: Callable[[str], None] | None = None
-        """Told when an error says more about the disk than about this log."""
+        """Called with a description when an error means that the disk fails, not only this log."""
         self.settings = recovered.settings
 
     @classmethod
@@ -104,7 +105,7 @@ class Log:
         *,
         cache: IndexCache | None = None,
     ) -> "Log":
-        """A new log. Costs no fsync: a power cut before the first flush takes all of it, and there is nothing in it."""
+        """Create an empty log. No fsync is needed: a power cut before the first flush loses only an empty log."""
         disk.make_directory(directory, durable=False)
         write_topic_id(disk, directory, topic_id)
         log = cls.open(
@@ -138,7 +139,7 @@ class Log:
         cache: IndexCache | None = None,
         topic_id: bytes | None = None,
     ) -> "Log":
-        """The log in `directory`. `clean` if it was closed; the offsets are what the checkpoints say.
+        """Open the log in `directory`, with recovery unless it was closed (`clean`). The offsets are the checkpoints'.
 
         `begun_here` if every record in it is known to have been appended by this broker and never compacted.
         `topic_id` for a caller that has read it already.
@@ -173,7 +174,7 @@ class Log:
 
     @property
     def has_unflushed_sealed_segment(self) -> bool:
-        """Whether a segment that takes no more records is not yet known to be on the disk."""
+        """Whether a sealed segment has records that are not known to be on the disk."""
         return self._active.base_offset > self.recovery_point
 
     @property
@@ -183,10 +184,11 @@ class Log:
     # Appending
 
     def append(self, batch: bytearray | memoryview, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
-        """As the leader: one checked batch gets its offsets and goes to the end.
+        """Append one checked batch as the leader, which gives it its offsets.
 
-        `header` is the batch's own. A batch with a producer id must be the producer's next; the same batch once more
-        is answered with where it is, and not written. KafkaError if it cannot be appended: then nothing has changed.
+        `header` is the batch's own. A batch with a producer id must be the producer's next one; a batch that was
+        appended before is not written again, and its first offsets are returned. KafkaError if the batch cannot be
+        appended: then nothing has changed.
         """
         if self._failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
@@ -225,9 +227,10 @@ class Log:
         return Appended(base_offset, last_offset, append_time, False)
 
     def append_as_follower(self, data: Bytes, now_ms: int) -> Appended | None:
-        """Whole batches that carry their offsets and epochs, as the leader has them. A cut one at the end is left out.
+        """Append whole batches as a follower: they keep the leader's offsets and epochs.
 
-        None if there is no whole batch. KafkaError if one is damaged or not after the end of this log.
+        An incomplete batch at the end is left out. Returns None if there is no whole batch. KafkaError if one is
+        damaged or does not come after the end of this log.
         """
         if self._failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
@@ -250,7 +253,7 @@ class Log:
         return Appended(sound[0][0].base_offset, sound[-1][0].last_offset, -1, False) if sound else None
 
     def _append_run(self, data: memoryview, run: list[tuple[BatchHeader, ControlMarker | None]]) -> None:
-        """Batches that all go into the active segment, in one write."""
+        """Append batches that all fit into the active segment, in one write."""
         segment = self._active
         if not run:
             return
@@ -293,10 +296,10 @@ class Log:
         entry = self.producers.aborted_by(header, base_offset, marker)
         if entry is not None:
             segment.transactions.add(entry)
-            self._files.created += 1  # maybe; aborts are rare
+            self._files.created += 1  # the first entry creates the file; one fsync too many is no harm, aborts are rare
 
     def _index_abort_or_fail(self, segment: Segment, header: BatchHeader, marker: ControlMarker) -> None:
-        """The batches are written already; without the index entry only recovery can put things right."""
+        """Like `_index_abort`, for a batch that is written already: if the index fails, only recovery can repair it."""
         try:
             self._index_abort(segment, header, header.base_offset, marker)
         except OSError as error:
@@ -304,7 +307,7 @@ class Log:
             raise self._refusal("cannot be written", error) from error
 
     def _undo_append(self, segment: Segment, base_offset: int, error: OSError) -> KafkaError:
-        """Take back what a failed write left in the file, so that the next append finds it as it was."""
+        """Cut off what a failed write left in the file. Returns the error for the caller."""
         try:
             segment.undo()
             segment.transactions.truncate(base_offset)
@@ -313,13 +316,13 @@ class Log:
         return self._refusal("cannot be written", error)
 
     def _refusal(self, what: str, error: OSError) -> KafkaError:
-        """What the one who asked is told; a disk that fails is reported to whoever cares for all of its logs."""
+        """Returns the error for the caller, and reports a disk that fails to `on_disk_failure`."""
         if self.on_disk_failure is not None and is_failure(error):
             self.on_disk_failure(describe_error(error))
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self} {what}: {describe_error(error)}")
 
     def fail(self, reason: str) -> None:
-        """What the disk holds is unknown now: no more appends, and no clean close."""
+        """Refuse further appends and a clean close, because it is unknown what the disk holds."""
         if self._failure is None:
             self._failure = reason
 
@@ -332,7 +335,7 @@ class Log:
             raise self._refusal("cannot be read", error) from error
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> None:
-        """Seal the active segment and begin a new one at the end of the log, or further on if a gap follows."""
+        """Seal the active segment and begin a new one, at the end of the log or at `base_offset` if a gap follows."""
         active = self._active
         base = self.end_offset if base_offset is None else base_offset
         if active.base_offset == base:
@@ -356,10 +359,11 @@ class Log:
     # Reading
 
     def read(self, offset: int, max_bytes: int, *, up_to: int, at_least_one: bool) -> LogRead | None:
-        """Batches from the one that contains `offset`, of one segment, at most `max_bytes`, none at or after `up_to`.
+        """Read at most `max_bytes` of one segment, from the batch that contains `offset` to before `up_to`.
 
-        With `at_least_one` the first batch is whole however large it is. None if there is nothing to return.
-        KafkaError OFFSET_OUT_OF_RANGE outside of the log, CORRUPT_MESSAGE or KAFKA_STORAGE_ERROR where it is damaged.
+        With `at_least_one` the first batch is returned whole, however large it is. Returns None if there is nothing to
+        read. KafkaError OFFSET_OUT_OF_RANGE outside of the log, CORRUPT_MESSAGE or KAFKA_STORAGE_ERROR where the log
+        is damaged.
         """
         if not self.log_start_offset <= offset <= self.end_offset:
             message = f"offset {offset} is not in {self.log_start_offset} to {self.end_offset}"
@@ -372,14 +376,14 @@ class Log:
             raise self._refusal("cannot be read", error) from error
 
     def find_offset_for_timestamp(self, timestamp: int, up_to: int) -> TimestampOffset | None:
-        """The first record before `up_to` that is not older than `timestamp`."""
+        """Find the first record before `up_to` whose timestamp is at least `timestamp`."""
         try:
             return timestamps.find_first_at_or_after(self, timestamp, up_to)
         except OSError as error:
             raise self._refusal("cannot be read", error) from error
 
     def find_max_timestamp(self) -> TimestampOffset | None:
-        """The first record with the largest timestamp."""
+        """Find the first record that has the largest timestamp."""
         try:
             return timestamps.find_largest(self)
         except OSError as error:
@@ -392,7 +396,10 @@ class Log:
         return self.producers.first_unstable_offset
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Up to where a read_committed consumer may read. Call it when the high watermark moves, too."""
+        """The offset up to which a read_committed consumer may read.
+
+        Call it also when the high watermark moves: transactions that ended below it are forgotten then.
+        """
         stable = self.producers.last_stable_offset(high_watermark)
         return stable if stable >= self.log_start_offset else self.log_start_offset
 
@@ -409,7 +416,7 @@ class Log:
     # Flushing
 
     def start_flush(self) -> Flush | None:
-        """What has to be synced for everything now in the log to be durable; None if everything is."""
+        """Collect the fsyncs that make everything now in the log durable. Returns None if everything is."""
         if (
             self.recovery_point >= self.end_offset
             and self._files.created == self._created_durable
@@ -428,7 +435,8 @@ class Log:
             if closing or segment is not self._active
         ]
         if self._active.has_aborts:
-            # If the segment is sealed before the next flush, and all of it is flushed now, nobody reads it again.
+            # If the segment is sealed before the next flush, all of its records are below the recovery point then, and
+            # recovery would not rebuild this index.
             paths.append(self._active.path(names.TRANSACTION_INDEX))
         snapshots = [offset for offset in self._files.snapshots if offset >= self.recovery_point]
         paths += [names.path(self.directory, offset, names.SNAPSHOT) for offset in snapshots]
@@ -452,9 +460,9 @@ class Log:
         )
 
     def finish_flush(self, flush: Flush) -> None:
-        """`flush` has run without an error."""
+        """Take note that `flush` has run without an error."""
         if flush.truncations != self._truncations:
-            # The flush may have written epochs that are no longer true.
+            # The flush may have written epochs that the truncation removed.
             self.epochs.is_dirty = True
             return
         self._directory_durable = True
@@ -471,25 +479,25 @@ class Log:
     # Cutting
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the batch that contains `offset` and everything after it; `end_offset` then is where it began."""
+        """Remove the batch that contains `offset` and all later ones. The log then ends where that batch began."""
         if offset >= self.end_offset:
             return
         if offset < self.segments[0].base_offset:
             return self.truncate_fully(offset)
         self._truncations += 1
-        # Later segments go first, for good, so that a crash in between leaves no hole.
+        # Later segments are removed first, durably, so that a crash in between leaves no hole.
         self._files.drop(self._files.index_of(offset) + 1, len(self.segments))
         self._disk.fsync_directory(self.directory)
         self._active = self._files.active
         self.end_offset = self._active.truncate(offset)
         self._files.drop_snapshots_after(self.end_offset)
         self._after_cut()
-        # No clock here, and none is needed: what has expired since goes with the next `expire_producers`.
+        # Without a clock nothing expires here; the next `expire_producers` does that.
         self.producers = restore_producers(self._disk, self.segments, self._files.snapshots, self.end_offset)
         return None
 
     def truncate_fully(self, offset: int, now_ms: int = 0) -> None:
-        """Remove all records; the log goes on at `offset`."""
+        """Remove all records. The next one gets `offset`."""
         self._truncations += 1
         self._files.drop(0, len(self.segments))
         self._files.drop_snapshots_after(-1)
@@ -509,7 +517,10 @@ class Log:
         damage_record.save(self._disk, self.directory, self.segments)
 
     def advance_log_start(self, offset: int) -> bool:
-        """Records below `offset` are no more; their segments stay until `drop_segments`. Whether the start moved."""
+        """Serve no record below `offset` any more. Their segments stay until `drop_segments`.
+
+        Returns whether the start moved.
+        """
         if offset > self.end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is after the end {self.end_offset}")
         if offset <= self.log_start_offset:
@@ -522,10 +533,10 @@ class Log:
         return len(self.segments) > 1 and self.segments[1].base_offset <= offset
 
     def drop_segments(self, offset: int, *, in_order: bool = False) -> int:
-        """Drop the segments that have no record at or after `offset`. How many.
+        """Drop the segments that have no record at or after `offset`. Returns their number.
 
-        Call it when the checkpoint on disk says that the log begins at `offset`, or else with `in_order`: a power cut
-        in between may bring back any of them.
+        Unless the checkpoint on disk already says that the log begins at `offset`, pass `in_order`: otherwise a power
+        cut could bring back an earlier segment without a later one.
         """
         return self._files.drop_before(min(offset, self.log_start_offset), in_order=in_order)
 
@@ -534,24 +545,27 @@ class Log:
         return self._files.has_deleted
 
     def take_deleted(self) -> Removal:
-        """The files of dropped segments, to be removed `file.delete.delay.ms` later."""
+        """Hand over the files of dropped segments, to be removed `file.delete.delay.ms` later."""
         return self._files.take_deleted()
 
     def start_swap(self, replaced: list[Segment]) -> Swap:
-        """The segment that was cleaned from these, which are sealed and follow each other, takes their place."""
+        """Begin to replace neighbouring sealed segments by the one that compaction made from them."""
         return Swap(self._disk, self._files, replaced)
 
     # Ending
 
     def close(self) -> None:
-        """Everything is written down and durable, so that the next `open` may be told `clean`."""
+        """Write and sync everything, so that the next `open` may be `clean`."""
         flush = self.start_close()
         if flush is not None:
             flush.run()
         self.finish_close(flush)
 
     def start_close(self) -> Flush | None:
-        """Write everything down. What has to be synced before `finish_close`; None if nothing changed since `open`."""
+        """Write indexes and the producer snapshot. Returns what has to be synced before `finish_close`.
+
+        Returns None if nothing changed since `open`.
+        """
         files = self._files
         unchanged = self._clean_end == self.end_offset and not self._truncations
         if unchanged and files.created == self._created_durable and self.epochs.is_as_loaded(self.end_offset):
@@ -564,7 +578,7 @@ class Log:
         return self._collect_flush(closing=True)
 
     def finish_close(self, flush: Flush | None) -> None:
-        """`flush` has run without an error."""
+        """Close all files. `flush`, if there was one, has run without an error."""
         if flush is not None:
             self.finish_flush(flush)
         if self._failure is None:
@@ -572,7 +586,7 @@ class Log:
         self._files.close()
 
     def abandon(self) -> None:
-        """Let go of the files as they are: the directory is about to be renamed and removed."""
+        """Close the files without flushing: the directory is about to be renamed and removed."""
         self.fail("the log was abandoned")
         for segment in self.segments:
             segment.close()

@@ -6,8 +6,8 @@ from ottla.storage.segment import Segment
 from ottla.storage.segments import Segments
 
 TRIMMED_FROM_BYTES = 64 * 1024
-"""From this size on an answer ends where the index knows a batch to begin: that is 4 KiB (index.interval.bytes) before
-the limit if batches are small, and where the last whole batch ends if they are large."""
+"""An answer of at least this size ends where the offset index says that a batch begins. For small batches that is up to
+4 KiB (index.interval.bytes) before the limit, for large ones the end of the last whole batch."""
 
 
 class LogRead:
@@ -43,7 +43,7 @@ def read(
     stop = segment.readable_end(location.position) if segment.damage else segment.size
     end = files.end_of(segment, log_end_offset)
     if location.base_offset >= end:
-        # Offsets are not under the checksum: whoever asks for what comes next would wait for ever.
+        # The checksum does not cover offsets. With this one the client would ask for an offset that never comes.
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{segment}: offset {location.base_offset} is not before {end}")
     if location.base_offset >= up_to:
         return None

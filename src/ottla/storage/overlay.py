@@ -1,7 +1,7 @@
-"""A disk over another one that is never changed: everything that is written stays in memory and goes with the process.
+"""A disk over another one that is never changed: everything that is written stays in memory and ends with the process.
 
-A broker on it recovers, opens, renames and appends as on any disk, and the files below keep every byte. A file of the
-disk below stays there as far as it is not changed: it is its first `kept` bytes, and a tail in memory.
+A broker on it recovers, opens, renames and appends as on any disk, and the files below keep every byte. A changed file
+consists of the first `kept` bytes of the file below and a tail in memory.
 """
 
 import errno
@@ -14,7 +14,7 @@ MEMORY_BYTES_MAX = 256 * 1024 * 1024
 
 
 class _Budget:
-    """How much memory all tails together take. Like a disk, it can be full."""
+    """The memory that all tails together take. Like a disk, it can be full."""
 
     __slots__ = ("limit", "used")
 
@@ -24,12 +24,12 @@ class _Budget:
 
     def take(self, count: int) -> None:
         if self.used + count > self.limit:
-            raise OSError(errno.ENOSPC, "what a read-only broker keeps in memory has reached its limit")
+            raise OSError(errno.ENOSPC, "the changes that a read-only broker keeps in memory have reached their limit")
         self.used += count
 
 
 class _Content:
-    """What is in a file."""
+    """The content of a file."""
 
     __slots__ = ("_budget", "kept", "lower", "tail")
 
@@ -71,7 +71,7 @@ class _Content:
 
     def write(self, position: int, data: Bytes) -> None:
         if self.read(position, len(data)) == bytes(data):
-            return  # written again to be sure that it is on the disk, where it was read from
+            return  # `write_again` after a failed fsync: the same bytes are in the file below
         after = self.read(position + len(data), self.size)
         self.truncate(position)
         self.append(data)
@@ -105,7 +105,7 @@ class OverlayFile:
         self._content.truncate(size)
 
     def fsync(self) -> None:
-        """Nothing here outlives the process."""
+        """Does nothing: no change outlives the process."""
 
     def pin(self) -> int | None:
         if self._content.is_changed or self._content.lower is None:
@@ -120,11 +120,11 @@ class OverlayFile:
             self._content.lower.unpin()
 
     def close(self) -> None:
-        """The file below stays open for whoever opens this name again; its descriptor is the pool's to close."""
+        """Does nothing: the file below stays open for the next use, and the pool closes its descriptor."""
 
 
 class _Directory:
-    """Names that were made, found or removed here; all others are as below."""
+    """Names that were created, looked up or removed on this disk. All others are those of the disk below."""
 
     __slots__ = ("children", "gone", "lower")
 
@@ -136,7 +136,7 @@ class _Directory:
 
 class _FreeLock:
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Does nothing: there is no lock."""
 
 
 class OverlayDisk:
@@ -257,7 +257,7 @@ class OverlayDisk:
             raise OSError(errno.EINVAL, "Cannot move a directory into itself", source)
         if isinstance(node, _Content) and self._find(target) is not None:
             self.unlink(target)
-        self._put(target, node)  # before it is taken away: what cannot be put stays where it is
+        self._put(target, node)  # first: if this fails, the file keeps its old name
         self._take(source)
 
     def unlink(self, path: str) -> None:
@@ -274,7 +274,7 @@ class OverlayDisk:
         self._directory(path)
 
     def lock(self, path: str) -> FileLock:
-        """The lock that a writing broker would hold, where its file is there and may be opened: it changes nothing."""
+        """Take the lock of a broker that writes, if its file exists and may be opened. That changes nothing on disk."""
         if not self._below.exists(path):
             return _FreeLock()
         try:

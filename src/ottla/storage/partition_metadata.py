@@ -20,7 +20,7 @@ def encode(topic_id: bytes) -> bytes:
 
 
 def write_topic_id(disk: Disk, directory: str, topic_id: bytes) -> None:
-    """Not synced: the log's first flush does that, before anything in the directory counts as durable."""
+    """Write the file without fsync: the log's first flush syncs it before anything else in the directory counts."""
     file = disk.open(f"{directory}/{names.METADATA}", create=True)
     try:
         if file.size:
@@ -31,7 +31,7 @@ def write_topic_id(disk: Disk, directory: str, topic_id: bytes) -> None:
 
 
 def read_topic_id(disk: Disk, directory: str) -> bytes:
-    """The zero id if there is no such file or it cannot be read: then nobody will take the log for a topic's."""
+    """The topic id; all zeros if there is no such file or it is damaged. No topic has that id."""
     try:
         lines = disk.read(f"{directory}/{names.METADATA}").decode("ascii").splitlines()
         text = next(line.removeprefix(_PREFIX) for line in lines if line.startswith(_PREFIX))

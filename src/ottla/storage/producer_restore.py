@@ -25,7 +25,7 @@ RECALL_BYTES = 8 * 1024 * 1024
 
 
 def write_snapshot(disk: Disk, directory: str, offset: int, producers: ProducerStates) -> None:
-    """Not durable before the next flush: its checksum tells a torn one, and the log can replace it."""
+    """Write a snapshot without fsync. A torn one fails its checksum, and the state is rebuilt from the log."""
     file = disk.open(names.path(directory, offset, names.SNAPSHOT), create=True)
     file.truncate(0)
     file.append(encode(producers.producers.values()))
@@ -40,11 +40,11 @@ def restore_producers(
     now_ms: int = 0,
     expiration_ms: int = NEVER,
 ) -> ProducerStates:
-    """The state before the record at `up_to`. Damaged snapshots are deleted and taken off `snapshots`."""
+    """Rebuild the state before the record at `up_to`. Damaged snapshots are deleted and removed from `snapshots`."""
     producers = ProducerStates()
     directory = segments[0].directory
     start = segments[0].base_offset
-    # A snapshot from before the first segment does not know what the segments in between had.
+    # A snapshot before the first segment misses the records between the two.
     for offset in sorted((offset for offset in snapshots if start <= offset <= up_to), reverse=True):
         path = names.path(directory, offset, names.SNAPSHOT)
         try:
@@ -88,11 +88,11 @@ def recall_batches(producer: Producer, segments: Sequence[Segment]) -> None:
             break
     follow = all(sequence_after(one.last_sequence, 1) == two.first_sequence for one, two in pairwise(producer.batches))
     producer.has_lost_batches = not follow or len(producer.batches) < BATCHES_KEPT
-    producer.is_partial = False  # only now: a disk that could not be read is asked again
+    producer.is_partial = False  # only now: after a read error the next retry searches again
 
 
 def replay_segment(segment: Segment, start: int, up_to: int, producers: ProducerStates) -> list[AbortedTransaction]:
-    """Replay a segment's batches in [start, up_to); the transactions that abort markers among them end."""
+    """Replay a segment's batches in [start, up_to). Returns the transactions that abort markers among them end."""
     aborted: list[AbortedTransaction] = []
     try:
         location = segment.locate(start) if start > segment.base_offset else None
@@ -112,7 +112,7 @@ def replay_segment(segment: Segment, start: int, up_to: int, producers: Producer
 
 
 def read_marker(file: File, position: int, header: BatchHeader) -> ControlMarker | None:
-    """What a control batch says. None for other batches, and if compaction took the record."""
+    """The content of a control batch; None for other batches. Type -1 if compaction has removed its record."""
     if not header.attributes & CONTROL:
         return None
     if not header.record_count:

@@ -22,7 +22,7 @@ _VERSION = 1
 
 
 class CorruptSnapshot(Exception):
-    """Not a whole, unchanged snapshot: it is deleted, and the state comes from the log."""
+    """A snapshot file that is damaged. It is deleted, and the state is rebuilt from the log."""
 
 
 def encode(producers: Iterable[Producer]) -> bytes:

@@ -59,9 +59,9 @@ class Producer:
         self.timestamp = -1
         self.transaction_start = NO_TRANSACTION
         self.marker_offset = NO_TRANSACTION
-        """Where its last transaction ended, if that was seen: in memory only."""
+        """Offset of its last transaction marker, if this process has seen it. Not part of a snapshot."""
         self.is_partial = False
-        """Only its last batch was kept, by a snapshot or by `_trim`; the log may have up to four more."""
+        """Whether only the last batch is known, after a snapshot or `_trim`. The log may have up to four more."""
         self.has_lost_batches = False
         """The log was searched for the batches before those that are known, and compaction had taken some of them."""
         self.batches: list[AppendedBatch] = []
@@ -96,14 +96,14 @@ class ProducerStates:
     # Before an append
 
     def check(self, header: BatchHeader) -> AppendedBatch | None:
-        """May this batch of a producer be appended next? None if so; the batch itself if it was appended before.
+        """Check that a producer's batch may be appended next. Returns the earlier batch if this one is a retry of it.
 
-        A batch without a sequence comes from a coordinator, which needs none: only its epoch is checked. KafkaError
-        with the code that Kafka answers if the batch must not be appended.
+        A batch without a sequence comes from a coordinator: only its epoch is checked. KafkaError with Kafka's error
+        code if the batch must not be appended.
         """
         producer = self.producers.get(header.producer_id)
         if producer is None:
-            # The state may have expired or gone with old segments: whatever the producer goes on with is taken.
+            # The state may have expired or been deleted with old segments, so any sequence number is accepted.
             return None
         if header.producer_epoch == producer.epoch and header.base_sequence >= 0:
             batches = producer.batches
@@ -122,7 +122,7 @@ class ProducerStates:
         return None
 
     def check_marker(self, header: BatchHeader, marker: ControlMarker) -> None:
-        """May this end of a transaction be appended?"""
+        """Check that this transaction marker may be appended; KafkaError if not."""
         self.check(header)
         producer = self.producers.get(header.producer_id)
         if producer is not None and marker.coordinator_epoch < producer.coordinator_epoch:
@@ -130,9 +130,9 @@ class ProducerStates:
             raise KafkaError(ErrorCode.TRANSACTION_COORDINATOR_FENCED, message)
 
     def check_next_epoch(self, producer_id: int, epoch: int) -> None:
-        """May a marker of transactions v2 be appended? It carries the epoch after its transaction's (KIP-890).
+        """Check that a marker of transactions v2 may be appended: it has the epoch after its transaction's (KIP-890).
 
-        At the same epoch it can only be the same marker once more (KAFKA-19999), so long as nothing is open.
+        A marker of the same epoch is a retry (KAFKA-19999), unless a transaction is open.
         """
         producer = self.producers.get(producer_id)
         if producer is None or epoch > producer.epoch:
@@ -143,7 +143,7 @@ class ProducerStates:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, message)
 
     def aborted_by(self, header: BatchHeader, base_offset: int, marker: ControlMarker) -> AbortedTransaction | None:
-        """The entry of the transaction index that this marker calls for."""
+        """The transaction index entry for an abort marker; None if the marker aborts nothing."""
         producer = self.producers.get(header.producer_id)
         if marker.type != ABORT or producer is None or producer.transaction_start == NO_TRANSACTION:
             return None
@@ -154,7 +154,7 @@ class ProducerStates:
     # After an append
 
     def replay(self, header: BatchHeader, base_offset: int, marker: ControlMarker | None = None) -> None:
-        """The batch is in the log at `base_offset`; for a control batch with what it says."""
+        """Update the state for a batch at `base_offset`. `marker` is the content of a control batch."""
         producer = self.producers.get(header.producer_id)
         if producer is None:
             self._make_room(base_offset)
@@ -186,7 +186,7 @@ class ProducerStates:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the first transaction begins that is open, or whose marker is not known to be replicated."""
+        """Where the first transaction begins that is open or whose marker is above the high watermark."""
         first_open = next(iter(self._open), None)
         if not self._undecided:
             return first_open
@@ -194,7 +194,7 @@ class ProducerStates:
         return first_undecided if first_open is None else min(first_open, first_undecided)
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Up to where a read_committed consumer may read."""
+        """The offset up to which a read_committed consumer may read."""
         if self._undecided:
             replicated = [first for first, marker in self._undecided.items() if marker < high_watermark]
             for first in replicated:
@@ -205,7 +205,7 @@ class ProducerStates:
         return high_watermark if first_unstable is None else min(high_watermark, first_unstable)
 
     def has_transaction_since(self, time_ms: int) -> bool:
-        """Whether one is open whose producer wrote nothing after that time."""
+        """Whether a transaction is open whose producer has written nothing since that time."""
         return any(self.producers[producer_id].timestamp < time_ms for producer_id in self._open.values())
 
     # Keeping and forgetting
@@ -220,7 +220,7 @@ class ProducerStates:
         self._open.update(sorted(entry for entry in starts if entry[0] != NO_TRANSACTION))
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that wrote nothing for so long, unless a transaction is open. How many went."""
+        """Forget producers without a batch for that long, unless a transaction is open. Returns their number."""
         gone = [key for key, producer in self.producers.items() if _expired(producer, now_ms, expiration_ms)]
         for key in gone:
             del self.producers[key]

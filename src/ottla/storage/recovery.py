@@ -1,12 +1,12 @@
-"""Opening a log: from a clean close in a few reads, after a crash by reading again what may not have reached the disk.
+"""Opening a log: after a clean close in a few reads, after a crash by reading what may not have reached the disk.
 
 Below the recovery point everything was flushed; at and above it, anything may be missing, torn or zero. So the segment
-with the recovery point and all later ones are read with every checksum, their indexes, aborted transactions, epochs and
-producer snapshots are made anew, and the log ends before the first batch that is not sound: what follows it goes, too,
+with the recovery point and all later ones are read with every checksum, and their indexes, aborted transactions, epochs
+and producer snapshots are rebuilt. The log ends before the first batch that is not sound; whatever follows is removed,
 even if it is whole.
 
-A batch that is not sound although it lies below the recovery point was acknowledged and then damaged. It is never cut
-off together with what follows; it is stepped over, and reading it is an error.
+A batch below the recovery point that is not sound was flushed and damaged later. It is not cut off, because sound
+batches follow it: recovery steps over it, and reading it is an error.
 """
 
 import logging
@@ -38,7 +38,7 @@ OFFSET_MAX = 2**63 - 1
 
 
 class Recovery:
-    """One opening of one log; afterwards its attributes are what the log begins with."""
+    """Opens one log. After `run` its attributes are the state that the log starts with."""
 
     def __init__(self, disk: Disk, directory: str, settings: LogSettings, now_ms: int, cache: IndexCache) -> None:
         self.disk = disk
@@ -59,7 +59,7 @@ class Recovery:
         self.log_start_offset = 0
         self.clean = False
         self.unsynced = True
-        """Whether directory entries may be in memory only."""
+        """Whether names in the directory may not have reached the disk."""
         self._progress: ProgressCallback | None = None
         self._done = self._total = self._reported = 0
         self._has_gaps = False
@@ -108,7 +108,7 @@ class Recovery:
     # After a clean close
 
     def _resume(self, flushed: int) -> bool:
-        """Whether the log is as a clean close leaves it, flushed to its end; then it is ready."""
+        """Open a log that was closed cleanly. Returns False if it is not as a clean close leaves it."""
         active = self.segments[-1]
         try:
             self.end_offset = active.resume()
@@ -118,7 +118,7 @@ class Recovery:
             self._load_epochs()
             self._load_producers(self.end_offset)
         except (CorruptBatch, CorruptIndex) as error:
-            logger.warning("%s was closed cleanly but is not clean: %s", self.directory, error)
+            logger.warning("%s was closed cleanly, but is checked because of an error: %s", self.directory, error)
             return False
         self.recovery_point = self.end_offset
         return True
@@ -132,7 +132,7 @@ class Recovery:
     # After a crash
 
     def _recall_damage(self) -> bool:
-        """Whether it is known which bytes are damaged; else everything has to be read."""
+        """Load the damaged ranges of earlier recoveries. Returns False if that fails: then the whole log is read."""
         try:
             damage_record.load(self.disk, self.directory, self.segments)
         except ValueError as error:
@@ -146,7 +146,7 @@ class Recovery:
             self._forget_indexes(self.segments[first - 1])
         self._scan_from(first, recovery_point)
         if self.end_offset < recovery_point:
-            # A checkpoint ahead of the data says nothing about what was flushed, so nothing is believed.
+            # A recovery point behind the end of the log is wrong, so nothing is taken for flushed.
             logger.warning("%s: recovery point %d is after the end %d", self.directory, recovery_point, self.end_offset)
             self._compacted_to = OFFSET_MAX
             self._scan_from(0, self.segments[-1].base_offset)
@@ -154,7 +154,7 @@ class Recovery:
         self.recovery_point = min(recovery_point, self.end_offset)
 
     def _forget_indexes(self, segment: Segment) -> None:
-        """All of its records were flushed before it was sealed, and no flush since: its indexes may be anything."""
+        """Delete the indexes of a segment that was sealed after the last flush: they may not have reached the disk."""
         for suffix in (names.OFFSET_INDEX, names.TIME_INDEX):
             if segment.path(suffix).rpartition("/")[2] in self._names:
                 self.disk.unlink(segment.path(suffix))
@@ -212,7 +212,7 @@ class Recovery:
         return segment.base_offset > max(recovery_point, self.log_start_offset)
 
     def _scan_segment(self, index: int, recovery_point: int) -> int | None:
-        """Read a segment with its checksums. Where it has to be cut; None if it stays as long as it is."""
+        """Read a segment with its checksums. Returns where it has to be cut; None if all of it stays."""
         segment = self.segments[index]
         size, file = segment.size, segment.file
         segment.forget()
@@ -244,13 +244,13 @@ class Recovery:
     def _scan_sound(
         self, segment: Segment, begin: int, size: int, aborted: list[AbortedTransaction]
     ) -> tuple[int, str | None]:
-        """Count batches until the end or the first that is not sound: where that is, and why."""
+        """Count batches up to the first that is not sound. Returns its position and the reason, None at the end."""
         position = begin
         after = bisect_right(self.bases, segment.base_offset)
         limit = self.bases[after] if after < len(self.segments) else segment.base_offset + RELATIVE_OFFSET_MAX + 1
         try:
             for position, header in scan(segment.file, begin, size, checked=True):
-                # Offsets are not under the checksum.
+                # The checksum does not cover offsets.
                 if not self.end_offset <= header.base_offset <= header.last_offset < limit:
                     return position, f"offset {header.base_offset} after {self.end_offset - 1}"
                 if header.base_offset != self.end_offset or header.record_count != header.last_offset_delta + 1:
@@ -307,7 +307,7 @@ class Recovery:
         self.unsynced = True
 
     def _begin_again(self, log_start_offset: int) -> None:
-        """All records were deleted, and the log lost more than that: go on where it must begin."""
+        """The log ends before its start, so a crash took only deleted records: begin anew at the start offset."""
         logger.warning("%s ends at %d, before its start %d", self.directory, self.end_offset, log_start_offset)
         self._drop_from(0)
         for offset in list(self.snapshots):
@@ -318,14 +318,14 @@ class Recovery:
         self.end_offset = self.recovery_point = log_start_offset
 
     def _drop_from(self, index: int) -> None:
-        """Delete this segment and all later ones, the last first: interrupted, it must not leave a hole."""
+        """Delete this segment and all later ones, the last one first, so that an interruption leaves no hole."""
         for segment in reversed(self.segments[index:]):
             self._unlink(segment)
             self.disk.fsync_directory(self.directory)
         del self.segments[index:]
 
     def _drop_before(self, log_start_offset: int) -> None:
-        """Finish what was begun: of the segments below the log's start some may be gone already, in no order."""
+        """Delete segments below the log's start. A crash may have interrupted that, and left any of them."""
         while len(self.segments) > 1 and self.segments[1].base_offset <= log_start_offset:
             self._unlink(self.segments.pop(0))
 
@@ -338,7 +338,7 @@ class Recovery:
     # Epochs
 
     def _load_epochs(self, up_to: int | None = None) -> None:
-        """The file, or without a sound one what the batches of the segments before `up_to` say."""
+        """Load the epochs from their file, or if that is not sound, from the batches of segments before `up_to`."""
         try:
             self.epochs = LeaderEpochs.load(self.disk, f"{self.directory}/{names.EPOCHS}")
             return

@@ -1,4 +1,4 @@
-"""Files that left their log and wait to be unlinked: taken on the log's thread, unlinked on any."""
+"""Files of dropped segments that wait to be unlinked: handed over on the log's thread, unlinked on any thread."""
 
 import contextlib
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from ottla.storage.files import Disk, File
 
 
 class Removal:
-    """`run` touches nothing of the log, so it may take as long as the disk needs for large files."""
+    """`run` does not touch the log, so it can run in a thread: unlinking large files takes a while."""
 
     __slots__ = ("_disk", "_doomed")
 
@@ -16,7 +16,7 @@ class Removal:
         self._doomed = doomed
 
     def run(self) -> None:
-        """What is left of it after an error goes with the next opening of the log."""
+        """Unlink the files. After an error the rest is deleted when the log is opened the next time."""
         for path, file in self._doomed:
             if file is not None:
                 file.close()

@@ -1,12 +1,12 @@
-"""Which segments at the front of a log are no longer wanted: too old, or more than the log may hold.
+"""Which segments at the front of a log are to be deleted: too old, or more than the log may hold.
 
 A segment is as old as its newest record, and goes as a whole. A timestamp that is further ahead of the clock than the
 topic lets producers be says nothing about age (a clock was wrong when it was made, or the settings were others), and
 neither does a missing one: such a segment counts from the moment this process created or found it, so that one wrong
 record does not keep a log for ever.
 
-What is not committed stays, and so does everything from the first record of an open transaction on. The active segment
-goes only if all before it do; the log then rolls first, so that there always is an active one.
+Uncommitted records stay, and so does everything from the first record of an open transaction on. The active segment is
+deleted only together with all others; the log then rolls first, so that there always is an active one.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class Expired(NamedTuple):
 
 
 def find_expired(log: RetainedLog, up_to: int, now_ms: int) -> Expired | None:
-    """What retention takes from the records before `up_to`; None if that is nothing."""
+    """Find the segments before `up_to` that retention deletes; None if there are none."""
     settings = log.settings
     if settings.retention_ms < 0 and settings.retention_bytes < 0:
         return None

@@ -1,4 +1,4 @@
-"""Walking over the batches of a segment file: by their headers only, or with every checksum."""
+"""Going from batch to batch in a segment file: by headers only, or with every checksum."""
 
 from collections.abc import Iterator, Sequence
 from struct import Struct
@@ -39,7 +39,7 @@ class BatchLocation(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """Bytes that no longer are what was once flushed: found by recovery, kept, never served."""
+    """Bytes of flushed batches that recovery found to be changed. They stay in the file and are never served."""
 
     first_offset: int
     next_offset: int
@@ -48,7 +48,7 @@ class Damage(NamedTuple):
 
 
 def scan(file: File, start: int, end: int, *, checked: bool = False) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch in [start, end). CorruptBatch at the first one that is not whole and sound.
+    """Yield position and header of each batch in [start, end). CorruptBatch at the first that is not whole and sound.
 
     With `checked` every byte is read and the checksum compared, otherwise only what is needed to step from header to
     header.
@@ -74,7 +74,7 @@ def scan(file: File, start: int, end: int, *, checked: bool = False) -> Iterator
 
 
 def check_batches(view: memoryview, expected: int) -> list[tuple[BatchHeader, ControlMarker | None]]:
-    """The whole batches in a buffer, and what control batches say; a cut batch at the end is left out.
+    """Return the whole batches in a buffer, with the content of control batches. A cut batch at the end is left out.
 
     CorruptBatch unless all are sound and in order from offset `expected` on.
     """
@@ -94,9 +94,9 @@ def read_batch(file: File, position: int, header: BatchHeader) -> bytes:
 
 
 def find_sound_batch(file: File, start: int, end: int, first_offset: int) -> int | None:
-    """Where the next batch with a right checksum and an offset of at least `first_offset` begins.
+    """Find where the next batch with a right checksum and an offset of at least `first_offset` begins.
 
-    Damage may have hit a length, so the next batch can begin anywhere: every byte that could be a magic is tried.
+    A length may be damaged, so the next batch can begin anywhere: every byte that could be a magic byte is tried.
     """
     position = start
     while position + HEADER_SIZE <= end:
@@ -123,10 +123,10 @@ def _is_sound(file: File, position: int, end: int, chunk: bytes, inside: int, fi
 
 
 def find_batch(file: File, start: int, end: int, offset: int, damages: Sequence[Damage] = ()) -> BatchLocation | None:
-    """The first batch from `start` on that ends at or after `offset`; None if none does.
+    """Find the first batch from `start` on that ends at or after `offset`; None if there is none.
 
-    A batch has to begin at `start`, and unless that is the file's beginning it must not be past the offset already.
-    CorruptBatch if that is not so, if no sound header is found on the way, or if the offset is among damaged ones.
+    A batch must begin at `start`, and unless `start` is 0, that batch must not be behind the offset already.
+    CorruptBatch if that is not so, if a header on the way is not sound, or if the offset lies in a damaged range.
     """
     if start >= end and start:
         raise CorruptBatch(f"byte {start} is past the end {end}")

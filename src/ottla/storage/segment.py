@@ -33,7 +33,7 @@ UNKNOWN = -2
 
 _TAIL_MAX = 64
 _UNINDEXED_MAX = 1024 * 1024
-"""A larger segment has at least one entry in its offset index; if not, the file was emptied."""
+"""A larger segment has at least one entry in its offset index. An empty index file of one has lost its content."""
 
 
 class Segment:
@@ -71,7 +71,7 @@ class Segment:
         self._cache = cache
         self._file: File | None = None
         self._writer: File | None = None
-        """The same file once there was an append: then the indexes are in memory to stay."""
+        """The file, from the first append on. From then on the indexes stay in memory."""
         self._size = UNKNOWN
         self._offsets: OffsetIndex | None = None
         self._times: TimeIndex | None = None
@@ -87,10 +87,10 @@ class Segment:
         self.created_ms = created_ms
         self.index_interval_bytes = interval
         self.index_bytes = 0
-        """How large an index would be with what comes next: the log rolls when it reaches the limit."""
+        """How large the larger index would be after the next entry. The log rolls when this exceeds the limit."""
         self.is_active = False
         self.is_suspect = False
-        """An index file is missing, so the transaction index is not believed either."""
+        """Whether an index file is missing: then the transaction index is not trusted either."""
         self.damage: tuple[Damage, ...] = ()
 
     @classmethod
@@ -128,7 +128,7 @@ class Segment:
         return segment
 
     def forget(self) -> None:
-        """Empty indexes in memory and no bytes counted: what recovery starts from."""
+        """Reset indexes, size and timestamps in memory, so that recovery can count every batch again."""
         self._size = self._since_entry = 0
         self._offsets, self._times = OffsetIndex(), TimeIndex()
         self._first_timestamp = UNKNOWN
@@ -176,7 +176,7 @@ class Segment:
         if self._max_timestamp == UNKNOWN:
             self._read_max_timestamp()
             if not self.is_active and not self._max_timestamp_holds():
-                logger.warning("%s: the time index is wrong, it is built again", self)
+                logger.warning("%s: the time index is wrong, it is rebuilt", self)
                 self.rebuild_indexes()
         return self._max_timestamp, self._max_timestamp_offset
 
@@ -191,7 +191,7 @@ class Segment:
             self._max_timestamp = -1
 
     def _max_timestamp_holds(self) -> bool:
-        """Whether the batch that the time index names last does have that timestamp."""
+        """Whether the batch in the last entry of the time index has the timestamp of that entry."""
         if self._max_timestamp < 0:
             return True
         try:
@@ -220,7 +220,7 @@ class Segment:
 
     @property
     def has_aborts(self) -> bool:
-        """Whether entries of its transaction index are in memory, and so maybe not on the disk."""
+        """Whether entries of the transaction index are in memory. They may not be on the disk yet."""
         return self._transactions is not None and bool(self._transactions.entries())
 
     @property
@@ -244,12 +244,12 @@ class Segment:
     # Appending
 
     def append(self, data: Bytes, size: int, base_offset: int, last_offset: int, max_timestamp: int) -> None:
-        """One batch at the end. OSError leaves everything but the file's tail as it was."""
+        """Append one batch. An OSError may leave part of it in the file; nothing else has changed then."""
         (self._writer or self._activate()).append(data)
         self.count(size, base_offset, last_offset, max_timestamp)
 
     def count(self, size: int, base_offset: int, last_offset: int, max_timestamp: int) -> None:
-        """Take note of a batch that now is at the end of the file."""
+        """Count a batch that was written to the end of the file: size, timestamps, indexes."""
         position = self._size
         if max_timestamp > self._max_timestamp:
             self._max_timestamp = max_timestamp
@@ -267,12 +267,13 @@ class Segment:
         self._size = position + size
 
     def skip_to(self, position: int) -> None:
-        """Recovery leaves damaged bytes where they are; what follows them begins here."""
+        """Continue counting behind damaged bytes, which recovery leaves where they are."""
         self._size = position
-        del self._tail_offsets[:], self._tail_positions[:]  # the batch before them does not reach to the next one
+        # The tail takes a batch to end where the next one begins, which is not so across damaged bytes.
+        del self._tail_offsets[:], self._tail_positions[:]
 
     def write(self, data: Bytes) -> None:
-        """Several batches at once; each is then told to `count`."""
+        """Append several batches in one write. The caller then calls `count` for each."""
         (self._writer or self._activate()).append(data)
 
     def undo(self) -> None:
@@ -292,7 +293,7 @@ class Segment:
         )
 
     def _activate(self) -> File:
-        """Before the first append: read what the files on disk say as long as they are right."""
+        """Before the first append: load the indexes from disk. They stay in memory from then on."""
         self.is_active = True
         self._cache.forget(self)
         if self._max_timestamp == UNKNOWN or self._offsets is None or self._times is None:
@@ -305,7 +306,7 @@ class Segment:
     # Finding
 
     def locate(self, offset: int) -> BatchLocation | None:
-        """The first batch that ends at or after `offset`; None if there is none."""
+        """Find the first batch that ends at or after `offset`; None if there is none."""
         tail = self._tail_offsets
         if tail and offset >= tail[0]:
             entry = bisect_right(tail, offset) - 1
@@ -321,7 +322,7 @@ class Segment:
         except KafkaError:
             if not position or self._rebuilt:
                 raise
-        logger.warning("%s: the offset index leads astray, it is built again", self)
+        logger.warning("%s: the offset index is wrong, it is rebuilt", self)
         self.rebuild_indexes()
         return self._step_to(offset, self.offset_index.position_before(offset - self.base_offset))
 
@@ -332,20 +333,20 @@ class Segment:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self}: {error}") from None
 
     def readable_end(self, position: int) -> int:
-        """Where damage, or else the file, ends a read that begins at `position`."""
+        """Up to which byte a read from `position` on may go: to the next damage, or to the end of the file."""
         return min((damage.position for damage in self.damage if damage.position > position), default=self.size)
 
     # Ending
 
     def seal(self) -> None:
-        """No more appends, and the indexes are written down: they may go when memory is short."""
+        """End appends. The indexes are on disk and may be unloaded when memory is short."""
         self.is_active = False
         self._writer = None
         del self._tail_offsets[:], self._tail_positions[:]
         self._admit_indexes()
 
     def write_indexes(self) -> None:
-        """Both index files as they are in memory, with the largest timestamp as the time index's last entry."""
+        """Write both index files from memory, with the largest timestamp as the last entry of the time index."""
         offsets, times = self.offset_index, self.time_index
         times.add(self._max_timestamp, self._max_timestamp_offset - self.base_offset)
         for suffix, data in ((names.OFFSET_INDEX, offsets.encode()), (names.TIME_INDEX, times.encode())):
@@ -356,7 +357,7 @@ class Segment:
             file.close()
 
     def truncate(self, offset: int) -> int:
-        """Remove the batch that contains `offset` and all after it. The new end offset of the segment's log."""
+        """Remove the batch that contains `offset` and all later ones. Returns the new end offset of the log."""
         location = self._first_to_go(offset)
         self._activate()
         if location is None:
@@ -390,7 +391,7 @@ class Segment:
         return self.locate(offset)
 
     def _find_max_timestamp(self) -> None:
-        """The largest timestamp again, from what is left: the last index entry and the batches after it."""
+        """Find the largest timestamp after a truncation: from the last index entry and the batches behind it."""
         times = self.time_index
         timestamp, relative_offset = (times.timestamps[-1], times.offsets[-1]) if len(times) else (-1, 0)
         self._max_timestamp, self._max_timestamp_offset = timestamp, self.base_offset + relative_offset
@@ -407,9 +408,9 @@ class Segment:
     # Indexes from disk
 
     def resume(self) -> int:
-        """Make a cleanly closed segment the active one; the log's end offset.
+        """Make a cleanly closed segment the active one. Returns the log's end offset.
 
-        Only the batches after the last index entry are read. CorruptBatch or CorruptIndex if something is not as a
+        Only the batches behind the last index entry are read. CorruptBatch or CorruptIndex if something is not as a
         clean close leaves it.
         """
         if not self.size:
@@ -442,7 +443,7 @@ class Segment:
         return end
 
     def rebuild_indexes(self) -> None:
-        """Both indexes from the batches' headers, written down too unless the segment is still growing."""
+        """Rebuild both indexes from the batches' headers. Those of a sealed segment are also written to disk."""
         size, damage = self.size, self.damage
         offsets, positions = self._tail_offsets[:], self._tail_positions[:]
         self.forget()
@@ -496,7 +497,7 @@ class Segment:
         return None
 
     def _last_entry(self, suffix: str, entry_size: int) -> bytes | None:
-        """The last entry of an index file; None if there is none or the file is not whole."""
+        """Read the last entry of an index file; None if there is none, or the size of the file is wrong."""
         try:
             file = self._disk.open_read(self.path(suffix))
         except FileNotFoundError:

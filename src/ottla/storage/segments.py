@@ -1,7 +1,7 @@
-"""The files of a log as a whole: its segments in order, its producer snapshots, and what is on its way out.
+"""The files of a log as a whole: its segments in order, its producer snapshots, and files that are being deleted.
 
-Files of dropped segments are first renamed to `.deleted`, so whoever still reads from one goes on reading, and unlinked
-some time later by the `Removal` that `take_deleted` hands out.
+Files of dropped segments are first renamed to `.deleted`, so that reads which have begun can finish, and unlinked some
+time later by the `Removal` that `take_deleted` returns.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ class Segments:
         self.items = items
         self.snapshots = snapshots
         self.created = created
-        """How many files came into being: a flush has to make their directory entries durable, too."""
+        """How many files were created so far: a flush has to make their directory entries durable, too."""
         self.sealed: list[Segment] = []
         """Segments whose index files were written and not yet synced. Their records may be on the disk already."""
         self.swap: UnfinishedSwap | None = None
@@ -55,16 +55,16 @@ class Segments:
         return self.items[-1]
 
     def index_of(self, offset: int) -> int:
-        """Which segment has this offset, or would have it."""
+        """The index of the segment that contains this offset, or would contain it."""
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def end_of(self, segment: Segment, log_end_offset: int) -> int:
-        """The offset after the last of this segment."""
+        """The offset at which the next segment begins, or at which the log ends."""
         after = bisect_right(self._bases, segment.base_offset)
         return self._bases[after] if after < len(self._bases) else log_end_offset
 
     def create(self, base_offset: int, now_ms: int, interval: int) -> Segment:
-        """A new file, not yet part of the log. OSError leaves none behind."""
+        """Create a segment's file without making it part of the log. After an OSError there is no file."""
         try:
             return Segment.create(
                 self._disk, self.directory, base_offset, created_ms=now_ms, interval=interval, cache=self.cache
@@ -81,7 +81,7 @@ class Segments:
     # Aborted transactions
 
     def aborted_transactions(self, from_offset: int, up_to: int) -> list[AbortedTransaction]:
-        """Those that have records in [from_offset, up_to). An index that is missing or damaged is built again."""
+        """The aborted transactions with records in [from_offset, up_to). A missing or damaged index is rebuilt."""
         found: list[AbortedTransaction] = []
         for segment in self.items[self.index_of(from_offset) :]:
             try:
@@ -113,7 +113,7 @@ class Segments:
         self.created += 1
 
     def prune_snapshots(self) -> None:
-        """Each segment keeps the snapshot it begins with, the log its newest."""
+        """Delete snapshots except the one at the start of each segment and the newest."""
         self._drop_snapshots(
             leftovers.find_stray_snapshots(self.snapshots, self._bases, max(self.snapshots, default=0))
         )
@@ -129,10 +129,10 @@ class Segments:
     # Dropping
 
     def drop_before(self, offset: int, *, in_order: bool = False) -> int:
-        """Drop the segments that have no record at or after `offset`, the first one first, never the last. How many.
+        """Drop the segments that have no record at or after `offset`, but never the last one. Returns their number.
 
-        `in_order` if nothing on disk says yet that the log begins at `offset`: then no later segment may be gone while
-        an earlier one comes back with a power cut.
+        With `in_order` each removal is durable before the next one. That is needed if nothing on disk says yet that the
+        log begins at `offset`: otherwise a power cut could bring back an earlier segment without a later one.
         """
         count = self.index_of(offset)
         for _ in range(count):
@@ -145,13 +145,13 @@ class Segments:
         return count
 
     def drop(self, first: int, end: int) -> None:
-        """Take segments out of the log, the last first: interrupted, this must not leave a hole."""
+        """Take segments out of the log, the last one first, so that an interruption leaves no hole."""
         self.end_swap()
         self._doom_segments(first, end)
         del self.items[first:end], self._bases[first:end]
 
     def replace(self, first: int, end: int, segment: Segment) -> None:
-        """One segment in the place of several, which begins where the first of them does."""
+        """Put one segment in the place of several. It has the base offset of the first of them."""
         self._doom_segments(first, end)
         self.items[first:end] = [segment]
         self._bases[first:end] = [segment.base_offset]
@@ -159,7 +159,7 @@ class Segments:
         self.prune_snapshots()
 
     def end_swap(self) -> None:
-        """No segment may go while another is being put in its place."""
+        """End a compaction's swap that is under way, before segments are dropped."""
         if self.swap is not None:
             self.swap.finish_or_undo()
 
@@ -172,7 +172,7 @@ class Segments:
     def _doom(self, path: str, file: File | None) -> None:
         doomed = path + names.DELETED
         while self._disk.exists(doomed):
-            # Compacted twice within file.delete.delay.ms: somebody may still read the first.
+            # Compacted twice within file.delete.delay.ms: a fetch may still read from the first file.
             doomed = f"{doomed}{names.DELETED}"
         try:
             self._disk.rename(path, doomed)
@@ -187,7 +187,7 @@ class Segments:
         return bool(self._doomed)
 
     def take_deleted(self) -> Removal:
-        """The files that were dropped since the last call."""
+        """Hand over the files that were dropped since the last call."""
         doomed, self._doomed = self._doomed, []
         return Removal(self._disk, doomed)
 
@@ -204,7 +204,7 @@ class Segments:
 
 
 def _check_markers(segment: Segment) -> None:
-    """The file has no checksum, but the log has a marker for each entry. CorruptIndex if one is not there."""
+    """CorruptIndex if an entry of the transaction index has no marker in the log. The index has no checksum."""
     for entry in segment.transactions.entries():
         try:
             location = segment.locate(entry.last_offset)

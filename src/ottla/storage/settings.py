@@ -1,4 +1,4 @@
-"""What a log needs to know of its topic's settings, as plain numbers; the settings table itself is above storage."""
+"""What a log needs to know of its topic's settings, as plain numbers: storage does not know the settings table."""
 
 from dataclasses import dataclass
 
@@ -18,4 +18,4 @@ class LogSettings:
     retention_bytes: int = -1
     """How large the log may be; negative: any size."""
     timestamps_ahead_ms: int = 2**63 - 1
-    """A timestamp further ahead of the clock than this tells nothing about a segment's age."""
+    """A timestamp further ahead of the clock than this is not used as a segment's age."""

@@ -1,4 +1,4 @@
-"""Finding records by time: the first one at or after a time, and the one with the largest time."""
+"""Finding records by time: the first one at or after a timestamp, and the one with the largest timestamp."""
 
 from typing import NamedTuple, Protocol
 
@@ -59,7 +59,7 @@ def _find_largest_in(segment: Segment, from_offset: int) -> TimestampOffset | No
             return found
     if segment.base_offset >= from_offset or (location := segment.locate(from_offset)) is None:
         return None
-    # The record was deleted, others of its segment were not: what they have is in no index.
+    # That record is below the log's start. The largest timestamp of the rest is in no index, so all is read.
     best: TimestampOffset | None = None
     for position, header in scan(segment.file, location.position, segment.size):
         for record in decode(read_batch(segment.file, position, header)):

@@ -2,9 +2,9 @@
 
     int16 version (0), int64 producer id, int64 first offset, int64 last offset, int64 last stable offset
 
-An entry stands in the segment that has its abort marker, whose offset is the entry's last offset. The last stable
-offset is the one right after the marker was appended: a reader whose range ends at or before it need not look at later
-entries. The file comes into being with the first entry.
+An entry is in the segment that contains the abort marker, whose offset is the entry's last offset. Its last stable
+offset is that of the log right after the marker was appended: a reader whose range ends at or before it need not look
+at later entries. The file is created with the first entry.
 """
 
 from bisect import bisect_left
@@ -50,7 +50,7 @@ class TransactionIndex:
         return self._entries
 
     def add(self, entry: AbortedTransaction) -> None:
-        """OSError leaves the entries as they were, and the file too unless the disk refuses even that."""
+        """Add an entry. After an OSError the entries, and if possible the file, are as they were before."""
         entries = self.entries()
         file = self._disk.open(self.path, create=True)
         try:
@@ -63,14 +63,14 @@ class TransactionIndex:
         entries.append(entry)
 
     def truncate(self, offset: int) -> None:
-        """Forget transactions whose marker is at `offset` or later."""
+        """Remove transactions whose marker is at `offset` or later."""
         entries = self.entries()
         keep = bisect_left(entries, offset, key=attrgetter("last_offset"))
         if keep < len(entries):
             self.replace(entries[:keep])
 
     def replace(self, entries: list[AbortedTransaction]) -> None:
-        """Make the file hold exactly these; without any there is no file."""
+        """Replace all entries."""
         if entries or self._disk.exists(self.path):
             file = self._disk.open(self.path, create=True)
             file.truncate(0)
@@ -79,7 +79,7 @@ class TransactionIndex:
         self._entries = entries
 
     def collect(self, from_offset: int, up_to: int) -> tuple[list[AbortedTransaction], bool]:
-        """Those that overlap [from_offset, up_to), and whether no later segment can have another one."""
+        """The transactions that overlap [from_offset, up_to), and whether no later segment can have another one."""
         found = []
         entries = self.entries()
         for entry in entries[bisect_left(entries, from_offset, key=attrgetter("last_offset")) :]:

@@ -1,8 +1,8 @@
-"""Offline check of one partition's directory: every checksum, and everything derived from the records against them.
+"""Offline check of one partition's directory: every checksum, and every derived file against the records.
 
-Nothing here writes, except `repair`. It removes derived files that are wrong and lets recovery make them anew, from
-records that are all taken for flushed: a torn end is cut off, sound records are never touched, and what was damaged in
-the middle stays for a person to decide about.
+Nothing here writes, except `repair`. It deletes derived files that are wrong and lets recovery rebuild them, with all
+sound records taken for flushed: a torn end is cut off, sound records are never touched, and damage in the middle stays
+for a person to decide about.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,26 +38,26 @@ class Problem(NamedTuple):
 
 
 class Notice(NamedTuple):
-    """What may be damage and may be as it should be; only a person can tell."""
+    """Something that may be damage or may be intended; only a person can tell."""
 
     path: str
     reason: str
 
 
 class Trust(NamedTuple):
-    """What the data directory knows of a partition."""
+    """What the checkpoints and marks of the data directory say about a partition."""
 
     flushed_to: int = 0
     log_start: int = 0
     closed: bool = False
-    """Whether whoever wrote it shut down cleanly: then all of it is flushed, the indexes too."""
+    """Whether the broker that wrote it shut down cleanly: then everything is flushed, indexes included."""
     compacted: bool = False
     """Whether it may have been compacted: that leaves gaps between offsets."""
 
 
 @dataclass(slots=True)
 class PartitionReport:
-    """What was found in a partition's directory. `end_offset` is behind the last sound record."""
+    """What was found in a partition's directory. `end_offset` is the offset after the last sound record."""
 
     directory: str
     segments: int = 0
@@ -69,11 +69,11 @@ class PartitionReport:
     problems: list[Problem] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
     derived: dict[str, None] = field(default_factory=dict)
-    """Files that are wrong and can be made from the records."""
+    """Files that are wrong and can be rebuilt from the records."""
     aborted: dict[str, list[AbortedTransaction]] = field(default_factory=dict)
-    """What the transaction indexes that are wrong have to say. Recovery reads them, and would not make them anew."""
+    """The right content of transaction indexes that are wrong. Recovery reads them and does not rebuild all of them."""
     end_is_damaged: bool = False
-    """Whether the log's last batches had been flushed and are damaged: then nothing is repaired, or they would go."""
+    """Whether the log's last, flushed batches are damaged: a repair would cut them off, so there is none."""
 
     def add_loss(self, path: str, reason: str) -> None:
         self.problems.append(Problem(path, reason, repairable=False))
@@ -82,14 +82,14 @@ class PartitionReport:
         self.problems.append(Problem(path, reason, repairable=True))
 
     def add_wrong_file(self, path: str, reason: str) -> None:
-        """Of a derived file the first thing that is wrong says enough."""
+        """Add the first problem of a derived file."""
         if path not in self.derived:
             self.derived[path] = None
             self.problems.append(Problem(path, reason, repairable=True))
 
 
 def verify(disk: Disk, directory: str, trust: Trust) -> PartitionReport:
-    """Read all of it."""
+    """Read the whole directory and report what is wrong."""
     report = PartitionReport(directory)
     found = disk.list(directory)
     _check_metadata(disk, report)
@@ -106,7 +106,7 @@ def verify(disk: Disk, directory: str, trust: Trust) -> PartitionReport:
 
 
 def repair(disk: Disk, report: PartitionReport, log_start_offset: int, now_ms: int) -> None:
-    """Everything that can be repaired is, and durable, when this returns."""
+    """Repair everything that can be repaired, durably."""
     assert not report.end_is_damaged
     for path in report.derived:
         if disk.exists(path):
@@ -116,7 +116,7 @@ def repair(disk: Disk, report: PartitionReport, log_start_offset: int, now_ms: i
     log = Log.open(
         disk,
         report.directory,
-        LogSettings(compacted=True),  # a gap between segments may be compaction's: never cut there
+        LogSettings(compacted=True),  # a gap between segments may come from compaction, so never cut there
         clean=False,
         recovery_point=report.end_offset,
         log_start_offset=log_start_offset,
@@ -149,7 +149,7 @@ def _check_snapshot(disk: Disk, report: PartitionReport, offset: int) -> None:
 
 
 class _Walk:
-    """From segment to segment: offsets and epochs only grow, and transactions may span several."""
+    """Checks segment after segment: offsets and epochs only grow, and transactions may span several segments."""
 
     def __init__(self, disk: Disk, report: PartitionReport, trust: Trust) -> None:
         self._disk = disk
@@ -163,7 +163,7 @@ class _Walk:
         self._complete = report.first_offset == 0
         """Whether no record is missing so far."""
         self._damaged = False
-        """Whether the batches that were to come next are damaged: then there is a gap."""
+        """Whether the bytes before the next batch are damaged: then a gap in the offsets is expected."""
         self._gaps: list[tuple[str, int, int]] = []
         self._thinned = trust.compacted
 
@@ -208,7 +208,7 @@ class _Walk:
             self._report.notices.append(Notice(path, reason))
 
     def _expect(self, offset: int) -> None:
-        """The next batch, or segment, begins here."""
+        """Take note that the next batch or segment begins at `offset`, and of the gap before it."""
         if offset > self._report.end_offset:
             self._complete = False
             if not self._damaged:
@@ -217,10 +217,10 @@ class _Walk:
         self._report.end_offset = offset
 
     def _in_order(self, file: File, base: int, following: int | None) -> Iterator[tuple[int, BatchHeader]]:
-        """Batches whose offsets fit between their neighbours': an offset is not under the checksum.
+        """Yield the batches whose offsets fit between those of their neighbours: the checksum does not cover offsets.
 
-        A batch is held back until the next one is seen. If the two overlap, and the first of them does not follow the
-        one before it without a gap, then it is the one that is wrong.
+        A batch is held back until the next one is seen. If the two overlap, and there is a gap before the first of
+        them, then the first one is wrong.
         """
         limit = following if following is not None else base + RELATIVE_OFFSET_MAX + 1
         held: tuple[int, BatchHeader] | None = None
@@ -253,7 +253,7 @@ class _Walk:
         self._damaged = True
 
     def _sound(self, file: File, *, is_last: bool) -> Iterator[tuple[int, BatchHeader] | None]:
-        """The segment's batches. What lies between them and is none is a problem, stepped over, and None here."""
+        """Yield the segment's sound batches, and None for damaged bytes between them, which are reported."""
         begin, size, next_offset = 0, file.size, self._report.end_offset
         while begin < size:
             position = begin

@@ -44,7 +44,7 @@ class BatchFilter:
         self.keyless = 0
 
     def filter(self, header: BatchHeader, batch: memoryview) -> tuple[BatchHeader, Bytes] | None:
-        """The batch as it is written, itself if nothing changes; None if it goes."""
+        """Return what to write for a batch: the same batch if nothing changes, None if nothing is left of it."""
         self.records_read += header.record_count
         if header.attributes & CONTROL:
             rest = self._marker(header, batch)
@@ -79,7 +79,7 @@ class BatchFilter:
         return self._pack(header, unpack_records(header, batch), kept, header.record_count, header.max_timestamp, True)
 
     def _is_over(self, header: BatchHeader) -> bool:
-        """Whether the time of the batch's tombstones or marker is over."""
+        """Whether delete.retention.ms is over for the tombstones or the marker in the batch."""
         return header.has_delete_horizon and header.base_timestamp <= self._order.now_ms
 
     def _records(self, header: BatchHeader, batch: memoryview) -> tuple[BatchHeader, Bytes] | None:
@@ -96,7 +96,7 @@ class BatchFilter:
         self.keyless += keyless
         if not staying:
             return None
-        # A time before the clocks of this universe cannot be told as a distance from the horizon.
+        # A timestamp near the minimum of 64 bits cannot be stored as a difference to the horizon.
         needs_horizon = tombstones > 0 and not header.has_delete_horizon and earliest > _TIME_MIN + self._horizon
         if staying == header.record_count and not needs_horizon:
             return header, batch
@@ -106,7 +106,7 @@ class BatchFilter:
     def _pack(
         self, header: BatchHeader, records: Bytes, kept: Bytes, staying: int, max_timestamp: int, needs_horizon: bool
     ) -> tuple[BatchHeader, Bytes]:
-        """A batch of the records that stay, in the codec of the old one."""
+        """Build a batch of the records that stay, in the codec of the old one."""
         base_timestamp, attributes = header.base_timestamp, header.attributes
         if needs_horizon:
             base_timestamp, attributes = self._horizon, attributes | DELETE_HORIZON

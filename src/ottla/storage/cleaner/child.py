@@ -1,9 +1,9 @@
 """The process in which compactions happen: neither the interpreter's lock nor memory is shared with the broker.
 
-The broker starts it for the first order and ends it when there is nothing more to do. Over its two pipes go pickled
-values: an order in, then for every report out a word back that says go on. So a child without a broker notices at its
-next report that nobody listens, and ends; and a broker that takes a while to put a segment in its place, or that
-throttles, keeps the child waiting. It reads and writes in the directory that an order names, and nowhere else.
+The broker starts the child for the first order and ends it when there is nothing more to do. Pickled values go over two
+pipes: an order in, then for every report out a reply that lets the child go on. So a child whose broker is gone notices
+that at its next report and ends, and the child waits while the broker swaps a segment in or limits the pace. The child
+reads and writes only in the directory that an order names.
 
 `InlineCompactor` does the same work where it is called: for the simulator, whose disk no other process can see.
 """
@@ -21,7 +21,7 @@ from ottla.storage.cleaner.order import BytesProcessed, Cleaned, Order, Report, 
 from ottla.storage.files import Disk, RealDisk
 
 NICENESS = 5
-"""Clients first: a compaction takes what processor time they leave."""
+"""Compaction gets the processor time that serving clients leaves."""
 
 _GO_ON = True
 _GIVEN_UP = "the compaction was given up"
@@ -87,7 +87,10 @@ def _start() -> "subprocess.Popen[bytes]":
         [sys.executable, "-P", "-m", __name__],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},  # ottla is where we found it
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        },  # the child finds ottla where this process did
         start_new_session=True,  # Ctrl-C is for the broker, which ends this one
     )
 
@@ -109,7 +112,7 @@ def _send(pipe: IO[bytes] | None, value: Any) -> None:
 
 
 def serve(orders: IO[bytes], reports: IO[bytes]) -> None:
-    """Carry out orders until there are no more, or nobody listens."""
+    """Carry out orders until the broker closes a pipe."""
     disk = RealDisk()
     with suppress(EOFError, BrokenPipeError):
         while True:

@@ -2,8 +2,8 @@
 
 A log has a clean part, which was compacted before, a dirty one, and behind it what may not be compacted yet: the active
 segment, everything from the segment with the first open transaction or the first uncommitted record on, and from the
-first segment on that has a record younger than min.compaction.lag.ms or one that is not flushed: a power cut must not
-take a value whose predecessor is gone already. The limits are borders of segments.
+first segment on that has a record younger than min.compaction.lag.ms or an unflushed one: if a power cut took a new
+value whose predecessor was compacted away, the key would have no value at all. All limits are borders of segments.
 """
 
 import logging
@@ -42,7 +42,7 @@ class DirtyLog(Protocol):
 
 
 class Dirt(NamedTuple):
-    """What a compaction of a log would go through."""
+    """The part of a log that a compaction would read."""
 
     segments: Sequence[Segment]
     """All that may be compacted, the clean ones first."""
@@ -69,7 +69,7 @@ class Dirt(NamedTuple):
 
 
 def measure_dirt(log: DirtyLog, last_stable_offset: int, rules: CompactionRules, now_ms: int) -> Dirt:
-    """Kafka's rules, and the one about flushing. OSError if a segment cannot be read."""
+    """Find what can be compacted: Kafka's rules, and only flushed records. OSError if a segment cannot be read."""
     segments = log.segments
     bases = [segment.base_offset for segment in segments]
     dirty_from = _first_dirty(log)
@@ -107,7 +107,7 @@ def _overdue_ms(segments: Sequence[Segment], rules: CompactionRules, now_ms: int
 
 
 def collect_last_batches(producers: ProducerStates) -> dict[int, LastBatch]:
-    """What each producer needs to go on."""
+    """The last batch of each producer, which compaction has to keep."""
     return {
         producer_id: LastBatch(producer.batches[-1].last_offset if producer.batches else NO_OFFSET, producer.epoch)
         for producer_id, producer in producers.producers.items()

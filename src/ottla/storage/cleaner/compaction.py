@@ -18,10 +18,9 @@ Group = Sequence[Source]
 
 
 def compact(disk: Disk, order: Order) -> Iterator[Report]:
-    """Carry out an order; the work is done while the next report is asked for.
+    """Carry out an order. The work is done while the caller asks for the next report.
 
-    After a `Cleaned` the segments it names are not looked at again: whoever asks for the next report may have replaced
-    them.
+    After a `Cleaned` report the segments that it names are not read again: the caller may have replaced them.
     """
     compaction = Compaction(disk, order, compiled_kernels() if order.compiled else python_kernels())
     yield from compaction.run()
@@ -42,7 +41,7 @@ class Compaction:
     def run(self) -> Iterator[Report]:
         yield from self._index()
         dirty = [source for source in self._order.sources if source.base_offset < self._offsets.end_offset]
-        for group in groups(self._disk, self._order, dirty):
+        for group in group_sources(self._disk, self._order, dirty):
             yield from self._rewrite(group)
         yield BytesProcessed(self._take_unreported())
         yield Summary(
@@ -56,7 +55,7 @@ class Compaction:
         )
 
     def _index(self) -> Iterator[Report]:
-        """Fill the map from the dirty part; records of aborted transactions have no say."""
+        """Enter the keys of the dirty part into the map, except those of aborted transactions."""
         order, offsets = self._order, self._offsets
         trace = TransactionTrace(entry for entry in order.aborted if entry.last_offset >= order.dirty_from)
         for source in order.sources:
@@ -72,7 +71,7 @@ class Compaction:
             offsets.end_offset = source.end_offset
 
     def _index_batch(self, header: BatchHeader, batch: memoryview, trace: TransactionTrace) -> bool:
-        """Whether there was room for all of it."""
+        """Enter the keys of one batch. Returns whether there was room for all of them."""
         if header.attributes & CONTROL:
             trace.follow_marker(header, batch)
             return True
@@ -103,7 +102,7 @@ class Compaction:
         yield Cleaned(group[0].base_offset, [source.base_offset for source in group])
 
     def _is_report_due(self, size: int) -> bool:
-        """So many bytes more were read or written."""
+        """Count bytes that were read or written. Returns whether it is time for a report."""
         self._unreported += size
         return self._unreported >= self._report_bytes
 
@@ -112,8 +111,8 @@ class Compaction:
         return size
 
 
-def groups(disk: Disk, order: Order, sources: Sequence[Source]) -> list[list[Source]]:
-    """Neighbours that together are no larger than one segment may be, in bytes, indexes and range of offsets."""
+def group_sources(disk: Disk, order: Order, sources: Sequence[Source]) -> list[list[Source]]:
+    """Group neighbouring segments that together fit into one, in bytes, index size and range of offsets."""
     found: list[list[Source]] = []
     total = offset_index = time_index = 0
     for source in sources:

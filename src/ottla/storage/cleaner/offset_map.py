@@ -26,7 +26,7 @@ class OffsetMap:
         self._table = kernels.table(WORDS * slots)
         self._first_offset = order.dirty_from
         self.end_offset = order.dirty_from
-        """Every record from the dirty part's first to before this one is in the map."""
+        """All records of the dirty part before this offset are in the map."""
 
     @property
     def used(self) -> float:
@@ -34,7 +34,7 @@ class OffsetMap:
         return self._used / self._room
 
     def index(self, records: Any, count: int, base_offset: int) -> bool:
-        """Enter `count` records of one batch. Whether they all had room; if not, `end_offset` says how far it went."""
+        """Enter `count` records of one batch. Returns whether all had room; if not, `end_offset` is where it ended."""
         verdict, offset, self._used = self._kernels.index_keys(
             records, count, base_offset, self._first_offset, self._table, self._used, self._room, *self._seed
         )
@@ -47,7 +47,11 @@ class OffsetMap:
     def judge(
         self, records: Any, count: int, base_offset: int, base_timestamp: int, keep_tombstones: bool, kept: Any
     ) -> tuple[int, int, int, int, int]:
-        """Which records stay (`kept` gets a byte for each): how many, tombstones, keyless, smallest, largest time."""
+        """Decide which records stay, and set a byte in `kept` for each.
+
+        Returns how many stay, how many of them are tombstones, how many have no key, and the smallest and the largest
+        timestamp of those that stay.
+        """
         verdict, *found = self._kernels.judge(
             records,
             count,

@@ -1,4 +1,4 @@
-"""What a compaction is told, and what it reports: plain values that cross the border of a process."""
+"""The order for a compaction and the reports on it: plain values, because they are sent between processes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ class Source(NamedTuple):
 
 
 class LastBatch(NamedTuple):
-    """What must stay of a producer that may go on: the batch with its last sequence, or else the mark of its epoch."""
+    """What compaction keeps for a producer: the batch with its last sequence, or else a marker of its epoch."""
 
     last_offset: int
     """NO_OFFSET if no batch of its epoch is known."""
@@ -54,17 +54,17 @@ class Order:
 
 
 class BytesProcessed(NamedTuple):
-    """So many bytes were read or written since the last report."""
+    """How many bytes were read or written since the last report."""
 
     bytes: int
 
 
 class Cleaned(NamedTuple):
-    """The segment `base_offset` stands ready under the names that end with .cleaned, durably."""
+    """A compacted segment is on the disk, durably, in files whose names end with .cleaned."""
 
     base_offset: int
     sources: Sequence[int]
-    """Base offsets of the segments whose place it takes."""
+    """Base offsets of the segments that it replaces."""
 
 
 class Summary(NamedTuple):
@@ -89,7 +89,7 @@ class Uncleanable(Exception):
 
 
 class Compactor(Protocol):
-    """Does one order at a time, step by step. Calls may block; only `end` may come while another is under way."""
+    """Carries out one order at a time, step by step. Calls may block. Only `end` may be called during another call."""
 
     def begin(self, order: Order) -> None: ...
 
@@ -97,4 +97,4 @@ class Compactor(Protocol):
         """The next report; a Summary ends the order. OSError if the disk fails, Uncleanable if the log is at fault."""
 
     def end(self) -> None:
-        """Nothing more to do for now: give up the order, if there is one, and all memory."""
+        """Give up the order, if there is one, and release all memory."""

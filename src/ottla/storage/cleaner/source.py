@@ -1,6 +1,6 @@
-"""The batches of a segment, one after the other, none of which fails its checksum.
+"""Reading the batches of a segment, with their checksums.
 
-Damage must not get a new, right checksum by being written again: a log that has any is not compacted.
+A damaged log is not compacted: writing a damaged batch again would give it a right checksum.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _READ_BYTES_MIN = 4096
 def read_batches(
     disk: Disk, directory: str, source: Source, read_bytes: int
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Each batch with its header. The buffer grows for a batch that is larger than `read_bytes`."""
+    """Yield each batch with its header. The buffer grows for a batch that is larger than `read_bytes`."""
     read_bytes = max(read_bytes, _READ_BYTES_MIN)
     file = disk.open_read(names.path(directory, source.base_offset, names.LOG))
     end = source.size
@@ -47,7 +47,7 @@ def read_batches(
 
 
 def unpack_records(header: BatchHeader, batch: memoryview) -> bytes | bytearray | memoryview:
-    """The records of a batch, unpacked."""
+    """Return the records of a batch, decompressed."""
     body = batch[HEADER_SIZE:]
     if not header.codec:
         return body

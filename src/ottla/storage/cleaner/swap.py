@@ -7,8 +7,8 @@
     finish   the file gets its name
     sync     and keeps it                                         or .swap could stand beside the .cleaned of the next
 
-Only `sync` waits for the disk, and it may run in a thread. Whoever takes segments out of the log in between calls
-`finish_or_undo` first: what has only begun is taken back, what was switched is finished.
+Only `sync` waits for the disk, and it may run in a thread. Code that takes segments out of the log in between calls
+`finish_or_undo` first: a swap that has only begun is undone, one that was switched is finished.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ class Phase(enum.Enum):
 
 
 class Swap:
-    """Of the segments `replaced`, which follow each other in `files`, for the one that was cleaned from them."""
+    """Replaces neighbouring segments (`replaced`) by the one that compaction made from them."""
 
     def __init__(self, disk: Disk, files: Segments, replaced: list[Segment]) -> None:
         self._disk = disk
@@ -41,14 +41,14 @@ class Swap:
             for suffix in reversed(names.SEGMENT_SUFFIXES):
                 self._rename(suffix + names.CLEANED, suffix + names.SWAP)
         except OSError:
-            self._take_back()
+            self._undo()
             raise
 
     def sync(self) -> None:
         self._disk.fsync_directory(self._files.directory)
 
     def switch(self) -> None:
-        """After the first sync."""
+        """Let reads go to the new segment. Called after the first sync."""
         if self.phase is not Phase.BEGUN:
             return
         last = self._replaced[-1]
@@ -68,7 +68,7 @@ class Swap:
             self._rename(suffix + names.SWAP, suffix)
 
     def finish(self) -> None:
-        """After the second sync."""
+        """Give the new segment's file its final name. Called after the second sync."""
         if self.phase is not Phase.SWITCHED or self._segment is None:
             return
         self._rename(names.LOG + names.SWAP, names.LOG)
@@ -83,10 +83,10 @@ class Swap:
             self.finish()
             self.sync()
         elif self.phase is Phase.BEGUN:
-            self._take_back()
+            self._undo()
 
-    def _take_back(self) -> None:
-        """Of the names in .cleaned and .swap, those that would end the swap on opening go first, and for good."""
+    def _undo(self) -> None:
+        """Delete the .swap files first, durably: with them, opening the log would finish the swap."""
         for ending in (names.SWAP, names.CLEANED):
             for suffix in names.SEGMENT_SUFFIXES:
                 with contextlib.suppress(FileNotFoundError):

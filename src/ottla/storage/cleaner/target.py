@@ -9,7 +9,7 @@ from ottla.storage.transaction_index import AbortedTransaction, TransactionIndex
 
 _WRITE_BYTES = 1024 * 1024
 _SYNC_BYTES = 32 * 1024 * 1024
-"""Written in one go at the end, a gigabyte would keep everybody else who syncs waiting."""
+"""Syncing a gigabyte at once at the end would make every other fsync on this disk wait."""
 
 _SIZE_MAX = 2**31 - 1
 """Positions in an offset index have 32 bits."""
@@ -45,7 +45,7 @@ class Target:
             self._write()
 
     def finish(self, aborted: list[AbortedTransaction]) -> None:
-        """Everything is on the disk, names included, when this returns."""
+        """Write the rest and the indexes, and sync everything, names included."""
         self._write()
         self._file.fsync()
         self._file.close()
@@ -61,7 +61,7 @@ class Target:
         self._disk.fsync_directory(self._directory)
 
     def discard(self) -> None:
-        """An error came in between; what is on the disk by now is nobody's."""
+        """Close the file after an error. What was written of it is deleted by the caller or the next start."""
         self._file.close()
 
     def _write(self) -> None:

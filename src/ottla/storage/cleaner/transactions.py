@@ -1,7 +1,7 @@
-"""Which batches belong to aborted transactions, and which markers nobody needs any more.
+"""Which batches belong to aborted transactions, and which markers are no longer needed.
 
-A marker stays as long as a batch of its transaction is there, be it only the header that keeps a producer's last
-sequence: without the marker it would seem to begin a transaction that never ends.
+A marker stays as long as any batch of its transaction does, even an empty one that keeps a producer's last sequence:
+without the marker such a batch would look like the beginning of a transaction that never ends.
 """
 
 from collections.abc import Iterable
@@ -12,12 +12,12 @@ from ottla.storage.transaction_index import AbortedTransaction
 
 
 class TransactionTrace:
-    """Told of every batch in the order of the log."""
+    """Follows transactions through a log. Every batch has to be shown to it, in the order of the log."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._ahead = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
         self._aborted: dict[int, AbortedTransaction] = {}
-        """The one that is under way for each producer."""
+        """The aborted transaction that each producer is in."""
         self._seen: set[int] = set()
         """Producers of which a batch was seen since their last marker."""
         self._kept: list[AbortedTransaction] = []
@@ -32,10 +32,10 @@ class TransactionTrace:
         return transaction is not None and header.last_offset < transaction.last_offset
 
     def follow_marker(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Whether nothing of the marker's transaction is left, so that it may go when its time is over."""
+        """Whether nothing of the marker's transaction is left, so that it may go after delete.retention.ms."""
         self._reach(header.last_offset)
         if not header.record_count:
-            return True  # what it said was compacted before
+            return True  # an earlier compaction has removed its record
         try:
             kind = control_type(batch).type
         except CorruptBatch as error:
@@ -51,7 +51,7 @@ class TransactionTrace:
         return not seen
 
     def take_kept(self) -> list[AbortedTransaction]:
-        """The aborted transactions whose markers came since the last call and that the index still has to name."""
+        """Take the aborted transactions that ended since the last call and still need an index entry."""
         kept, self._kept = self._kept, []
         return kept
 

@@ -7,7 +7,7 @@ import pytest
 from ottla.errors import KafkaError
 from ottla.records import batch
 from ottla.storage import names
-from ottla.storage.cleaner.compaction import groups
+from ottla.storage.cleaner.compaction import group_sources
 from ottla.storage.cleaner.order import Source, Uncleanable
 from ottla.storage.log import Log
 from tests.simulation.disk import SimulatedDisk
@@ -297,7 +297,7 @@ def test_segments_whose_offsets_are_too_far_apart_stay_apart() -> None:
     order = replace(order_for(log), segment_bytes=10_000)
     far = 2**31
     sources = [Source(0, 10, 100), Source(10, far, 100), Source(far, far + 5, 100), Source(far + 5, 2 * far, 0)]
-    assert [[source.base_offset for source in group] for group in groups(disk, order, sources)] == [
+    assert [[source.base_offset for source in group] for group in group_sources(disk, order, sources)] == [
         [0, 10],
         [far, far + 5],
     ]
