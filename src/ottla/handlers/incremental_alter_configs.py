@@ -4,25 +4,12 @@ Versions: 1 flexible. Resources are independent of each other; of one resource a
 is in force when the answer is sent. Levels of loggers last until the broker stops; everything else is persistent.
 """
 
-from collections import Counter
-from functools import partial
-
 from ottla.broker.call import Call
 from ottla.broker.node import Node
-from ottla.cluster.changes import ConfigResource
-from ottla.cluster.configs import (
-    ALL_BROKERS,
-    BROKER_LOGGER,
-    Alteration,
-    Operation,
-    alter_brokers,
-    alter_client_metrics,
-    alter_group,
-    alter_topic,
-    check_broker,
-)
+from ottla.cluster.configs import ALL_BROKERS, BROKER_LOGGER, Alteration, Operation, check_broker
 from ottla.config import ConfigError, loggers
 from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers.config_changes import change_each, change_settings
 from ottla.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -32,45 +19,22 @@ from ottla.wire.messages.incremental_alter_configs import (
 
 VERSIONS = range(0, 2)
 
-DECIDERS = {
-    int(ConfigResource.TOPIC): alter_topic,
-    int(ConfigResource.BROKER): alter_brokers,
-    int(ConfigResource.GROUP): alter_group,
-    int(ConfigResource.CLIENT_METRICS): alter_client_metrics,
-}
-
 
 async def handle(node: Node, call: Call[IncrementalAlterConfigsRequest]) -> IncrementalAlterConfigsResponse:
     request = call.body
-    named = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
-    responses = []
-    for resource in request.resources:
-        response = AlterConfigsResourceResponse(
-            resource_type=resource.resource_type, resource_name=resource.resource_name
-        )
-        responses.append(response)
-        try:
-            if named[resource.resource_type, resource.resource_name] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this resource more than once")
-            await alter(node, resource, request.validate_only)
-        except KafkaError as error:
-            response.error_code, response.error_message = error.code, error.message or None
-    return IncrementalAlterConfigsResponse(responses=responses)
+
+    async def alter(resource: AlterConfigsResource) -> None:
+        alterations = [Alteration(each.name, each.config_operation, each.value) for each in resource.configs]
+        if resource.resource_type == BROKER_LOGGER:
+            alter_loggers(node, resource.resource_name, alterations, request.validate_only)
+        else:
+            await change_settings(node, resource, alterations, replace=False, validate_only=request.validate_only)
+
+    return IncrementalAlterConfigsResponse(responses=await change_each(request.resources, alter, make_response))
 
 
-async def alter(node: Node, resource: AlterConfigsResource, validate_only: bool) -> None:
-    alterations = [Alteration(each.name, each.config_operation, each.value) for each in resource.configs]
-    if resource.resource_type == BROKER_LOGGER:
-        return alter_loggers(node, resource.resource_name, alterations, validate_only)
-    decider = DECIDERS.get(resource.resource_type)
-    if decider is None:
-        message = f"settings of resource type {resource.resource_type} cannot be changed"
-        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-    decide = partial(decider, name=resource.resource_name, alterations=alterations, config=node.config)
-    if validate_only:
-        decide(node.image)
-    else:
-        await node.metadata.change(decide)
+def make_response(resource: AlterConfigsResource) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(resource_type=resource.resource_type, resource_name=resource.resource_name)
 
 
 def alter_loggers(node: Node, name: str, alterations: list[Alteration], validate_only: bool) -> None:
