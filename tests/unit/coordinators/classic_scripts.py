@@ -5,8 +5,9 @@
     3000 ms pass          | [CompletingRebalance]; a: generation 1, leads a
     a syncs a=p0          | stores generation 1 a=p0; [Stable]; a: gets p0
 
-What clients do stands on the left; what the group answers, stores and becomes stands on the right. Clients remember
-their member id and generation, as real ones do. A word `key=value` after `joins` changes what is sent, see `Joining`.
+The left column has the actions of clients; the right one has the responses, the stored records and the group's new
+state. Clients remember their member id and generation, as real ones do. A word `key=value` after `joins` changes the
+request, see `Joining`.
 """
 
 import re
@@ -31,7 +32,7 @@ from tests.unit.coordinators import scripts
 
 @dataclass
 class Joining:
-    """What a client says when it joins."""
+    """The fields of a JoinGroup request."""
 
     protocols: str = "range"
     topics: str = "t"
@@ -41,7 +42,7 @@ class Joining:
     rebalance: int = 60_000
     version: int = 9
     id: str | None = None
-    """Another member id than its own; `none` for none."""
+    """A member id other than the client's own; `none` for none."""
 
     def request(self, member_id: str) -> JoinGroupRequest:
         subscription = encode(ConsumerProtocolSubscription, 0, ConsumerProtocolSubscription(topics=[self.topics]))
@@ -88,7 +89,7 @@ class Stage:
     # --- turns ---
 
     def run(self, client: Client | None, decide: Any) -> None:
-        """One turn, as the runtime does it: decide, store, replay, answer."""
+        """Run one turn as the runtime does: decide, apply effects, store and replay records, reply."""
         ticket = NOBODY
         if client is not None:
             ticket = self._tickets = self._tickets + 1
@@ -172,7 +173,7 @@ class Stage:
         self.run(client, lambda turn: join(request, caller, turn, version=version, fresh_member_id=fresh))
 
     def restarts(self, client: Client) -> None:
-        """Only the client's memory is gone."""
+        """The client forgets its member id and generation; the group does not know of it."""
         client.member_id, client.generation = "", -1
 
     def syncs(self, client: Client, **assignment: str) -> None:
@@ -224,7 +225,7 @@ class Stage:
     # --- what happens to the group ---
 
     def pass_ms(self, duration_ms: int) -> None:
-        """Time passes, and the group is woken when it asked for it."""
+        """Let time pass, and wake the group whenever it wants to be woken."""
         end = self.now + duration_ms
         while (wake_at := self.group.wake_at) is not None and wake_at <= end:
             self.now = max(self.now, wake_at)
@@ -232,7 +233,7 @@ class Stage:
         self.now = end
 
     def reload(self, **settings: int) -> None:
-        """The coordinator dies with all who wait, and another one reads the log."""
+        """The coordinator dies with all waiting requests, and another one loads the log."""
         if settings:
             given = {name.replace("_", "."): str(value) for name, value in settings.items()}
             self.config = self.config.with_changes(given)

@@ -6,10 +6,10 @@
     a beats               | a: epoch 3
     b beats               | [Stable]; b: epoch 3, reads t2 t3
 
-What clients do stands on the left; what they are told and what the group becomes stands on the right. A client does at
-once what it is told and says so with its next heartbeat, unless it `holds on` to what it is to give back. Clients of
-the classic protocol do their part with `enters`, `syncs`, `pulses` and `exits`. Topics have one letter, and `t0` is a
-partition of t.
+The left column has the actions of clients; the right one has the responses and the group's new state. A client follows
+its assignment at once and reports that with its next heartbeat, unless it `holds on` to the partitions that it has to
+give up. Clients of the classic protocol use `enters`, `syncs`, `pulses` and `exits`. Topics have one letter, and `t0`
+is a partition of t.
 """
 
 import re
@@ -45,8 +45,6 @@ from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAss
 from ottla.wire.schema import encode
 from tests.unit.coordinators import scripts
 
-Place = tuple[str, int]
-
 
 def topic_id(name: str, generation: int = 0) -> bytes:
     return f"{name}{generation}".encode().ljust(16, b".")
@@ -72,8 +70,8 @@ class Client:
     instance: str | None = None
     assignor: str | None = None
     timeout: int = 60_000
-    reads: frozenset[Place] = frozenset()
-    told: frozenset[Place] = frozenset()
+    reads: frozenset[tuple[str, int]] = frozenset()
+    told: frozenset[tuple[str, int]] = frozenset()
     protocol_name: str | None = None
     lost_an_answer: bool = False
 
@@ -120,7 +118,7 @@ class Stage:
         return Turn(self.now, self.now + self.wall_ahead_ms, self.image, self.config, self.meters, ticket)
 
     def run(self, client: Client | None, decide: Any) -> None:
-        """One turn, as the runtime does it: decide, store, replay, answer, do the errands."""
+        """Run one turn as the runtime does: decide, apply effects, store and replay records, reply, run errands."""
         ticket = NOBODY
         if client is not None:
             ticket = self._tickets = self._tickets + 1
@@ -149,7 +147,7 @@ class Stage:
                 self.errands.append(errand)
 
     def search(self) -> None:
-        """The searches that were put off are done."""
+        """Run the topic searches that were requested as errands."""
         for errand in self.errands:
             found = errand.run()
             self.run(
@@ -169,7 +167,7 @@ class Stage:
             assert State(state) in TRANSITIONS[State(before)], f"{before} to {state}"
 
     def refused(self, client: Client, code: ErrorCode) -> None:
-        """A client that is told so gives up what it reads."""
+        """A fenced client gives up its partitions."""
         if code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
             client.reads = client.told = frozenset()
             client.epoch = 0
@@ -228,7 +226,7 @@ class Stage:
     # --- clients of the consumer protocol ---
 
     def joins(self, client: Client, **words: str) -> None:
-        """With what it said the last time, but for these words."""
+        """Join with the fields of the last time, except for these."""
         if "topics" in words:
             client.topics = _names(words["topics"])
         client.pattern = words.get("pattern", client.pattern)
@@ -246,7 +244,7 @@ class Stage:
         self._said(client, words)
 
     def holds(self, client: Client, on: str = "on", **words: str) -> None:
-        """A heartbeat of one who still reads what it was told to give up."""
+        """A heartbeat of a client that still reads the partitions that it has to give up."""
         self._said(client, words)
 
     def _said(self, client: Client, words: dict[str, str]) -> None:
@@ -264,7 +262,7 @@ class Stage:
         topics: tuple[str, ...] | None = None,
         pattern: str | None = None,
     ) -> None:
-        """What the coordinator may not know is said: after a lost answer everything."""
+        """Send a heartbeat. After a lost response it carries all fields."""
         full, client.lost_an_answer = client.lost_an_answer, False
         topics, pattern = (client.topics, client.pattern) if full else (topics, pattern)
         request = ConsumerGroupHeartbeatRequest(
@@ -281,7 +279,7 @@ class Stage:
         caller = Caller(client.name, "/127.0.0.1")
         self.run(client, lambda turn: self.groups.consumer_group_heartbeat(request, caller, turn))
 
-    def _owned(self, reads: frozenset[Place]) -> list[ConsumerGroupHeartbeatRequestTopicPartitions]:
+    def _owned(self, reads: frozenset[tuple[str, int]]) -> list[ConsumerGroupHeartbeatRequestTopicPartitions]:
         rows: dict[bytes, list[int]] = {}
         for name, number in sorted(reads):
             topic = self.image.topic(name)
@@ -289,7 +287,7 @@ class Stage:
         return [ConsumerGroupHeartbeatRequestTopicPartitions(topic_id=id, partitions=rows[id]) for id in rows]
 
     def pings(self, client: Client) -> None:
-        """A heartbeat that says nothing, as most are."""
+        """A heartbeat without optional fields, as most are."""
         request = ConsumerGroupHeartbeatRequest(
             group_id="group", member_id=client.member_id, member_epoch=client.epoch, instance_id=client.instance
         )
@@ -303,7 +301,7 @@ class Stage:
         client.epoch = 0
 
     def commits(self, client: Client, **words: str) -> None:
-        """Some partitions at some epoch."""
+        """Commit offsets of some partitions with some epoch."""
         epoch = int(words.get("epoch", client.epoch))
         places = [(each[0], int(each[1:])) for each in words.get("places", "").split(",") if each]
 
@@ -322,7 +320,7 @@ class Stage:
     # --- clients of the classic protocol ---
 
     def enters(self, client: Client, **words: str) -> None:
-        """JoinGroup. `owns` is what a cooperative client keeps; without it the client is an eager one."""
+        """JoinGroup. With `owns` the client is cooperative and keeps its partitions; without it is eager."""
         if "topics" in words:
             client.topics = _names(words["topics"])
         client.instance = words.get("instance", client.instance)
@@ -355,7 +353,7 @@ class Stage:
         self.run(client, lambda turn: join(request, caller, turn, version=9, fresh_member_id=fresh))
 
     def syncs(self, client: Client, **assignments: str) -> None:
-        """As leader of a classic group with what everybody is to read."""
+        """SyncGroup. The leader of a classic group sends the assignments."""
         given = []
         for name, places in assignments.items():
             given.append(
@@ -392,7 +390,7 @@ class Stage:
     # --- what happens to the group ---
 
     def pass_ms(self, duration_ms: int) -> None:
-        """Time passes, and the machine is woken when it asked for it."""
+        """Let time pass, and wake the machine whenever it wants to be woken."""
         end = self.now + duration_ms
         while (wake_at := self.groups.wake_at) is not None and wake_at <= end:
             self.now = max(self.now, wake_at)
@@ -410,7 +408,7 @@ class Stage:
         return copy
 
     def reload(self) -> None:
-        """The coordinator dies with all who wait, and another one reads the log."""
+        """The coordinator dies with all waiting requests, and another one loads the log."""
         self.waiting.clear()
         self.errands.clear()
         self.groups = self.copy_from_log()
@@ -447,7 +445,7 @@ def classic_assignment(places: list[str]) -> bytes:
     return (1).to_bytes(2, "big") + encode(ConsumerProtocolAssignment, 1, message)
 
 
-def shown(places: frozenset[Place]) -> str:
+def shown(places: frozenset[tuple[str, int]]) -> str:
     return " ".join(f"{name}{number}" for name, number in sorted(places)) or "nothing"
 
 

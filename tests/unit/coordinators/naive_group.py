@@ -1,6 +1,6 @@
-"""A classic group in the most obvious way: lists that are searched, a clock that is looked at every second.
+"""A classic group written in the simplest way: lists that are searched, deadlines that are checked every second.
 
-It tells what it does in the words of `classic_scripts`, so that both can be compared line by line.
+It reports what it does with the same lines as `classic_scripts`, so that the two can be compared.
 """
 
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ class NaiveMember:
     ends_at: int | None
     new: bool = True
     joining: str | None = None
-    """The name of the client that waits."""
+    """The name of the client that waits for the response to JoinGroup."""
     syncing: str | None = None
     synced: bool = True
     assignment: str = ""

@@ -1,4 +1,4 @@
-"""One partition's groups and offsets, without a broker: turns as the runtime runs them, a log, and a clock to move."""
+"""The machine of one partition of groups and offsets, without a broker: with a log, and a clock that tests move."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -63,7 +63,7 @@ class Desk:
     # --- turns ---
 
     def run(self, decide: Callable[[GroupMachine, Turn], Outcome]) -> Any:
-        """The reply to one turn, which must have one."""
+        """Run a turn, which must have a reply, and return that."""
         outcome = self._turn(lambda turn: decide(self.groups, turn))
         (reply,) = outcome.replies
         return reply.response
@@ -86,7 +86,7 @@ class Desk:
         self.groups.end_transaction(producer, committed)
 
     def reload(self) -> None:
-        """Another coordinator takes over: all it knows is the log."""
+        """Another coordinator takes over, and loads the log."""
         self.groups = GroupMachine()
         for entry in self.log:
             if len(entry) == 2:
@@ -98,7 +98,7 @@ class Desk:
         self._turn(self.groups.finish_loading)
 
     def passes(self, milliseconds: int) -> None:
-        """Time goes on, and the machine is woken whenever it wants to be."""
+        """Let time pass, and wake the machine whenever it wants to be woken."""
         end = self.now_ms + milliseconds
         while (wake_at := self.groups.wake_at) is not None and wake_at <= end:
             self.now_ms = max(self.now_ms, wake_at)
@@ -150,7 +150,7 @@ class Desk:
         return code
 
     def fetch(self, topic: str = "t", partition: int = 0, *, group: str = "g", stable: bool = False) -> Any:
-        """One partition of the answer."""
+        """One partition of the response."""
         topics = [OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])]
         return self.fetch_group(topics, group=group, stable=stable).topics[0].partitions[0]
 
@@ -201,7 +201,7 @@ class Desk:
         metadata: bytes = b"",
         session_timeout_ms: int = 10_000,
     ) -> None:
-        """Alone in group g, in generation 1, with its assignment."""
+        """Join group g as its only member, in generation 1, with an assignment."""
         request = JoinGroupRequest(
             group_id="g",
             session_timeout_ms=session_timeout_ms,

@@ -1,17 +1,17 @@
-"""Scripts: what is done stands on the left of a bar, what happens then on the right.
+"""Scripts: each line has an action, a bar, and the events that follow it.
 
     a joins          | a: MEMBER_ID_REQUIRED
     3000 ms pass     | [CompletingRebalance];
                      | a: generation 1, leads a
 
-A line without an action goes on with the events of the one before.
+A line without an action continues the events of the line before.
 """
 
 from collections.abc import Callable, Sequence
 
 
 def play(script: str, act: Callable[[str], None], told: Callable[[], Sequence[str]]) -> None:
-    """Do one action after the other; `told` is what has happened since it was asked the last time."""
+    """Run the actions one by one, and compare. `told` returns the events since its last call."""
     lines = _lines(script)
     width = max(len(action) for action, _ in lines)
     actual = []

@@ -5,9 +5,9 @@
     a commits             | PrepareCommit 100/1 p0; a: 100/1; markers commit 100/1 p0
     markers land          | CompleteCommit 100/1
 
-What clients do stands on the left; what is stored, answered and sent out stands on the right. Clients remember their
-producer id and epoch, as real ones do, and speak transactions of version 2; those with a capital letter speak version
-1. `a commits, unheard`: the answer is lost, and the client stays who it was.
+The left column has the actions of clients; the right one has the stored records, the responses and the errands. Clients
+remember their producer id and epoch, as real ones do. They use version 2 of the transaction protocol; those with a
+capital letter use version 1. `a commits, unheard`: the response is lost, and the client keeps its id and epoch.
 """
 
 import re
@@ -38,10 +38,10 @@ FreshDecide = Callable[[TransactionMachine, Turn, int | None], Outcome]
 
 @dataclass
 class Stage:
-    """Plays the runtime for one machine: appends, replays, answers."""
+    """Does for one machine what the runtime does: appends, replays, replies."""
 
     version: int = 2
-    """Of transactions, as the cluster has agreed."""
+    """The feature transaction.version of the cluster."""
     config: BrokerConfig = field(default_factory=lambda: BrokerConfig.of({}))
     machine: TransactionMachine = field(default_factory=TransactionMachine)
     meters: Meters = field(default_factory=Meters.fresh)
@@ -57,7 +57,7 @@ class Stage:
         return Turn(self.monotonic_ms, self.wall_ms, image, self.config, self.meters, ticket)
 
     def ask(self, decide: Decide) -> object:
-        """A request: the reply, or KafkaError."""
+        """Run a turn and return its reply, or raise the KafkaError."""
         outcome = decide(self.machine, self.turn(ticket=7))
         self.apply(outcome)
         (reply,) = [reply.response for reply in outcome.replies if reply.ticket == 7]
@@ -99,7 +99,7 @@ class Stage:
     def known(self) -> Transaction | None:
         return self.machine.by_id.get(ID)
 
-    # What happens besides requests
+    # Events other than requests
 
     def land(self) -> None:
         errands, self.errands = self.errands, []
@@ -107,14 +107,14 @@ class Stage:
             self.finish(errand)
 
     def finish(self, errand: WriteMarkers | AbortWithFreshId) -> None:
-        """What was to be done outside is done."""
+        """Run the turn that follows an errand."""
         if isinstance(errand, WriteMarkers):
             self.apply(self.machine.complete(errand.transactional_id, errand.producer, self.turn()))
         else:
             self.apply(self.machine.abort_overdue(*errand, self.turn(), self.new_id()))
 
     def wait(self, milliseconds: int) -> None:
-        """Time passes; the machine is woken whenever it wants to be."""
+        """Let time pass, and wake the machine whenever it wants to be woken."""
         end = self.monotonic_ms + milliseconds
         while (wake_at := self.machine.wake_at) is not None and wake_at <= end:
             step = max(wake_at - self.monotonic_ms, 0)
@@ -125,7 +125,7 @@ class Stage:
         self.monotonic_ms = end
 
     def restart(self) -> None:
-        """Another coordinator loads the log. Its monotonic clock is another one too."""
+        """Another coordinator loads the log, with another monotonic clock."""
         before = dict(self.machine.by_id)
         self.machine = TransactionMachine()
         self.errands.clear()
@@ -145,7 +145,7 @@ class Client:
 
 
 def play(script: str, stage: Stage | None = None) -> Stage:
-    """Every line must come out as it stands there."""
+    """Play a script and check the events of every line."""
     stage = stage or Stage()
     clients: dict[str, Client] = {}
     for line in script.strip().splitlines():

@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 M = TypeVar("M", bound=Machine)
 
 Decide = Callable[[M, Turn], Outcome]
+"""Calls a method of the machine: the body of a turn."""
 
 Perform = Callable[[Any, int], Decide[M] | Coroutine[Any, Any, Decide[M] | None]]
 """Runs an errand: the side effect that a turn asked for, such as writing transaction markers. The number is the epoch
@@ -41,11 +42,14 @@ LOAD_BYTES = 64 << 10
 
 RELOAD_DELAY_S = 0.1
 RELOAD_DELAY_MAX_S = 30.0
+"""How long to wait before a machine is loaded again after a failure. The delay doubles with each failure."""
+
 TIMER_MAX_S = 86_400.0
+"""Timers are set for a day ahead at most; one that fires too early is set again."""
 
 _NO_PRODUCER = Producer(-1, -1)
 
-_ANSWERS = {
+_CLIENT_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
@@ -75,6 +79,8 @@ class CoordinatorContext(NamedTuple):
 
 
 class Coordinator(Generic[M]):
+    """Runs the machines of one internal topic. A subclass adds a method for each operation that it offers."""
+
     OPERATIONS: ClassVar[tuple[str, ...]]
     """Names of the operations that a subclass offers, for metrics and logs."""
 
@@ -139,7 +145,7 @@ class Coordinator(Generic[M]):
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator's partition has no leader")
         return broker
 
-    # What named operations are made of: a subclass has a method for each operation
+    # What the named operations of a subclass are made of
 
     async def run(self, operation: str, key: str, decide: Decide[M]) -> Any:
         """Run one turn of the machine that keeps the key and return the reply, once it is there.
@@ -367,7 +373,7 @@ class Coordinator(Generic[M]):
             if outcome.producer is not None and error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
                 raise  # a fenced producer: nothing was appended or replayed, so the machine is still right
             logger.warning("%s: the records of %s cannot be appended: %s", shard.partition, operation, error)
-            refusal = KafkaError(_ANSWERS.get(error.code, error.code), error.message)
+            refusal = KafkaError(_CLIENT_ERRORS.get(error.code, error.code), error.message)
             if outcome.may_be_refused and error.code is ErrorCode.MESSAGE_TOO_LARGE:
                 shard.hand_out([Reply(ticket, refusal) for ticket, _ in outcome.replies])
             else:
