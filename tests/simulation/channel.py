@@ -28,7 +28,7 @@ _CORRELATION_ID = Struct(">i")
 class Channel(asyncio.Protocol):
     def __init__(self, life: int) -> None:
         self.life = life
-        """Which life of the broker answers here."""
+        """The life of the broker at the other end."""
         self.lost = False
         self._transport: asyncio.Transport
         self._received = bytearray()
@@ -37,7 +37,7 @@ class Channel(asyncio.Protocol):
 
     @classmethod
     async def open(cls, source: str, machine: Machine) -> "Channel":
-        """OSError if nobody is there."""
+        """OSError if no broker listens."""
         network = machine.world.network
         _, channel = await network.connect(source, machine.name, PORT, lambda: cls(machine.life))
         return channel

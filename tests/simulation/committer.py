@@ -40,7 +40,7 @@ class Committer:
         self._offset = 0
 
     async def run(self, count: int) -> None:
-        """Commit so many offsets; what became of one without an answer stays unknown."""
+        """Commit `count` offsets. One without an answer may have been stored or not."""
         while self._offset < count:
             try:
                 channel = await Channel.open(self.name, self._machine)
@@ -54,7 +54,7 @@ class Committer:
             await asyncio.sleep(self._random.uniform(0, 0.2))
 
     async def read(self) -> int:
-        """What the group has in the end."""
+        """Read the group's offset at the end."""
         while True:
             channel = await Channel.open(self.name, self._machine)
             found = await self._fetch(channel)

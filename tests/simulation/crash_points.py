@@ -39,7 +39,7 @@ class Work:
     broker: Mapping[str, str]
     recreates: bool = False
 
-    def those_with(self, setting: str, value: str) -> frozenset[str]:
+    def topics_with(self, setting: str, value: str) -> frozenset[str]:
         return frozenset(topic for topic, settings in self.topics.items() if settings.get(setting) == value)
 
 
@@ -90,7 +90,7 @@ class CrashPointResult(NamedTuple):
 
 
 def count_operations(work: Work) -> int:
-    """How many there are to crash in."""
+    """Count the disk operations of a piece of work."""
     result = run(work, None)
     assert not result.problems, result.problems
     return result.operations
@@ -114,14 +114,14 @@ async def _run(work: Work, point: CrashPoint | None) -> CrashPointResult:
             machine.disk.crash_at(point.operation)
             machine.ending_next = point.ending
         history = History(
-            work.those_with("flush.messages", "1"),
+            work.topics_with("flush.messages", "1"),
             world.events,
-            compacted_topics=work.those_with("cleanup.policy", "compact"),
-            expiring_topics=work.those_with("cleanup.policy", "delete"),
+            compacted_topics=work.topics_with("cleanup.policy", "compact"),
+            expiring_topics=work.topics_with("cleanup.policy", "delete"),
         )
         try:
             async with asyncio.timeout(PATIENCE_S):
-                operations, problems = await _do(work, machine, history, point)
+                operations, problems = await _do_work(work, machine, history, point)
             problems += [str(violation) for violation in check(history)]
         except Exception as error:
             operations, problems = 0, [f"STUCK: {error!r}"]
@@ -131,8 +131,8 @@ async def _run(work: Work, point: CrashPoint | None) -> CrashPointResult:
         world.close()
 
 
-async def _do(work: Work, machine: Machine, history: History, point: CrashPoint | None) -> tuple[int, list[str]]:
-    """Do the work; how many operations it took, and what is wrong with the topic that was created again."""
+async def _do_work(work: Work, machine: Machine, history: History, point: CrashPoint | None) -> tuple[int, list[str]]:
+    """Do the work. Returns how many operations it took, and what is wrong with the topic that was created again."""
     loop = asyncio.get_running_loop()
     reviving = loop.create_task(_revive(machine, point), name="reviving")
     random = machine.world.random("work")

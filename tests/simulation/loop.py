@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 
 
 class Deadlock(AssertionError):
-    """Nothing can happen any more, and somebody still waits."""
+    """A deadlock: there is no event left, and a task still waits."""
 
 
 class _VirtualSelector:
@@ -57,7 +57,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
         """There are none: nothing is polled."""
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps who would have to be woken."""
+        """Does nothing: the loop never sleeps."""
 
 
 def simulate(main: Coroutine[Any, Any, Result]) -> Result:

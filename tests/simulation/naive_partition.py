@@ -22,7 +22,7 @@ class NaiveBatch:
     sequence: int = -1
     transactional: bool = False
     commits: bool | None = None
-    """For the marker that ends a transaction: how."""
+    """How a transaction marker ends its transaction."""
 
     @property
     def base_offset(self) -> int:
@@ -38,9 +38,9 @@ class NaivePartition:
     batches: list[NaiveBatch] = field(default_factory=list)
     start: int = 0
     certain_start: int = 0
-    """Not even a power cut brings back what is before it."""
+    """Records before this offset are deleted durably: a power cut does not bring them back."""
     flushed: int = 0
-    """Not even a power cut may take what is before it."""
+    """Records before this offset are flushed: a power cut must not lose them."""
     gone: set[int] = field(default_factory=set)
     """Offsets that compaction took: they never come back."""
     compacting_since: dict[int, int] = field(default_factory=dict)

@@ -107,7 +107,7 @@ class SimulatedNetwork:
         return frozenset((one, other)) in self._cuts
 
     def hold_back(self, transport: SimulatedTransport) -> None:
-        """Something of this transport's could not arrive; it sets out again after healing."""
+        """Take note that data of this transport was held back. It is sent again after `heal`."""
         self._held_back.append(transport)
 
     def reset_connections(self, host: str) -> None:
@@ -116,7 +116,7 @@ class SimulatedNetwork:
             transport.abort()
 
     def crash(self, host: str, *, silent: bool = False) -> None:
-        """A host is gone: its programs hear nothing more; the others see a reset, or nothing at all if `silent`."""
+        """End a host: its programs receive nothing more; the others see a reset, or nothing at all if `silent`."""
         for address in [address for address in self._listeners if address[0] == host]:
             del self._listeners[address]
         for transport in self.transports(host):

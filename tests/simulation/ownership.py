@@ -17,12 +17,12 @@ class Confirmation(NamedTuple):
 
 
 class Ownership:
-    """Of the partitions of one group."""
+    """Who owns the partitions of one group."""
 
     def __init__(self, group: str) -> None:
         self._group = group
         self._claims: dict[str, dict[int, float]] = defaultdict(dict)
-        """Since when each member has what it has."""
+        """Since when each member owns its partitions."""
         self._confirmations: dict[int, list[Confirmation]] = defaultdict(list)
         self.problems: list[str] = []
 
@@ -31,7 +31,7 @@ class Ownership:
         return sum(map(len, self._confirmations.values()))
 
     def confirm(self, member: str, partitions: Iterable[int], asked_s: float, answered_s: float) -> None:
-        """The member asked, and may go on with these partitions and with nothing else."""
+        """The broker answered a member: it owns these partitions and no others."""
         claims = self._claims[member]
         wanted = sorted(partitions)
         for partition in [each for each in claims if each not in wanted]:
@@ -47,5 +47,5 @@ class Ownership:
             self._confirmations[partition].append(Confirmation(member, asked_s, answered_s))
 
     def give_up(self, member: str) -> None:
-        """The member stops reading: it was told to, or is about to join again."""
+        """The member gives up its partitions: the broker told it to, or it is about to join again."""
         self._claims.pop(member, None)

@@ -1,4 +1,4 @@
-"""How a simulation ends: the trouble is over, everybody comes to an end, and the broker starts for the last time."""
+"""The end of a simulation: no more faults, all clients finish, and the broker starts for the last time."""
 
 import asyncio
 from random import Random
@@ -9,12 +9,11 @@ from tests.simulation.trouble import Trouble
 from tests.simulation.world import Machine
 
 PATIENCE_S = 120.0
-"""Virtual seconds after the trouble is over in which everybody must be done."""
+"""Virtual seconds that all tasks have to finish after the last fault."""
 
 
 def end_trouble(machine: Machine, trouble: Trouble) -> None:
-    """From here on everybody has to come to an end. A log that a broken disk has taken offline comes back with a
-    restart only."""
+    """End all faults, and restart the broker: only that brings back partitions which a failed disk took offline."""
     if not trouble.stopped:
         trouble.stop()
         machine.world.note("trouble", "is over")
@@ -22,7 +21,7 @@ def end_trouble(machine: Machine, trouble: Trouble) -> None:
 
 
 async def finish(tasks: list[asyncio.Task[Any]]) -> None:
-    """Everybody must come to an end, and not by an exception."""
+    """Wait for all tasks. AssertionError if one does not finish in time; an exception of a task is raised."""
     if tasks:
         _, stuck = await asyncio.wait(tasks, timeout=PATIENCE_S)
         assert not stuck, ", ".join(sorted(task.get_name() for task in stuck)) + " cannot finish"
@@ -31,7 +30,7 @@ async def finish(tasks: list[asyncio.Task[Any]]) -> None:
 
 
 async def last_restart(machine: Machine, random: Random) -> None:
-    """One more, or none, after which nothing happens to the broker."""
+    """Restart the broker once more, or not, as `random` decides. No fault follows."""
     how = random.choice((None, Ending.POWER_CUT, *Ending))
     if machine.process is not None and how is Ending.SHUTDOWN:
         await machine.stop()

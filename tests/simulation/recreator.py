@@ -36,7 +36,7 @@ class Recreator:
         self._ids: list[bytes] = []
 
     async def run(self, generations: int) -> None:
-        """When it ends there is a topic."""
+        """Create and delete the topic. It exists when this returns."""
         for generation in range(1, generations + 1):
             self._generation, self._acknowledged = generation, []
             self._topic_id = await admin.create_topic(self._machine, PARTITION.topic, 1, SETTINGS, self._random)
@@ -48,7 +48,7 @@ class Recreator:
                 await self._delete()
 
     async def check(self) -> list[str]:
-        """What is wrong with the last topic, from a broker that nothing happens to any more."""
+        """Read the last topic after the last fault. Returns what is wrong with it."""
         start, records = await read_log(self._machine, PARTITION)
         return [f"RECREATED {PARTITION}: {problem}" for problem in self._problems(start, records)]
 
@@ -63,7 +63,7 @@ class Recreator:
         ]
 
     async def _write(self, value: bytes) -> None:
-        """By name, as old clients do: only the broker can tell which topic it is for."""
+        """Produce by topic name, as old clients do, so that a request may reach the next topic of the name."""
         data = bytes(batches.encode([(None, value, (), self._machine.clock.now_ms())]))
         topic = TopicData(PARTITION.topic, self._topic_id, [PartitionData(PARTITION.partition, memoryview(data))])
         while True:

@@ -88,12 +88,12 @@ class Scenario:
         self.history = History(
             durable,
             world.events,
-            compacted_topics=self._those_that("compact"),
-            expiring_topics=self._those_that("delete"),
+            compacted_topics=self._topics_with_policy("compact"),
+            expiring_topics=self._topics_with_policy("delete"),
         )
         self.problems: list[str] = []
 
-    def _those_that(self, policy: str) -> frozenset[str]:
+    def _topics_with_policy(self, policy: str) -> frozenset[str]:
         cleaned = {topic: settings.get("cleanup.policy", "") for topic, settings in self.topics.items()}
         return frozenset(topic for topic, policies in cleaned.items() if policy in policies)
 

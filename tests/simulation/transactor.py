@@ -26,7 +26,7 @@ class Deed:
     producer: str
     partitions: list[TopicPartition] = field(default_factory=list)
     told: bool | None = None
-    """Committed, aborted, or nobody knows."""
+    """Committed, aborted, or unknown because the answer did not arrive."""
 
     @property
     def value(self) -> bytes:
@@ -35,7 +35,7 @@ class Deed:
 
 @dataclass
 class Ledger:
-    """All transactions of one transactional id, whoever ran them."""
+    """All transactions of one transactional id, of all producers that had it."""
 
     transactional_id: str
     partition: TopicPartition
@@ -74,7 +74,7 @@ class Transactor(TransactionalClient):
             await self.write(partition, b"%s:%s" % (self.transactional_id.encode(), deed.value))
             await self._rest()
         await self.commit_offset(GROUP, self._ledger.partition, deed.number)
-        if self._random.random() < 0.1:  # it dies, and whoever comes next has to clear up
+        if self._random.random() < 0.1:  # it dies, and the next producer of this id has to abort the transaction
             raise StartOver
         committed = self._random.random() < 0.7
         await self.end(committed=committed)
@@ -85,7 +85,7 @@ class Transactor(TransactionalClient):
 
 
 class CommittedReader(TransactionalClient):
-    """Reads a partition while all of this goes on: whatever it is shown must stay."""
+    """Reads committed records during the faults. What it was shown once must stay in the log."""
 
     def __init__(self, name: str, machine: Machine, partition: TopicPartition) -> None:
         super().__init__(name, machine, "", 2)

@@ -170,7 +170,7 @@ class World:
         self.machines: dict[str, Machine] = {}
         self.events: list[Event] = []
         self.reboots_after_failed_fsync = True
-        """Pages that could not be written look as if they had been, until the machine has forgotten them."""
+        """Whether a failed fsync is followed by a reboot. Without one, pages that were not written can be read."""
         self.surprises: list[str] = []
         """What must never happen: exceptions that nobody expected, in callbacks or in the broker's log."""
         self.loop.set_exception_handler(self._surprise)
