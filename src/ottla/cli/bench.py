@@ -1,8 +1,8 @@
-"""`ottla bench`: how fast records go into a topic and come out again, here and now, with one client.
+"""`ottla bench`: measures how fast one client produces records to a topic and consumes them.
 
-It makes a topic of its own and deletes it, unless it is given one. Values are hexadecimal noise, which compresses to
-about half. Latency is from the call that hands a record over to its acknowledgement; without --rate the client's queue
-is always full, and that is what one then sees most of.
+Without --topic it creates a topic and deletes it at the end. Values are hexadecimal noise, which compresses to about
+half. Latency is from the call of produce() to the acknowledgement; without --rate the client's queue is always full,
+and most of the latency is waiting in it.
 """
 
 import argparse
@@ -18,10 +18,10 @@ from ottla.cli.client import OPERATION_S, CommandClient, add_client_arguments, e
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.numbers import INT32_MAX, int_between, parse_partition_count, parse_seconds
 from ottla.cli.offset_ranges import OffsetRange
-from ottla.cli.output import JSON, add_format_argument, show_json, show_table
+from ottla.cli.output import add_format_argument, show_rows
 from ottla.cli.produce import ALL, CODECS
 from ottla.cli.topic_reader import SETTINGS as READING_SETTINGS
-from ottla.cli.topic_reader import place_of
+from ottla.cli.topic_reader import locate
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
@@ -35,7 +35,7 @@ REFRESH_S = 0.1
 GLANCE_S = 0.05
 NOISE_VALUES = 64
 RECORD_BYTES_MAX = 10_000_000
-"""So that the noise fits into memory."""
+"""A limit, so that the noise fits into memory."""
 
 
 class Measurement(NamedTuple):
@@ -51,9 +51,9 @@ class Measurement(NamedTuple):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
-    parser.add_argument("--topic", help="use this topic and keep it (default: one of its own, deleted in the end)")
+    parser.add_argument("--topic", help="use this topic and keep it (default: a new one, deleted at the end)")
     parser.add_argument(
-        "-p", "--partitions", type=parse_partition_count, default=4, help="of its own topic (default: 4)"
+        "-p", "--partitions", type=parse_partition_count, default=4, help="partitions of the new topic (default: 4)"
     )
     parser.add_argument("--seconds", type=parse_seconds, default=5.0, help="how long records are produced (default: 5)")
     parser.add_argument(
@@ -66,8 +66,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rate", type=int_between(1, INT32_MAX), help="records a second (default: as many as possible)"
     )
     parser.add_argument("-z", "--codec", choices=CODECS, default="none", help="compression (default: none)")
-    parser.add_argument("--acks", choices=("0", "1", ALL), default=ALL, help="who must have a record (default: all)")
-    parser.add_argument("--only", choices=(PRODUCE, CONSUME), help="one half of it; consume needs --topic")
+    parser.add_argument(
+        "--acks", choices=("0", "1", ALL), default=ALL, help="replicas that must have a record (default: all)"
+    )
+    parser.add_argument(
+        "--only", choices=(PRODUCE, CONSUME), help="only produce, or only consume; consume needs --topic"
+    )
     add_format_argument(parser)
 
 
@@ -84,10 +88,7 @@ def run(options: argparse.Namespace) -> int:
         if options.topic is None and len({measurement.records for measurement in measurements}) > 1:
             produced, consumed = (measurement.records for measurement in measurements)
             raise CommandError(f"bench: {produced} records were produced and {consumed} came back")
-    if options.format == JSON:
-        show_json([measurement._asdict() for measurement in measurements])
-    else:
-        show_table(Measurement._fields, measurements)
+    show_rows(options.format, Measurement._fields, measurements)
     return 0
 
 
@@ -109,7 +110,7 @@ def _topic(client: CommandClient, options: argparse.Namespace) -> Iterator[str]:
 
 
 class LiveRate:
-    """A line on the terminal that tells how it goes; nothing where there is no terminal."""
+    """A line on the terminal with the current rate; nothing if stderr is not a terminal."""
 
     def __init__(self, phase: str) -> None:
         self._phase = phase
@@ -126,7 +127,7 @@ class LiveRate:
             print(f"\r{line}", end="", file=sys.stderr, flush=True)
 
     def measurement(self, records: int, size: int, latencies_s: list[float]) -> Measurement:
-        """The end of it."""
+        """Clear the line and return the result."""
         seconds = max(time.perf_counter() - self.started_s, 0.001)
         if self._shown:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
@@ -156,7 +157,7 @@ class ProduceLoad:
             {
                 "linger.ms": 5,
                 "batch.size": 1 << 20,
-                "message.max.bytes": 1_000_000_000,  # how large a record may be is for the broker to say
+                "message.max.bytes": 1_000_000_000,  # the broker decides how large a record may be
                 "message.timeout.ms": int(OPERATION_S * 1000),
                 "acks": options.acks,
                 "compression.type": options.codec,
@@ -176,7 +177,7 @@ class ProduceLoad:
         return live.measurement(self._sent, self._sent * self._size, self._latencies_s)
 
     def _send(self, records: int) -> bool:
-        """False when the client's queue is full: the broker sets the pace."""
+        """False if the client's queue is full, so that the broker limits the rate."""
         from confluent_kafka import KafkaException
 
         produce: Callable[..., None] = self._producer.produce
@@ -226,17 +227,17 @@ def _consume(client: CommandClient, topic: str) -> Measurement:
                 if error is None:
                     records += 1
                     size += len(message)
-                    partition, offset = place_of(message)
+                    partition, offset = locate(message)
                     if offset + 1 >= ranges[partition].end:
                         left.discard(partition)
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    left.discard(place_of(message)[0])
+                    left.discard(locate(message)[0])
                 else:
                     raise CommandError(f"topic {topic!r}: {explain(error)}")
             if messages:
                 heard_s = time.perf_counter()
             elif time.perf_counter() - heard_s > OPERATION_S:
-                raise CommandError(f"topic {topic!r}: no record has come for {OPERATION_S:.0f} s")
+                raise CommandError(f"topic {topic!r}: no record has arrived for {OPERATION_S:.0f} s")
             live.show(records, size)
     finally:
         consumer.close()
@@ -253,7 +254,7 @@ def _whole(client: CommandClient, topic: str) -> dict[int, OffsetRange]:
 
 
 def noise(number: int, size: int) -> bytes:
-    """The same hexadecimal digits for the same number, without a pattern."""
+    """Pseudo-random hexadecimal digits, always the same for the same number."""
     digits = bytearray()
     while len(digits) < size:
         digits += blake2b(b"%d %d" % (number, len(digits))).hexdigest().encode()

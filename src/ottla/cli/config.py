@@ -1,4 +1,4 @@
-"""`ottla config get|set`: the settings that a cluster keeps, one by one."""
+"""`ottla config get|set`: settings of topics, brokers and groups."""
 
 import argparse
 
@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     get = actions.add_parser("get", help="show settings", description="Show settings and where they come from.")
     _add_resource_arguments(get)
     get.add_argument("keys", nargs="*", default=[], metavar="KEY", help="only these (default: all)")
-    get.add_argument("--changed", action="store_true", help="only what somebody has set")
+    get.add_argument("--changed", action="store_true", help="only settings that were set")
     add_format_argument(get)
     change = actions.add_parser("set", help="change settings", description="Change settings; the others stay.")
     _add_resource_arguments(change)
@@ -24,10 +24,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         default=[],
         metavar="KEY=VALUE",
-        help="KEY+=VALUE and KEY-=VALUE add to a list and take from it",
+        help="KEY+=VALUE and KEY-=VALUE add to a list and remove from it",
     )
     change.add_argument(
-        "--unset", action="append", default=[], metavar="KEY", help="back to the default; may be repeated"
+        "--unset", action="append", default=[], metavar="KEY", help="reset to the default; may be repeated"
     )
     change.add_argument("--dry-run", action="store_true", help="only ask whether it could be done")
 
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_resource_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
     parser.add_argument("kind", choices=KINDS)
-    parser.add_argument("name", metavar="NAME", help="of the topic or group, or a broker's id")
+    parser.add_argument("name", metavar="NAME", help="name of the topic or group, or id of the broker")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -72,12 +72,12 @@ def _shown(setting: Setting) -> str | None:
 def _set(options: argparse.Namespace) -> None:
     changes = changes_of(options.assignments, options.unset)
     if not changes:
-        raise CommandError("config set: nothing to change; name KEY=VALUE or --unset KEY", USAGE_ERROR)
+        raise CommandError("config set: nothing to change; give KEY=VALUE or --unset KEY", USAGE_ERROR)
     apply_changes(_client(options), options.kind, options.name, changes, dry_run=options.dry_run)
 
 
 def _client(options: argparse.Namespace) -> CommandClient:
-    """One that has what was asked for: the library would wait for a broker that does not exist."""
+    """A client, after checking that the topic or broker exists: the library would wait for a missing broker."""
     client = CommandClient(options)
     if options.kind == "topic":
         client.describe_topic(options.name)

@@ -1,6 +1,6 @@
-"""`ottla consume`: the records of a topic on standard output, as the bytes they are.
+"""`ottla consume`: prints the records of a topic, as raw bytes.
 
-It reads from the beginning, unless told otherwise, to where the topic ended when it began; with --follow it goes on
+By default it reads from the beginning to the end that the topic has when the command starts; with --follow it continues
 until Ctrl-C. It joins no consumer group and commits nothing.
 """
 
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=parse_partition,
         dest="partitions",
         metavar="PARTITION",
-        help="only this one; may be repeated (default: all)",
+        help="only this partition; may be repeated (default: all)",
     )
     start = parser.add_mutually_exclusive_group()
     start.add_argument("-o", "--offset", type=parse_offset, help="begin at this offset of each partition")
@@ -50,10 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     end = parser.add_mutually_exclusive_group()
     end.add_argument("--until", metavar="TIME", help="end before this time")
-    end.add_argument("-f", "--follow", action="store_true", help="go on with records that are still to come")
-    parser.add_argument("-n", "--count", type=parse_count, help="end after so many records")
-    parser.add_argument("--key-matches", metavar="REGEX", help="only records with such a key")
-    parser.add_argument("--value-matches", metavar="REGEX", help="only records with such a value")
+    end.add_argument("-f", "--follow", action="store_true", help="continue with new records until Ctrl-C")
+    parser.add_argument("-n", "--count", type=parse_count, help="stop after N records", metavar="N")
+    parser.add_argument("--key-matches", metavar="REGEX", help="only records whose key matches")
+    parser.add_argument("--value-matches", metavar="REGEX", help="only records whose value matches")
     parser.add_argument(
         "--format",
         default="value",
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-K", "--key-separator", default="\\t", metavar="TEXT", help=r"between key and value (default: \t)"
     )
-    parser.add_argument("--null", default="", metavar="TEXT", help="stands for a null key or value (default: nothing)")
+    parser.add_argument("--null", default="", metavar="TEXT", help="printed for a null key or value (default: nothing)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         _print_records(reader, messages, options, wanted, writer)
     except KeyboardInterrupt:
-        if not options.follow:  # there it is the way to end
+        if not options.follow:  # Ctrl-C is how --follow ends
             raise
     finally:
         reader.close()
@@ -125,7 +125,7 @@ def _read_newest(
 def _print_records(
     reader: TopicReader, messages: "list[Message]", options: argparse.Namespace, wanted: Filter, writer: Writer
 ) -> None:
-    """These, and then what is left to read."""
+    """Print these records, and then those that are left to read."""
     left: int | None = options.count
     while left is None or left > 0:
         shown = list(islice(filter(wanted, messages), left))

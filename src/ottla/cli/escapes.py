@@ -1,4 +1,4 @@
-r"""Backslashes in what a person types: \n \t \r \0 \\ and \x41 stand for bytes that are hard to type."""
+r"""Escapes in arguments: \n \t \r \0 \\ and \x41 stand for bytes that are hard to type."""
 
 import re
 
@@ -9,12 +9,12 @@ _NAMED = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"0": b"\0", b"\\": b"\\"}
 
 
 def typed_bytes(text: str) -> bytes:
-    """The bytes of an argument exactly as the shell passed them, even those that are no UTF-8."""
+    """The bytes of an argument as the shell passed them, even if they are not UTF-8."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def unescaped(text: str) -> bytes:
-    """The bytes that `text` stands for. A CommandError names a backslash that means nothing."""
+    """The bytes that `text` stands for. Raises CommandError for an unknown escape."""
 
     def replacement(match: re.Match[bytes]) -> bytes:
         code: bytes = match[1]

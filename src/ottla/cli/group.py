@@ -1,4 +1,4 @@
-"""`ottla group list|describe|reset|delete`: who reads what, how far they are behind, and where they go on."""
+"""`ottla group list|describe|reset|delete`: consumer groups, their lag, and their committed offsets."""
 
 import argparse
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from ottla.cli.client import CommandClient, create_action_adder, explain
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.group_description import MemberRow, OffsetRow, describe_groups, show_groups
 from ottla.cli.group_reset import ResetRow, add_reset_arguments, commit_plan, plan_reset
-from ottla.cli.output import JSON, add_format_argument, show_json, show_table
+from ottla.cli.output import JSON, add_format_argument, show_json, show_rows
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ListConsumerGroupsResult
@@ -25,13 +25,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_format_argument(listing)
     describe = action("describe", "show offsets, lag and members of groups")
     describe.add_argument("names", nargs="+", metavar="GROUP")
-    describe.add_argument("--members", action="store_true", help="a line for each member instead of each partition")
+    describe.add_argument("--members", action="store_true", help="one line per member instead of per partition")
     add_format_argument(describe)
-    reset = action("reset", "set where a group goes on; it must have no members")
+    reset = action("reset", "set the committed offsets of a group without members")
     reset.add_argument("name", metavar="GROUP")
     add_reset_arguments(reset)
     add_format_argument(reset)
-    delete = action("delete", "delete groups without members, or what they have committed")
+    delete = action("delete", "delete groups without members, or their committed offsets")
     delete.add_argument("names", nargs="+", metavar="GROUP")
     delete.add_argument(
         "-t",
@@ -39,9 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="TOPIC",
-        help="only the offsets of this topic, of a group that does not read it; may be repeated",
+        help="delete only the offsets of this topic, which no member may read; may be repeated",
     )
-    delete.add_argument("--if-exists", action="store_true", help="a group that is not there is no error")
+    delete.add_argument("--if-exists", action="store_true", help="do not fail if a group does not exist")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -60,15 +60,12 @@ def _list(options: argparse.Namespace) -> None:
         asked = client.admin.list_consumer_groups(states=states, types=types)
     except (KafkaException, ValueError, TypeError) as error:
         raise CommandError(f"group list: {error}", USAGE_ERROR) from None
-    found: ListConsumerGroupsResult = client.wait_for(asked, "the list of groups")
+    found: ListConsumerGroupsResult = client.wait_for(asked, "cannot list groups")
     for failure in found.errors or ():
-        raise CommandError(f"the list of groups: {failure}")
+        raise CommandError(f"cannot list groups: {failure}")
     rows = sorted((group.group_id, _word(group.type.name), _word(group.state.name)) for group in found.valid or ())
     columns = ("group", "type", "state")
-    if options.format == JSON:
-        show_json([dict(zip(columns, row, strict=True)) for row in rows])
-    else:
-        show_table(columns, rows)
+    show_rows(options.format, columns, rows)
 
 
 def _word(name: str) -> str:
@@ -88,10 +85,7 @@ def _reset(options: argparse.Namespace) -> None:
     rows = plan_reset(client, options)
     if not options.dry_run:
         commit_plan(client, options.name, rows)
-    if options.format == JSON:
-        show_json([row._asdict() for row in rows])
-    else:
-        show_table(ResetRow._fields, rows)
+    show_rows(options.format, ResetRow._fields, rows)
 
 
 def _delete(options: argparse.Namespace) -> None:

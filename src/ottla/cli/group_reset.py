@@ -32,14 +32,16 @@ def add_reset_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="TOPIC[:0,1]",
-        help="of this topic, or only these partitions of it; may be repeated",
+        help="reset this topic, or only these partitions of it; may be repeated",
     )
-    parser.add_argument("--all-topics", action="store_true", help="of every topic that the group has committed for")
+    parser.add_argument(
+        "--all-topics", action="store_true", help="reset every topic for which the group has committed offsets"
+    )
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--to-earliest", action="store_true", help="to the first record")
     where.add_argument("--to-latest", action="store_true", help="to the end")
-    where.add_argument("--to-current", action="store_true", help="to what is committed now; to the end if nothing is")
-    where.add_argument("--to-offset", type=parse_offset, metavar="N", help="to an offset, or the nearest that there is")
+    where.add_argument("--to-current", action="store_true", help="to the committed offset, or the end if there is none")
+    where.add_argument("--to-offset", type=parse_offset, metavar="N", help="to this offset, or the nearest that exists")
     where.add_argument("--to-time", metavar="TIME", help="to the first record of a time: 2026-01-31T18:00:00Z, 10m, ms")
     where.add_argument(
         "--shift-by",
@@ -50,7 +52,7 @@ def add_reset_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--from-file", metavar="FILE", help="what `reset --format json` or Kafka's --export wrote; - is standard input"
     )
-    parser.add_argument("--dry-run", action="store_true", help="only say what would be set")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be set")
 
 
 def plan_reset(client: CommandClient, options: argparse.Namespace) -> list[ResetRow]:
@@ -95,7 +97,7 @@ def _select_partitions(
     client: CommandClient, options: argparse.Namespace, committed: dict[TopicPartition, int]
 ) -> list[TopicPartition]:
     if options.all_topics == bool(options.topic):
-        raise CommandError("group reset: name --topic, or say --all-topics", USAGE_ERROR)
+        raise CommandError("group reset: give either --topic or --all-topics", USAGE_ERROR)
     if options.all_topics:
         return sorted(committed)
     selected: dict[TopicPartition, None] = {}
@@ -142,7 +144,7 @@ def _choose_targets(
                 raise CommandError(f"group {options.name!r} has committed nothing for {topic}-{partition}")
             target = max(current + options.shift_by, 0)
         else:
-            target = at_time.get(partition, -1)  # no record is as new as that, or --to-latest: the end
+            target = at_time.get(partition, -1)  # -1 is the end: --to-latest, or a time that is newer than all records
         targets[partition] = nearest(target, first[partition], end[partition])
     return targets
 
@@ -159,7 +161,7 @@ def _plan_one(client: CommandClient, where: TopicPartition, before: int | None, 
 
 
 def _read_file(path: str) -> Offsets:
-    """JSON as this command writes it, or lines of `topic,partition,offset` as Kafka's tool does."""
+    """JSON as this command writes it, or lines of `topic,partition,offset` as Kafka's tool writes them."""
     name = "standard input" if path == "-" else path
     try:
         if path == "-":
@@ -169,7 +171,7 @@ def _read_file(path: str) -> Offsets:
                 text = file.read()
         if text.lstrip().startswith("["):
             return {TopicPartition(row["topic"], int(row["partition"])): int(row["after"]) for row in json.loads(text)}
-        # Kafka's tool quotes topics, and with several groups in one file puts the group first.
+        # Kafka's tool quotes topics. In a file for several groups each line begins with the group.
         rows = [row for row in csv.reader(text.splitlines()) if row]
         return {TopicPartition(row[-3], int(row[-2])): int(row[-1]) for row in rows}
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Which offsets of each partition `ottla consume` reads: from where its options say, to the end or a time."""
+"""Which offsets of each partition `ottla consume` reads."""
 
 import argparse
 import re
@@ -17,7 +17,7 @@ _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 class OffsetRange(NamedTuple):
     start: int
     end: int
-    """The first offset that is not in it."""
+    """Exclusive."""
 
 
 def time_ms(text: str, now_ms: int) -> int:
@@ -48,9 +48,9 @@ def ranges_of(
     now_ms: int,
     last: int | None = None,
 ) -> dict[int, OffsetRange]:
-    """By partition, no more than the `last` offsets of each if that is given.
+    """The range of each partition; with `last`, only so many offsets before its end.
 
-    An offset that is no longer or not yet there is moved to the nearest that is.
+    An offset that does not exist becomes the nearest one that does.
     """
     from confluent_kafka.admin import OffsetSpec
 
@@ -76,5 +76,5 @@ def ranges_of(
 
 
 def nearest(offset: int, first: int, end: int) -> int:
-    """-1 is the end."""
+    """The offset, limited to the log; -1 is the end."""
     return end if offset < 0 else min(max(offset, first), end)

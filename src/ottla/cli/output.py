@@ -1,4 +1,4 @@
-"""Answers for people and for programs: a table with aligned columns, or one JSON document."""
+"""Prints results as a table with aligned columns, or as one JSON document."""
 
 import argparse
 import json
@@ -9,9 +9,7 @@ JSON = "json"
 
 
 def add_format_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--format", choices=(TABLE, JSON), default=TABLE, help="how the answer is written (default: table)"
-    )
+    parser.add_argument("--format", choices=(TABLE, JSON), default=TABLE, help="output format (default: table)")
 
 
 def counted(number: int, noun: str) -> str:
@@ -20,7 +18,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def hyphenated(word: str) -> str:
-    """`PrepareCommit` is `prepare-commit`: Kafka's names of states, as they are typed and shown here."""
+    """Kafka's name of a state as the command line shows it: `PrepareCommit` is `prepare-commit`."""
     return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in word).removeprefix("-")
 
 
@@ -29,7 +27,7 @@ def show_json(document: object) -> None:
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """One line for each row; numbers are aligned to the right."""
+    """One line per row; numbers are aligned to the right."""
     cells = [[_cell(value) for value in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     numeric = [all(isinstance(row[index], int | float | None) for row in rows) for index in range(len(columns))]
@@ -39,6 +37,14 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None
             for text, width, is_number in zip(line, widths, numeric, strict=True)
         )
         print("  ".join(aligned).rstrip())
+
+
+def show_rows(form: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Rows in the format that `--format` names: a table, or a JSON list of objects."""
+    if form == JSON:
+        show_json([dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        show_table(columns, rows)
 
 
 def _cell(value: object) -> str:

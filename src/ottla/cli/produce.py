@@ -1,7 +1,7 @@
-"""`ottla produce`: records from standard input or files into a topic.
+"""`ottla produce`: sends records from standard input or files to a topic.
 
-Every record is acknowledged before the command ends with 0. If a line is not a record, or a record is refused, what
-came before it has still been sent, and the line on stderr says how much that was.
+The command ends with 0 when every record is acknowledged. If a line is not a valid record, or a record is refused, the
+records before it are still sent, and the message says how many.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.escapes import typed_bytes, unescaped
 from ottla.cli.numbers import parse_count, parse_partition
 from ottla.cli.output import counted
-from ottla.cli.record_input import FORMATS, LINES, Headers, InputRecord, LineFormat, chained
+from ottla.cli.record_input import FORMATS, LINES, Headers, InputRecord, LineFormat, read_records
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
@@ -29,8 +29,8 @@ FLUSH_GLANCE_S = 0.2
 
 SETTINGS = {
     "linger.ms": 5,
-    "partitioner": "murmur2_random",  # a key goes where the Java clients would send it
-    "message.max.bytes": 1_000_000_000,  # how large a record may be is for the broker to say
+    "partitioner": "murmur2_random",  # the partitioner of the Java client
+    "message.max.bytes": 1_000_000_000,  # the broker decides how large a record may be
     "message.timeout.ms": int(OPERATION_S * 1000),
     "queue.buffering.max.kbytes": 256 * 1024,
 }
@@ -50,10 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-D", "--delimiter", default="\\n", metavar="TEXT", help=r"ends a line (default: \n)")
     parser.add_argument(
-        "-K", "--key-separator", metavar="TEXT", help="what stands between key and value in a line (default: no keys)"
+        "-K", "--key-separator", metavar="TEXT", help="separates key and value in a line (default: no keys)"
     )
-    parser.add_argument("-k", "--key", metavar="TEXT", help="the key of every record that has none of its own")
-    parser.add_argument("--null", metavar="TEXT", help="a key or value of this text is null: a tombstone")
+    parser.add_argument("-k", "--key", metavar="TEXT", help="the key of records that have none")
+    parser.add_argument("--null", metavar="TEXT", help="this text stands for a null key or value (tombstone)")
     parser.add_argument(
         "-H",
         "--header",
@@ -63,14 +63,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="a header for every record; may be repeated",
     )
-    parser.add_argument("-p", "--partition", type=parse_partition, default=ANY_PARTITION, help="all records go there")
-    parser.add_argument("--keep-partition", action="store_true", help="each record goes where its JSON says")
+    parser.add_argument(
+        "-p", "--partition", type=parse_partition, default=ANY_PARTITION, help="send all records to this partition"
+    )
+    parser.add_argument("--keep-partition", action="store_true", help="send each record to the partition in its JSON")
     parser.add_argument("-z", "--codec", choices=CODECS, default="none", help="compression (default: none)")
     parser.add_argument(
-        "--acks", choices=("0", "1", ALL), default=ALL, help="who must have a record before it counts (default: all)"
+        "--acks", choices=("0", "1", ALL), default=ALL, help="replicas that must have a record (default: all)"
     )
-    parser.add_argument("-n", "--count", type=parse_count, help="end after so many records")
-    parser.add_argument("--create", action="store_true", help="create the topic if there is none")
+    parser.add_argument("-n", "--count", type=parse_count, metavar="N", help="stop after N records")
+    parser.add_argument("--create", action="store_true", help="create the topic if it does not exist")
     parser.add_argument("--report", action="store_true", help="print partition and offset of each record")
 
 
@@ -81,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
         None if options.null is None else typed_bytes(options.null),
     )
     delivery = Delivery(options)
-    records = chained(options.files, sys.stdin.buffer, options.format, line_format)
+    records = read_records(options.files, sys.stdin.buffer, options.format, line_format)
     try:
         for record in islice(records, options.count):
             delivery.send(record)
@@ -103,7 +105,7 @@ def _delimiter(text: str, option: str) -> bytes:
 
 
 class Delivery:
-    """Records on their way, counted until they are acknowledged."""
+    """Sends records and counts them until they are acknowledged."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._sent = 0
@@ -124,9 +126,9 @@ class Delivery:
                 **SETTINGS,
                 "acks": options.acks,
                 "compression.type": options.codec,
-                "enable.idempotence": options.acks == ALL,  # so that a retry neither doubles nor reorders
+                "enable.idempotence": options.acks == ALL,  # so that a retry neither duplicates nor reorders
                 "on_delivery": self._delivered,
-                "delivery.report.only.error": not options.report,  # a call for each record costs as much as sending it
+                "delivery.report.only.error": not options.report,  # a callback per record costs as much as sending it
             }
         )
 
@@ -135,7 +137,7 @@ class Delivery:
         return self._sent - self._failures - len(self._producer)
 
     def send(self, record: InputRecord) -> None:
-        """A CommandError as soon as it is known that an earlier record was not delivered."""
+        """Send a record. Raises CommandError if an earlier one was not delivered."""
         own = record.partition if self._keep_partition else None
         key = self._key if record.key is None else record.key
         self._produce(record, key, self._partition if own is None else own)
@@ -147,10 +149,10 @@ class Delivery:
         self._raise_for_failures()
 
     def finish(self) -> None:
-        """Until the last one is acknowledged, or the library has given up on it."""
+        """Wait until the last record is acknowledged or has failed."""
         while self._producer.flush(FLUSH_GLANCE_S):
             if self._failures and time.monotonic() > self._connection_errors.give_up_at_s:
-                self._producer.purge()  # the first has waited for a broker in vain, and so would the others
+                self._producer.purge()  # no broker answers: do not wait for the others
         self._raise_for_failures()
 
     def _produce(self, record: InputRecord, key: bytes | None, partition: int) -> None:
@@ -163,7 +165,7 @@ class Delivery:
                     self._topic, record.value, key, partition, timestamp=record.timestamp, headers=headers or None
                 )
                 return
-            except BufferError:  # the client's queue is full: the broker sets the pace
+            except BufferError:  # the client's queue is full
                 self._producer.poll(FULL_S)
             except KafkaException as error:
                 raise CommandError(f"record {self._sent + 1}: {explain(error.args[0])}") from None
@@ -176,7 +178,7 @@ class Delivery:
         if self._report:
             try:
                 print(message.partition(), message.offset(), flush=self._interactive)
-            except BrokenPipeError:  # nobody reads it any more; the records go on their way all the same
+            except BrokenPipeError:  # nobody reads the report; keep sending
                 self._report = False
 
     def _raise_for_failures(self) -> None:
@@ -198,13 +200,13 @@ def _headers(texts: list[str]) -> Headers:
 
 
 def _check_topic(client: CommandClient, options: argparse.Namespace) -> None:
-    """A misspelt name must not make a topic, as asking a broker in passing would."""
+    """Check that the topic exists, so that a misspelt name does not create one; --create creates it."""
     from confluent_kafka.cimpl import NewTopic
 
     name = options.topic
     topic = client.describe_topics([name])[name]
     if topic is None and not options.create:
-        raise CommandError(f"there is no topic {name!r} at {client.address}; --create makes one")
+        raise CommandError(f"there is no topic {name!r} at {client.address}; --create creates it")
     if topic is None:
         asked = client.ask(client.admin.create_topics, [NewTopic(name)])
         client.wait_for(asked[name], f"topic {name!r}")

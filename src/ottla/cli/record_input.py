@@ -1,11 +1,11 @@
-r"""Records as `ottla produce` reads them: a line each, a JSON object each, or a file each.
+r"""Parses the records for `ottla produce`: one per line, per JSON line, or per file.
 
-JSON is what `ottla consume --format json` writes, so that one command feeds the other:
+The JSON is what `ottla consume --format json` writes, so that one command feeds the other:
 
     {"key": "a", "value": "1", "headers": [["name", "text"]], "timestamp": 1700000000000, "partition": 0}
 
-Every field may be missing. Bytes that are no text are {"base64": "..."}; what a record came with as topic and offset
-is not looked at, and its partition only where it is asked for.
+Every field may be missing. Bytes that are not UTF-8 are {"base64": "..."}. Topic and offset are ignored; the partition
+is used only with --keep-partition.
 """
 
 import base64
@@ -25,7 +25,7 @@ FORMATS = (LINES, JSON, WHOLE)
 Headers = tuple[tuple[str, bytes | None], ...]
 
 _CHUNK = 1 << 16
-_NO_TIMESTAMP = 0  # the library then takes the time of the call
+_NO_TIMESTAMP = 0  # the client library uses the current time
 
 
 class InputRecord(NamedTuple):
@@ -42,14 +42,14 @@ class LineFormat(NamedTuple):
     delimiter: bytes = b"\n"
     key_separator: bytes | None = None
     null: bytes | None = None
-    """A key or value of exactly these bytes is none at all."""
+    """A key or value of exactly these bytes is null."""
 
     def record(self, line: bytes, place: str) -> InputRecord:
         if self.key_separator is None:
             return InputRecord(None, self._field(line))
         key, separator, value = line.partition(self.key_separator)
         if not separator:
-            raise CommandError(f"{place}: there is no key separator {self.key_separator.decode(errors='replace')!r}")
+            raise CommandError(f"{place}: no key separator {self.key_separator.decode(errors='replace')!r}")
         return InputRecord(self._field(key), self._field(value))
 
     def _field(self, data: bytes) -> bytes | None:
@@ -57,7 +57,7 @@ class LineFormat(NamedTuple):
 
 
 def lines(file: BinaryIO, delimiter: bytes) -> Iterator[bytes]:
-    """What lies between delimiters; the last line may do without one."""
+    """The lines of a file; the last one may lack the delimiter."""
     if delimiter == b"\n":
         for line in file:
             yield line[:-1] if line.endswith(b"\n") else line
@@ -71,7 +71,7 @@ def lines(file: BinaryIO, delimiter: bytes) -> Iterator[bytes]:
 
 
 def records(file: BinaryIO, name: str, form: str, line_format: LineFormat) -> Iterator[InputRecord]:
-    """The records of one file. A CommandError says which line is not one."""
+    """The records of one file. Raises CommandError with the number of a line that is not valid."""
     if form == WHOLE:
         yield InputRecord(None, file.read())
         return
@@ -100,7 +100,7 @@ def json_record(line: bytes, place: str) -> InputRecord:
             partition,
         )
     except (ValueError, UnicodeError) as error:
-        raise CommandError(f"{place}: this is not a record in JSON: {error}") from None
+        raise CommandError(f"{place}: not a record in JSON: {error}") from None
 
 
 def _headers(entries: object) -> Headers:
@@ -116,7 +116,7 @@ def _headers(entries: object) -> Headers:
 
 
 def _bytes(value: object) -> bytes | None:
-    """Text as UTF-8, {"base64": ...} unpacked; any other JSON is taken as the text it is."""
+    """Text as UTF-8, {"base64": ...} decoded; any other JSON value as its JSON text."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -129,10 +129,10 @@ def _bytes(value: object) -> bytes | None:
     return json.dumps(value, ensure_ascii=False).encode()
 
 
-def chained(
+def read_records(
     names: Sequence[str], standard_input: BinaryIO, form: str, line_format: LineFormat
 ) -> Iterator[InputRecord]:
-    """The records of these files one after the other; `-`, or no file at all, is standard input."""
+    """The records of these files in order; `-`, or no file, is standard input."""
     for name in names or ("-",):
         if name == "-":
             yield from records(standard_input, "standard input", form, line_format)

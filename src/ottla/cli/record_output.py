@@ -1,4 +1,4 @@
-r"""Records as `ottla consume` writes them: values, keys and values, JSON lines, or whatever a template says.
+r"""Formats records for `ottla consume`: values, keys and values, JSON lines, or a template.
 
 A template's letters are those of kcat:
 
@@ -6,7 +6,7 @@ A template's letters are those of kcat:
     %k key      %s value        %K length of the key         %S length of the value; -1 if there is none
     \n \t \r \0 \\ \xHH         bytes that are hard to type
 
-Whatever the format, keys and values are written as the bytes they are; only JSON needs base64 for what is no text.
+Keys and values are written as raw bytes; in JSON, bytes that are not UTF-8 are base64.
 """
 
 import base64
@@ -31,7 +31,7 @@ _FIELD = re.compile(r"%(.|$)", re.DOTALL)
 
 
 def writer_of(form: str, *, key_separator: bytes, delimiter: bytes, null: bytes) -> Writer:
-    """What turns a record into the bytes to write. A CommandError says what is wrong with the format."""
+    """The function that turns a record into bytes. Raises CommandError for a format that is not valid."""
     if form == VALUE:
         return lambda message: _shown(message.value(), null) + delimiter
     if form == KEY_VALUE:

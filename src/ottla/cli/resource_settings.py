@@ -1,4 +1,4 @@
-"""The settings that a cluster keeps for its topics, brokers and groups: read, and changed one by one."""
+"""Reads and changes the settings of topics, brokers and groups in a cluster."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -19,10 +19,10 @@ _OPERATIONS = {"=": "SET", "+=": "APPEND", "-=": "SUBTRACT"}
 class Setting(NamedTuple):
     name: str
     value: str | None
-    """None if it has none, or if it is a secret."""
+    """None if it is not set, or secret."""
     source: str
     changed: bool
-    """Somebody set it, for this one or for all of its kind."""
+    """Whether it was set, for this resource or as a default for all."""
     read_only: bool
     sensitive: bool
 
@@ -34,7 +34,7 @@ class Change(NamedTuple):
 
 
 def changes_of(assignments: Iterable[str], unset: Iterable[str]) -> list[Change]:
-    """What `KEY=VALUE`, `KEY+=VALUE` and `KEY-=VALUE` (to and from a list) and keys to unset ask for."""
+    """The changes for `KEY=VALUE`, `KEY+=VALUE`, `KEY-=VALUE` (the last two for lists) and keys to unset."""
     changes = []
     for text in assignments:
         match = _CHANGE.fullmatch(text)
@@ -60,7 +60,7 @@ def settings_of(client: CommandClient, kind: str, name: str) -> list[Setting]:
 
 
 def apply_changes(client: CommandClient, kind: str, name: str, changes: Sequence[Change], *, dry_run: bool) -> None:
-    """All of them or none; says what was done."""
+    """Apply all changes or none, and print what was done."""
     from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
     entries = [

@@ -1,12 +1,13 @@
-"""Where a broker's settings come from on the command line, the strongest first:
+"""The settings of `ottla up`, from its options and a file. The first of these that names a setting wins:
 
---set KEY=VALUE    --data, --port, --host, --metrics-port    --config FILE    what a single broker on a laptop needs
+--set KEY=VALUE    --data, --port, --host, --metrics-port    --config FILE    defaults for a single broker
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
+from ottla.cli.client import parse_pairs
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.config import BrokerConfig, ConfigError, Listener, read_properties
 
@@ -14,11 +15,11 @@ DEFAULT_HOST = "localhost"
 DEFAULT_PORT = 9092
 
 WITHOUT_A_FILE = {"group.initial.rebalance.delay.ms": "0"}
-"""As in the server.properties that Apache Kafka comes with: the first member of a group need not wait for others."""
+"""As in the server.properties of Apache Kafka: the first member of a group does not wait for others."""
 
 
 class Options(Protocol):
-    """What `ottla up` was given."""
+    """The options of `ottla up`."""
 
     config: str | None
     data: str | None
@@ -29,7 +30,7 @@ class Options(Protocol):
 
 
 def broker_config(options: Options, environment: Mapping[str, str]) -> BrokerConfig:
-    """All of them put together and checked; a CommandError names what is wrong."""
+    """The settings, merged and checked. Raises CommandError with the name of a setting that is not valid."""
     try:
         given = _file_settings(options.config) if options.config is not None else dict(WITHOUT_A_FILE)
         given["listeners"] = _listeners(given, options.host, options.port)
@@ -38,7 +39,7 @@ def broker_config(options: Options, environment: Mapping[str, str]) -> BrokerCon
             given["log.dirs"] = options.data
         if options.metrics_port is not None:
             given["metrics.port"] = str(options.metrics_port)
-        chosen = _pairs(options.settings)
+        chosen = {key: value.strip() for key, value in parse_pairs(options.settings, "--set").items()}
         if "log.dir" in chosen:  # the old name of log.dirs, which would win over it
             given.pop("log.dirs", None)
         given.update(chosen)
@@ -55,13 +56,13 @@ def data_directories(config: BrokerConfig) -> tuple[str, ...]:
 
 
 def default_directory(environment: Mapping[str, str]) -> str:
-    """The user's own place for data: found again from whatever directory `ottla up` is typed in."""
+    """The user's data directory, so that `ottla up` finds the same data from any working directory."""
     base = environment.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
     return os.path.join(base, "ottla")
 
 
 def address_of(listener: Listener, port: int) -> str:
-    """What a client on this machine types to reach a listener."""
+    """The address with which a client on this machine reaches a listener."""
     everywhere = listener.host in ("", "0.0.0.0", "::")
     host = DEFAULT_HOST if everywhere else listener.host
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -79,13 +80,13 @@ def _file_settings(path: str) -> dict[str, str]:
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror or error}", USAGE_ERROR) from None
     except UnicodeDecodeError:
-        raise CommandError(f"{path}: this is not a text file", USAGE_ERROR) from None
+        raise CommandError(f"{path}: not UTF-8 text", USAGE_ERROR) from None
     except ConfigError as error:
         raise CommandError(f"{path}: {error}", USAGE_ERROR) from None
 
 
 def _listeners(given: Mapping[str, str], host: str | None, port: int | None) -> str:
-    """The file's listeners, or the one they describe moved to another host or port."""
+    """The listeners of the file; --host and --port change a single one."""
     if "listeners" not in given:
         listener = Listener("PLAINTEXT", DEFAULT_HOST, DEFAULT_PORT, "PLAINTEXT")
     elif host is None and port is None:
@@ -100,13 +101,3 @@ def _listeners(given: Mapping[str, str], host: str | None, port: int | None) -> 
     address = listener.host if host is None else host
     name = f"[{address}]" if ":" in address else address
     return f"{listener.name}://{name}:{listener.port if port is None else port}"
-
-
-def _pairs(settings: Iterable[str]) -> dict[str, str]:
-    pairs = {}
-    for text in settings:
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            raise ConfigError(f"--set: {text!r} is not key=value")
-        pairs[key.strip()] = value.strip()
-    return pairs

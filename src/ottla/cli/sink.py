@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.client import CommandClient, create_action_adder
 from ottla.cli.command_error import CommandError
-from ottla.cli.output import JSON, add_format_argument, counted, hyphenated, show_json, show_table
+from ottla.cli.output import JSON, add_format_argument, counted, hyphenated, show_json, show_rows, show_table
 
 if TYPE_CHECKING:
     from ottla.client.client import Client
@@ -25,10 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     action = create_action_adder(parser)
     add_format_argument(action("list", "list queries that write topics exactly once"))
     describe = action("describe", "show a query's ledger and its transactions")
-    describe.add_argument("names", nargs="+", metavar="QUERY", help="the id of a query, or how it begins")
+    describe.add_argument("names", nargs="+", metavar="QUERY", help="the id of a query, or its beginning")
     add_format_argument(describe)
     abort = action("abort", "abort the open transactions of a query that will not be started again")
-    abort.add_argument("names", nargs="+", metavar="QUERY", help="the id of a query, or how it begins")
+    abort.add_argument("names", nargs="+", metavar="QUERY", help="the id of a query, or its beginning")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -46,10 +46,7 @@ def _list(client: "Client", options: argparse.Namespace) -> None:
         (sink.query_id, sink.topic, _kind(sink), sink.last_batch, len(sink.open_transactions))
         for sink in find_sinks(client)
     ]
-    if options.format == JSON:
-        show_json([dict(zip(columns, row, strict=True)) for row in rows])
-    else:
-        show_table(columns, rows)
+    show_rows(options.format, columns, rows)
 
 
 def _describe(client: "Client", options: argparse.Namespace) -> None:

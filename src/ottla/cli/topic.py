@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ottla.cli.client import Answer, CommandClient, create_action_adder, explain, parse_pairs
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.numbers import INT16_MAX, int_between, parse_count, parse_offset, parse_partition, parse_partition_count
-from ottla.cli.output import JSON, add_format_argument, counted, show_json, show_table
+from ottla.cli.output import JSON, add_format_argument, counted, show_json, show_rows
 from ottla.cli.resource_settings import apply_changes, changes_of
 from ottla.cli.topic_description import describe_topics, show_topics
 from ottla.cli.topic_trim import trim
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     action = create_action_adder(parser)
     _add_create_arguments(action("create", "create topics"))
     listing = action("list", "list topics")
-    listing.add_argument("--internal", action="store_true", help="also those that Kafka keeps for itself")
+    listing.add_argument("--internal", action="store_true", help="also internal topics")
     add_format_argument(listing)
     describe = action("describe", "show partitions, offsets and settings of topics")
     describe.add_argument("names", nargs="+", metavar="TOPIC")
@@ -32,18 +32,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     trimming = action("trim", "delete the oldest records of a topic")
     trimming.add_argument("name", metavar="TOPIC")
     trimming.add_argument(
-        "-p", "--partition", type=parse_partition, action="append", help="only of this one; may be repeated"
+        "-p", "--partition", type=parse_partition, action="append", help="only this partition; may be repeated"
     )
     where = trimming.add_mutually_exclusive_group(required=True)
-    where.add_argument("--before", type=parse_offset, metavar="OFFSET", help="records with a smaller offset")
-    where.add_argument("--older-than", metavar="TIME", help="records older than that: 7d, 2026-01-31T18:00:00Z, ms")
-    where.add_argument("--keep", type=parse_count, metavar="N", help="all but the newest N of each partition")
-    where.add_argument("--all", action="store_true", help="every record that there is now")
-    trimming.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
+    where.add_argument("--before", type=parse_offset, metavar="OFFSET", help="delete records before this offset")
+    where.add_argument(
+        "--older-than",
+        metavar="TIME",
+        help="delete records older than 7d, 2026-01-31T18:00:00Z, or milliseconds since 1970",
+    )
+    where.add_argument("--keep", type=parse_count, metavar="N", help="delete all but the newest N of each partition")
+    where.add_argument("--all", action="store_true", help="delete all records")
+    trimming.add_argument("--dry-run", action="store_true", help="only show what would be deleted")
     add_format_argument(trimming)
     delete = action("delete", "delete topics and all their records")
     delete.add_argument("names", nargs="+", metavar="TOPIC")
-    delete.add_argument("--if-exists", action="store_true", help="a topic that is not there is no error")
+    delete.add_argument("--if-exists", action="store_true", help="do not fail if a topic does not exist")
 
 
 def _add_create_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,28 +57,28 @@ def _add_create_arguments(parser: argparse.ArgumentParser) -> None:
         "--partitions",
         type=parse_partition_count,
         default=BROKER_DEFAULT,
-        help="how many (default: the broker's num.partitions)",
+        help="number of partitions (default: the broker's num.partitions)",
     )
     parser.add_argument(
         "-r",
         "--replicas",
         type=int_between(1, INT16_MAX),
         default=BROKER_DEFAULT,
-        help="how many brokers keep each partition (default: the broker's default.replication.factor)",
+        help="replicas of each partition (default: the broker's default.replication.factor)",
     )
     _add_set_argument(parser)
-    parser.add_argument("--if-not-exists", action="store_true", help="a topic that is there already is no error")
+    parser.add_argument("--if-not-exists", action="store_true", help="do not fail if a topic exists")
     parser.add_argument("--dry-run", action="store_true", help="only ask whether it could be done")
 
 
 def _add_alter_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="TOPIC")
     parser.add_argument(
-        "-p", "--partitions", type=parse_partition_count, help="how many there shall be; never fewer than there are"
+        "-p", "--partitions", type=parse_partition_count, help="new number of partitions; it can only grow"
     )
     _add_set_argument(parser)
     parser.add_argument(
-        "--unset", action="append", default=[], metavar="KEY", help="back to the broker's value; may be repeated"
+        "--unset", action="append", default=[], metavar="KEY", help="reset to the broker's value; may be repeated"
     )
     parser.add_argument("--dry-run", action="store_true", help="only ask whether it could be done")
 
@@ -86,7 +90,7 @@ def _add_set_argument(parser: argparse.ArgumentParser) -> None:
         default=[],
         dest="settings",
         metavar="KEY=VALUE",
-        help="a setting of the topic, by Kafka's name; may be repeated",
+        help="a setting of the topic, with Kafka's name; may be repeated",
     )
 
 
@@ -127,7 +131,7 @@ def _delete(options: argparse.Namespace) -> None:
 
 
 def _finish(asked: dict[str, Answer[None]], done: str, forgiven: Iterable[int]) -> None:
-    """Say what was done, topic by topic, and then what was not."""
+    """Print what was done for each topic, then raise CommandError for those that failed."""
     from confluent_kafka import KafkaException
 
     failures = []
@@ -149,10 +153,7 @@ def _list(options: argparse.Namespace) -> None:
         if options.internal or not name.startswith(INTERNAL_PREFIX):
             rows.append((name, len(topic.partitions), max(map(_replicas, topic.partitions.values()), default=0)))
     columns = ("topic", "partitions", "replicas")
-    if options.format == JSON:
-        show_json([dict(zip(columns, row, strict=True)) for row in rows])
-    else:
-        show_table(columns, rows)
+    show_rows(options.format, columns, rows)
 
 
 def _replicas(partition: "PartitionMetadata") -> int:
@@ -164,7 +165,7 @@ def _alter(options: argparse.Namespace) -> None:
 
     changes = changes_of(options.settings, options.unset)
     if options.partitions is None and not changes:
-        raise CommandError("topic alter: nothing to change; name --partitions, --set or --unset", USAGE_ERROR)
+        raise CommandError("topic alter: nothing to change; give --partitions, --set or --unset", USAGE_ERROR)
     client = CommandClient(options)
     client.describe_topic(options.name)
     if options.partitions is not None:

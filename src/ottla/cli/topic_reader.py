@@ -1,4 +1,4 @@
-"""Records of a topic: in each partition up to where it ended when the reading began, or on and on."""
+"""Reads the records of a topic: in each partition up to its end when the command started, or without end."""
 
 import time
 from collections import deque
@@ -17,17 +17,17 @@ GLANCE_S = 0.2
 RECORDS_MAX = 2_000
 
 SETTINGS = {
-    "enable.partition.eof": True,  # the last offsets may be no records: compacted away, or a transaction's end
-    "auto.offset.reset": "earliest",  # retention may overtake a slow reader
+    "enable.partition.eof": True,  # the last offsets may be no records: compacted away, or transaction markers
+    "auto.offset.reset": "earliest",  # retention may delete records before a slow reader gets to them
     "fetch.wait.max.ms": 100,
-    "queued.min.messages": 1_000_000,  # with the next one, small records are read as fast as large ones
+    "queued.min.messages": 1_000_000,  # these two let small records be read as fast as large ones
     "fetch.queue.backoff.ms": 10,
-    "max.poll.interval.ms": 86_400_000,  # a pager may keep us waiting
+    "max.poll.interval.ms": 86_400_000,  # a pager such as less may block the output for long
 }
 
 
-def place_of(message: "Message") -> tuple[int, int]:
-    """Partition and offset, which a record that was fetched always has."""
+def locate(message: "Message") -> tuple[int, int]:
+    """Partition and offset of a fetched record, which are never None."""
     partition, offset = message.partition(), message.offset()
     assert partition is not None
     assert offset is not None
@@ -51,16 +51,16 @@ class TopicReader:
 
     @property
     def offsets(self) -> int:
-        """How many there are to read until it has caught up."""
+        """How many offsets there are to read until the reader has caught up."""
         return sum(max(end - start, 0) for start, end in self._ranges.values())
 
     @property
     def caught_up(self) -> bool:
-        """Every partition was read to where it ended at the beginning."""
+        """Whether every partition was read up to its end when the command started."""
         return not self._behind
 
     def read(self) -> "list[Message]":
-        """Records that have come, in each partition in order; none if that takes a while."""
+        """Records that have arrived, in order within each partition; none if nothing arrives within GLANCE_S."""
         from confluent_kafka import KafkaException
 
         try:
@@ -77,7 +77,7 @@ class TopicReader:
             if message.error():
                 self._note_event(message)
                 continue
-            partition, offset = place_of(message)
+            partition, offset = locate(message)
             end = self._ranges[partition].end
             if offset + 1 >= end:
                 self._behind.discard(partition)
@@ -88,12 +88,12 @@ class TopicReader:
         return found
 
     def newest(self, count: int) -> "list[Message]":
-        """Read until caught up; of what was there the newest records by time, and all that has come since."""
+        """Read until caught up. Returns the `count` newest records by time, and all that arrived since the start."""
         old: dict[int, list[Message]] = {partition: [] for partition in self._ranges}
         new: list[Message] = []
         while not self.caught_up:
             for message in self.read():
-                partition, offset = place_of(message)
+                partition, offset = locate(message)
                 (old[partition] if offset < self._ranges[partition].end else new).append(message)
         return [*deque(merge(*old.values(), key=lambda message: message.timestamp()[1]), count), *new]
 
@@ -106,16 +106,16 @@ class TopicReader:
         error = message.error()
         assert error is not None
         if error.code() == KafkaError._PARTITION_EOF:
-            self._behind.discard(place_of(message)[0])
+            self._behind.discard(locate(message)[0])
         else:
             raise CommandError(f"topic {self._topic!r}: {explain(error)}")
 
     def _check_silence(self) -> None:
-        """Who follows waits for as long as it takes. Otherwise there is something to come, and it should."""
+        """Raise an error if records are missing and none arrives. With `follow` there may be none."""
         now_s = time.monotonic()
         if self._follow:
             return
         if now_s > self._client.connection_errors.give_up_at_s:
             raise self._client.explain_no_broker(self._client.connection_errors.latest)
         if now_s - self._heard_s > OPERATION_S:
-            raise CommandError(f"topic {self._topic!r}: no record has come for {OPERATION_S:.0f} s")
+            raise CommandError(f"topic {self._topic!r}: no record has arrived for {OPERATION_S:.0f} s")

@@ -1,4 +1,4 @@
-"""`ottla topic trim`: the oldest records of a topic go for good, partition by partition."""
+"""`ottla topic trim`: deletes the oldest records of a topic."""
 
 import argparse
 import time
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.cli.client import CommandClient
 from ottla.cli.command_error import CommandError
 from ottla.cli.offset_ranges import nearest, time_ms
-from ottla.cli.output import JSON, show_json, show_table
+from ottla.cli.output import show_rows
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import DeletedRecords
@@ -18,7 +18,7 @@ class Trimmed(NamedTuple):
     began: int
     begins: int
     deleted: int
-    """Offsets, not records: a compacted or transactional topic has fewer."""
+    """Number of offsets; a compacted or transactional topic has fewer records."""
 
 
 def trim(options: argparse.Namespace) -> None:
@@ -27,10 +27,7 @@ def trim(options: argparse.Namespace) -> None:
     rows = _planned(client, options, partitions)
     if not options.dry_run:
         rows = _delete(client, options.name, rows)
-    if options.format == JSON:
-        show_json([row._asdict() for row in rows])
-    else:
-        show_table(Trimmed._fields, rows)
+    show_rows(options.format, Trimmed._fields, rows)
 
 
 def _partitions(client: CommandClient, options: argparse.Namespace) -> list[int]:
@@ -58,7 +55,7 @@ def _planned(client: CommandClient, options: argparse.Namespace, partitions: lis
         elif options.keep is not None:
             begin = max(end[partition] - options.keep, 0)
         else:
-            begin = since.get(partition, -1)  # --all, or no record is as new as that: to the end
+            begin = since.get(partition, -1)  # -1 is the end: --all, or a time that is newer than all records
         begin = nearest(begin, first[partition], end[partition])
         rows.append(Trimmed(partition, first[partition], begin, begin - first[partition]))
     return rows

@@ -20,7 +20,7 @@ from ottla.cli.hanging import (
 )
 from ottla.cli.numbers import INT64_MAX, int_between, parse_offset, parse_partition
 from ottla.cli.offset_ranges import time_ms
-from ottla.cli.output import JSON, add_format_argument, hyphenated, show_json, show_table
+from ottla.cli.output import add_format_argument, hyphenated, show_rows
 
 STATES = ("empty", "ongoing", "prepare-commit", "prepare-abort", "complete-commit", "complete-abort", "dead")
 LONGEST = "15m"
@@ -82,13 +82,6 @@ def _raise_for_error(code: int, what: str) -> None:
         raise CommandError(f"{what}: {name_error(code)}")
 
 
-def _show(options: argparse.Namespace, columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
-    if options.format == JSON:
-        show_json([dict(zip(columns, row, strict=True)) for row in rows])
-    else:
-        show_table(columns, rows)
-
-
 def _list(options: argparse.Namespace) -> None:
     from ottla.wire.messages.list_transactions import ListTransactionsRequest
 
@@ -107,7 +100,7 @@ def _list(options: argparse.Namespace) -> None:
         _raise_for_error(answer.error_code, "cannot list transactions")
         for found in answer.transaction_states:
             rows.append((found.transactional_id, broker, found.producer_id, hyphenated(found.transaction_state)))
-    _show(options, ("transactional_id", "coordinator", "producer_id", "state"), sorted(rows))
+    show_rows(options.format, ("transactional_id", "coordinator", "producer_id", "state"), sorted(rows))
 
 
 def _describe(options: argparse.Namespace) -> None:
@@ -134,7 +127,7 @@ def _describe(options: argparse.Namespace) -> None:
             )
         )
     columns = ("transactional_id", "producer_id", "epoch", "state", "timeout_ms", "open_s", "partitions")
-    _show(options, columns, rows)
+    show_rows(options.format, columns, rows)
 
 
 def _find_hanging(options: argparse.Namespace) -> None:
@@ -146,7 +139,7 @@ def _find_hanging(options: argparse.Namespace) -> None:
         (*hanging[:-2], (now - hanging.last_ms) // 1000, hanging.coordinator_epoch) for hanging in found
     ]
     columns = (*OpenTransaction._fields[:-2], "silent_s", "coordinator_epoch")
-    _show(options, columns, rows)
+    show_rows(options.format, columns, rows)
 
 
 def _abort(options: argparse.Namespace) -> None:

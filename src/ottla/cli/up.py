@@ -1,6 +1,6 @@
-"""`ottla up`: one broker in this process, from its settings to the last flush.
+"""`ottla up`: runs one broker in this process.
 
-The first SIGTERM or SIGINT lets it finish what it is doing, within a deadline; the second ends it at once.
+The first SIGTERM or SIGINT stops it gracefully, within a deadline; the second ends the process at once.
 """
 
 import argparse
@@ -38,7 +38,7 @@ logger = logging.getLogger("ottla")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "Start a broker and serve until stopped."
-    parser.add_argument("--data", metavar="DIR", help="where topics are kept (default: ~/.local/share/ottla)")
+    parser.add_argument("--data", metavar="DIR", help="data directory (default: ~/.local/share/ottla)")
     parser.add_argument(
         "--read-only",
         metavar="DIR",
@@ -56,13 +56,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         dest="settings",
         metavar="KEY=VALUE",
-        help="one setting by Kafka's name; stronger than everything else, and may be repeated",
+        help="a setting with Kafka's name; wins over all other options; may be repeated",
     )
     parser.add_argument(
         "--log-level",
         default="info",
         choices=("debug", "info", "warning", "error"),
-        help="how much is told on stderr (default: info)",
+        help="how much is logged to stderr (default: info)",
     )
 
 
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
     logs.configure(sys.stderr, options.log_level)
     read_only = options.read_only is not None
     if read_only:
-        options.data = _existing(options)
+        options.data = _require_directory(options)
     config = broker_config(options, os.environ)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -79,13 +79,13 @@ def run(options: argparse.Namespace) -> int:
         raise
     except Exception as error:
         logger.debug("the broker failed", exc_info=True)
-        raise CommandError(_explanation(error, config), FAILURE) from None
+        raise CommandError(_explain(error, config), FAILURE) from error
 
 
-def _existing(options: argparse.Namespace) -> str:
-    """A directory that is only read has to be there, unlike one that a broker makes for itself."""
+def _require_directory(options: argparse.Namespace) -> str:
+    """The directory of --read-only, which must exist, while a broker creates that of --data."""
     if options.data is not None:
-        raise CommandError("--data and --read-only name two directories", USAGE_ERROR)
+        raise CommandError("--data and --read-only cannot be used together", USAGE_ERROR)
     path: str = options.read_only
     for directory in path.split(","):
         try:
@@ -118,18 +118,21 @@ async def _serve(config: BrokerConfig, read_only: bool) -> int:
 
 
 async def _stop(broker: Broker) -> int:
-    logger.info("stopping; a second signal ends it at once")
+    logger.info("stopping; a second signal ends the process at once")
     try:
         async with asyncio.timeout(STOP_DEADLINE_S + STOP_GRACE_S):
             await broker.stop(STOP_DEADLINE_S)
     except TimeoutError:
-        print(f"ottla: it did not stop within {STOP_DEADLINE_S:.0f} s; the next start will recover", file=sys.stderr)
+        print(
+            f"ottla: the broker did not stop within {STOP_DEADLINE_S:.0f} s; the next start recovers its logs",
+            file=sys.stderr,
+        )
         _leave(FAILURE)
     return 0
 
 
 def _stop_signal() -> asyncio.Future[None]:
-    """Done at the first signal to stop. The second ends the process even if the loop is stuck by then."""
+    """A future that is done at the first signal to stop. The second signal ends the process, even if the loop hangs."""
     loop = asyncio.get_running_loop()
     asked: asyncio.Future[None] = loop.create_future()
 
@@ -148,7 +151,7 @@ def _stop_signal() -> asyncio.Future[None]:
 
 
 def _leave(status: int) -> NoReturn:
-    """End now. To tidy up would mean to wait for threads, and one of them may be what is stuck."""
+    """End the process without clean-up, which would wait for threads that may hang."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
@@ -166,7 +169,7 @@ def _announce(config: BrokerConfig, broker: Broker, read_only: bool) -> None:
 
 
 def _calm_garbage_collector() -> None:
-    """What start-up built stays for good: never look at it again."""
+    """Exclude the objects of the start from garbage collection, because they live as long as the process."""
     gc.collect()
     gc.freeze()
 
@@ -180,15 +183,15 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def _explanation(error: Exception, config: BrokerConfig) -> str:
-    """One line that says what to do about an error that kept the broker from running."""
+def _explain(error: Exception, config: BrokerConfig) -> str:
+    """Why the broker failed, in one line that says what to do."""
     listeners = ", ".join(f"{listener.host or '*'}:{listener.port}" for listener in config.endpoints.bound)
     if isinstance(error, ConfigError | DamagedMetadata | DirectoryError | PortTaken):
         return str(error)
     if isinstance(error, socket.gaierror):
         return f"cannot find the address of {listeners}: {error.strerror}"
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-        return f"another program listens on {listeners} already; choose another port with --port"
+        return f"another program already listens on {listeners}; choose another port with --port"
     if isinstance(error, OSError) and error.errno == errno.EADDRNOTAVAIL:
         return f"this machine has no address {listeners}; choose another with --host"
     if isinstance(error, PermissionError):

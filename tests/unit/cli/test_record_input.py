@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.command_error import CommandError
-from ottla.cli.record_input import JSON, LINES, WHOLE, InputRecord, LineFormat, chained, lines, records
+from ottla.cli.record_input import JSON, LINES, WHOLE, InputRecord, LineFormat, read_records, lines, records
 
 
 def read(data: bytes, form: str = LINES, line_format: LineFormat | None = None) -> list[InputRecord]:
@@ -79,7 +79,7 @@ def test_json_fields_may_be_missing_or_other_json() -> None:
     ],
 )
 def test_what_is_no_record_in_json_is_named(line: bytes) -> None:
-    with pytest.raises(CommandError, match="input, line 2: this is not a record in JSON"):
+    with pytest.raises(CommandError, match="input, line 2: not a record in JSON"):
         read(b"{}\n" + line + b"\n", JSON)
 
 
@@ -88,11 +88,11 @@ def test_files_are_read_one_after_the_other(tmp_path: Path) -> None:
     first = tmp_path / "first"
     first.write_bytes(b"1\n2")
     names = [str(first), "-", str(first)]
-    values = [record.value for record in chained(names, io.BytesIO(b"in\n"), LINES, LineFormat())]
+    values = [record.value for record in read_records(names, io.BytesIO(b"in\n"), LINES, LineFormat())]
     assert values == [b"1", b"2", b"in", b"1", b"2"]
-    assert [record.value for record in chained([], io.BytesIO(b"in\n"), LINES, LineFormat())] == [b"in"]
+    assert [record.value for record in read_records([], io.BytesIO(b"in\n"), LINES, LineFormat())] == [b"in"]
 
 
 def test_a_file_that_is_not_there_is_named() -> None:
     with pytest.raises(CommandError, match="nowhere: No such file"):
-        list(chained(["nowhere"], io.BytesIO(), LINES, LineFormat()))
+        list(read_records(["nowhere"], io.BytesIO(), LINES, LineFormat()))

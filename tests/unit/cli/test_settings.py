@@ -106,7 +106,7 @@ def test_a_wrong_setting_is_refused_in_one_line_that_names_it(given: dict[str, A
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "binary"
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(CommandError, match="not a text file"):
+    with pytest.raises(CommandError, match="not UTF-8 text"):
         up(config=str(path))
 
 

@@ -176,7 +176,7 @@ def test_a_stop_that_misses_its_deadline_says_so(tmp_path: Path) -> None:
         output, errors = child.communicate(timeout=PATIENCE_S)
         assert child.returncode == 1
         assert output == ""
-        assert errors.splitlines()[-1].startswith("ottla: it did not stop within")
+        assert errors.splitlines()[-1].startswith("ottla: the broker did not stop within")
 
 
 def test_metrics_have_a_port_of_their_own_and_a_log_line_its_form(tmp_path: Path) -> None:
