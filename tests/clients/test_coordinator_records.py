@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from benchmarks.peers.apache_kafka import run_tool
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_MS, PATIENCE_S
 from tests.raw_client import RawClient
 from tests.scenarios.client_calls import LATEST, list_offset
 
@@ -68,7 +68,7 @@ def printed(broker: LocalBroker, topic: str, formatter: str) -> list[tuple[Decod
     with RawClient(broker.host, broker.port) as client:
         end = list_offset(client, topic, LATEST).offset
     where = ("--bootstrap-server", broker.bootstrap, "--topic", topic, "--partition", "0", "--offset", "earliest")
-    limits = ("--max-messages", str(end - control_records(broker, topic)), "--timeout-ms", "60000")
+    limits = ("--max-messages", str(end - control_records(broker, topic)), "--timeout-ms", str(PATIENCE_MS))
     text = run_tool(
         f"{TOOLS}.consumer.ConsoleConsumer", *where, *limits, "--formatter", f"{TOOLS}.consumer.{formatter}"
     )

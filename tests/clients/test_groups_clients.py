@@ -14,7 +14,7 @@ from benchmarks.peers.apache_kafka import run_tool
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from tests.clients.groups import RESTART_MS, TestedGroup, at_once
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_MS, PATIENCE_S
 
 PARTITIONS = 6
 RECORDS = 600
@@ -191,7 +191,7 @@ def test_the_console_consumer_goes_on_where_it_was(broker: LocalBroker, group: T
     send(broker, group)
     read = []
     for part in (RECORDS // 3, RECORDS - RECORDS // 3):
-        limits = ("--max-messages", str(part), "--timeout-ms", "60000")
+        limits = ("--max-messages", str(part), "--timeout-ms", str(PATIENCE_MS))
         where = ("--bootstrap-server", broker.bootstrap, "--topic", group.topic, "--group", group.topic)
         read += run_tool(
             "org.apache.kafka.tools.consumer.ConsoleConsumer", *where, *limits, "--from-beginning"

@@ -12,6 +12,7 @@ from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from tests.clients import confluent
 from tests.clients.messages import CODECS, Delivery, Sent
+from tests.patience import PATIENCE_MS
 
 TOOLS = "org.apache.kafka.tools"
 TOMBSTONE = "null"
@@ -28,7 +29,7 @@ def console_producer(broker: LocalBroker, topic: str, lines: str, *settings: str
 
 def console_consumer(broker: LocalBroker, topic: str, offset: str, count: int, *shown: str) -> list[str]:
     formatting = [part for name in shown for part in ("--formatter-property", f"print.{name}=true")]
-    limits = ("--max-messages", str(count), "--timeout-ms", "60000")
+    limits = ("--max-messages", str(count), "--timeout-ms", str(PATIENCE_MS))
     where = ("--topic", topic, "--partition", "0", "--offset", offset)
     return run_tool(f"{TOOLS}.consumer.ConsoleConsumer", *at(broker), *where, *limits, *formatting).splitlines()
 
