@@ -27,26 +27,13 @@ class CloseConnection(Exception):
 class Client:
     """The other end of a connection."""
 
-    __slots__ = ("_callbacks", "address", "closing", "id", "listener", "local_address", "port", "state")
+    __slots__ = ("address", "id", "listener", "local_address", "port")
 
     def __init__(self, id: int, listener: str, peer: tuple[str, int], local: tuple[str, int]) -> None:
         self.id = id
         self.listener = listener
         self.address, self.port = peer
         self.local_address = local  # the address that the client connected to
-        self.state: Any = None  # for the dispatcher
-        self.closing = False
-        self._callbacks: list[Callable[[], None]] = []
-
-    def when_closed(self, callback: Callable[[], None]) -> None:
-        """Call back when the client has ended its side of the connection, or the connection is lost."""
-        self._callbacks.append(callback)
-
-    def mark_closed(self) -> None:
-        self.closing = True
-        callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback()
 
 
 Dispatch = Callable[[Client, Frame], Result]

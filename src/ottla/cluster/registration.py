@@ -1,6 +1,5 @@
 """Deciders for brokers that join and leave the cluster."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ottla.cluster.changes import (
@@ -79,8 +78,3 @@ def require_current(image: Image, broker_id: int, broker_epoch: int) -> BrokerIm
         message = f"broker {broker_id} registered again at epoch {broker.epoch}; epoch {broker_epoch} is over"
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, message)
     return broker
-
-
-def endpoints_of(listeners: Sequence[tuple[str, str, int, str]]) -> tuple[Endpoint, ...]:
-    """Listeners (name, host, port, protocol) as a broker registers them."""
-    return tuple(Endpoint(*listener) for listener in listeners)

@@ -1,6 +1,6 @@
 """The settings of one broker: parsed from text, checked one by one and together, then frozen."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -64,11 +64,6 @@ class BrokerConfig(BrokerSettings):
         entry = ACCEPTED[name]
         text = self.given.get(name, entry.default)
         return None if text is None else entry.read(text)
-
-    def without_effect(self) -> Iterator[tuple[str, Any]]:
-        """Settings that are accepted and do nothing, by name."""
-        for name in sorted(ACCEPTED):
-            yield name, self.value(name)
 
     @cached_property
     def endpoints(self) -> Listeners:

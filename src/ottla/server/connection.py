@@ -114,7 +114,6 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._release()
         self._traffic.release(self)
-        self.client.mark_closed()
 
     def drain(self) -> None:
         """Handle no further frame, and close when the answers to earlier frames are sent."""
@@ -142,7 +141,6 @@ class Connection(asyncio.BufferedProtocol):
         if self._ended_by_peer or not self._transport.can_write_eof():
             self._close()
             return
-        self.client.closing = True
         try:
             self._transport.write_eof()
         except OSError:  # the client has closed without waiting for them
@@ -159,7 +157,6 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.close()
 
     def _release(self) -> None:
-        self.client.closing = True
         self._end()
         self._answers.clear()
         self._small_answer = b""
@@ -278,7 +275,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         self._ended_by_peer = True
-        self.client.mark_closed()
         if self._linger is not None:
             self._close()
         else:

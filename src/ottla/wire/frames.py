@@ -37,7 +37,6 @@ to socket.request.max.bytes, as producers may send, would take gigabytes. A comm
 REQUEST_HEAD = Struct(">iih")
 """The start of every request: API key and version as one number, correlation id, size of the client id."""
 
-_KEY_AND_VERSION = Struct(">hh")
 _FIXED = Struct(">hhih")
 _INT32 = Struct(">i")
 _TAGGED_HEADER = Struct(">ix")
@@ -108,14 +107,6 @@ class RequestHeader(NamedTuple):
     correlation_id: int
     client_id: str | None
     end: int
-
-
-def api_key_and_version(frame: Bytes) -> tuple[int, int]:
-    """API key and version, which are needed to read the rest of the header."""
-    if len(frame) < 8:
-        raise Malformed(f"a request of {len(frame)} bytes")
-    key, version = _KEY_AND_VERSION.unpack_from(frame)
-    return key, version
 
 
 def correlation_id(frame: Bytes) -> int:

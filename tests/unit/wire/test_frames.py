@@ -53,7 +53,6 @@ def test_request_headers_agree_with_kio(api: frames.Api, data: st.DataObject, cl
     for frame in (encoded + b"body", memoryview(encoded + b"body")):
         header = frames.read_request_header(frame)
         assert header == (api.key, version, correlation, client_id, len(encoded))
-        assert frames.api_key_and_version(frame) == (api.key, version)
         assert frames.correlation_id(frame) == correlation
 
 
@@ -79,9 +78,8 @@ def test_malformed_headers(frame: bytes) -> None:
 
 def test_short_frames() -> None:
     """Even the first fields may be missing."""
-    for read in (frames.api_key_and_version, frames.correlation_id):
-        with pytest.raises(Malformed):
-            read(b"\0\x03\0\x0c\0\0\0")
+    with pytest.raises(Malformed):
+        frames.correlation_id(b"\0\x03\0\x0c\0\0\0")
 
 
 def test_tagged_fields_in_a_header_are_skipped() -> None:
