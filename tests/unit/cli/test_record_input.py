@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.command_error import CommandError
-from ottla.cli.record_input import JSON, LINES, WHOLE, InputRecord, LineFormat, read_records, lines, records
+from ottla.cli.record_input import JSON, LINES, WHOLE, InputRecord, LineFormat, lines, read_records, records
 
 
 def read(data: bytes, form: str = LINES, line_format: LineFormat | None = None) -> list[InputRecord]:
