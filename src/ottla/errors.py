@@ -1,10 +1,10 @@
-"""Kafka's error codes, and the one exception that carries them to a client."""
+"""Kafka's error codes, and the exception that carries one of them to a client."""
 
 from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """Every code of Kafka 4.3, by Kafka's own names (a test compares them with kio's)."""
+    """All error codes of Kafka 4.3, with Kafka's names. A test compares them with those of kio."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -144,13 +144,13 @@ class ErrorCode(IntEnum):
 
 
 MESSAGE_LENGTH_MAX = 1000
-"""A message may quote what a client sent, and that may be as long as any text on the wire."""
+"""A message may quote what a client sent, which can be very long: the middle of a longer message is left out."""
 
 _LEFT_OUT = " [...] "
 
 
 class KafkaError(Exception):
-    """Raised anywhere below a handler; dispatch turns it into that API's error response."""
+    """Raised by a handler or below it. Dispatch turns it into the error response of the API."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         if len(message) > MESSAGE_LENGTH_MAX:

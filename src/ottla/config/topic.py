@@ -261,8 +261,8 @@ class TopicConfig(Settings):
     def of(cls, overrides: Mapping[str, str], broker: "BrokerConfig") -> "TopicConfig":
         """The values in force. All topics without overrides share one object.
 
-        Each override is checked by itself. `check_together` is for whoever sets them: a broker's settings may change
-        under a topic that has been there for long, and that must not be in anybody's way.
+        Each override is checked by itself. `check_together` is only for a change of settings: broker settings may change
+        after a topic was configured, and the topic must keep working.
         """
         if not overrides:
             return broker.topic_defaults

@@ -17,7 +17,7 @@ A batch is a header of 61 bytes, big-endian, and the records, compressed togethe
         53    4  base sequence
         57    4  record count
 
-How records are laid out inside is told in `records.py`. What a producer may send is checked by `check_client_batch`;
+record.py has the layout of the records. What a producer may send is checked by `check_client_batch`;
 what was read back from a disk or another broker by `check`.
 """
 

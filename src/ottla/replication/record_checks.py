@@ -5,7 +5,7 @@ compressed batches, batches to recompress and, before the machine code is loaded
 thread. At most two such checks run at a time, because they may take much memory and fsync needs threads too.
 
 The machine code is loaded in a thread once enough records have been checked to make it worth its 100 MB. Until then
-Python does the same work; so it does for good where machine code is switched off (a simulation must not depend on real
+Python does the same work, and always where machine code is switched off (a simulation must not depend on real
 threads) or cannot be compiled.
 """
 

@@ -57,7 +57,7 @@ class Watermark:
             watcher()
 
     def fail(self, error: Exception) -> None:
-        """The offset will not move any more: raise `error` in everybody who waits to reach an offset."""
+        """The offset will not move any more: every future of `reach` raises `error`."""
         reaching, self._reaching = self._reaching, []
         for _, _, future in reaching:
             if not future.done():

@@ -266,7 +266,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         arrived = traffic.area[: len(self._header) + count]
         self._header = b""
-        if self._input:  # the transport was told to pause and had more to give
+        if self._input:  # the transport had read more before it paused
             arrived = memoryview(bytes(self._input[self._position :]) + arrived)
         self._input, self._position = arrived, 0
         self._advance()
