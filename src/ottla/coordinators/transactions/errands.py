@@ -129,7 +129,6 @@ class TransactionErrands:
                 elif isinstance(result, KafkaError):
                     written[partition] = _judge(partition, marker, result)
                 else:
-                    result.add_done_callback(_retrieve_exception)
                     written[partition] = result
         return written
 
@@ -146,12 +145,6 @@ async def _finish(partition: TopicPartition, marker: TransactionMarker, progress
     except KafkaError as error:
         return _judge(partition, marker, error)
     return ErrorCode.NONE
-
-
-def _retrieve_exception(replicated: asyncio.Future[None]) -> None:
-    """Keep asyncio from logging an exception that nobody awaited: the coordinator that would have may be gone."""
-    if not replicated.cancelled():
-        replicated.exception()
 
 
 def _judge(partition: TopicPartition, marker: TransactionMarker, error: KafkaError) -> ErrorCode:

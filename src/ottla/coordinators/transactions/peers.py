@@ -31,7 +31,7 @@ class MarkerPeers(Protocol):
     def write_markers(
         self, broker_id: int, marker: TransactionMarker, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, MarkerResult]:
-        """Have a broker write the marker into partitions that it leads."""
+        """Have a broker write the marker into partitions that it leads. The caller need not wait for the futures."""
 
 
 class CoordinatorPeers(Protocol):
@@ -63,7 +63,9 @@ class LocalMarkers:
             try:
                 if broker_id != self._broker_id:
                     raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {broker_id} leads the partition")
-                results[partition] = self.append(partition, marker)
+                replicated = results[partition] = self.append(partition, marker)
+                if replicated is not None:
+                    replicated.add_done_callback(_retrieve_exception)
             except KafkaError as error:
                 results[partition] = error
         return results
@@ -76,6 +78,12 @@ class LocalMarkers:
         if partition.topic == CONSUMER_OFFSETS:
             return self._groups.end_transaction(partition.partition, marker)
         return append_marker(self._replicas.get(*partition), marker, self._clock.now_ms())
+
+
+def _retrieve_exception(replicated: asyncio.Future[None]) -> None:
+    """Keep asyncio from logging an exception that nobody awaited: the coordinator that would have may be gone."""
+    if not replicated.cancelled():
+        replicated.exception()
 
 
 class LocalCoordinator:
