@@ -261,7 +261,7 @@ class TopicConfig(Settings):
     def of(cls, overrides: Mapping[str, str], broker: "BrokerConfig") -> "TopicConfig":
         """The values in force. All topics without overrides share one object.
 
-        Each override is checked by itself. `check_together` is only for a change of settings: broker settings may change
+        Each override is checked alone. `check_together` is only for changes of settings: broker settings may change
         after a topic was configured, and the topic must keep working.
         """
         if not overrides:
