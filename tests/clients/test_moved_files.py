@@ -241,7 +241,7 @@ def test_nothing_is_wrong_with_kafkas_files(journey: Journey) -> None:
     # `ottla log verify` holds all of them against the records, as Kafka leaves them at a clean end and at kill -9.
     report = Report()
     for data in (journey.closed, journey.kafkas_data):
-        verify_path(RealDisk(), str(data), report, mend=False, told=lambda problem: None)
+        verify_path(RealDisk(), str(data), report, mend=False, on_problem=lambda problem: None)
     assert (report.problems, report.notices) == ([], [])
     assert sum(partition.records for partition in report.partitions) > len(journey.sent[OURS])
 

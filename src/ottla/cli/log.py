@@ -1,9 +1,9 @@
-"""`ottla log dump|verify`: a broker's files, without a broker.
+"""`ottla log dump|verify`: reads the files of a broker, without a broker.
 
-`dump` shows what is in segments, indexes, snapshots and checkpoints. Files are only read. Of a directory all files are
-shown that a broker writes, and those of the partitions in it. `verify` reads all of it, compares what is derived from
-the records with them, and says only what is wrong; with `--repair` it mends what can be mended. What may be damage, and
-may be as it should be, is a notice. The status of both is 1 if anything is damaged.
+`dump` shows the content of segments, indexes, snapshots and checkpoints, and only reads. For a directory it shows all
+files that a broker writes there and in its partitions. `verify` reads everything, compares derived files with the
+records, and prints only problems; `--repair` repairs what can be repaired. A notice is something that may or may not be
+damage. Both end with status 1 if anything is damaged.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def _verify(options: argparse.Namespace) -> int:
             path.rstrip("/") or "/",
             report,
             mend=options.repair,
-            told=lambda problem: print(f"{problem.path}: {problem.reason}") if as_text else None,
+            on_problem=lambda problem: print(f"{problem.path}: {problem.reason}") if as_text else None,
         )
     sums = {
         name: sum(getattr(partition, name) for partition in report.partitions)

@@ -46,7 +46,7 @@ class Report:
     repaired: list[Problem] = field(default_factory=list)
 
 
-def verify_path(disk: Disk, path: str, report: Report, *, mend: bool, told: Callable[[Problem], None]) -> None:
+def verify_path(disk: Disk, path: str, report: Report, *, mend: bool, on_problem: Callable[[Problem], None]) -> None:
     """A data directory, or the directory of one partition. A CommandError if it is neither, or in use."""
     name = os.path.basename(os.path.abspath(path))
     try:
@@ -60,7 +60,7 @@ def verify_path(disk: Disk, path: str, report: Report, *, mend: bool, told: Call
     home = os.path.dirname(os.path.abspath(path)) if is_partition else path
     lock = _locked(disk, home, create=mend)
     try:
-        directory = _Directory(disk, home, report, mend, told)
+        directory = _Directory(disk, home, report, mend, on_problem)
         if is_partition:
             directory.verify_partition(name)
         else:
@@ -87,12 +87,14 @@ def _locked(disk: Disk, home: str, *, create: bool) -> FileLock | None:
 
 
 class _Directory:
-    def __init__(self, disk: Disk, path: str, report: Report, mend: bool, told: Callable[[Problem], None]) -> None:
+    def __init__(
+        self, disk: Disk, path: str, report: Report, mend: bool, on_problem: Callable[[Problem], None]
+    ) -> None:
         self._disk = disk
         self._path = path
         self._report = report
         self._mend = mend
-        self._told = told
+        self._on_problem = on_problem
         self._log_starts = self._checkpoint(LOG_STARTS)
         self._recovery_points = self._checkpoint(RECOVERY_POINTS)
         self._high_watermarks = self._checkpoint(HIGH_WATERMARKS)
@@ -242,4 +244,4 @@ class _Directory:
 
     def _add(self, problem: Problem) -> None:
         self._report.problems.append(problem)
-        self._told(problem)
+        self._on_problem(problem)

@@ -116,7 +116,7 @@ def field_of(path: str, data: bytes, at: int) -> str:
 
 def is_told(disk: SimulatedDisk) -> bool:
     report = Report()
-    verify_path(disk, HOME, report, mend=False, told=lambda problem: None)
+    verify_path(disk, HOME, report, mend=False, on_problem=lambda problem: None)
     return bool(report.problems or report.notices)
 
 

@@ -1,9 +1,9 @@
-"""`ottla sql`: a query over topics, on a Spark of its own on this machine, and its rows on the terminal.
+"""`ottla sql`: runs a query over topics on a local Spark and prints its rows.
 
     quiet.py       a session that writes nothing itself   complaints.py   Spark's errors in one line
     rows.py        rows as a table or as JSON             following.py    --follow: rows as they come
 
-PySpark takes a second to import and Spark a few more to start, so what can be found wrong before is.
+PySpark takes a second to import and Spark a few more to start, so arguments and the broker are checked before.
 """
 
 import argparse
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 TABLE_ROWS = 1000
-"""A table is laid out when its last row is known: of more rows there is none, unless they are asked for."""
+"""The default limit of a table, which can be laid out only when its last row is known."""
 
 FORMATS = ("binary", "string", "json", "avro", "protobuf")
 EPILOG = """\
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='another option of format("ottla"), such as badRecords=fail; may be repeated',
     )
     parser.add_argument("--since", metavar="TIME", help="only records since: 10m (ago), 2026-01-31T18:00:00Z, or ms")
-    parser.add_argument("-f", "--follow", action="store_true", help="go on with records that are still to come")
+    parser.add_argument("-f", "--follow", action="store_true", help="continue with new records until Ctrl-C")
     parser.add_argument(
         "-n",
         "--limit",
@@ -76,11 +76,11 @@ def run(options: argparse.Namespace) -> int:
         raise CommandError("sql: the query is empty", USAGE_ERROR)
     if find_spec("pyspark") is None:
         raise CommandError("sql: PySpark is not installed; pip install 'ottla[spark]' brings it")
-    CommandClient(options)  # a broker that is away is told now, not when Spark has started
-    from ottla.cli.sql.complaints import one_line
+    CommandClient(options)  # reports a missing broker before Spark starts
+    from ottla.cli.sql.complaints import explain_spark_errors
     from ottla.cli.sql.quiet import quiet_session
 
-    with quiet_session() as spark, one_line():
+    with quiet_session() as spark, explain_spark_errors():
         from ottla.spark.topic_tables import sql
 
         frame = sql(query, bootstrap=options.bootstrap, options=settings, streaming=options.follow, spark=spark)

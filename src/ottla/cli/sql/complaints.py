@@ -1,4 +1,4 @@
-"""Spark's errors in one line each: what is wrong, without where in Java and Python it was noticed."""
+"""Errors of Spark as one line each, without the stack traces of Java and Python."""
 
 import re
 from collections.abc import Iterator
@@ -20,22 +20,22 @@ _SOURCE = "PYTHON_DATA_SOURCE_ERROR"
 
 
 @contextmanager
-def one_line() -> Iterator[None]:
-    """What goes wrong within becomes a refusal."""
+def explain_spark_errors() -> Iterator[None]:
+    """Turns errors of Spark, of brokers and of the client within the block into CommandErrors."""
     try:
         with silence_query_loggers():
             yield
     except (KafkaError, Unreachable) as error:
         raise CommandError(f"sql: {getattr(error, 'message', '') or error}") from None
     except PySparkException as error:
-        asked_wrongly = isinstance(error, AnalysisException) and error.getCondition() != _SOURCE
-        raise CommandError(f"sql: {reason(str(error))}", USAGE_ERROR if asked_wrongly else FAILURE) from None
+        is_usage_error = isinstance(error, AnalysisException) and error.getCondition() != _SOURCE
+        raise CommandError(f"sql: {find_reason(str(error))}", USAGE_ERROR if is_usage_error else FAILURE) from None
     except Py4JError:
         raise CommandError("sql: Spark has ended") from None
 
 
-def reason(text: str) -> str:
-    """The message of the Python error in it, if there is one; else the first line, without Spark's codes."""
+def find_reason(text: str) -> str:
+    """The message of the last Python error in the text, or else its first line without Spark's error codes."""
     _, traceback, after = text.rpartition(_TRACEBACK)
     if traceback:
         raised = (line for line in after.splitlines()[1:] if line.strip() and not line[0].isspace())

@@ -12,7 +12,7 @@ from pyspark.sql import Row
 from ottla.cli import command_parser, main
 from ottla.cli.command_error import CommandError
 from ottla.cli.sql import _read_settings
-from ottla.cli.sql.complaints import one_line, reason
+from ottla.cli.sql.complaints import explain_spark_errors, find_reason
 from ottla.cli.sql.following import Printer
 from ottla.cli.sql.rows import show_rows_as_json, show_rows_as_table
 from ottla.client.client import UnknownTopic
@@ -100,7 +100,7 @@ def test_results_that_come_anew_with_every_batch(capsys: pytest.CaptureFixture[s
     ],
 )
 def test_an_error_of_spark_is_one_line(text: str, said: str) -> None:
-    assert reason(text) == said
+    assert find_reason(text) == said
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_an_error_of_spark_is_one_line(text: str, said: str) -> None:
     ],
 )
 def test_what_goes_wrong_becomes_a_refusal(error: Exception, said: str, status: int) -> None:
-    with pytest.raises(CommandError) as refused, one_line():
+    with pytest.raises(CommandError) as refused, explain_spark_errors():
         raise error
     assert (str(refused.value), refused.value.status) == (said, status)
 
