@@ -199,12 +199,11 @@ REQUESTS: list[Message] = [
 ]
 
 
-def difference(kafka: RawClient, ottla: RawClient, request: Message) -> str | None:
+def difference(kafka: RawClient, ottla: RawClient, request: Message, deadline: float) -> str | None:
     """Both answers if they are not alike. Kafka describes a change a moment after it has answered it, so what only
     describes is asked again."""
     version = type(request).VERSIONS[-1]
     ours = ottla.request(request, version)
-    deadline = time.monotonic() + PATIENCE_S
     while True:
         theirs = kafka.request(request, version)
         if strip_own_fields(theirs, ALSO_OWN) == strip_own_fields(ours, ALSO_OWN):
@@ -215,5 +214,6 @@ def difference(kafka: RawClient, ottla: RawClient, request: Message) -> str | No
 
 def test_both_answer_alike(both: Clients) -> None:
     """In the newest version of each API, one request after the other: some build on what the ones before changed."""
-    different = [found for request in REQUESTS if (found := difference(*both, request)) is not None]
+    deadline = time.monotonic() + PATIENCE_S
+    different = [found for request in REQUESTS if (found := difference(*both, request, deadline)) is not None]
     assert not different, "\n".join(different)

@@ -75,11 +75,10 @@ def answer(side: Side, api: str, version: int) -> Any:
     return ask_until_settled(side.client, build_request(api, version, topic, side.topic_ids[topic]), version)
 
 
-def find_differences_of(kafka: Side, ottla: Side, api: str, version: int) -> list[str]:
+def find_differences_of(kafka: Side, ottla: Side, api: str, version: int, deadline: float) -> list[str]:
     """Places where the answers differ. Kafka shows a change a moment after it has answered it, so what changes nothing
     is asked again."""
     ours = answer(ottla, api, version)
-    deadline = time.monotonic() + PATIENCE_S
     while True:
         found = [
             place
@@ -93,8 +92,9 @@ def find_differences_of(kafka: Side, ottla: Side, api: str, version: int) -> lis
 def test_every_version_is_answered_alike(both: tuple[Side, Side]) -> None:
     # One after the other, all versions of all APIs that have generated messages.
     different = []
+    deadline = time.monotonic() + PATIENCE_S
     for api, version in PAIRS:
-        different += [f"{api} {version}{place}" for place in find_differences_of(*both, api, version)]
+        different += [f"{api} {version}{place}" for place in find_differences_of(*both, api, version, deadline)]
     assert not different, "\n".join(different)
 
 
