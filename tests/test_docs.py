@@ -71,6 +71,17 @@ def test_modules_that_the_architecture_names_exist() -> None:
         assert any(place.exists() for place in places) or ("/" not in module and module in names), module
 
 
+def test_every_room_has_a_map_of_its_files() -> None:
+    # In the docstring of its package. Handlers and messages are named after their APIs and need none.
+    missing = []
+    for package in (ROOT / "src").rglob("__init__.py"):
+        if package.parent.name in ("ottla", "handlers", "messages"):
+            continue
+        words = set(re.findall(r"\w+", package.read_text().split('"""')[1]))
+        missing += [str(file) for file in package.parent.glob("[a-z]*.py") if file.stem not in words]
+    assert missing == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_imports_in_examples_work(page: Path) -> None:
     # Of our own packages: examples are read by people, and a renamed function must not survive in them.

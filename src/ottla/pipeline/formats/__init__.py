@@ -3,7 +3,7 @@
     text.py       string and JSON            avro.py       Avro, with the writer's and the reader's schema
     protobuf.py   Protobuf descriptors       framed.py     what a registry's clients put before each value
     ddl.py        types as SQL writes them   inference.py  a type for JSON that has no schema
-    choice.py     a format by its name
+    choice.py     a format by its name       avro_reading.py  functions that read Avro, one for each pair of schemas
 
 A `Format` makes an Arrow column of a column of bytes and never raises for a record: it says which rows are bad and why.
 What becomes of those is the user's choice (`decode_columns`): the read fails, the column is null, or they are taken out
