@@ -203,8 +203,8 @@ def difference(kafka: RawClient, ottla: RawClient, request: Message, deadline: f
     """Both answers if they are not alike. Kafka describes a change a moment after it has answered it, so what only
     describes is asked again."""
     version = type(request).VERSIONS[-1]
-    ours = ottla.request(request, version)
     while True:
+        ours = ottla.request(request, version)
         theirs = kafka.request(request, version)
         if strip_own_fields(theirs, ALSO_OWN) == strip_own_fields(ours, ALSO_OWN):
             return None

@@ -76,10 +76,10 @@ def answer(side: Side, api: str, version: int) -> Any:
 
 
 def find_differences_of(kafka: Side, ottla: Side, api: str, version: int, deadline: float) -> list[str]:
-    """Places where the answers differ. Kafka shows a change a moment after it has answered it, so what changes nothing
-    is asked again."""
-    ours = answer(ottla, api, version)
+    """Places where the answers differ. A change may be shown a moment after it was answered, so what changes nothing is
+    asked again."""
     while True:
+        ours = answer(ottla, api, version)
         found = [
             place
             for place in find_differences(answer(kafka, api, version), ours, ALSO_OWN)
