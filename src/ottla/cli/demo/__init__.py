@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _why_without_spark() -> str:
-    """Nothing, if there is everything that Spark needs."""
+    """Why Spark cannot run here; empty if it can."""
     if any(find_spec(module) is None for module in ("pyspark", "pyarrow")):
         return "PySpark is not installed (pip install 'ottla[spark]'), so this is the broker alone."
     from ottla.spark.java import java_environment
@@ -93,8 +93,9 @@ def _show_broker(options: argparse.Namespace, directory: str, interruption: Inte
     if reason:
         print(reason)
     with children.broker(directory, interruption) as (broker, address):
-        seconds = options.seconds or EXCHANGE_SECONDS
-        status = exchange_records(address, seconds, options.record_bytes, interruption)
+        with interruption.raising():
+            seconds = options.seconds or EXCHANGE_SECONDS
+            status = exchange_records(address, seconds, options.record_bytes, interruption)
         if _is_interactive():
             print(after_the_exchange(address), flush=True)
             while interruption.number is None:
@@ -108,13 +109,13 @@ def _show_pipeline(options: argparse.Namespace, directory: str, interruption: In
     log = Path(directory) / "pipeline.log"
     with children.broker(data, interruption) as (broker, address):
         client = CommandClient(argparse.Namespace(bootstrap=address, client_settings=[]))
-        create_topics(client)
+        with interruption.raising():
+            create_topics(client)
         batch_orders = max(int(options.rate * ORDER_SHARE) * BATCH_MINUTES, 1)  # a second is a minute in the shop
         with children.pipeline([address, checkpoints, str(batch_orders)], log, interruption) as pipeline:
-            story = Story(client, pipeline, interruption, options.rate)
-            try:
+            with interruption.raising():
+                story = Story(client, pipeline, interruption, options.rate)
                 status = _verdict(story.run(options.seconds or SECONDS), story.summary)
-            finally:
                 story.close()
             if _is_interactive():
                 print(after_the_story(address, story.now_ms), flush=True)

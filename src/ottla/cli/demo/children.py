@@ -1,6 +1,8 @@
 """The demo's child processes: the broker, and the pipeline on Spark. Each ends with the block that started it.
 
-They are in sessions of their own, or Ctrl-C would reach them before us, and in no order.
+Each child leads a session of its own, so that Ctrl-C in the terminal reaches the demo only, which then ends the
+children in order. Ending a child ends all processes of its session: the JVM and Spark's Python workers, some of which
+have process groups of their own.
 """
 
 import json
@@ -19,6 +21,8 @@ from ottla.cli.demo.interruption import Interruption
 
 BROKER_STOP_S = 15.0
 PIPELINE_STOP_S = 20.0
+INTERRUPTED_S = 0.1
+"""After Ctrl-C a child gets this long to end by itself before it is killed: its data is thrown away anyway."""
 ORPHANS_S = 5.0
 """A JVM takes a moment to notice that its driver has ended."""
 GLANCE_S = 0.05
@@ -27,12 +31,13 @@ PIPE_BYTES = 1 << 16
 
 @contextmanager
 def broker(directory: str, interruption: Interruption) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A broker, and its address."""
+    """Start a broker, and yield it with its address."""
     command = [sys.executable, "-m", "ottla", "up", "--port", "0", "--data", directory, "--log-level", "warning"]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert child.stdout is not None
     try:
-        line = child.stdout.readline().strip()
+        with interruption.raising():
+            line = child.stdout.readline().strip()
         if " ready on " not in line:
             raise CommandError("demo: the broker did not start")
         print(line, flush=True)
@@ -44,7 +49,7 @@ def broker(directory: str, interruption: Interruption) -> Iterator[tuple[subproc
 
 
 class PipelineProcess:
-    """`ottla.cli.demo.pipeline`: what it tells, and what it is told. Everything Spark logs goes to a file."""
+    """The process of `ottla.cli.demo.pipeline`: its messages, and commands to it. Spark logs to a file."""
 
     def __init__(self, child: subprocess.Popen[bytes], log: Path) -> None:
         self._child = child
@@ -56,7 +61,7 @@ class PipelineProcess:
         os.set_blocking(self.output.fileno(), False)
 
     def told(self) -> list[dict[str, Any]]:
-        """What it has told since it was asked last. CommandError: the pipeline failed."""
+        """Messages since the last call. CommandError: the pipeline failed."""
         arrived = b""
         while chunk := self.output.read(PIPE_BYTES):
             arrived += chunk
@@ -71,14 +76,15 @@ class PipelineProcess:
         return messages
 
     def finish(self) -> None:
-        """Ask it to work off everything that is there; it tells when it has."""
+        """Ask it to process everything that is in its topics. A message says when it has."""
         self._tell(b"finish\n")
 
     def stop(self, interruption: Interruption) -> None:
-        """It stops its queries and Spark. One that is still starting does not listen yet, and is just ended."""
+        """Close its input, so that it stops its queries and Spark. While it is starting it does not read its input, and
+        after Ctrl-C stopping takes too long: then it gets a signal."""
         with suppress(BrokenPipeError):
             self._input.close()
-        if not self._is_ready:
+        if not self._is_ready or interruption.number is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self._child.pid, signal.SIGTERM)
         _end(self._child, PIPELINE_STOP_S, interruption)
@@ -96,10 +102,18 @@ class PipelineProcess:
 
 @contextmanager
 def pipeline(arguments: Sequence[str], log: Path, interruption: Interruption) -> Iterator[PipelineProcess]:
+    """Start the pipeline. What Spark keeps in files goes to the directory of its log, which the demo removes."""
     command = [sys.executable, "-m", "ottla.cli.demo.pipeline", *arguments]
+    files = str(log.parent)
+    java = f'{os.environ.get("JDK_JAVA_OPTIONS", "")} -Djava.io.tmpdir="{files}"'
     with log.open("wb") as errors:
         child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+            env={**os.environ, "SPARK_LOCAL_DIRS": files, "TMPDIR": files, "JDK_JAVA_OPTIONS": java},
         )
     process = PipelineProcess(child, log)
     try:
@@ -109,21 +123,45 @@ def pipeline(arguments: Sequence[str], log: Path, interruption: Interruption) ->
 
 
 def _end(child: "subprocess.Popen[Any]", patience_s: float, interruption: Interruption) -> None:
-    """Wait for a child that was asked to end, and for what it has started. Who takes too long is killed."""
+    """Wait for a child that was asked to end, and for what it has started. After the patience all of it is killed."""
     ended = _wait(lambda: child.poll() is not None, patience_s, interruption)
-    if not ended or not _wait(lambda: not _is_group_alive(child.pid), ORPHANS_S, interruption):
+    if not ended or not _wait(lambda: not _session_members(child.pid), ORPHANS_S, interruption):
         with suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
+        for process_id in _session_members(child.pid):
+            with suppress(ProcessLookupError):
+                os.kill(process_id, signal.SIGKILL)
     child.wait()
 
 
 def _wait(condition: Callable[[], bool], patience_s: float, interruption: Interruption) -> bool:
-    deadline_s = time.monotonic() + patience_s
+    began_s = time.monotonic()
     while not condition():
-        if interruption.impatient or time.monotonic() > deadline_s:
+        waited_s = time.monotonic() - began_s
+        interrupted = interruption.number is not None and waited_s > INTERRUPTED_S
+        if interrupted or interruption.impatient or waited_s > patience_s:
             return False
         time.sleep(GLANCE_S)
     return True
+
+
+def _session_members(leader: int) -> list[int]:
+    """The living processes of a session; where there is no /proc, at most those of the leader's group."""
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return [leader] if _is_group_alive(leader) else []
+    return [int(name) for name in names if name.isdigit() and _session_of(name) == leader]
+
+
+def _session_of(process: str) -> int | None:
+    """Of a process that has not ended."""
+    try:
+        with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
+            state, _, _, session = file.read().rpartition(")")[2].split()[:4]
+    except (OSError, ValueError):
+        return None
+    return int(session) if state not in "ZX" else None
 
 
 def _is_group_alive(group: int) -> bool:

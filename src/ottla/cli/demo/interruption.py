@@ -1,11 +1,13 @@
-"""Ctrl-C and SIGTERM, noticed only where it is safe to leave.
+"""Ctrl-C and SIGTERM, which end the demo only where it is safe to leave.
 
-An exception that a signal raises anywhere would also be raised between the start of a child and the block that ends it.
-So the handler only takes a note, and whoever waits for something asks `check` in between.
+An exception that a signal raises anywhere could also be raised between the start of a child process and the block that
+ends it. So the handler usually only notes the signal. A block that waits and starts no process is put in `raising`:
+there the signal raises Interrupted at once, out of a blocking call too.
 """
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -22,6 +24,7 @@ class Interruption:
     def __init__(self) -> None:
         self._signals: list[int] = []
         self._before: dict[int, Callable[..., Any] | int | None] = {}
+        self._is_raising = False
 
     def __enter__(self) -> "Interruption":
         for number in SIGNALS:
@@ -41,13 +44,26 @@ class Interruption:
 
     @property
     def impatient(self) -> bool:
-        """It was asked for a second time."""
+        """There was a second signal."""
         return len(self._signals) > 1
 
     def check(self) -> None:
-        """Interrupted: it is time to leave."""
+        """Raises Interrupted if there was a signal."""
         if self._signals:
             raise Interrupted
 
+    @contextmanager
+    def raising(self) -> Iterator[None]:
+        """A signal raises Interrupted anywhere within this block, once, and at its beginning if it came before."""
+        self._is_raising = True
+        try:
+            self.check()
+            yield
+        finally:
+            self._is_raising = False
+
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._signals.append(number)
+        if self._is_raising:
+            self._is_raising = False
+            raise Interrupted

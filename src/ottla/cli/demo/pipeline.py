@@ -4,8 +4,8 @@
     orders             ->  orders-rejected  what is no order, and why; the plain sink
     sales, page-views  ->  revenue          by minute and category, with a watermark; update
 
-All three write exactly once. On standard output goes a line of JSON for each thing to tell; a line `finish` on standard
-input asks it to work off everything that is there, and the end of standard input ends it.
+All three write exactly once. Each message on standard output is a line of JSON. A line `finish` on standard input asks
+the pipeline to process everything that is in its topics, and the end of standard input ends it.
 
     python -m ottla.cli.demo.pipeline <bootstrap> <directory> <orders in a batch>
 """
@@ -63,8 +63,14 @@ class Pipeline:
         self._batch_orders = batch_orders
 
     def start(self) -> list[StreamingQuery]:
-        """In the order in which they depend on each other. One by one: each starts processes, which need their time."""
-        return [_started(self._sell), _started(self._reject), _started(self._add_up)]
+        """Start the queries in the order in which they depend on each other. One by one, since each starts processes,
+        which take their time."""
+        starts = {SALES: self._sell, REJECTED: self._reject, REVENUE: self._add_up}
+        queries = []
+        for number, (name, start) in enumerate(starts.items(), 1):
+            tell({"step": f"waiting for the first batch of query {name}, {number} of {len(starts)}"})
+            queries.append(_started(start))
+        return queries
 
     def _sell(self) -> StreamingQuery:
         orders = self._orders().where("reason IS NULL").select("order.*")
@@ -206,6 +212,7 @@ def tell(message: Mapping[str, object]) -> None:
 
 
 def main(bootstrap: str, directory: str, batch_orders: str) -> None:
+    tell({"step": "waiting for its JVM"})
     spark = ottla.spark.session("ottla-demo", config=SETTINGS)
     queries = Pipeline(spark, bootstrap, directory, int(batch_orders)).start()
     spark.streams.addListener(Reports())

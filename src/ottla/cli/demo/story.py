@@ -1,4 +1,4 @@
-"""The demo with Spark, from the first customer to the verdict: events in, results out, watched all the time."""
+"""The demo with Spark, from the first customer to the verdict: sends events, watches results, compares them."""
 
 import time
 from datetime import datetime
@@ -22,7 +22,7 @@ LAST_ROWS_S = 0.5
 PATIENCE_S = 180.0
 """For Spark to start, and to work off what is left: machines are slow, but not that slow."""
 
-STARTING = "Spark is starting"
+STARTING = "Starting Spark"
 OPEN = "The shop is open"
 FINISHING = "The shop is closed, the pipeline finishes"
 
@@ -39,9 +39,11 @@ class Story:
         self._figures = Figures(batches_ms={}, minutes=self._results.minutes, rows=self._results.rows)
         self._arriving, self._leaving = Rate(), Rate()
         self._started_s = self._looked_s = time.monotonic()
+        self._step = ""
+        """What the pipeline is doing while it starts."""
 
     def run(self, seconds: float) -> list[str]:
-        """What is wrong with the results: nothing, if all is well. CommandError: nobody can know."""
+        """Returns what is wrong with the results, an empty list if they are right. CommandError: they are not known."""
         self._traffic.send_customers()  # before the first order, which is joined with them
         self._wait_for("ready", STARTING)
         self._started_s = time.monotonic()
@@ -55,6 +57,7 @@ class Story:
         self._results.turn(LAST_ROWS_S)
         self._look()
         self._screen.leave(self._figures)
+        print("  Reading all results again, to compare them with the shop's books ...", flush=True)
         return self._complaints()
 
     @property
@@ -90,7 +93,7 @@ class Story:
                 raise CommandError(f"demo: the pipeline is not {word} after {PATIENCE_S:.0f} s")
 
     def _turn(self, phase: str) -> list[dict[str, Any]]:
-        """Listen, look, show. What the pipeline has told meanwhile."""
+        """Read results and messages, count, show. Returns the messages of the pipeline since the last turn."""
         self._interruption.check()
         self._results.turn(TURN_S)
         messages = self._pipeline.told()
@@ -102,12 +105,13 @@ class Story:
             self._look()
             if phase == OPEN and self._figures.watermark_ms:
                 self._traffic.send_straggler(self._figures.watermark_ms)
-        self._figures.phase = phase
+        self._figures.phase = f"{phase}: {self._step}" if phase == STARTING and self._step else phase
         self._figures.elapsed_s = self._elapsed_s
         self._screen.show(self._figures, now_s)
         return messages
 
     def _note(self, message: dict[str, Any]) -> None:
+        self._step = message.get("step", self._step)
         if "query" in message:
             self._figures.batches_ms[message["query"]] = message["ms"]
         if message.get("watermark") is not None:
@@ -115,7 +119,7 @@ class Story:
             self._figures.watermark_ms = max(self._figures.watermark_ms, int(watermark.timestamp() * 1000))
 
     def _look(self) -> None:
-        """At everything that is counted."""
+        """Update the counts and lags."""
         shop, figures, now_s = self._shop, self._figures, time.monotonic()
         self._arriving.note(now_s, shop.orders + shop.page_views)
         self._leaving.note(now_s, sum(self._results.rows.values()))
@@ -131,7 +135,7 @@ class Story:
         figures.lags = lags(self._client)
 
     def _complaints(self) -> list[str]:
-        """Everything is read again from the beginning, as a reader would who comes now."""
+        """How the results, read again from the beginning, differ from the books."""
         return self._shop.books.complaints(
             committed_values(self._client, SALES),
             committed_values(self._client, REVENUE),
