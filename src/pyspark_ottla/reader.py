@@ -54,9 +54,9 @@ def _read_columns(options: ReadOptions, columns: tuple[str, ...], range_: Offset
             what = f"{where}: records from offset {loss.wanted} on are missing (it has {loss.first} to {loss.end})"
             report_loss(what, options.fail_on_data_loss)
             start = loss.first if loss.wanted < loss.first else end
-            yield from decoder.rest()
+            yield from decoder.flush()
             decoder = Decoder(*where, start, end, columns)  # a batch may hold records that are deleted, before `start`
-    yield from decoder.rest()
+    yield from decoder.flush()
 
 
 class OttlaReader(DataSourceReader):

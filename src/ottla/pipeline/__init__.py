@@ -1,9 +1,9 @@
-"""Records to Arrow columns and back, for Spark and for `ottla.read`. Knows record batches, but no broker and no Spark.
+"""Converts record batches to Arrow columns and back, for Spark and for `ottla.read`, without a broker or Spark itself.
 
-    reading    decoding.py    record batches to Arrow columns      kernels.py    its machine code
-               formats/       columns out of keys and values       registry.py   schemas from a schema registry
-    writing    encoding.py    Arrow columns to record batches      packing.py    its machine code
-    both       memcpy.py      copies of bytes in machine code
+    reading    decoding.py    record batches to Arrow columns      kernels.py    its numba kernels
+               formats/       typed columns from keys and values   registry.py   schemas from a schema registry
+    writing    encoding.py    Arrow columns to record batches      packing.py    its numba kernels
+    both       memcpy.py      memcpy for the numba kernels
 
 `ottla.client` fetches and sends the batches.
 """

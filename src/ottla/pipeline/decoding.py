@@ -1,8 +1,8 @@
-"""Record batches to Arrow: the columns of Spark's Kafka connector, with exactly the types that Spark expects.
+"""Decodes record batches to Arrow batches with the columns, and exactly the types, of Spark's Kafka connector.
 
-A `Decoder` gathers what it is fed until there are rows enough for an Arrow batch; no batch is larger than `ROWS_MAX`
-rows or `BYTES_MAX` bytes, unless one record batch alone is. Only the columns that are wanted are copied. The buffers
-behind an Arrow batch are used again as soon as nobody holds the batch any more.
+A `Decoder` collects records until they fill an Arrow batch. An Arrow batch has at most `ROWS_MAX` rows and `BYTES_MAX`
+bytes, unless a single record batch is larger. Only the requested columns are copied. The buffers of an Arrow batch are
+reused as soon as nothing refers to the batch any more.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,17 +31,19 @@ TYPES = {
     "headers": _HEADER_TYPE,
 }
 COLUMNS = tuple(name for name in TYPES if name != "headers")
-"""What Spark's connector gives without includeHeaders."""
+"""The columns of Spark's connector without includeHeaders."""
 
 _TABLE_ROWS = 4096
-_UNPACKED_BYTES = 1024 * 1024
+"""How many record batches are indexed at a time."""
+_DECOMPRESSED_BYTES = 1024 * 1024
+"""Decompressed batches are joined until they have this size, then decoded together."""
 _RECORD_SIZE_MIN = 6
 
 Bytes = bytes | bytearray
 
 
 def arrow_schema(columns: Sequence[str] = COLUMNS) -> pa.Schema:
-    """ValueError for a column that there is not."""
+    """The schema of Arrow batches with these columns. ValueError if there is no column of that name."""
     for name in columns:
         if name not in TYPES:
             raise ValueError(f"there is no column {name!r}; there are {', '.join(TYPES)}")
@@ -56,14 +58,19 @@ def decode(
     end: int,
     columns: Sequence[str] = COLUMNS,
 ) -> Iterator[pa.RecordBatch]:
-    """The records with offsets from `start` to `end` as Arrow batches. KafkaError(CORRUPT_MESSAGE) names the place."""
+    """Decodes the records with offsets from `start` to before `end`.
+
+    KafkaError(CORRUPT_MESSAGE) names the partition and the batch that cannot be read.
+    """
     decoder = Decoder(topic, partition, start, end, columns)
     for each in batches:
         yield from decoder.feed(each)
-    yield from decoder.rest()
+    yield from decoder.flush()
 
 
 class Decoder:
+    """Decodes the record batches of one partition that are fed to it in order."""
+
     def __init__(self, topic: str, partition: int, start: int, end: int, columns: Sequence[str] = COLUMNS) -> None:
         from ottla.pipeline import kernels
 
@@ -77,7 +84,7 @@ class Decoder:
         self._columns: _Columns | None = None
 
     def feed(self, batches: memoryview) -> Iterator[pa.RecordBatch]:
-        """Decode whole record batches, one after the other."""
+        """Takes a buffer of whole record batches and returns the Arrow batches that became full."""
         data = _array(batches)
         position = 0
         while True:
@@ -90,27 +97,28 @@ class Decoder:
         if position != len(data):
             raise self._corrupt(self._range[0], f"{len(data) - position} bytes that are no whole batch")
 
-    def rest(self) -> Iterator[pa.RecordBatch]:
-        """What has been fed and not yet given back."""
+    def flush(self) -> Iterator[pa.RecordBatch]:
+        """Returns the records that were fed and not yet returned, at most one Arrow batch."""
         if self._columns is not None and self._columns.rows:
-            yield self._arrow(self._columns)
+            yield self._to_arrow(self._columns)
         self._columns = None
 
     def _decode_all(self, data: Array, table: Array) -> Iterator[pa.RecordBatch]:
-        """Runs of packed and of plain batches, each in its own way."""
-        packed = table[:, self._kernels.ATTRIBUTES] & CODEC_MASK != 0
-        edges = [0, *(np.flatnonzero(packed[1:] != packed[:-1]) + 1).tolist(), len(table)]
+        """Splits the batches into runs of compressed and of uncompressed ones and decodes each run."""
+        compressed = table[:, self._kernels.ATTRIBUTES] & CODEC_MASK != 0
+        edges = [0, *(np.flatnonzero(compressed[1:] != compressed[:-1]) + 1).tolist(), len(table)]
         for first, last in pairwise(edges):
             if last == first:
                 continue
-            if not packed[first]:
+            if not compressed[first]:
                 yield from self._decode_run(data, table[first:last])
                 continue
-            for unpacked in self._unpacked(data, table[first:last].copy()):
-                yield from self._decode_run(*unpacked)
+            for decompressed in self._decompress(data, table[first:last].copy()):
+                yield from self._decode_run(*decompressed)
 
-    def _unpacked(self, data: Array, table: Array) -> Iterator[tuple[Array, Array]]:
-        """Unpacked batches, put together so that many can be decoded at once."""
+    def _decompress(self, data: Array, table: Array) -> Iterator[tuple[Array, Array]]:
+        """Decompresses batches and joins them, so that one kernel call decodes many. Returns pairs of data and
+        table."""
         kernels = self._kernels
         bodies: list[Bytes] = []
         first = size = 0
@@ -123,13 +131,13 @@ class Decoder:
             bodies.append(body)
             row[kernels.BEGIN], row[kernels.END] = size, size + len(body)
             size += len(body)
-            if size >= _UNPACKED_BYTES or index == len(table) - 1:
+            if size >= _DECOMPRESSED_BYTES or index == len(table) - 1:
                 whole = bodies[0] if len(bodies) == 1 else b"".join(bodies)
                 yield _array(whole), table[first : index + 1]
                 bodies, first, size = [], index + 1, 0
 
     def _decode_run(self, data: Array, table: Array) -> Iterator[pa.RecordBatch]:
-        """Plain batches, as many at a time as there is room for."""
+        """Decodes uncompressed batches, as many at a time as fit into the current columns."""
         kernels = self._kernels
         sizes = table[:, kernels.END] - table[:, kernels.BEGIN]
         counts = table[:, kernels.COUNT]
@@ -151,10 +159,10 @@ class Decoder:
             )
             if last <= first:
                 if columns is not None and columns.rows:
-                    yield self._arrow(columns)
+                    yield self._to_arrow(columns)
                     self._columns = None
                     continue
-                last = first + 1  # a batch that is larger than usual has columns of its own
+                last = first + 1  # a batch larger than the limits gets an Arrow batch of its own
                 columns = None
             rows, size = int(rows_after[last - 1]) - rows_before, int(bytes_after[last - 1]) - bytes_before
             if columns is None:
@@ -170,12 +178,12 @@ class Decoder:
         done = kernels.decode_records(data, table, first, last, *self._range, *self._wanted, *columns.arrays)
         if done != last:
             raise self._corrupt(int(table[done, kernels.BASE_OFFSET]), "its records are not what its header says")
-        columns.took(size)
+        columns.add_decoded_bytes(size)
 
-    def _arrow(self, columns: "_Columns") -> pa.RecordBatch:
+    def _to_arrow(self, columns: "_Columns") -> pa.RecordBatch:
         rows = columns.rows
         arrays = [
-            self._constants[name].repeated(rows) if name in self._constants else columns.arrow(name)
+            self._constants[name].repeat(rows) if name in self._constants else columns.to_arrow(name)
             for name in self._schema.names
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -186,24 +194,24 @@ class Decoder:
 
 
 def _array(data: Bytes | memoryview) -> Array:
-    return np.frombuffer(data, np.uint8) if len(data) else np.empty(0, np.uint8)  # numpy sees nothing in no bytes
+    return np.frombuffer(data, np.uint8) if len(data) else np.empty(0, np.uint8)  # frombuffer refuses an empty buffer
 
 
 class _Constant:
-    """A column that says the same in every row."""
+    """A column with the same value in every row."""
 
     def __init__(self, value: str | int, kind: pa.DataType) -> None:
         self._scalar = pa.scalar(value, kind)
         self._column = pa.repeat(self._scalar, 0)
 
-    def repeated(self, rows: int) -> pa.Array:
+    def repeat(self, rows: int) -> pa.Array:
         if len(self._column) < rows:
             self._column = pa.repeat(self._scalar, max(rows, ROWS_MAX))
         return self._column.slice(0, rows)
 
 
 class _Columns:
-    """Room for the columns of one Arrow batch, and how much of it is filled."""
+    """The buffers of one Arrow batch while it is filled, and how much of them is filled."""
 
     def __init__(self, rows: int, size: int, wanted: tuple[bool, ...]) -> None:
         keys, values, headers = wanted
@@ -219,7 +227,7 @@ class _Columns:
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """In the order of `kernels.decode_records`."""
+        """The buffers in the order of the parameters of `kernels.decode_records`."""
         return (
             self._tallies,
             self._offsets,
@@ -251,7 +259,7 @@ class _Columns:
     def bytes_left(self) -> int:
         return self._bytes_max - self._taken
 
-    def took(self, size: int) -> None:
+    def add_decoded_bytes(self, size: int) -> None:
         self._taken += size
 
     def make_room_for_headers(self, count: int) -> None:
@@ -260,22 +268,22 @@ class _Columns:
             self._name.grow(entries)
             self._content.grow(entries)
 
-    def arrow(self, name: str) -> pa.Array:
+    def to_arrow(self, name: str) -> pa.Array:
         rows = self.rows
         if name == "key":
-            return self._key.arrow(rows, pa.binary())
+            return self._key.to_arrow(rows, pa.binary())
         if name == "value":
-            return self._value.arrow(rows, pa.binary())
+            return self._value.to_arrow(rows, pa.binary())
         if name == "headers":
             return self._headers(rows)
         numbers = {"offset": self._offsets, "timestamp": self._times, "timestampType": self._time_types}[name]
         return pa.Array.from_buffers(TYPES[name], rows, [None, pa.py_buffer(numbers)])
 
     def _headers(self, rows: int) -> pa.Array:
-        """Null where a record has none, as Spark's connector has it."""
+        """The headers column. A record without headers has null, as in Spark's connector."""
         entries = int(self._tallies[3])
-        names = _readable(self._name.arrow(entries, pa.string(), nullable=False))
-        contents = self._content.arrow(entries, pa.binary())
+        names = _replace_invalid_utf8(self._name.to_arrow(entries, pa.string(), nullable=False))
+        contents = self._content.to_arrow(entries, pa.binary())
         pairs = pa.StructArray.from_arrays([names, contents], fields=list(_HEADER_TYPE.value_type))
         ends = self._header_ends[: rows + 1]
         return pa.Array.from_buffers(
@@ -284,7 +292,7 @@ class _Columns:
 
 
 class _Bytes:
-    """A column of bytes: where each row's end, the bytes themselves, and which rows are null."""
+    """The buffers of a column of bytes: the end of each row, the bytes, and which rows are null."""
 
     def __init__(self, rows: int, size: int) -> None:
         self.ends = _ends(rows)
@@ -298,18 +306,18 @@ class _Bytes:
         self.ends[: len(ends)] = ends
         self.nulls[: len(nulls)] = nulls
 
-    def arrow(self, rows: int, kind: pa.DataType, nullable: bool = True) -> pa.Array:
+    def to_arrow(self, rows: int, kind: pa.DataType, nullable: bool = True) -> pa.Array:
         validity = _validity(self.nulls[:rows]) if nullable else None
         return pa.Array.from_buffers(kind, rows, [validity, pa.py_buffer(self.ends), pa.py_buffer(self.content)])
 
 
 def _validity(nulls: Array) -> pa.Buffer | None:
-    """Arrow's bitmap, or none if no row is null."""
+    """Arrow's validity bitmap, or None if no row is null."""
     return pa.py_buffer(np.packbits(nulls == 0, bitorder="little")) if nulls.any() else None
 
 
-def _readable(names: pa.Array) -> pa.Array:
-    """Header names must be UTF-8; of those that are not, what is wrong is replaced, as the Java client does."""
+def _replace_invalid_utf8(names: pa.Array) -> pa.Array:
+    """Header names as valid UTF-8: invalid bytes become replacement characters, as in the Java client."""
     try:
         names.validate(full=True)
     except pa.ArrowInvalid:
@@ -319,6 +327,7 @@ def _readable(names: pa.Array) -> pa.Array:
 
 
 def _ends(rows: int) -> Array:
+    """A buffer for the ends of `rows` rows, which starts with 0 as Arrow's offsets do."""
     ends = allocate_array(np.int32, rows + 1)
     ends[0] = 0
     return ends

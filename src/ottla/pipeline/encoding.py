@@ -1,11 +1,11 @@
-"""Arrow columns to record batches, by partition: what a producer sends.
+"""Encodes Arrow rows as the record batches that a producer sends, grouped by partition.
 
-Rows have the columns of Spark's Kafka sink: value, and if they like key, headers, topic and partition. A row goes to
-the partition that it names; else to the one that the Java client would choose for its key; without a key, to the one
-that rows without keys go to just now, which changes with every `batch_bytes` bytes.
+Rows have the columns of Spark's Kafka sink: value, and optionally key, headers, topic and partition. A row goes to the
+partition in its column. Otherwise its key decides, with the same hash as in the Java client. Rows without a key go to a
+"sticky" partition, which changes after every `batch_bytes` bytes.
 
-Small lots of rows are gathered first, so that batches are of a good size even if there are many partitions. Batches
-leave without a producer in their headers and without a checksum: both are written when they are sent.
+Small Arrow batches are collected first, so that record batches reach a good size even with many partitions. The encoded
+batches have no producer id and no checksum in their headers; the sender fills in both.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ from ottla.records.compression import NONE, compress
 
 BATCH_BYTES = 256 * 1024
 RECORD_BYTES_MAX = 1024 * 1024
-"""max.request.size of the Java client, which is what a broker's message.max.bytes lets pass too."""
+"""The default of max.request.size in the Java client. A broker's default message.max.bytes accepts it too."""
 
 GATHERED_BYTES_MAX = 8 * 1024 * 1024
 
@@ -33,12 +33,13 @@ COLUMNS = ("value", "key", "headers", "topic", "partition")
 _NO_BYTES = np.empty(0, np.uint8)
 _NO_NUMBERS = np.empty(0, np.int32)
 for _nothing in (_NO_BYTES, _NO_NUMBERS):
-    _nothing.flags.writeable = False  # as Arrow's buffers are: one kernel serves both
+    _nothing.flags.writeable = False  # like Arrow's buffers, so that numba compiles each kernel for one signature only
 
 Array = Any
-"""Of numpy: its shape says nothing here."""
+"""A numpy array. Its shape and type are not checked statically."""
 
 BytesColumn = tuple[Array, Array, Array, int]
+"""Offsets, bytes, validity bitmap and the position of the first row in the bitmap."""
 
 _NO_COLUMN: BytesColumn = (_NO_NUMBERS, _NO_BYTES, _NO_BYTES, 0)
 
@@ -55,20 +56,23 @@ _NO_HEADERS = _Headers(_NO_NUMBERS, _NO_BYTES, 0, _NO_COLUMN, _NO_COLUMN)
 
 
 class _Topics:
-    """The topics seen so far: each has a row of numbers, and a range of targets, one for each of its partitions."""
+    """The topics seen so far. Every partition of every topic has a number, its target; a topic's targets are
+    consecutive."""
 
     def __init__(self, partition_count: Callable[[str], int], random: Random) -> None:
         self._partition_count = partition_count
         self._random = random
         self._index: dict[str, int] = {}
         self.places: list[tuple[str, int]] = []
-        """Topic and partition by target."""
+        """Topic and partition of each target."""
+        # Indexed by topic: its first target, its number of partitions, its sticky partition and the bytes sent there.
         self.first = np.empty(0, np.int64)
         self.counts = np.empty(0, np.int64)
         self.sticky = np.empty(0, np.int64)
         self.sticky_bytes = np.empty(0, np.int64)
 
     def index(self, topic: str) -> int:
+        """The topic's position in the arrays; a new topic is added to them."""
         if topic not in self._index:
             count = self._partition_count(topic)
             self._index[topic] = len(self._index)
@@ -93,8 +97,8 @@ class Encoder:
         record_bytes_max: int = RECORD_BYTES_MAX,
         now_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
-        """With a `topic` all rows go there, whatever their column says. `random` chooses where the first rows without
-        keys go, so that many small producers do not all choose the same partition."""
+        """If `topic` is given, all rows go there and their topic column is ignored. `random` chooses the first sticky
+        partition of each topic, so that many small producers do not all start with the same one."""
         self._topics = _Topics(partition_count, random)
         self._topic = topic
         self._codec = codec
@@ -107,8 +111,11 @@ class Encoder:
         self._rows_before = 0
 
     def add(self, rows: pa.RecordBatch) -> Iterator[EncodedBatch]:
-        """The batches that are full with these rows; the rest waits for more, or for `flush`. KafkaError names a row
-        that cannot be sent, counted over all that were added; none of its lot is given out then."""
+        """Adds rows and returns the batches that are full; other rows wait for more rows or for `flush`.
+
+        If a row cannot be sent, KafkaError names its number among all rows that were added, and none of the rows that
+        are encoded together with it are returned.
+        """
         self._gathered.append(rows)
         self._gathered_bytes += rows.nbytes
         enough = min(self._batch_bytes * max(len(self._topics.places), 1), GATHERED_BYTES_MAX)
@@ -116,7 +123,7 @@ class Encoder:
             yield from self.flush()
 
     def flush(self) -> Iterator[EncodedBatch]:
-        """Everything that was added and has not been given out."""
+        """Encodes all rows that were added and not yet encoded."""
         lots, self._gathered, self._gathered_bytes = self._gathered, [], 0
         if len(lots) > 1:
             lots = pa.Table.from_batches(lots).combine_chunks().to_batches()
@@ -138,7 +145,7 @@ class Encoder:
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"is larger than max.request.size={self._record_bytes_max} bytes",
             )
-        targets = self._targets(rows, key, sizes)
+        targets = self._choose_targets(rows, key, sizes)
         begins = np.zeros(len(self._topics.places) + 1, np.int64)
         lot_bytes = np.zeros(len(self._topics.places), np.int64)
         order = np.empty(count, np.int64)
@@ -154,11 +161,11 @@ class Encoder:
                     buffer, HEADER_SIZE, len(buffer), order, first, last, key, value, tuple(headers)
                 )
                 left -= end - HEADER_SIZE
-                data = self._compressed(memoryview(buffer)[:end])
+                data = self._compress(memoryview(buffer)[:end])
                 yield EncodedBatch(topic, partition, following - first, timestamp, self._codec, data)
                 first = following
 
-    def _compressed(self, batch: memoryview) -> memoryview | bytearray:
+    def _compress(self, batch: memoryview) -> memoryview | bytearray:
         if self._codec == NONE:
             return batch
         packed = bytearray(HEADER_SIZE)
@@ -167,7 +174,8 @@ class Encoder:
 
     # Columns
 
-    def _targets(self, rows: pa.RecordBatch, key: BytesColumn, sizes: Array) -> Array:
+    def _choose_targets(self, rows: pa.RecordBatch, key: BytesColumn, sizes: Array) -> Array:
+        """The target of each row."""
         topic_of_row = self._topic_of_row(rows)
         partitions, bitmap, first_bit = self._partitions(rows)
         targets = np.empty(rows.num_rows, np.int64)
@@ -194,12 +202,13 @@ class Encoder:
         return targets
 
     def _topic_of_row(self, rows: pa.RecordBatch) -> Array:
+        """The index of each row's topic; an empty array means topic 0 for all rows."""
         if self._topic is not None:
             place = self._topics.index(self._topic)
             return np.full(rows.num_rows if place else 0, place, np.int64)
         column = _column(rows, "topic")
         if column is None:
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "neither a topic is set nor is there a column 'topic'")
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the rows have no column 'topic', and no topic is set")
         if column.null_count:
             missing = int(column.is_null().to_numpy(zero_copy_only=False).argmax())
             raise self._refusal(missing, ErrorCode.INVALID_TOPIC_EXCEPTION, "has no topic")

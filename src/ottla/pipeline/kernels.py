@@ -1,11 +1,13 @@
-"""The machine code that makes Arrow's buffers of record batches.
+"""The numba kernels that decode record batches into Arrow buffers.
 
-`index_batches` finds the batches in a buffer, `decode_records` copies what is wanted of their records to the columns'
-buffers, in one pass. How batches and records are laid out is told in `batch.py` and `records.py`.
+`index_batches` finds the batches in a buffer. `decode_records` copies the requested parts of their records to the
+buffers of the columns in one pass. `ottla.records.batch` and `ottla.records.record` describe the layout of batches and
+records.
 
-numba compiles a kernel when this module is imported and keeps it in its cache; importing it costs a second, which a
-process that decodes nothing does not pay. The kernels never read or write outside of what they are given, whatever the
-bytes say; that the buffers have room is the caller's business (`decoding.py`).
+numba compiles the kernels when this module is imported, or loads them from its cache. Importing numba takes a second,
+so only a process that decodes records should import this module. The kernels never read or write outside the used part
+of their arrays, whatever the bytes are, as long as the caller (`decoding.py`) passes output buffers that are large
+enough.
 """
 
 from collections.abc import Callable
@@ -17,11 +19,11 @@ from numba.extending import register_jitable
 
 from ottla.pipeline.memcpy import copy_bytes
 
-# Columns of the table of batches: where the records are, and what their numbers are relative to.
+# Columns of the table of batches: where the records begin and end, and the fields of the header that decoding needs.
 BEGIN, END, BASE_OFFSET, BASE_TIME, APPEND_TIME, COUNT, ATTRIBUTES = range(7)
 TABLE_WIDTH = 7
 
-# What has been filled, in the array of tallies.
+# Entries of the array of tallies: how much of each output buffer is filled.
 ROWS, KEY_BYTES, VALUE_BYTES, HEADERS, NAME_BYTES, CONTENT_BYTES = range(6)
 TALLIES = 6
 
@@ -30,17 +32,19 @@ NO_TIME = -(1 << 63)
 
 _HEADER_SIZE = 61
 _BEYOND = 1 << 40
+"""A position beyond the end of any buffer: the result of reading something that is not valid."""
 _MICROSECONDS = 1000
 _TIME_MAX = ((1 << 63) - 1) // _MICROSECONDS
 
 _int64: Any = np.int64
-"""In machine code every number has 64 bits and a sign; mixed with one that has none it would become a float."""
+"""All kernels compute with signed 64-bit numbers. numba would turn a mix of signed and unsigned ones into floats."""
 
 _BYTES = "Array(uint8, 1, 'C', readonly=True)"
 
 
 def compiled(signature: str) -> Callable[[Callable[..., Any]], Any]:
-    """A kernel of one signature, from numba's cache; compiled anew in each process where there is no place for one."""
+    """Compiles a kernel for one signature or loads it from numba's cache. Without a directory for the cache, each
+    process compiles it again."""
 
     def compile_kernel(function: Callable[..., Any]) -> Any:
         try:
@@ -61,7 +65,7 @@ def _big_endian(data: Any, position: int, size: int) -> Any:
 
 @register_jitable
 def _number(data: Any, position: int, end: int) -> tuple[int, int]:
-    """A zigzag number and the position after it, which is `_BEYOND` if it is cut off or longer than any may be."""
+    """Reads a zigzag varint. Returns its value and the position after it: `_BEYOND` if it is cut off or too long."""
     if position < 0 or position >= end:
         return _int64(0), _int64(_BEYOND)
     byte = _int64(data[position])
@@ -81,7 +85,7 @@ def _number(data: Any, position: int, end: int) -> tuple[int, int]:
 
 @compiled(f"int64({_BYTES}, int64, Array(int64, 2, 'C'))")
 def index_batches(data: Any, position: int, table: Any) -> int:
-    """Fill `table` with the whole batches from `position` on, as many as it holds; how many there were."""
+    """Fills `table` with the complete batches from `position` on, as many as fit. Returns their number."""
     size = len(data)
     found = 0
     while found < len(table) and size - position >= _HEADER_SIZE:
@@ -107,7 +111,7 @@ def index_batches(data: Any, position: int, table: Any) -> int:
 
 @register_jitable
 def _microseconds(time: int, delta: int) -> int:
-    """A time that does not fit becomes the nearest that does."""
+    """The sum of two times in milliseconds, in microseconds. A result that does not fit is clamped."""
     if delta > 0 and time > _TIME_MAX - delta:
         time = _TIME_MAX
     elif delta < 0 and time < -_TIME_MAX - delta:
@@ -119,8 +123,9 @@ def _microseconds(time: int, delta: int) -> int:
 
 @register_jitable
 def _record(data: Any, position: int, end: int) -> tuple[int, int, int, int, int, int, int, int, int]:
-    """Where the parts of a record are: its end (`_BEYOND` if it is not sound), time delta, offset delta, key and value
-    (place and length), how many headers there are and where."""
+    """Parses the fixed part of a record. Returns its end (`_BEYOND` if the record is not valid), its timestamp delta
+    and offset delta, position and length of its key and of its value, its number of headers and the position of the
+    first."""
     length, position = _number(data, position, end)
     record_end = position + length
     if length < 0 or record_end > end:
@@ -138,7 +143,7 @@ def _record(data: Any, position: int, end: int) -> tuple[int, int, int, int, int
 
 @register_jitable
 def _field(data: Any, at: int, length: int, row: int, place: int, ends: Any, content: Any, nulls: Any) -> int:
-    """Copy one field, or note that it is null; the place after it."""
+    """Copies one field to a column, or marks it as null. Returns the position after it in the column."""
     nulls[row] = length < 0
     if length > 0:
         copy_bytes(content, place, data, at, length)
@@ -159,7 +164,7 @@ def _header(
     contents: Any,
     content_nulls: Any,
 ) -> Any:
-    """Copy one record header; the position after it."""
+    """Copies one record header. Returns the position after it, or `_BEYOND` if it is not valid."""
     name_length, name_at = _number(data, position, end)
     if name_length < 0 or name_at + name_length > end:
         return _int64(_BEYOND)
@@ -180,7 +185,8 @@ def _header(
 
 @compiled(f"int64({_BYTES}, Array(int64, 2, 'C'), int64, int64)")
 def count_headers(data: Any, table: Any, first: int, last: int) -> int:
-    """How many record headers these batches hold at most: no more than their bytes allow, whatever they say."""
+    """An upper bound of the number of record headers in these batches. It trusts a record's header count only as far as
+    the record's bytes allow it."""
     total = 0
     for batch in range(first, last):
         position, end = table[batch, BEGIN], table[batch, END]
@@ -229,9 +235,10 @@ def decode_records(
     contents: Any,
     content_nulls: Any,
 ) -> int:
-    """Copy the records of batches `first` to `last` whose offsets are in `start` to `stop`; `last` if all are sound.
+    """Copies those records of the batches `first` to `last` whose offsets are in the range `start` to `stop`.
 
-    A batch that is not sound ends it there; the caller gives up, so that what is half done does not matter.
+    Returns `last`, or the index of the first batch that is not valid. In that case the output is incomplete, and the
+    caller must not use it.
     """
     row, key_place, value_place = tallies[ROWS], tallies[KEY_BYTES], tallies[VALUE_BYTES]
     for batch in range(first, last):

@@ -1,4 +1,4 @@
-"""A copy of bytes within machine code, by the C library: a loop over bytes is several times as slow."""
+"""`copy_bytes`: memcpy for numba kernels. A loop over the bytes would be several times slower."""
 
 from typing import Any
 
@@ -19,4 +19,4 @@ def _code(_: Any, target: Any, place: Any, source: Any, start: Any, length: Any)
 
 
 copy_bytes: Any = intrinsic(_code)
-"""copy_bytes(target, place, source, start, length): between arrays of bytes, for numba's kernels only."""
+"""copy_bytes(target, place, source, start, length) copies between arrays of bytes. Only numba kernels can call it."""

@@ -1,10 +1,10 @@
-"""The machine code that makes records of Arrow's buffers: where a row goes, and what its record looks like.
+"""The numba kernels that encode Arrow rows as records: they choose each row's partition and write its record.
 
-numba compiles a kernel on its first use and keeps it in its cache. Nothing else in the pipeline's writing half imports
-numba, so that a driver, which encodes nothing, does not pay for it.
+numba compiles a kernel on its first use and keeps it in its cache. In the writing half of the pipeline only this module
+imports numba, so a Spark driver, which encodes nothing, does not have to.
 
-A column of bytes is three arrays: offsets (int32, one more than there are rows), the bytes, and the validity bitmap,
-with the place of its first bit (an empty bitmap: no row is null).
+A column of bytes is a tuple of the offsets (int32, one more than there are rows), the bytes, the validity bitmap (empty
+if no row is null), and the position of the first row's bit in the bitmap.
 """
 
 from collections.abc import Callable
@@ -18,22 +18,23 @@ from ottla.pipeline.memcpy import copy_bytes
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _wide: Any = np.int64
-"""Arithmetic of 64 bits with what was read from narrower arrays."""
+"""Widens a number from a narrower array, so that arithmetic has 64 bits."""
 
 _MURMUR_SEED = 0x9747B28C
 _MURMUR_FACTOR = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 
 _FIXED_SIZE_MAX = 26
-"""Of a record without headers, beyond its key and value: attributes, time delta, and at most five bytes for each of
-length, offset delta, key length, value length and header count, less what a time delta of 0 spares."""
+"""An upper bound of what a record takes in addition to its key, value and headers: one byte each for attributes and
+timestamp delta, and 24 for length, offset delta, key length, value length and header count. Each of these five takes at
+most five bytes; a record in which all of them do would be larger than 256 MB."""
 
 _HEADER_SIZE_MAX = 10
-"""The two lengths of a record header."""
+"""An upper bound of what the two lengths of a record header take."""
 
 
 def _compiled(function: Function) -> Function:
-    """A kernel with its cache, or without where there is no directory for one."""
+    """Compiles a kernel with numba's cache, or without one if there is no directory for it."""
     try:
         return cast(Function, numba.njit(cache=True, nogil=True)(function))
     except RuntimeError:
@@ -42,7 +43,7 @@ def _compiled(function: Function) -> Function:
 
 @_compiled
 def murmur2(data: Any, start: int, end: int) -> int:
-    """The hash of the Java client's partitioner, with its sign bit cleared."""
+    """The hash that the Java client's partitioner uses for keys, with its sign bit cleared."""
     length = end - start
     mixed = (_MURMUR_SEED ^ length) & _MASK
     position = start
@@ -95,11 +96,11 @@ def choose_targets(
     sticky_limit: int,
     targets: Any,
 ) -> int:
-    """Fill `targets`: the first target of the row's topic plus its partition. The first row whose given partition its
-    topic does not have, or -1.
+    """Fills `targets` with the target of each row: the first target of its topic plus its partition. Returns -1, or the
+    first row that names a partition which its topic does not have.
 
-    A row without a key goes where the last one went, until that partition has got `sticky_limit` bytes: then it is the
-    next one's turn.
+    Rows without a key go to the topic's sticky partition. After `sticky_limit` bytes the next partition becomes the
+    sticky one.
     """
     key_offsets, key_data, key_bitmap, key_bit = key
     for row in range(len(targets)):
@@ -123,7 +124,7 @@ def choose_targets(
 
 @_compiled
 def measure(key: Any, value: Any, header_offsets: Any, header_name: Any, header_value: Any, sizes: Any) -> None:
-    """Fill `sizes` with the most that each row's record may take."""
+    """Fills `sizes` with an upper bound of the size of each row's record."""
     for row in range(len(sizes)):
         size = _FIXED_SIZE_MAX
         if len(key[0]):
@@ -139,8 +140,8 @@ def measure(key: Any, value: Any, header_offsets: Any, header_name: Any, header_
 
 @_compiled
 def group(targets: Any, sizes: Any, begins: Any, group_bytes: Any, order: Any) -> None:
-    """Fill `order` with the rows by target, each target's in the order they came; `begins` says where a target's begin
-    (one more than there are targets), `group_bytes` the most that its records may take."""
+    """Fills `order` with the rows sorted by target; rows with the same target keep their order. The rows of target t
+    are order[begins[t]:begins[t + 1]], and `group_bytes` has the sum of their sizes."""
     for row in range(len(targets)):
         begins[targets[row] + 1] += 1
         group_bytes[targets[row]] += sizes[row]
@@ -155,7 +156,7 @@ def group(targets: Any, sizes: Any, begins: Any, group_bytes: Any, order: Any) -
 
 @_compiled
 def _varint_size(value: int) -> int:
-    """Of a number that is not negative, zigzag as all numbers in records are."""
+    """The size of a non-negative number as a zigzag varint, the encoding of all numbers in a record."""
     size = 1
     value >>= 6
     while value:
@@ -177,7 +178,7 @@ def _write_varint(out: Any, position: int, value: int) -> int:
 
 @_compiled
 def _field_length(offsets: Any, bitmap: Any, first_bit: int, row: int) -> int:
-    """-1 for null; a column that is not there is null everywhere."""
+    """The length of a field, or -1 if it is null. In a missing column all fields are null."""
     if len(offsets) == 0 or _is_null(bitmap, first_bit, row):
         return -1
     return int(offsets[row + 1]) - int(offsets[row])
@@ -185,7 +186,7 @@ def _field_length(offsets: Any, bitmap: Any, first_bit: int, row: int) -> int:
 
 @_compiled
 def _field_size(length: int) -> int:
-    """With its length before it."""
+    """The size of a field in a record, including the length before it."""
     return 1 if length < 0 else _varint_size(length) + length
 
 
@@ -203,10 +204,11 @@ def _write_field(out: Any, position: int, offsets: Any, data: Any, row: int, len
 def write_records(
     out: Any, position: int, limit: int, order: Any, first: int, last: int, key: Any, value: Any, headers: Any
 ) -> tuple[int, int]:
-    """Write the records of the rows order[first:last] as long as they end before `limit`. Which row comes next, and the
-    position after the last record. One record at least must fit.
+    """Writes the records of the rows order[first:last] to `out`, as many as fit before `limit`. Returns the index in
+    `order` of the first row that was not written, and the position after the last record. At least one record must fit.
 
-    Tuples are taken apart before the loop: machine code counts who holds an array whenever one is handed on.
+    The tuples are unpacked before the loop, because compiled code counts a reference each time it takes an array from a
+    tuple.
     """
     key_offsets, key_data, key_bitmap, key_bit = key
     value_offsets, value_data, value_bitmap, value_bit = value
@@ -230,7 +232,7 @@ def write_records(
             break
         position = _write_varint(out, position, size)
         out[position] = 0  # attributes
-        out[position + 1] = 0  # all records of a batch have its time
+        out[position + 1] = 0  # the timestamp delta: all records have the timestamp of their batch
         position = _write_varint(out, position + 2, index - first)
         position = _write_field(out, position, key_offsets, key_data, row, key_length)
         position = _write_field(out, position, value_offsets, value_data, row, value_length)

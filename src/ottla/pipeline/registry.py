@@ -1,6 +1,7 @@
-"""A schema registry, asked over HTTP: schemas by their number, and the newest of a subject.
+"""An HTTP client for a schema registry: it gets schemas by id, and the versions of a subject.
 
-The API is Confluent's, which others speak too. What was learned by number is kept: it never means another schema.
+The API is that of Confluent's Schema Registry, which other registries implement too. Schemas are cached by id, because
+the schema of an id never changes.
 """
 
 import json
@@ -20,27 +21,28 @@ _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
 
 
 class RegistryError(Exception):
-    """The registry does not answer, or not as one does; one line."""
+    """The registry cannot be reached, or its answer is not that of a schema registry. The message has one line."""
 
 
 class UnknownSchema(RegistryError):
-    """The registry has answered: there is no such schema."""
+    """The registry has answered that it does not have the schema."""
 
 
 class RegisteredSchema(NamedTuple):
     kind: str
     """AVRO, JSON or PROTOBUF."""
     text: str
-    """JSON; of PROTOBUF the FileDescriptorProto in base64."""
+    """The schema as JSON; for PROTOBUF a FileDescriptorProto in base64."""
     references: tuple[tuple[str, str, int], ...] = ()
-    """Name, subject, version."""
+    """Schemas that this one imports: name, subject, version."""
 
 
 class Registry:
-    """One for a process: it keeps what it has learned. It is pickled as its settings."""
+    """A client with a cache. A pickled copy has the same settings and an empty cache."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        """By Kafka's names: schema.registry.url (several with commas), basic.auth.user.info, bearer.auth.token."""
+        """The settings have the names of Confluent's clients: schema.registry.url (one or several, separated by
+        commas), schema.registry.request.timeout.ms, basic.auth.user.info, bearer.auth.token."""
         self.settings = dict(settings)
         self._urls = [each.strip().rstrip("/") for each in settings.get("schema.registry.url", "").split(",")]
         for url in self._urls:
@@ -57,26 +59,27 @@ class Registry:
         return Registry, (self.settings,)
 
     def by_number(self, number: int) -> RegisteredSchema:
-        """The schema that values carry the number of. UnknownSchema if there is none."""
+        """The schema with the id that values carry. UnknownSchema if the registry has none."""
         found = self._by_number.get(number)
         if found is None:
-            found = _schema(self._get(f"/schemas/ids/{number}"))
+            found = _parse_schema(self._get(f"/schemas/ids/{number}"))
             if found.kind == "PROTOBUF":
-                found = _schema(self._get(f"/schemas/ids/{number}?format=serialized"))
+                found = _parse_schema(self._get(f"/schemas/ids/{number}?format=serialized"))
             self._by_number[number] = found
         return found
 
     def latest(self, subject: str) -> RegisteredSchema:
-        """The newest of a subject, as of now."""
+        """The newest schema of a subject; not cached."""
         return self.version(subject, "latest")
 
     def version(self, subject: str, version: int | str) -> RegisteredSchema:
         path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
-        found = _schema(self._get(path))
-        return _schema(self._get(f"{path}?format=serialized")) if found.kind == "PROTOBUF" else found
+        found = _parse_schema(self._get(path))
+        return _parse_schema(self._get(f"{path}?format=serialized")) if found.kind == "PROTOBUF" else found
 
     def files(self, schema: RegisteredSchema) -> list[bytes]:
-        """The FileDescriptorProtos of a PROTOBUF schema, each after those it imports, by the names that they import."""
+        """The serialized FileDescriptorProtos of a PROTOBUF schema and its imports, each after those it imports. Each
+        file has the name under which others import it."""
         from google.protobuf import descriptor_pb2
 
         found: dict[str, bytes] = {}
@@ -97,15 +100,15 @@ class Registry:
         return list(found.values())
 
     def _get(self, path: str) -> dict[str, Any]:
-        """From the first address that answers."""
+        """The answer of the first registry address that works."""
         trouble = RegistryError("no registry")
         for url in self._urls:
             try:
                 with urlopen(Request(url + path, headers=self._headers), timeout=self._timeout_s) as answer:
-                    return _object(answer.read(ANSWER_BYTES_MAX), url)
+                    return _parse_answer(answer.read(ANSWER_BYTES_MAX), url)
             except HTTPError as error:
                 with error:
-                    reason = _message(error.read(1000)) or error.reason
+                    reason = _error_message(error.read(1000)) or error.reason
                 if error.code == _NOT_FOUND:
                     raise UnknownSchema(f"{url}{path}: {reason}") from None
                 trouble = RegistryError(f"{url}{path}: {error.code} {reason}")
@@ -122,24 +125,24 @@ def _authorization(settings: Mapping[str, str]) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
-def _object(body: bytes, url: str) -> dict[str, Any]:
+def _parse_answer(body: bytes, url: str) -> dict[str, Any]:
     try:
         found = json.loads(body)
     except ValueError:
         found = None
     if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
-        raise RegistryError(f"{url}: an answer that is no schema; is this a schema registry?")
+        raise RegistryError(f"{url}: the answer is not a schema; is this the address of a schema registry?")
     return found
 
 
-def _message(body: bytes) -> str:
+def _error_message(body: bytes) -> str:
     try:
         return str(json.loads(body)["message"])
     except (ValueError, KeyError, TypeError):
         return ""
 
 
-def _schema(answer: dict[str, Any]) -> RegisteredSchema:
+def _parse_schema(answer: dict[str, Any]) -> RegisteredSchema:
     references = tuple(
         (str(each["name"]), str(each["subject"]), int(each["version"])) for each in answer.get("references") or ()
     )

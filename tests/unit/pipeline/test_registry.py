@@ -45,7 +45,7 @@ def test_each_value_is_read_by_the_schema_it_names(url: str, shelf: Shelf) -> No
     assert (rows[0], rows[1], rows[5]) == ({"id": 1, "note": "-"}, {"id": 2, "note": "x"}, {"id": 3, "note": "-"})
     assert [row for row, value in enumerate(rows) if value is None] == [2, 3, 4, 6, 7, 8]
     assert sorted(bad) == [3, 4, 6, 7, 8]
-    assert "no schema's number" in bad[3]
+    assert "does not begin with the id of a schema" in bad[3]
     assert "schema 9" in bad[4] and "Schema not found" in bad[4]
     assert "array is not long" in bad[7]
     assert "it is JSON, not AVRO" in bad[8]

@@ -47,10 +47,10 @@ def test_types_as_sql_writes_them() -> None:
         ("id number", "there is no type 'number' at 'number'"),
         ("id array<int", "expected '>' at its end"),
         ("id decimal(39)", "a decimal has 1 to 38 digits"),
-        ("id decimal(1, 2)", "no more behind the point"),
+        ("id decimal(1, 2)", "no more decimal places than digits"),
         ("id decimal(x)", "expected a number"),
-        ("id int; drop", "no word or sign that a type has at '; drop'"),
-        ("a " + "array<" * 1000, "more than 50 types within each other"),
+        ("id int; drop", "unexpected character at '; drop'"),
+        ("a " + "array<" * 1000, "types are nested more than 50 deep"),
     ],
 )
 def test_a_text_that_is_no_schema_says_where(text: str, said: str) -> None:
@@ -83,7 +83,7 @@ def test_a_type_is_what_values_have_in_common() -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ([], "there are no values to take it from"),
+        ([], "there are no values to infer it from"),
         ([b"x", b"\xff"], "none of 2 values is JSON"),
         ([b'{"a": {"b": 1}}', b'{"a": {"b": "1"}}'], "a.b is a number in one record and text in another"),
         ([b'{"a": {}}', b'{"a": []}'], "a is an object in one record and an array in another"),

@@ -134,7 +134,7 @@ def test_a_schema_can_be_inferred(broker: LocalBroker) -> None:
         "struct<id:bigint,at:string,lines:array<struct<price:double>>,unknown:boolean>"
     )
     broker.create_topic("columns-empty")
-    with pytest.raises(OptionError, match="valueSchema: there are no values to take it from; a schema must be given"):
+    with pytest.raises(OptionError, match="valueSchema: there are no values to infer it from; a schema must be given"):
         source(broker, "columns-empty", **options).schema()
 
 
@@ -184,7 +184,10 @@ def test_a_registry_has_the_schema(ottla_broker: LocalBroker, url: str, shelf: S
     }
     found = rows(broker, "orders", **options)
     assert [row["value"] for row in found] == [{"id": 1, "note": "-"}, {"id": 2, "note": "x"}, None]
-    assert found[2]["error"] == "value: no schema's number before it, as the registry's clients write it"
+    assert (
+        found[2]["error"]
+        == "value: it does not begin with the id of a schema, as values written with a schema registry do"
+    )
     assert shelf.asked.count("/subjects/orders-value/versions/latest") == 1
     assert set(shelf.authorization) == {"Basic " + b64encode(b"me:secret").decode()}
     send(broker, "orders", [{"value": framed(1, b"\x04")}])

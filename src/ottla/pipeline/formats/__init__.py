@@ -1,13 +1,17 @@
-"""Columns out of keys and values: text, JSON, Avro and Protobuf, with a schema given or from a schema registry.
+"""Decodes keys and values to typed columns: text, JSON, Avro and Protobuf, with a given or a registered schema.
 
-    text.py       string and JSON            avro.py       Avro, with the writer's and the reader's schema
-    protobuf.py   Protobuf descriptors       framed.py     what a registry's clients put before each value
-    ddl.py        types as SQL writes them   inference.py  a type for JSON that has no schema
-    choice.py     a format by its name       avro_reading.py  functions that read Avro, one for each pair of schemas
+    choice.py         makes the format that a user has named
+    text.py           text and JSON
+    avro.py           Avro schemas and columns
+    avro_reading.py   functions that read Avro values
+    protobuf.py       Protobuf messages
+    framed.py         values that begin with the id of a schema in a schema registry
+    ddl.py            parses types in SQL syntax
+    inference.py      infers a type for JSON without a schema
 
-A `Format` makes an Arrow column of a column of bytes and never raises for a record: it says which rows are bad and why.
-What becomes of those is the user's choice (`decode_columns`): the read fails, the column is null, or they are taken out
-and handed back with the reason, for a dead-letter topic.
+A `Format` decodes a column of bytes to a typed Arrow column. A bad record does not raise: the format returns which
+rows are bad and why. With `decode_columns` the user chooses what happens to them: the read fails, the column is null,
+or the rows are removed and returned with the reason, for a dead-letter topic.
 """
 
 from collections.abc import Mapping
@@ -19,49 +23,49 @@ FAIL, NULL, DEAD_LETTER = "fail", "null", "dead-letter"
 ON_BAD = (FAIL, NULL, DEAD_LETTER)
 
 REASON = "reason"
-"""The column that tells why a record is bad, among those that are handed back."""
+"""The column with the reason, in the batch of bad records that `decode_columns` returns."""
 
 
 class BadRecord(ValueError):
-    """A record that cannot be decoded, where the user wants to hear of it."""
+    """A record cannot be decoded, and the user has chosen that the read fails."""
 
 
 class Decoded(NamedTuple):
     column: pa.Array
     """Null where the value was null, and where it was bad."""
     bad: Mapping[int, str]
-    """Row -> why."""
+    """The reason for each bad row."""
 
 
 class Format(Protocol):
     @property
     def type(self) -> pa.DataType:
-        """Of the column."""
+        """The type of the decoded column."""
 
     def decode(self, values: pa.Array) -> Decoded:
-        """`values` is a column of bytes."""
+        """Decodes a column of bytes."""
 
 
 class DecodedColumns(NamedTuple):
     batch: pa.RecordBatch
-    """With the columns decoded."""
+    """The batch with the decoded columns."""
     reasons: Mapping[int, str]
-    """Row of `batch` -> why a column of it is null; only with NULL."""
+    """With NULL: for each row with a bad column, the reason."""
     bad: pa.RecordBatch | None = None
-    """Rows as they were read, with REASON; only with DEAD_LETTER, and only if there are any."""
+    """With DEAD_LETTER: the bad rows as they were read, with the column REASON. None if no row is bad."""
 
 
 def decode_columns(batch: pa.RecordBatch, formats: Mapping[str, Format], on_bad: str = FAIL) -> DecodedColumns:
-    """The batch with these columns (key, value) decoded, and what could not be. A row with one bad column is bad."""
+    """Decodes the columns (key, value) that `formats` names. A row is bad if at least one of its columns is."""
     if on_bad not in ON_BAD:
         raise ValueError(f"{on_bad!r}: a bad record can be {', '.join(ON_BAD)}")
     decoded = batch
     reasons: dict[int, str] = {}
     for name, form in formats.items():
         index = batch.schema.get_field_index(name)
-        column, bad = form.decode(batch.column(index))
+        column, bad_rows = form.decode(batch.column(index))
         decoded = decoded.set_column(index, pa.field(name, form.type), column)
-        for row, reason in bad.items():
+        for row, reason in bad_rows.items():
             reasons[row] = f"{reasons[row]}; {name}: {reason}" if row in reasons else f"{name}: {reason}"
     if not reasons or on_bad == NULL:
         return DecodedColumns(decoded, reasons)
@@ -70,12 +74,13 @@ def decode_columns(batch: pa.RecordBatch, formats: Mapping[str, Format], on_bad:
         others = f" ({len(rows) - 1} more in the same batch)" if len(rows) > 1 else ""
         raise BadRecord(f"{_locate(batch, rows[0])}: {reasons[rows[0]]}{others}")
     kept = pa.array([row not in reasons for row in range(batch.num_rows)])
-    told = pa.array([reasons[row] for row in rows], pa.string())
-    return DecodedColumns(decoded.filter(kept), {}, batch.take(pa.array(rows, pa.int64())).append_column(REASON, told))
+    bad = batch.take(pa.array(rows, pa.int64()))
+    bad = bad.append_column(REASON, pa.array([reasons[row] for row in rows], pa.string()))
+    return DecodedColumns(decoded.filter(kept), {}, bad)
 
 
 def _locate(batch: pa.RecordBatch, row: int) -> str:
-    """As exactly as the columns allow."""
+    """Names a record for an error message: by topic, partition and offset if the batch has these columns."""
     names = batch.schema.names
     if not {"topic", "partition", "offset"} <= set(names):
         return f"row {row}"
@@ -84,7 +89,8 @@ def _locate(batch: pa.RecordBatch, row: int) -> str:
 
 
 def scatter(parts: list[tuple[list[int], pa.Array]], rows: int, kind: pa.DataType) -> pa.Array:
-    """One column of `rows` rows out of several: each part knows which rows it has; the rest is null."""
+    """Merges partial columns into one of `rows` rows. Each part comes with the rows of its values; other rows are
+    null."""
     places: list[int | None] = [None] * rows
     done = 0
     for indexes, column in parts:

@@ -1,8 +1,8 @@
-"""Avro's binary encoding, with a writer's schema that may differ from the reader's.
+"""Decodes Avro's binary encoding. The writer's schema may differ from the reader's.
 
-`avro_reading.py` makes a function for each pair of schemas; this module has schemas and columns. Arrow types are those
-that Spark's own Avro source gives: enums are strings, fixed is binary, a union of one type with null is that type, any
-other union is a struct with a member for each of its types, in order.
+This module parses schemas and makes columns; `avro_reading.py` makes the functions that read values. The Arrow types
+are those of Spark's own Avro source: an enum is a string, fixed is binary, a union of null and one type is that type,
+and any other union is a struct with one field for each of its types, in order.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from ottla.pipeline.formats import Decoded
-from ottla.pipeline.formats.avro_reading import SchemaMismatch, Unreadable, reader
+from ottla.pipeline.formats.avro_reading import SchemaMismatch, Unreadable, make_reader
 
 Schema = Any
 """A schema with all names resolved: a dict with `type`, or a list for a union."""
@@ -38,7 +38,8 @@ _DEPTH_MAX = 50
 
 
 def parse_schema(text: str) -> Schema:
-    """A schema from its JSON. ValueError if it is none, or one that refers to itself: a column cannot hold that."""
+    """Parses a schema. ValueError if the text is not a schema, or if the schema contains itself: no column type
+    does."""
     try:
         found = json.loads(text)
     except ValueError:
@@ -47,6 +48,8 @@ def parse_schema(text: str) -> Schema:
 
 
 def _resolve(schema: Any, names: dict[str, Schema], space: str, inside: tuple[str, ...]) -> Schema:
+    """Replaces names of types by their schemas. `names` has the types defined so far, `space` is the namespace, and
+    `inside` has the records around this schema."""
     if isinstance(schema, list):
         return [_resolve(each, names, space, inside) for each in schema]
     if isinstance(schema, str):
@@ -69,11 +72,11 @@ def _resolve(schema: Any, names: dict[str, Schema], space: str, inside: tuple[st
     if kind == "map":
         return {"type": kind, "values": _resolve(schema.get("values"), names, space, inside)}
     if kind in ("record", "error", "enum", "fixed"):
-        return _named(schema, names, space, inside)
+        return _resolve_named(schema, names, space, inside)
     return {**schema, "type": kind} if kind in PRIMITIVES else _resolve(kind, names, space, inside)
 
 
-def _named(schema: dict[str, Any], names: dict[str, Schema], space: str, inside: tuple[str, ...]) -> Schema:
+def _resolve_named(schema: dict[str, Any], names: dict[str, Schema], space: str, inside: tuple[str, ...]) -> Schema:
     name = str(schema.get("name", ""))
     space = name.rpartition(".")[0] if "." in name else schema.get("namespace", space) or ""
     full = name if "." in name or not space else f"{space}.{name}"
@@ -112,14 +115,15 @@ def derive_type(schema: Schema) -> pa.DataType:
 
 
 class Avro:
-    """`schema` is what the column looks like, `writer` what the values were written with, if that is another."""
+    """`schema` is the reader's schema, which determines the column's type. `writer` is the schema that the values were
+    written with, if it differs."""
 
     def __init__(self, schema: str, writer: str | None = None) -> None:
         self._texts = schema, writer
         wanted = parse_schema(schema)
         self.type = derive_type(wanted)
         try:
-            self._read = reader(wanted if writer is None else parse_schema(writer), wanted)
+            self._read = make_reader(wanted if writer is None else parse_schema(writer), wanted)
         except SchemaMismatch as error:
             raise ValueError(f"Avro: the writer's schema cannot be read as the reader's: {error}") from None
 
@@ -142,13 +146,13 @@ class Avro:
             except (Unreadable, IndexError, UnicodeDecodeError, ValueError, RecursionError) as error:
                 bad[row] = f"not the Avro that the schema says: {_reason(error)}"
                 found.append(None)
-        return self._column(found, bad)
+        return self._make_column(found, bad)
 
-    def _column(self, found: list[Any], bad: dict[int, str]) -> Decoded:
+    def _make_column(self, found: list[Any], bad: dict[int, str]) -> Decoded:
         try:
             return Decoded(pa.array(found, self.type), bad)
         except (pa.ArrowInvalid, OverflowError, pa.ArrowTypeError):
-            for row, datum in enumerate(found):  # a number that the column's type does not hold
+            for row, datum in enumerate(found):  # find the values that do not fit into the column's type
                 try:
                     pa.array([datum], self.type)
                 except (pa.ArrowInvalid, OverflowError, pa.ArrowTypeError) as error:

@@ -1,7 +1,7 @@
-"""Functions that read Avro: one for each pair of a writer's and a reader's schema, by Avro's rules of resolution.
+"""Makes functions that read Avro values, for a writer's and a reader's schema, by Avro's rules of schema resolution.
 
-A reader takes bytes and a position and gives the value and the position after it. IndexError means that the bytes end
-too early, `Unreadable` that they cannot be right.
+A `Reader` is called with bytes and a position and returns the value there and the position after it. It raises
+IndexError if the bytes end too early, and `Unreadable` if they do not fit the schema.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ Reader = Callable[[bytes, int], tuple[Any, int]]
 _FLOAT, _DOUBLE = Struct("<f"), Struct("<d")
 _VARINT_SHIFT_MAX = 63
 _EMPTY_ITEMS_MAX = 1_000_000
-"""Items that take no bytes, as nulls, come without end in few bytes."""
+"""Limits arrays of items that take no bytes, such as nulls: a few bytes could announce any number of them."""
 
 _PROMOTIONS = {
     ("int", "long"),
@@ -31,50 +31,50 @@ _PROMOTIONS = {
 
 
 class Unreadable(Exception):
-    """Bytes that are not what the schema says."""
+    """The bytes are not a value of the schema."""
 
 
 class SchemaMismatch(Exception):
-    """What was written with one schema cannot be read with the other."""
+    """Values of the writer's schema cannot be read with the reader's."""
 
 
-def reader(writer: Schema, wanted: Schema) -> Reader:
-    """What reads a value that was written with `writer`, as `wanted` has it."""
+def make_reader(writer: Schema, wanted: Schema) -> Reader:
+    """A function that reads values written with the schema `writer` and returns them as values of `wanted`."""
     if isinstance(writer, list):
         return _union_reader(writer, wanted)
     if isinstance(wanted, list):
-        return _into_union(writer, wanted)
+        return _reader_into_union(writer, wanted)
     kind, target = writer["type"], wanted["type"]
     if kind == target:
         if kind == "record":
             return _record_reader(writer, wanted)
         if kind == "array":
-            return _array_reader(reader(writer["items"], wanted["items"]))
+            return _array_reader(make_reader(writer["items"], wanted["items"]))
         if kind == "map":
-            return _map_reader(reader(writer["values"], wanted["values"]))
+            return _map_reader(make_reader(writer["values"], wanted["values"]))
         if kind == "enum":
             return _enum_reader(writer, wanted)
         if kind == "fixed" and writer["size"] != wanted["size"]:
             raise SchemaMismatch(f"fixed {writer['name']} of {writer['size']} bytes, not {wanted['size']}")
     elif (kind, target) not in _PROMOTIONS:
         raise SchemaMismatch(f"{kind} is not {target}")
-    return _logical(_simple_reader(writer, target), writer, wanted)
+    return _apply_logical_type(_simple_reader(writer, target), writer, wanted)
 
 
 def _simple_reader(writer: Schema, target: str) -> Reader:
     kind = writer["type"]
     if kind == "fixed":
         size = int(writer["size"])
-        return lambda data, position: (_slice(data, position, size), position + size)
+        return lambda data, position: (_take_bytes(data, position, size), position + size)
     found = _SIMPLE[kind]
     if (kind, target) in (("string", "bytes"), ("bytes", "string")):
         return _SIMPLE[target]
     if target in ("float", "double") and kind in ("int", "long"):
-        return _converted(found, float)
+        return _convert_after(found, float)
     return found
 
 
-def _converted(read: Reader, convert: Callable[[Any], Any]) -> Reader:
+def _convert_after(read: Reader, convert: Callable[[Any], Any]) -> Reader:
     def converted(data: bytes, position: int) -> tuple[Any, int]:
         value, position = read(data, position)
         return convert(value), position
@@ -82,21 +82,22 @@ def _converted(read: Reader, convert: Callable[[Any], Any]) -> Reader:
     return converted
 
 
-def _logical(read: Reader, writer: Schema, wanted: Schema) -> Reader:
-    """Logical types: the unit is the writer's, the type the reader's. Arrow takes times as numbers of microseconds."""
+def _apply_logical_type(read: Reader, writer: Schema, wanted: Schema) -> Reader:
+    """Converts decimals, and times to the microseconds that Arrow stores. The writer's schema has the unit of a time,
+    the reader's the type."""
     logical = wanted.get("logicalType")
     if logical == "decimal" and wanted["type"] in ("bytes", "fixed"):
         scale = int(wanted.get("scale", 0))
-        return _converted(read, lambda raw: _decimal(raw, scale))
+        return _convert_after(read, lambda raw: _parse_decimal(raw, scale))
     if wanted["type"] == "long" and logical and "timestamp-" in logical:
         unit = writer.get("logicalType", logical)
         if unit.endswith("millis"):
-            return _converted(read, lambda milliseconds: milliseconds * 1000)
+            return _convert_after(read, lambda milliseconds: milliseconds * 1000)
     return read
 
 
-def _decimal(raw: bytes, scale: int) -> Decimal:
-    return Decimal(f"{int.from_bytes(raw, 'big', signed=True)}e{-scale}")  # from text: arithmetic would round
+def _parse_decimal(raw: bytes, scale: int) -> Decimal:
+    return Decimal(f"{int.from_bytes(raw, 'big', signed=True)}e{-scale}")  # from text: arithmetic rounds
 
 
 # Simple types
@@ -117,7 +118,7 @@ def read_long(data: bytes, position: int) -> tuple[int, int]:
     return (value >> 1) ^ -(value & 1), position
 
 
-def _slice(data: bytes, position: int, size: int) -> bytes:
+def _take_bytes(data: bytes, position: int, size: int) -> bytes:
     if size < 0:
         raise Unreadable(f"a length of {size}")
     end = position + size
@@ -128,12 +129,12 @@ def _slice(data: bytes, position: int, size: int) -> bytes:
 
 def _read_bytes(data: bytes, position: int) -> tuple[bytes, int]:
     size, position = read_long(data, position)
-    return _slice(data, position, size), position + size
+    return _take_bytes(data, position, size), position + size
 
 
 def _read_string(data: bytes, position: int) -> tuple[str, int]:
     size, position = read_long(data, position)
-    return _slice(data, position, size).decode(), position + size
+    return _take_bytes(data, position, size).decode(), position + size
 
 
 def _read_boolean(data: bytes, position: int) -> tuple[bool, int]:
@@ -141,11 +142,11 @@ def _read_boolean(data: bytes, position: int) -> tuple[bool, int]:
 
 
 def _read_float(data: bytes, position: int) -> tuple[float, int]:
-    return _FLOAT.unpack(_slice(data, position, 4))[0], position + 4
+    return _FLOAT.unpack(_take_bytes(data, position, 4))[0], position + 4
 
 
 def _read_double(data: bytes, position: int) -> tuple[float, int]:
-    return _DOUBLE.unpack(_slice(data, position, 8))[0], position + 8
+    return _DOUBLE.unpack(_take_bytes(data, position, 8))[0], position + 8
 
 
 _SIMPLE: dict[str, Reader] = {
@@ -160,11 +161,11 @@ _SIMPLE: dict[str, Reader] = {
 }
 
 
-# Types of types
+# Complex types
 
 
 def _record_reader(writer: Schema, wanted: Schema) -> Reader:
-    """Fields come in the writer's order; those that the reader does not want are read and let go."""
+    """Fields are in the writer's order. Fields that the reader's schema does not have are read and dropped."""
     by_name = {field["name"]: field for field in wanted["fields"]}
     for field in wanted["fields"]:
         for alias in field.get("aliases", ()):
@@ -173,16 +174,16 @@ def _record_reader(writer: Schema, wanted: Schema) -> Reader:
     for field in writer["fields"]:
         target = by_name.get(field["name"])
         if target is None:
-            steps.append((None, reader(field["type"], field["type"])))
+            steps.append((None, make_reader(field["type"], field["type"])))
         else:
-            steps.append((target["name"], reader(field["type"], target["type"])))
+            steps.append((target["name"], make_reader(field["type"], target["type"])))
     written = {name for name, _ in steps}
     defaults = {}
     for field in wanted["fields"]:
         if field["name"] not in written:
             if "default" not in field:
                 raise SchemaMismatch(f"field {field['name']!r} is not written, and has no default")
-            defaults[field["name"]] = _default(field["type"], field["default"])
+            defaults[field["name"]] = _convert_default(field["type"], field["default"])
 
     def read(data: bytes, position: int) -> tuple[dict[str, Any], int]:
         found = dict(defaults)
@@ -195,32 +196,33 @@ def _record_reader(writer: Schema, wanted: Schema) -> Reader:
     return read
 
 
-def _default(schema: Schema, value: Any) -> Any:
-    """A default as JSON has it, in the form that a column takes."""
+def _convert_default(schema: Schema, value: Any) -> Any:
+    """Converts a field's default from its JSON form to the value that a column takes."""
     if isinstance(schema, list):
         if len([each for each in schema if each["type"] != "null"]) > 1 and value is not None:
-            return {"member0": _default(schema[0], value)}
+            return {"member0": _convert_default(schema[0], value)}
         if value is None:
             return None
-        return _default(next(each for each in schema if each["type"] != "null"), value)
+        return _convert_default(next(each for each in schema if each["type"] != "null"), value)
     if schema["type"] in ("bytes", "fixed"):
         raw = str(value).encode("latin-1")
         if schema.get("logicalType") == "decimal":
-            return _decimal(raw, int(schema.get("scale", 0)))
+            return _parse_decimal(raw, int(schema.get("scale", 0)))
         return raw
     if schema["type"] == "record":
-        return {field["name"]: _default(field["type"], value[field["name"]]) for field in schema["fields"]}
+        return {field["name"]: _convert_default(field["type"], value[field["name"]]) for field in schema["fields"]}
     if schema["type"] == "array":
-        return [_default(schema["items"], each) for each in value]
+        return [_convert_default(schema["items"], each) for each in value]
     if schema["type"] == "map":
-        return [(key, _default(schema["values"], each)) for key, each in value.items()]
+        return [(key, _convert_default(schema["values"], each)) for key, each in value.items()]
     if schema["type"] == "long" and str(schema.get("logicalType", "")).endswith("timestamp-millis"):
         return value * 1000
     return value
 
 
-def _blocks(data: bytes, position: int, item: Reader) -> tuple[list[Any], int]:
-    """Arrays and maps come in blocks; a negative count is followed by the size in bytes."""
+def _read_blocks(data: bytes, position: int, item: Reader) -> tuple[list[Any], int]:
+    """Reads the items of an array or a map. They are in blocks of a count and items; after a negative count comes the
+    size of the block in bytes."""
     found: list[Any] = []
     while True:
         count, position = read_long(data, position)
@@ -237,7 +239,7 @@ def _blocks(data: bytes, position: int, item: Reader) -> tuple[list[Any], int]:
 
 
 def _array_reader(item: Reader) -> Reader:
-    return lambda data, position: _blocks(data, position, item)
+    return lambda data, position: _read_blocks(data, position, item)
 
 
 def _map_reader(item: Reader) -> Reader:
@@ -246,7 +248,7 @@ def _map_reader(item: Reader) -> Reader:
         value, position = item(data, position)
         return (key, value), position
 
-    return lambda data, position: _blocks(data, position, pair)
+    return lambda data, position: _read_blocks(data, position, pair)
 
 
 def _enum_reader(writer: Schema, wanted: Schema) -> Reader:
@@ -266,13 +268,14 @@ def _enum_reader(writer: Schema, wanted: Schema) -> Reader:
 
 
 def _union_reader(writer: list[Schema], wanted: Schema) -> Reader:
-    """The writer says which of its types follows. One that the reader cannot take is bad only where it is written."""
+    """Reads a value of a writer's union, which begins with the index of its type. A type that the reader's schema does
+    not accept is an error only for the values that have it."""
     branches: list[Reader] = []
     for each in writer:
         try:
-            branches.append(reader(each, wanted))
+            branches.append(make_reader(each, wanted))
         except SchemaMismatch as error:
-            branches.append(_refusal(str(error)))
+            branches.append(_failing_reader(str(error)))
 
     def read(data: bytes, position: int) -> tuple[Any, int]:
         index, position = read_long(data, position)
@@ -283,7 +286,7 @@ def _union_reader(writer: list[Schema], wanted: Schema) -> Reader:
     return read
 
 
-def _refusal(reason: str) -> Reader:
+def _failing_reader(reason: str) -> Reader:
     def refuse(_: bytes, __: int) -> tuple[Any, int]:
         raise Unreadable(reason)
 
@@ -294,19 +297,20 @@ def _member(name: str, value: Any) -> dict[str, Any]:
     return {name: value}
 
 
-def _into_union(writer: Schema, wanted: list[Schema]) -> Reader:
-    """The first type of the reader's that fits, the same type before one that it can be made of."""
+def _reader_into_union(writer: Schema, wanted: list[Schema]) -> Reader:
+    """Reads into the reader's union: into the writer's own type if the union has it, else into the first type that
+    accepts it."""
     present = [each for each in wanted if each["type"] != "null"]
     if writer["type"] == "null" and len(present) < len(wanted):
         return _SIMPLE["null"]
     same = [each for each in present if each["type"] == writer["type"] and each.get("name") == writer.get("name")]
     for each in same + present:
         try:
-            found = reader(writer, each)
+            found = make_reader(writer, each)
         except SchemaMismatch:
             continue
         if len(present) == 1:
             return found
         member = f"member{present.index(each)}"
-        return _converted(found, partial(_member, member))
+        return _convert_after(found, partial(_member, member))
     raise SchemaMismatch(f"{writer['type']} is none of the reader's union")

@@ -1,4 +1,4 @@
-"""The format that a user has named (valueFormat, keyFormat), with the schema that goes with it."""
+"""Makes the format that a user has named with the options valueFormat and keyFormat, with its schema."""
 
 import json
 from base64 import b64decode
@@ -25,12 +25,12 @@ def choose_format(
     registry: Registry | None = None,
     subject: str = "",
 ) -> Format:
-    """ValueError with one line if the format is none, or lacks what it needs.
+    """Makes a format. ValueError with one line if there is no format of that name, or if it lacks a parameter.
 
-    `schema` is an Arrow type, a JSON Schema, or fields as in SQL for json; the text of a schema for avro; a descriptor
-    set (bytes, or in base64) with the name of a `message` for protobuf. With a `registry` values carry the number of
-    their schema, and without a schema the newest of the `subject` (usually the topic's name and "-value") makes the
-    column.
+    For json, `schema` is an Arrow type, a JSON Schema, or fields in SQL syntax. For avro it is the text of a schema.
+    For protobuf it is a descriptor set (bytes, or text in base64), and `message` is the name of a message in it. With a
+    `registry` each value carries the id of its schema; if no `schema` is given, the newest one of the `subject`
+    (usually the topic's name and "-value") determines the column's type.
     """
     kind = name.strip().lower()
     if kind not in NAMES:
@@ -55,7 +55,7 @@ def _parse_given_schema(kind: str, schema: "pa.DataType | str | bytes | None") -
     if schema is None:
         return None
     if kind == "json" and isinstance(schema, str):
-        return _type_of_text(schema)
+        return _parse_json_type(schema)
     if kind == "protobuf" and isinstance(schema, str):
         try:
             return b64decode(schema, validate=True)
@@ -67,8 +67,8 @@ def _parse_given_schema(kind: str, schema: "pa.DataType | str | bytes | None") -
     return schema
 
 
-def _type_of_text(schema: str) -> pa.DataType:
-    """`{"type": "object", ...}` or `id BIGINT, name STRING`."""
+def _parse_json_type(schema: str) -> pa.DataType:
+    """Parses a JSON Schema, `{"type": "object", ...}`, or fields in SQL syntax, `id BIGINT, name STRING`."""
     if not schema.lstrip().startswith("{"):
         return type_of_ddl(schema)
     try:

@@ -1,7 +1,7 @@
-"""Types as SQL writes them: `id BIGINT, name STRING, lines ARRAY<STRUCT<price: DECIMAL(10, 2)>>`, as Arrow has them.
+"""Parses types in SQL syntax to Arrow types: `id BIGINT, name STRING, lines ARRAY<STRUCT<price: DECIMAL(10, 2)>>`.
 
-The names are Spark's, and so is the meaning: TIMESTAMP is a moment, TIMESTAMP_NTZ what a clock on the wall shows.
-NOT NULL and COMMENT are read and count for nothing: a record may lack every field.
+Names and meaning are Spark's: TIMESTAMP is a point in time, TIMESTAMP_NTZ a date and time without a time zone. NOT NULL
+and COMMENT are accepted and ignored: any field of a record may be missing.
 """
 
 import re
@@ -40,33 +40,35 @@ _END = ""
 
 class Token(NamedTuple):
     text: str
-    """Without the quotes; nothing at the end."""
+    """The text of the token without quotes; empty for the end."""
     position: int
     kind: str
 
 
 def type_of_ddl(text: str) -> pa.DataType:
-    """The struct of these fields. ValueError with one line that shows where the text goes wrong."""
-    reader = _Reader(text)
-    found = reader.fields(_END, 0)
+    """Parses a list of fields to a struct type. The ValueError has one line, with the place of the error."""
+    parser = _Parser(text)
+    found = parser.fields(_END, 0)
     if not len(found):
-        reader.refuse("there is no field")
+        parser.refuse("there is no field")
     return pa.struct(found)
 
 
-class _Reader:
+class _Parser:
+    """A recursive-descent parser. Methods named after a part of a type parse that part."""
+
     def __init__(self, text: str) -> None:
         self._text = text
-        self._tokens = list(self._cut())
+        self._tokens = list(self._tokenize())
         self._next = 0
 
-    def _cut(self) -> Iterator[Token]:
+    def _tokenize(self) -> Iterator[Token]:
         position = 0
         end = len(self._text.rstrip())
         while position < end:
             found = _TOKEN.match(self._text, position)
             if found is None:
-                self._refuse_at(position, "no word or sign that a type has")
+                self._refuse_at(position, "unexpected character")
             kind = str(found.lastgroup)
             word = found[kind]
             yield Token(word[1:-1].replace("``", "`") if kind == "quoted" else word, found.start(kind), kind)
@@ -74,24 +76,24 @@ class _Reader:
         yield Token(_END, end, "end")
 
     def fields(self, last: str, depth: int) -> list[pa.Field]:
-        """Up to the sign that ends them, which is taken too."""
+        """Parses fields up to and including the token `last`."""
         found: list[pa.Field] = []
-        if self._takes(last):
+        if self._accept(last):
             return found
         while True:
             name = self._name()
-            self._takes(":")
+            self._accept(":")
             found.append(pa.field(name, self._type(depth)))
-            self._remarks()
-            if self._takes(last):
+            self._skip_annotations()
+            if self._accept(last):
                 return found
-            if not self._takes(","):
+            if not self._accept(","):
                 self.refuse(f"expected a comma or {last or 'the end'}")
 
     def _type(self, depth: int) -> pa.DataType:
         if depth > _DEPTH_MAX:
-            self.refuse(f"more than {_DEPTH_MAX} types within each other")
-        token = self._advance("word", "a type")
+            self.refuse(f"types are nested more than {_DEPTH_MAX} deep")
+        token = self._take("word", "a type")
         name = token.text.lower()
         if name == "struct":
             self._expect("<")
@@ -122,28 +124,31 @@ class _Reader:
         numbers = self._numbers() or [_PRECISION]
         precision, scale = numbers[0], numbers[1] if len(numbers) > 1 else 0
         if len(numbers) > 2 or not 0 <= scale <= precision <= _PRECISION_MAX or not precision:
-            self._refuse_at(token.position, f"a decimal has 1 to {_PRECISION_MAX} digits, and no more behind the point")
+            self._refuse_at(
+                token.position, f"a decimal has 1 to {_PRECISION_MAX} digits and no more decimal places than digits"
+            )
         return pa.decimal128(precision, scale)
 
     def _numbers(self) -> list[int]:
-        """In brackets, if there are any."""
+        """Parses the numbers in parentheses after a type, if there are any."""
         found: list[int] = []
-        if not self._takes("("):
+        if not self._accept("("):
             return found
         while True:
-            token = self._advance("word", "a number")
+            token = self._take("word", "a number")
             if not token.text.isdecimal() or len(token.text) > 9:
                 self._refuse_at(token.position, "expected a number")
             found.append(int(token.text))
-            if self._takes(")"):
+            if self._accept(")"):
                 return found
             self._expect(",")
 
-    def _remarks(self) -> None:
-        if self._takes("not"):
+    def _skip_annotations(self) -> None:
+        """Skips NOT NULL and COMMENT."""
+        if self._accept("not"):
             self._expect("null")
-        if self._takes("comment"):
-            self._advance("text", "a comment in quotes")
+        if self._accept("comment"):
+            self._take("text", "a comment in quotes")
 
     # Tokens
 
@@ -154,14 +159,16 @@ class _Reader:
         self._next += 1
         return token.text
 
-    def _advance(self, kind: str, what: str) -> Token:
+    def _take(self, kind: str, what: str) -> Token:
+        """Returns the next token, which must be of this kind; an error message calls it `what`."""
         token = self._tokens[self._next]
         if token.kind != kind:
             self.refuse(f"expected {what}")
         self._next += 1
         return token
 
-    def _takes(self, text: str) -> bool:
+    def _accept(self, text: str) -> bool:
+        """Skips the next token if it is `text`; returns whether it is."""
         token = self._tokens[self._next]
         if token.kind == "quoted" or token.text.lower() != text:
             return False
@@ -170,7 +177,7 @@ class _Reader:
         return True
 
     def _expect(self, text: str) -> None:
-        if not self._takes(text):
+        if not self._accept(text):
             self.refuse(f"expected {text!r}")
 
     def refuse(self, reason: str) -> NoReturn:

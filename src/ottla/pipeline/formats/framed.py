@@ -1,7 +1,8 @@
-"""Values as a schema registry's clients write them: a zero byte, the schema's number in four bytes, then the value.
+"""Decodes values as the clients of a schema registry write them: a zero byte, the schema's id in four bytes, the value.
 
-A Protobuf value has between them where in its schema the message is: a list of indexes, outermost first; one zero byte
-stands for the first message. The column's type is the reader's schema; each value is read by the schema that it names.
+A Protobuf schema may define several messages. Before a Protobuf value comes therefore a list of indexes that says which
+message it is, outermost first; a single zero byte means the first message. The column's type comes from the reader's
+schema. Each value is read with the schema whose id it carries.
 """
 
 import json
@@ -22,11 +23,12 @@ PREFIX_SIZE = 5
 _INDEXES_MAX = 100
 
 Key = tuple[int, tuple[int, ...]]
-"""A schema's number, and the place of the message in it."""
+"""A schema's id and, for Protobuf, the indexes of the message in it."""
 
 
 class Framed:
-    """`schema` is the reader's: the text of an Avro schema, an Arrow type for JSON, or the newest of the subject."""
+    """`schema` is the reader's schema: the text of an Avro schema, an Arrow type for JSON, a descriptor set for
+    Protobuf. None stands for the newest schema of the subject."""
 
     def __init__(
         self,
@@ -37,7 +39,7 @@ class Framed:
         message: str = "",
         newest: RegisteredSchema | None = None,
     ) -> None:
-        """`newest` of the subject is asked for if it is needed and not given."""
+        """`newest` is the newest schema of the subject. If it is needed and not given, the registry is asked for it."""
         self._registry = registry
         self._kind = kind.upper()
         self._subject = subject
@@ -47,10 +49,10 @@ class Framed:
         self._reader = newest or registry.latest(subject) if schema is None else None
         if self._reader is not None and self._reader.kind != self._kind:
             raise ValueError(f"subject {subject!r} holds {self._reader.kind}, not {self._kind}")
-        self.type = self._of_reader().type
+        self.type = self._make_reader_format().type
 
     def __reduce__(self) -> tuple[type["Framed"], tuple[Any, ...]]:
-        """Copies make the same column, whatever has been registered meanwhile."""
+        """A pickled copy keeps the reader's schema, even if a newer one has been registered meanwhile."""
         return Framed, (self._registry, self._kind, self._subject, self._schema, self._message, self._reader)
 
     def decode(self, values: pa.Array) -> Decoded:
@@ -60,9 +62,9 @@ class Framed:
             if value is None:
                 continue
             try:
-                key, start = self._head(value)
+                key, start = self._parse_prefix(value)
             except (Unreadable, IndexError):
-                bad[row] = "no schema's number before it, as the registry's clients write it"
+                bad[row] = "it does not begin with the id of a schema, as values written with a schema registry do"
                 continue
             rows, contents = groups.setdefault(key, ([], []))
             rows.append(row)
@@ -78,7 +80,8 @@ class Framed:
             bad.update({rows[at]: reason for at, reason in wrong.items()})
         return Decoded(scatter(parts, len(values), self.type), bad)
 
-    def _head(self, value: bytes) -> tuple[Key, int]:
+    def _parse_prefix(self, value: bytes) -> tuple[Key, int]:
+        """What comes before the value, and the position where the value itself begins."""
         if len(value) < PREFIX_SIZE or value[0] != MAGIC:
             raise Unreadable("no magic byte")
         number, position = int.from_bytes(value[1:PREFIX_SIZE], "big"), PREFIX_SIZE
@@ -94,7 +97,8 @@ class Framed:
         return (number, tuple(indexes) or (0,)), position
 
     def _format(self, key: Key) -> Format | str:
-        """What reads values of this schema, or why nothing does. A registry that does not answer fails the read."""
+        """The format that reads values of this schema, or the reason why none does. If the registry cannot be reached,
+        the read fails."""
         if key not in self._formats:
             try:
                 self._formats[key] = self._make_format(key)
@@ -111,21 +115,21 @@ class Framed:
             raise ValueError(f"it makes {form.type}, and the column is {self.type}")
         return form
 
-    def _of_reader(self) -> Format:
+    def _make_reader_format(self) -> Format:
         if self._kind not in _MAKERS:
             raise ValueError(f"a registry has no {self._kind.lower()}; it has avro, json and protobuf")
         return _MAKERS[self._kind](self, self._reader, (0,))
 
-    def _avro(self, writer: RegisteredSchema | None, _: tuple[int, ...]) -> Format:
+    def _make_avro(self, writer: RegisteredSchema | None, _: tuple[int, ...]) -> Format:
         wanted = self._schema if self._reader is None else self._reader.text
         return Avro(wanted, wanted if writer is None else writer.text)
 
-    def _json(self, _: RegisteredSchema | None, __: tuple[int, ...]) -> Format:
-        """JSON tells its fields' names itself: all are read as the reader's schema says."""
+    def _make_json(self, _: RegisteredSchema | None, __: tuple[int, ...]) -> Format:
+        """JSON values contain the names of their fields, so all are read with the reader's schema."""
         return Json(self._schema if self._reader is None else type_of_json_schema(json.loads(self._reader.text)))
 
-    def _protobuf(self, schema: RegisteredSchema | None, indexes: tuple[int, ...]) -> Format:
-        """Protobuf's own rule for other versions: fields by number. So all are read by the reader's schema."""
+    def _make_protobuf(self, schema: RegisteredSchema | None, indexes: tuple[int, ...]) -> Format:
+        """Protobuf matches fields by number across versions, so all values are read with the reader's schema."""
         if self._reader is None:
             return Protobuf.of_set(self._schema, self._message)
         name = self._message or _message_at(self._registry.files(schema or self._reader)[-1], indexes)
@@ -133,11 +137,11 @@ class Framed:
 
 
 def _message_at(file: bytes, indexes: tuple[int, ...]) -> str:
-    """The full name of the message at these places."""
+    """The full name of the message with these indexes."""
     from google.protobuf import descriptor_pb2
 
-    parse_schema = descriptor_pb2.FileDescriptorProto.FromString(file)
-    names, messages = [parse_schema.package] if parse_schema.package else [], parse_schema.message_type
+    parsed = descriptor_pb2.FileDescriptorProto.FromString(file)
+    names, messages = [parsed.package] if parsed.package else [], parsed.message_type
     for index in indexes:
         if not 0 <= index < len(messages):
             raise ValueError(f"it has no message {indexes}")
@@ -147,7 +151,7 @@ def _message_at(file: bytes, indexes: tuple[int, ...]) -> str:
 
 
 _MAKERS: dict[str, Callable[[Framed, RegisteredSchema | None, tuple[int, ...]], Format]] = {
-    "AVRO": Framed._avro,
-    "JSON": Framed._json,
-    "PROTOBUF": Framed._protobuf,
+    "AVRO": Framed._make_avro,
+    "JSON": Framed._make_json,
+    "PROTOBUF": Framed._make_protobuf,
 }

@@ -1,7 +1,7 @@
-"""A type for JSON whose schema nobody has written down: what a sample of values has in common.
+"""Infers a type for JSON without a schema: one that all values of a sample fit.
 
-Numbers are bigint, or double if one of them has a fraction. A field that is missing or null in some values may be null;
-one that is null in all of them is a string. Fields are in the order in which they were first seen.
+Numbers are bigint, or double if one of them has a fraction. A field may be missing or null in some values; if it is
+null in all of them, its type is string. Fields are in the order in which they were first seen.
 """
 
 import json
@@ -15,11 +15,11 @@ _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
 class Mixed(Exception):
-    """Two values of a field that no type holds both of."""
+    """Two values of a field have types that no common type covers."""
 
 
 def infer_type(values: Iterable[bytes | None]) -> pa.DataType:
-    """ValueError with one line if the values have no type in common, or none of them is JSON."""
+    """Infers the type of a sample. ValueError with one line if no type fits all values, or if none of them is JSON."""
     found: pa.DataType = pa.null()
     seen = readable = 0
     for value in values:
@@ -27,18 +27,18 @@ def infer_type(values: Iterable[bytes | None]) -> pa.DataType:
             continue
         seen += 1
         try:
-            parse_schema = json.loads(value)
+            parsed = json.loads(value)
         except (ValueError, RecursionError):
-            continue  # what becomes of bad records is not decided here
+            continue  # bad records are handled when the topic is read
         readable += 1
         try:
-            found = _merge(found, _type_of(parse_schema, 0), "")
+            found = _merge(found, _type_of(parsed, 0), "")
         except Mixed as error:
             raise ValueError(f"{error}; a schema must be given") from None
     if not readable:
-        what = f"none of {seen} values is JSON" if seen else "there are no values to take it from"
+        what = f"none of {seen} values is JSON" if seen else "there are no values to infer it from"
         raise ValueError(f"{what}; a schema must be given")
-    return _settle_type(found)
+    return _replace_null_types(found)
 
 
 def _type_of(value: Any, depth: int) -> pa.DataType:
@@ -77,21 +77,21 @@ def _merge(one: pa.DataType, other: pa.DataType, where: str) -> pa.DataType:
         return pa.struct(list(fields.items()))
     if pa.types.is_list(one) and pa.types.is_list(other):
         return pa.list_(_merge(one.value_type, other.value_type, where))
-    raise Mixed(f"{where or 'a value'} is {_word(one)} in one record and {_word(other)} in another")
+    raise Mixed(f"{where or 'a value'} is {_describe(one)} in one record and {_describe(other)} in another")
 
 
-def _settle_type(kind: pa.DataType) -> pa.DataType:
-    """Of what was never seen nobody knows the type: text shows it, whatever it will be."""
+def _replace_null_types(kind: pa.DataType) -> pa.DataType:
+    """Makes fields string that were null in all values: their type is unknown, and text can show any value."""
     if pa.types.is_null(kind):
         return pa.string()
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_settle_type(field.type)) for field in kind])
+        return pa.struct([field.with_type(_replace_null_types(field.type)) for field in kind])
     if pa.types.is_list(kind):
-        return pa.list_(_settle_type(kind.value_type))
+        return pa.list_(_replace_null_types(kind.value_type))
     return kind
 
 
-def _word(kind: pa.DataType) -> str:
+def _describe(kind: pa.DataType) -> str:
     if pa.types.is_struct(kind):
         return "an object"
     if pa.types.is_list(kind):

@@ -1,8 +1,8 @@
-"""Protobuf messages, as their descriptor says: a struct with a field for each of the message's.
+"""Decodes Protobuf messages to structs, with a field for each field of the message.
 
-The descriptor is what `protoc --include_imports --descriptor_set_out=` writes. Enums are their names, as text. Maps are
-maps, repeated fields lists; a message that is not set, and a field with presence that is not, is null. google.protobuf
-does the parsing; it comes with the `spark` extra.
+The descriptor set is the file that `protoc --include_imports --descriptor_set_out=` writes. Enums are decoded to their
+names, maps to maps and repeated fields to lists. Messages, and fields with presence, are null if they are not set.
+google.protobuf parses the messages; it is installed with the `spark` extra.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,11 +18,12 @@ _TIMESTAMP = "google.protobuf.Timestamp"
 _MICROSECONDS = 1_000_000
 
 _UNSIGNED_32, _UNSIGNED_64 = pa.int64(), pa.decimal128(20, 0)
-"""Spark has no unsigned types: these hold all their numbers."""
+"""Spark has no unsigned types. These signed ones hold all unsigned numbers of 32 and 64 bits."""
 
 
 class Protobuf:
-    """`descriptors` are FileDescriptorProtos, each after those it imports; `message` is a full name."""
+    """`descriptors` are serialized FileDescriptorProtos, each after those it imports. `message` is the full name of the
+    message to decode."""
 
     def __init__(self, descriptors: Iterable[bytes], message: str) -> None:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -35,11 +36,11 @@ class Protobuf:
             for name in each.dependency:
                 if name not in given:
                     given.add(name)
-                    pool.AddSerializedFile(_well_known(name))
+                    pool.AddSerializedFile(_load_well_known(name))
             try:
                 pool.Add(each)
             except TypeError as error:
-                raise ValueError(f"Protobuf: {error}; was protoc told to --include_imports?") from None
+                raise ValueError(f"Protobuf: {error}; was protoc run with --include_imports?") from None
         try:
             found = pool.FindMessageTypeByName(message)
         except KeyError:
@@ -49,7 +50,7 @@ class Protobuf:
 
     @classmethod
     def of_set(cls, descriptor_set: bytes, message: str) -> "Protobuf":
-        """From the bytes of a FileDescriptorSet. ValueError if they are not one, or it lacks the message."""
+        """Makes the format from a serialized FileDescriptorSet. ValueError if it is not one, or lacks the message."""
         from google.protobuf import descriptor_pb2
         from google.protobuf.message import DecodeError
 
@@ -79,21 +80,24 @@ class Protobuf:
         return Decoded(pa.array(found, self.type), bad)
 
 
-def _well_known(name: str) -> bytes:
-    """Files that Protobuf itself brings, which nobody registers."""
+def _load_well_known(name: str) -> bytes:
+    """The descriptor of a file that comes with Protobuf, such as timestamp.proto. Registries do not have these
+    files."""
     module = name.removeprefix("google/protobuf/").removesuffix(".proto")
     try:
         found = import_module(f"google.protobuf.{module}_pb2")
     except ModuleNotFoundError:
-        raise ValueError(f"Protobuf: {name} is imported and not given") from None
+        raise ValueError(f"Protobuf: the descriptors import {name}, which is not among them") from None
     serialized: bytes = found.DESCRIPTOR.serialized_pb
     return serialized
 
 
 Convert = Callable[[Any], Any]
+"""Converts a Protobuf value to the value that an Arrow column takes."""
 
 
 def _struct(descriptor: Any, inside: tuple[str, ...]) -> tuple[pa.DataType, Convert]:
+    """The type and the conversion for a message. `inside` has the names of the messages around it."""
     name = descriptor.full_name
     if name == _TIMESTAMP:
         return pa.timestamp("us", "UTC"), lambda each: each.seconds * _MICROSECONDS + each.nanos // 1000
@@ -115,7 +119,7 @@ def _struct(descriptor: Any, inside: tuple[str, ...]) -> tuple[pa.DataType, Conv
 
 
 def _is_repeated(field: Any) -> bool:
-    """Newer versions say it with another name, and complain about the old one."""
+    """Newer versions of google.protobuf have the attribute is_repeated and warn about the use of `label`."""
     found = getattr(field, "is_repeated", None)
     return bool(field.label == field.LABEL_REPEATED) if found is None else bool(found)
 

@@ -1,7 +1,7 @@
-"""Values that are text: UTF-8 as it is, and JSON with the types that a column should have.
+"""Decodes text: UTF-8 to strings, and JSON to columns of a given type.
 
-JSON is parsed by Arrow, all rows at once. If that fails the rows are halved until the bad ones are found, so that a bad
-record costs a few more passes and a sound topic costs one.
+Arrow parses the JSON of all rows at once. If that fails, the rows are halved until the bad ones are found. So values
+without errors are parsed once, and each bad one costs a few more passes.
 """
 
 from typing import Any
@@ -17,15 +17,17 @@ _NEWLINE = ord("\n")
 
 
 class Text:
+    """Decodes UTF-8."""
+
     type = pa.string()
 
     def decode(self, values: pa.Array) -> Decoded:
         try:
             return Decoded(values.cast(pa.string()), {})
         except pa.ArrowInvalid:
-            return self._one_by_one(values)
+            return self._decode_one_by_one(values)
 
-    def _one_by_one(self, values: pa.Array) -> Decoded:
+    def _decode_one_by_one(self, values: pa.Array) -> Decoded:
         bad: dict[int, str] = {}
         found: list[str | None] = []
         for row, value in enumerate(values.to_pylist()):
@@ -38,12 +40,13 @@ class Text:
 
 
 class Json:
-    """`kind` is the type of the column: a struct for objects. Fields that it does not name are passed over."""
+    """Decodes JSON to a column of type `kind`: a struct for objects. Fields that the struct does not have are
+    ignored."""
 
     def __init__(self, kind: pa.DataType) -> None:
         self.type = kind
         self._options = pj.ParseOptions(
-            explicit_schema=pa.schema([pa.field("v", _parsed(kind))]), unexpected_field_behavior="ignore"
+            explicit_schema=pa.schema([pa.field("v", _parser_type(kind))]), unexpected_field_behavior="ignore"
         )
         try:
             self._parse(pa.array([b"null"], pa.binary()))
@@ -58,12 +61,12 @@ class Json:
         bad: dict[int, str] = {}
         parts: list[tuple[list[int], pa.Array]] = []
         whole = values if len(present) == len(values) else values.take(pa.array(present, pa.int64()))
-        self._halve(whole, present, parts, bad)
+        self._parse_or_halve(whole, present, parts, bad)
         if len(parts) == 1 and len(present) == len(values) and not bad:
             return Decoded(parts[0][1], {})
         return Decoded(scatter(parts, len(values), self.type), bad)
 
-    def _halve(
+    def _parse_or_halve(
         self, values: pa.Array, rows: list[int], parts: list[tuple[list[int], pa.Array]], bad: dict[int, str]
     ) -> None:
         if not rows:
@@ -75,17 +78,18 @@ class Json:
                 return
             reason = "not one JSON value"
         except pa.ArrowInvalid as error:
-            reason = _readable(error)
+            reason = _describe_parse_error(error)
         if len(rows) == 1:
             bad[rows[0]] = reason
             return
         middle = len(rows) // 2
-        self._halve(values[:middle], rows[:middle], parts, bad)
-        self._halve(values[middle:], rows[middle:], parts, bad)
+        self._parse_or_halve(values[:middle], rows[:middle], parts, bad)
+        self._parse_or_halve(values[middle:], rows[middle:], parts, bad)
 
     def _parse(self, values: pa.Array) -> pa.Array:
-        """Each value is put into an object of its own, on a line of its own: what is not one JSON value breaks it."""
-        values.cast(pa.string())  # only for its check of UTF-8, which the parser leaves out
+        """Parses each value as the only field of an object on its own line, so that a value which is not exactly one
+        JSON value makes the parser fail."""
+        values.cast(pa.string())  # checks that the values are UTF-8, which the parser does not
         lines = self._lines(values)
         options = pj.ReadOptions(use_threads=False, block_size=len(lines) + 1)
         table = pj.read_json(pa.BufferReader(lines), options, self._options)
@@ -93,25 +97,28 @@ class Json:
         return column if column.type == self.type else column.cast(self.type)
 
     def _lines(self, values: pa.Array) -> pa.Buffer:
+        """One line for each value. Newlines within a value become spaces: in JSON both are white space."""
         joined = _join_values(values)
-        if np.count_nonzero(np.frombuffer(joined, np.uint8) == _NEWLINE) > len(values):  # white space, if it is JSON
+        if np.count_nonzero(np.frombuffer(joined, np.uint8) == _NEWLINE) > len(values):
             joined = _join_values(pc.replace_substring(values, b"\n", b" "))
         return joined
 
 
-def _parsed(kind: pa.DataType) -> pa.DataType:
-    """The type that the parser is asked for: it takes days for numbers, and text for a moment."""
+def _parser_type(kind: pa.DataType) -> pa.DataType:
+    """The type that Arrow's parser is given for `kind`. The parser reads dates as numbers only, so dates are parsed as
+    timestamps and cast afterwards."""
     if pa.types.is_date(kind):
         return pa.timestamp("s")
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_parsed(field.type)) for field in kind])
+        return pa.struct([field.with_type(_parser_type(field.type)) for field in kind])
     if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_parsed(kind.value_type)))
+        return pa.list_(kind.value_field.with_type(_parser_type(kind.value_type)))
     return kind
 
 
 def _join_values(values: pa.Array) -> pa.Buffer:
-    """All values one after the other, framed: Arrow lays the strings of an array out just so."""
+    """Puts each value into `{"v":...}` and a line end. The result is the data buffer of one Arrow array, without a
+    copy."""
     framed = pc.binary_join_element_wise(
         pa.scalar(b'{"v":', pa.binary()), values, pa.scalar(b"}\n", pa.binary()), pa.scalar(b"", pa.binary())
     )
@@ -121,12 +128,12 @@ def _join_values(values: pa.Array) -> pa.Buffer:
     return content.slice(first, last - first)
 
 
-def _readable(error: Exception) -> str:
+def _describe_parse_error(error: Exception) -> str:
     text = str(error).partition(" in row ")[0].removeprefix("JSON parse error: ")
     return f"not the JSON that the schema says: {text.replace('/v/', '').strip()}"
 
 
-# JSON Schema, as a registry keeps it
+# JSON Schema
 
 _SIMPLE = {
     "string": pa.string(),
@@ -138,7 +145,7 @@ _SIMPLE = {
 
 
 def type_of_json_schema(schema: dict[str, Any], name: str = "the schema") -> pa.DataType:
-    """The Arrow type for the plain part of JSON Schema: objects, arrays, simple types, and null beside one of them."""
+    """The Arrow type for a JSON Schema of objects, arrays, simple types, and unions of null and one other type."""
     kinds = schema.get("type")
     if isinstance(kinds, list):
         kinds = [kind for kind in kinds if kind != "null"]
