@@ -57,7 +57,7 @@ def test_on_a_terminal_the_broker_stays_until_it_is_interrupted(number: signal.S
 def test_without_pyspark_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     # The reason, which is printed before the exchange of records; nothing where everything is there.
     monkeypatch.setattr(demo, "find_spec", lambda module: None if module == "pyspark" else object())
-    assert demo._why_without_spark().startswith("PySpark is not installed (pip install 'ottla[spark]')")
+    assert demo._why_without_spark().startswith("PySpark is not installed (it comes with the extra 'spark' of Ottla)")
 
 
 def test_without_java_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
 def _why_without_spark() -> str:
     """Why Spark cannot run here; empty if it can."""
     if any(find_spec(module) is None for module in ("pyspark", "pyarrow")):
-        return "PySpark is not installed (pip install 'ottla[spark]'), so this is the broker alone."
+        return "PySpark is not installed (it comes with the extra 'spark' of Ottla): the demo shows the broker alone."
     from ottla.spark.java import java_environment
 
     try:

@@ -21,7 +21,7 @@ class Sale(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """A minute of a category."""
+    """The revenue of one category in one minute."""
 
     orders: int = 0
     cents: int = 0
@@ -32,9 +32,9 @@ class Books:
     def __init__(self) -> None:
         self.sales: dict[int, Sale] = {}
         self.minutes: dict[tuple[int, str], Tally] = {}
-        """By the minute's first millisecond and the category."""
+        """Tallies by the first millisecond of the minute, and the category."""
         self.rejects: Counter[tuple[str, str]] = Counter()
-        """Texts and why each of them is no order."""
+        """Values that are not orders, with the reason."""
 
     def sold(self, order: int, sale: Sale, at_ms: int, *, counted: bool) -> None:
         self.sales[order] = sale
@@ -48,7 +48,7 @@ class Books:
         self.rejects[text, reason] += 1
 
     def complaints(self, sales: Iterable[bytes], minutes: Iterable[bytes], rejects: Iterable[bytes]) -> list[str]:
-        """How the values of the result topics, each in order, differ from what is written here; not at all, if well."""
+        """List the differences between the result topics, given in order, and these books. Empty if all is right."""
         found = [*self._wrong_sales(sales), *self._wrong_minutes(minutes), *self._wrong_rejects(rejects)]
         more = len(found) - COMPLAINTS_MAX
         return [*found[:COMPLAINTS_MAX], *([f"and {more:,} more"] if more > 0 else [])]
@@ -72,7 +72,7 @@ class Books:
                 yield f"order {order} was sold {seen[order]} times"
 
     def _wrong_minutes(self, values: Iterable[bytes]) -> Iterator[str]:
-        """Each value replaces the one before it of the same minute and category."""
+        """Keep the last value of each minute and category: a value replaces the one before it."""
         newest = {}
         for value in values:
             minute, category, tally = tally_of(value)
@@ -94,6 +94,6 @@ class Books:
 
 
 def tally_of(value: bytes) -> tuple[int, str, Tally]:
-    """Minute, category and tally of a result."""
+    """Parse one result into minute, category and tally."""
     found = json.loads(value)
     return found["minute_ms"], found["category"], Tally(found["orders"], found["cents"], found["views"])

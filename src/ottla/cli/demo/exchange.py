@@ -8,7 +8,7 @@ from ottla.cli.command_error import CommandError
 TOPIC = "demo"
 PARTITIONS = 4
 ADMIN_S = 10.0
-PATIENCE_S = 10.0  # without any record arriving
+PATIENCE_S = 10.0  # how long to wait when no record arrives
 CHUNK = 2_000
 FETCHED_MAX = 10_000
 
@@ -38,7 +38,7 @@ class Exchange:
 
     @property
     def finished(self) -> bool:
-        """Everything was answered and everything came back, or nothing has come for too long."""
+        """Whether every record was acknowledged and read back, or nothing has arrived for too long."""
         if self._producing:
             return False
         if self.consumed >= self.produced and not len(self._producer):
@@ -50,7 +50,7 @@ class Exchange:
         return not self.complaints and self.produced == self.acknowledged == self.consumed
 
     def turn(self, *, producing: bool) -> None:
-        """Send a little, take in what has come."""
+        """Send some records and read those that have arrived."""
         self._producing = producing
         if producing:
             self._send(CHUNK)
@@ -110,7 +110,7 @@ def _create_topic(address: str) -> None:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
-    client = AdminClient({"bootstrap.servers": address})  # its answers die with it
+    client = AdminClient({"bootstrap.servers": address})  # its futures are only valid while it lives
     topic = NewTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=1)
     created = client.create_topics([topic], operation_timeout=ADMIN_S)
     try:

@@ -1,4 +1,4 @@
-"""What comes out of the pipeline, as any reader of committed records sees it: live, and in the end once more."""
+"""Reads the results of the pipeline as any read_committed consumer does: while it runs, and once more at the end."""
 
 from ottla.cli.client import CommandClient, explain
 from ottla.cli.command_error import CommandError
@@ -12,7 +12,7 @@ ROWS_MAX = 5_000
 
 
 class LiveResults:
-    """Reads along: counts the rows, and keeps the newest of every minute and category."""
+    """A consumer of the results. It counts rows and keeps the newest of every minute and category."""
 
     def __init__(self, client: CommandClient) -> None:
         from confluent_kafka import TopicPartition
@@ -23,7 +23,7 @@ class LiveResults:
         self.minutes: dict[int, dict[str, Tally]] = {}
 
     def turn(self, patience_s: float) -> None:
-        """Take in what has come, or wait so long for it."""
+        """Read what has arrived, or wait for it until the time-out."""
         for message in self._consumer.consume(ROWS_MAX, patience_s):
             if error := message.error():
                 raise CommandError(f"demo: the results cannot be read: {explain(error)}")
@@ -39,7 +39,7 @@ class LiveResults:
 
 
 def committed_values(client: CommandClient, topic: str) -> list[bytes]:
-    """Of all records that are there, those of one partition in their order."""
+    """All records of the topic; those of one partition are in order."""
     ends = list_end_offsets(client, places((topic,)))
     ranges = {partition: OffsetRange(0, end) for (_, partition), end in ends.items()}
     reader = TopicReader(client, topic, ranges, follow=False)
@@ -51,7 +51,7 @@ def committed_values(client: CommandClient, topic: str) -> list[bytes]:
 
 
 def lags(client: CommandClient) -> dict[str, int]:
-    """How far each group of the pipeline is behind, as `ottla group describe` tells it."""
+    """The lag of each group of the pipeline, as `ottla group describe` shows it."""
     found = {}
     for group, topics in GROUPS.items():
         committed = fetch_committed_offsets(client, group)

@@ -16,7 +16,7 @@ RATE_S = 3.0
 
 
 class Rate:
-    """Of a counter, over the last few seconds."""
+    """The rate of a counter, over the last few seconds."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, int]] = deque()
@@ -41,9 +41,9 @@ class Figures:
     phase: str = ""
     elapsed_s: float = 0.0
     now_ms: int = 0
-    """What time it is in the shop."""
+    """The shop's own clock."""
     watermark_ms: int = 0
-    """0 as long as there is none."""
+    """0 while there is none."""
     arrivals: Mapping[str, int] = field(default_factory=dict)
     arriving: float = 0.0
     rows: Mapping[str, int] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Screen:
         self._shown_s = 0.0
 
     def show(self, figures: Figures, now_s: float) -> None:
-        """Unless something was shown a moment ago."""
+        """Draw the state, unless something was drawn a moment ago."""
         if now_s - self._shown_s < (PAGE_S if self.live else LINE_S):
             return
         self._shown_s = now_s
@@ -78,7 +78,7 @@ class Screen:
             print(line(figures), flush=True)
 
     def leave(self, figures: Figures) -> None:
-        """The last state stays; what is printed from now on comes below it."""
+        """Leave the last state on the screen; whatever is printed later appears below it."""
         if self.live:
             self._draw(page(figures))
             self._height = 0
@@ -127,7 +127,7 @@ def _facts(counts: Mapping[str, int]) -> str:
 
 
 def _revenue(minutes: Mapping[int, Mapping[str, Tally]]) -> list[str]:
-    """The newest minutes, always as many lines."""
+    """The newest minutes, padded to a fixed number of lines."""
     lines = ["  revenue " + "".join(f"{category:>12}" for category in CATEGORIES) + "   orders per view"]
     for minute in sorted(minutes, reverse=True)[:MINUTES_SHOWN]:
         tallies = [minutes[minute].get(category, Tally()) for category in CATEGORIES]

@@ -18,7 +18,7 @@ BROKEN_SHARE = 0.005
 DELAYED_SHARE = 0.02
 DELAY_MAX_MS = 2 * MINUTE_MS
 STRAGGLER_DELAY_MS = 10 * MINUTE_MS
-"""Behind the watermark."""
+"""How far a late order's time lies behind the watermark of the pipeline."""
 OPENING_MS = 1_767_603_600_000  # Monday, 5 January 2026, 09:00 UTC
 
 NOT_JSON = "not JSON"
@@ -39,11 +39,11 @@ class Shop:
         self.books = Books()
         self.orders = self.page_views = self.delayed = self.stragglers = 0
         self._countries: dict[str, str] = {}
-        """Of the customers whose newest record is not a deletion."""
+        """By customer; a customer whose newest record is a deletion is not in it."""
 
     @property
     def now_ms(self) -> int:
-        """What time it is in the shop."""
+        """The shop's own clock, in ms."""
         return OPENING_MS + int((self.orders + self.page_views) * self._step_ms)
 
     def customers(self) -> list[Event]:
@@ -72,7 +72,7 @@ class Shop:
         return self._broken_order(at_ms) if random.random() < BROKEN_SHARE else self._order(at_ms)
 
     def straggler(self, watermark_ms: int) -> Event:
-        """An order that comes when its minute has long been closed: sold, but in no minute's revenue."""
+        """An order that arrives after its minute was closed: it is sold, but counts in no minute's revenue."""
         self.stragglers += 1
         return self._order(watermark_ms - STRAGGLER_DELAY_MS, counted=False)
 
@@ -95,7 +95,7 @@ class Shop:
         return Event(ORDERS, customer, order_text(self.orders, customer, category, cents, at_ms))
 
     def _broken_order(self, at_ms: int) -> Event:
-        """Cut off in the middle, without its price, or with one that cannot be."""
+        """An order that cannot be read: cut off in the middle, without a price, or with an impossible price."""
         self.orders += 1
         customer = self._customer()
         whole = order_text(self.orders, customer, "books", 0, at_ms)
@@ -105,7 +105,7 @@ class Shop:
         return Event(ORDERS, customer, texts[reason])
 
     def _customer(self) -> str:
-        """A few more than there are: they order as guests."""
+        """A customer number. A few of them belong to no customer; those order as guests."""
         return f"c{self._random.randrange(CUSTOMER_COUNT * 11 // 10):03}"
 
 
@@ -116,6 +116,6 @@ def order_text(number: int, customer: str, category: str, cents: int, at_ms: int
 
 
 def iso_time(at_ms: int) -> str:
-    """Within the shop's one month, and much faster than the library does it."""
+    """Format a time within the month that the shop is open; much faster than the standard library."""
     days, ms = divmod(at_ms - OPENING_MS + 9 * 60 * MINUTE_MS, 24 * 60 * MINUTE_MS)
     return f"2026-01-{5 + days:02}T{ms // 3_600_000:02}:{ms // 60_000 % 60:02}:{ms // 1000 % 60:02}.{ms % 1000:03}Z"

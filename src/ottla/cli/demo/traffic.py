@@ -1,4 +1,4 @@
-"""The shop's events on their way into topics, at an even pace."""
+"""Sends the shop's events to topics at an even rate."""
 
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ FLUSH_S = 30.0
 
 
 class Traffic:
-    """Sends what happens in a shop."""
+    """A producer of the shop's events."""
 
     def __init__(self, client: CommandClient, shop: Shop, rate: int) -> None:
         self._producer = client.create_producer({"linger.ms": 20, "compression.type": "lz4", "acks": "all"})
@@ -29,7 +29,7 @@ class Traffic:
         self.flush()
 
     def turn(self, elapsed_s: float) -> None:
-        """Send what is due by now, or some of it if that is much."""
+        """Send the events that are due, at most a bounded number of them at once."""
         for _ in range(min(int(elapsed_s * self._rate) - self.sent, CHUNK)):
             self._send(self._shop.event())
             self.sent += 1
@@ -40,7 +40,7 @@ class Traffic:
         self._send(self._shop.straggler(watermark_ms))
 
     def flush(self) -> None:
-        """Everything is acknowledged when this returns."""
+        """Wait until every record is acknowledged."""
         if left := self._producer.flush(FLUSH_S):
             raise CommandError(f"demo: {left} records were not acknowledged within {FLUSH_S:.0f} s")
         self._check()
