@@ -1,7 +1,7 @@
-"""`ottla completion bash|zsh|fish`: a script with which a shell completes commands, options and their choices.
+"""`ottla completion bash|zsh|fish` prints a script with which a shell completes commands, options and their choices.
 
-It is made from the parsers themselves, so it knows exactly what they know. Values that can be anything, such as the
-names of topics and files, are left to the shell, which offers files.
+The script is generated from the argument parsers, so it matches them exactly. For values without fixed choices, such as
+names of topics and files, the shell offers its default, file names.
 """
 
 import argparse
@@ -25,12 +25,12 @@ class Option(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A place in the tree of commands: what can be typed there."""
+    """A command or subcommand, and the words that can follow it."""
 
     path: str
-    """From the name of the program on, with spaces."""
+    """The command with the program's name, such as `ottla topic create`."""
     words: dict[str, str]
-    """Subcommands and fixed choices of arguments, with their help."""
+    """Subcommands and choices of positional arguments, each with its help text."""
     options: tuple[Option, ...]
 
 
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def commands_of(parser: argparse.ArgumentParser) -> Iterator[Command]:
-    """The parser's own place and, after it, those of its subcommands."""
+    """The parser's own command, followed by those of its subcommands."""
     words: dict[str, str] = {}
     options = []
     inner: list[argparse.ArgumentParser] = []
@@ -98,10 +98,8 @@ complete -o default -F _ottla ottla
 def _zsh(commands: list[Command]) -> str:
     arrays = []
     for command in commands:
-        words = " ".join(_quoted(_described(word, text)) for word, text in command.words.items())
-        options = " ".join(
-            _quoted(_described(name, option.help)) for option in command.options for name in option.names
-        )
+        words = " ".join(_quote(_describe(word, text)) for word, text in command.words.items())
+        options = " ".join(_quote(_describe(name, option.help)) for option in command.options for name in option.names)
         arrays.append(f'        ("{command.path}") choices=({words}) flags=({options}) ;;')
     return f"""\
 #compdef ottla
@@ -133,7 +131,7 @@ if [ "$funcstack[1]" = "_ottla" ]; then _ottla "$@"; else compdef _ottla ottla; 
 
 
 def _fish(commands: list[Command]) -> str:
-    inner = " ".join(_quoted(command.path) for command in commands[1:])
+    inner = " ".join(_quote(command.path) for command in commands[1:])
     lines = [
         "function __ottla_place",
         "    set -l place ottla",
@@ -151,15 +149,15 @@ def _fish(commands: list[Command]) -> str:
     ]
     for command in commands:
         start = f"complete -c ottla -n '__ottla_at {command.path}'"
-        lines += [f"{start} -f -a {word} -d {_quoted(text)}" for word, text in command.words.items()]
+        lines += [f"{start} -f -a {word} -d {_quote(text)}" for word, text in command.words.items()]
         lines += [f"{start} {_fish_option(option)}" for option in command.options]
     return "\n".join(lines) + "\n"
 
 
 def _fish_option(option: Option) -> str:
     names = [f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names]
-    value = f"-x -a {_quoted(' '.join(option.choices))}" if option.choices else "-r" * option.takes_value
-    return " ".join(part for part in (*names, value, f"-d {_quoted(option.help)}") if part)
+    value = f"-x -a {_quote(' '.join(option.choices))}" if option.choices else "-r" * option.takes_value
+    return " ".join(part for part in (*names, value, f"-d {_quote(option.help)}") if part)
 
 
 def _places(commands: list[Command]) -> str:
@@ -167,7 +165,7 @@ def _places(commands: list[Command]) -> str:
 
 
 def _cases(commands: list[Command], offer: Callable[[tuple[str, ...]], str], leave: str, opening: str = "") -> str:
-    """A case for each option that takes a value: its choices, or whatever the shell itself offers."""
+    """A case for each option that takes a value. It offers the option's choices, or else the shell's default."""
     lines = []
     for command in commands:
         for option in command.options:
@@ -178,7 +176,7 @@ def _cases(commands: list[Command], offer: Callable[[tuple[str, ...]], str], lea
 
 
 def _word_cases(commands: list[Command]) -> str:
-    """For bash: options are offered where one was begun, or where there is nothing else."""
+    """The cases of the bash script: options are offered after a `-`, other words otherwise."""
     lines = []
     for command in commands:
         names = " ".join(name for option in command.options for name in option.names if name.startswith("--"))
@@ -187,11 +185,11 @@ def _word_cases(commands: list[Command]) -> str:
     return "\n".join(lines)
 
 
-def _described(word: str, text: str) -> str:
+def _describe(word: str, text: str) -> str:
     return f"{word}:{text}" if text else word
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "'\\''") + "'"
 
 

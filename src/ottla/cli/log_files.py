@@ -1,7 +1,7 @@
-"""What is in the files of a data directory, entry by entry: for `ottla log dump`, which only ever reads.
+"""Reads the files of a data directory entry by entry, for `ottla log dump`. Nothing is ever written.
 
-An entry is a dictionary that begins with its kind. What cannot be read makes an entry of kind `damage`, and ends the
-file: whatever follows cannot be told from noise.
+An entry is a dictionary whose first item is its kind. Where a file cannot be read, an entry of kind `damage` is the
+last one: without the damaged part it is unknown where the next entry begins.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,12 +32,12 @@ Reader = Callable[[Disk, str, bool], Iterator[Entry]]
 
 DAMAGE = "damage"
 
-_PASSING_SUFFIXES = (names.DELETED, names.CLEANED, names.SWAP)
+_TEMPORARY_SUFFIXES = (names.DELETED, names.CLEANED, names.SWAP)
 _MARKERS = {0: "abort", 1: "commit"}
 
 
 def reader_of(path: str) -> Reader | None:
-    """What reads a file of this name; None if no broker writes one."""
+    """The function that reads files of this name; None if a broker does not write such files."""
     name = path.rpartition("/")[2]
     if name in _BY_NAME:
         return _BY_NAME[name]
@@ -46,6 +46,7 @@ def reader_of(path: str) -> Reader | None:
 
 
 def entries(disk: Disk, path: str, reader: Reader, *, with_records: bool) -> Iterator[Entry]:
+    """The entries of a file. CommandError if it cannot be opened or read."""
     try:
         yield from reader(disk, path, with_records)
     except (CorruptBatch, CorruptIndex, snapshots.CorruptSnapshot, ValueError) as error:
@@ -56,8 +57,8 @@ def entries(disk: Disk, path: str, reader: Reader, *, with_records: bool) -> Ite
 
 def _suffix(name: str) -> str:
     suffix = name[20:]
-    for passing in _PASSING_SUFFIXES:  # files on their way in or out are still what they were
-        suffix = suffix.removesuffix(passing)
+    for temporary in _TEMPORARY_SUFFIXES:  # a segment that is being replaced or deleted has the same content
+        suffix = suffix.removesuffix(temporary)
     return suffix
 
 
@@ -65,13 +66,13 @@ def _base_offset(path: str) -> int:
     return int(path.rpartition("/")[2][:20])
 
 
-def _segment(disk: Disk, path: str, with_records: bool) -> Iterator[Entry]:
+def _read_segment(disk: Disk, path: str, with_records: bool) -> Iterator[Entry]:
     file = disk.open_read(path)
     position = 0
     try:
         for position, header in scan(file, 0, file.size, checked=True):
             batch = read_batch(file, position, header) if with_records or header.is_control else b""
-            yield _batch(position, header, control_type(batch) if header.is_control else None)
+            yield _describe_batch(position, header, control_type(batch) if header.is_control else None)
             if with_records:
                 for record in decode(batch):
                     yield {"kind": "record", **record._asdict()}
@@ -82,7 +83,7 @@ def _segment(disk: Disk, path: str, with_records: bool) -> Iterator[Entry]:
         file.close()
 
 
-def _batch(position: int, header: BatchHeader, marker: ControlMarker | None) -> Entry:
+def _describe_batch(position: int, header: BatchHeader, marker: ControlMarker | None) -> Entry:
     entry: Entry = {
         "kind": "batch",
         "first_offset": header.base_offset,
@@ -108,26 +109,26 @@ def _batch(position: int, header: BatchHeader, marker: ControlMarker | None) -> 
     return entry
 
 
-def _offset_index(disk: Disk, path: str, with_records: bool) -> Iterator[Entry]:
+def _read_offset_index(disk: Disk, path: str, with_records: bool) -> Iterator[Entry]:
     base = _base_offset(path)
     index = OffsetIndex.decode(remove_padding(disk.read(path), OFFSET_ENTRY_SIZE))
     for offset, position in zip(index.offsets, index.positions, strict=True):
         yield {"kind": "offset-index", "offset": base + offset, "position": position}
 
 
-def _time_index(disk: Disk, path: str, with_records: bool) -> Iterator[Entry]:
+def _read_time_index(disk: Disk, path: str, with_records: bool) -> Iterator[Entry]:
     base = _base_offset(path)
     index = TimeIndex.decode(remove_padding(disk.read(path), TIME_ENTRY_SIZE))
     for timestamp, offset in zip(index.timestamps, index.offsets, strict=True):
         yield {"kind": "time-index", "timestamp": timestamp, "offset": base + offset}
 
 
-def _transaction_index(disk: Disk, path: str, with_records: bool) -> Iterator[Entry]:
+def _read_transaction_index(disk: Disk, path: str, with_records: bool) -> Iterator[Entry]:
     for entry in transactions.decode(disk.read(path)):
         yield {"kind": "aborted-transaction", **entry._asdict()}
 
 
-def _snapshot(disk: Disk, path: str, with_records: bool) -> Iterator[Entry]:
+def _read_snapshot(disk: Disk, path: str, with_records: bool) -> Iterator[Entry]:
     for producer in snapshots.decode(disk.read(path)):
         last = producer.batches[-1] if producer.batches else None
         yield {
@@ -142,37 +143,37 @@ def _snapshot(disk: Disk, path: str, with_records: bool) -> Iterator[Entry]:
         }
 
 
-def _epochs(disk: Disk, path: str, with_records: bool) -> Iterator[Entry]:
+def _read_epochs(disk: Disk, path: str, with_records: bool) -> Iterator[Entry]:
     for epoch, start in LeaderEpochs.load(disk, path).entries:
         yield {"kind": "leader-epoch", "epoch": epoch, "start_offset": start}
 
 
-def _checkpoint(disk: Disk, path: str, with_records: bool) -> Iterator[Entry]:
+def _read_checkpoint(disk: Disk, path: str, with_records: bool) -> Iterator[Entry]:
     for (topic, partition), offset in decode_checkpoint(disk.read(path)).items():
         yield {"kind": "checkpoint", "topic": topic, "partition": partition, "offset": offset}
 
 
-def _text(disk: Disk, path: str, with_records: bool) -> Iterator[Entry]:
+def _read_text(disk: Disk, path: str, with_records: bool) -> Iterator[Entry]:
     yield {"kind": "text", "text": disk.read(path).decode().strip()}
 
 
-def _properties(disk: Disk, path: str, with_records: bool) -> Iterator[Entry]:
+def _read_properties(disk: Disk, path: str, with_records: bool) -> Iterator[Entry]:
     yield {"kind": "properties", **read_properties(disk.read(path).decode())}
 
 
 _BY_SUFFIX: dict[str, Reader] = {
-    names.LOG: _segment,
-    names.OFFSET_INDEX: _offset_index,
-    names.TIME_INDEX: _time_index,
-    names.TRANSACTION_INDEX: _transaction_index,
-    names.SNAPSHOT: _snapshot,
+    names.LOG: _read_segment,
+    names.OFFSET_INDEX: _read_offset_index,
+    names.TIME_INDEX: _read_time_index,
+    names.TRANSACTION_INDEX: _read_transaction_index,
+    names.SNAPSHOT: _read_snapshot,
 }
 _BY_NAME: dict[str, Reader] = {
-    names.EPOCHS: _epochs,
-    names.METADATA: _properties,
-    META_PROPERTIES: _properties,
-    CLEAN_SHUTDOWN: _text,
-    RECOVERY_POINTS: _checkpoint,
-    LOG_STARTS: _checkpoint,
-    HIGH_WATERMARKS: _checkpoint,
+    names.EPOCHS: _read_epochs,
+    names.METADATA: _read_properties,
+    META_PROPERTIES: _read_properties,
+    CLEAN_SHUTDOWN: _read_text,
+    RECOVERY_POINTS: _read_checkpoint,
+    LOG_STARTS: _read_checkpoint,
+    HIGH_WATERMARKS: _read_checkpoint,
 }

@@ -1,4 +1,4 @@
-"""What `ottla log verify` does with a data directory: its own files, then every partition in it."""
+"""`ottla log verify`: checks the files of a data directory itself, then every partition in it."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ ALWAYS_COMPACTED = ("__consumer_offsets", "__transaction_state", "__share_group_
 
 @dataclass(slots=True)
 class Report:
-    """What was found in all directories together."""
+    """The findings in all directories together."""
 
     partitions: list[PartitionReport] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
@@ -47,18 +47,19 @@ class Report:
 
 
 def verify_path(disk: Disk, path: str, report: Report, *, mend: bool, on_problem: Callable[[Problem], None]) -> None:
-    """A data directory, or the directory of one partition. A CommandError if it is neither, or in use."""
+    """Verifies a data directory or the directory of one partition. CommandError if it is neither, or if it is in
+    use."""
     name = os.path.basename(os.path.abspath(path))
     try:
         found = disk.list(path)
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror or error}") from None
-    # A data directory that happens to be called `kafka-9` has its own files, or partitions in it.
+    # The name alone does not decide: a data directory can be called `kafka-9`, like partition 9 of a topic `kafka`.
     is_partition = parse_name(name) is not None and (
         names.METADATA in found or bool(names.offsets_with(found, names.LOG))
     )
     home = os.path.dirname(os.path.abspath(path)) if is_partition else path
-    lock = _locked(disk, home, create=mend)
+    lock = _lock(disk, home, create=mend)
     try:
         directory = _Directory(disk, home, report, mend, on_problem)
         if is_partition:
@@ -72,8 +73,8 @@ def verify_path(disk: Disk, path: str, report: Report, *, mend: bool, on_problem
             lock.close()
 
 
-def _locked(disk: Disk, home: str, *, create: bool) -> FileLock | None:
-    """Whoever only looks leaves no lock file behind where there was none."""
+def _lock(disk: Disk, home: str, *, create: bool) -> FileLock | None:
+    """Locks a data directory. Without `create`, a directory that has no lock file does not get one."""
     if not create and not disk.exists(f"{home}/{LOCK}"):
         return None
     try:
@@ -87,6 +88,8 @@ def _locked(disk: Disk, home: str, *, create: bool) -> FileLock | None:
 
 
 class _Directory:
+    """One data directory, with its checkpoints and metadata."""
+
     def __init__(
         self, disk: Disk, path: str, report: Report, mend: bool, on_problem: Callable[[Problem], None]
     ) -> None:
@@ -95,13 +98,13 @@ class _Directory:
         self._report = report
         self._mend = mend
         self._on_problem = on_problem
-        self._log_starts = self._checkpoint(LOG_STARTS)
-        self._recovery_points = self._checkpoint(RECOVERY_POINTS)
-        self._high_watermarks = self._checkpoint(HIGH_WATERMARKS)
-        self._clean_ends = self._checkpoint(CLEAN_ENDS)
+        self._log_starts = self._read_checkpoint(LOG_STARTS)
+        self._recovery_points = self._read_checkpoint(RECOVERY_POINTS)
+        self._high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
+        self._clean_ends = self._read_checkpoint(CLEAN_ENDS)
         self._closed = self._was_closed()
         self._metadata_damage = ""
-        self._image = self._metadata()
+        self._image = self._read_metadata()
 
     def verify(self) -> None:
         self._verify_identity()
@@ -118,7 +121,7 @@ class _Directory:
             self._verify_metadata(path)
             return
         if marker:
-            return  # on its way out, or nobody's
+            return  # is being deleted, or was set aside
         key = TopicPartition(topic, number)
         found = verify(self._disk, path, self._trust(key))
         self._report.partitions.append(found)
@@ -133,7 +136,8 @@ class _Directory:
             self._add(problem)
 
     def _trust(self, key: TopicPartition) -> Trust:
-        """What is flushed, and whether there may be gaps: nobody remembers a topic's settings of earlier times."""
+        """What the verification may assume about a partition: up to where it was flushed, and whether compaction may
+        have left gaps. A topic that was compacted earlier is recognized by its entry in the cleaner's checkpoint."""
         compacted = key in self._clean_ends or key[0] in ALWAYS_COMPACTED
         if self._image is not None:
             compacted |= "compact" in self._image.topic_configs(key[0]).get("cleanup.policy", "")
@@ -141,33 +145,40 @@ class _Directory:
         return Trust(flushed_to, self._log_starts.get(key, 0), self._closed, compacted)
 
     def _offset_problems(self, key: TopicPartition, found: PartitionReport) -> Iterator[Problem]:
-        """Only what says that records are gone. A high watermark ahead of the end is what a power cut leaves."""
+        """Compares the checkpoints with the end of the log. Only lost records are a problem; a high watermark beyond
+        the end is normal after a power failure."""
         name, end = f"{key[0]}-{key[1]}", found.end_offset
         recovery_point, log_start = self._recovery_points.get(key, 0), self._log_starts.get(key, 0)
         if recovery_point > max(end, log_start):
-            yield self._wrong_offset(RECOVERY_POINTS, f"{recovery_point} was flushed of {name}, which ends at {end}")
+            yield self._wrong_offset(
+                RECOVERY_POINTS, f"{name} was flushed up to {recovery_point}, but its log ends at {end}"
+            )
         elif self._closed and end > recovery_point:
-            yield self._wrong_offset(RECOVERY_POINTS, f"{recovery_point} was the end of {name}, which ends at {end}")
+            yield self._wrong_offset(
+                RECOVERY_POINTS, f"{name} ended at {recovery_point} when it was closed, but its log ends at {end}"
+            )
         if log_start > end:
-            # A broker begins the log again there. After a power cut that may be right: what was deleted was lost, too.
-            reason = f"{name} is said to start at {log_start}, and it ends at {end}"
+            # A broker restarts the log at the log start. After a power failure that is correct if the lost records had
+            # been deleted anyway.
+            reason = f"{name} starts at {log_start}, but its log ends at {end}"
             if self._closed:
                 yield self._wrong_offset(LOG_STARTS, reason)
             else:
                 self._report.notices.append(Notice(f"{self._path}/{LOG_STARTS}", reason))
         if self._closed and self._high_watermarks.get(key, 0) > max(end, log_start):
-            reason = f"{name} was committed to {self._high_watermarks[key]}, and it ends at {end}"
+            reason = f"{name} was committed up to {self._high_watermarks[key]}, but its log ends at {end}"
             yield self._wrong_offset(HIGH_WATERMARKS, reason)
 
     def _wrong_offset(self, name: str, reason: str) -> Problem:
         return Problem(f"{self._path}/{name}", reason, repairable=False)
 
     def _id_problems(self, topic: str, path: str) -> Iterator[Problem]:
-        """A directory with another id than its topic's is set aside by the next broker, with all its records."""
+        """Compares the topic id of a partition with the metadata. If they differ, the next broker sets the partition
+        aside with all its records."""
         known = self._image.topic(topic) if self._image is not None else None
         topic_id = read_topic_id(self._disk, path)
         if known is not None and topic_id not in (known.id, NO_TOPIC_ID):
-            reason = f"it is of a topic with id {topic_id.hex()}, {topic} has {known.id.hex()}"
+            reason = f"it belongs to a topic with id {topic_id.hex()}, but {topic} has the id {known.id.hex()}"
             yield Problem(f"{path}/{names.METADATA}", reason, repairable=False)
 
     def _verify_identity(self) -> None:
@@ -184,27 +195,28 @@ class _Directory:
         broker = self._image.broker(identity.node_id)
         directory_id = broker.directory_id if broker is not None else b""
         if (identity.cluster_id, identity.directory_id) != (self._image.cluster_id, directory_id):
-            reason = f"the metadata is of cluster {self._image.cluster_id}, and does not know {identity}"
+            reason = f"the metadata belongs to cluster {self._image.cluster_id} and does not contain {identity}"
             self._add(Problem(path, reason, repairable=False))
 
-    def _checkpoint(self, name: str) -> Offsets:
+    def _read_checkpoint(self, name: str) -> Offsets:
         path = f"{self._path}/{name}"
         try:
             data = self._disk.read(path)
-            return decode_checkpoint(data) if data else {}  # Kafka makes the file before it has anything to write
+            return decode_checkpoint(data) if data else {}  # Kafka creates the file empty
         except FileNotFoundError:
             return {}
         except ValueError as error:
             problem = Problem(path, str(error), repairable=True)
             if self._mend:
-                self._disk.unlink(path)  # a broker ignores it and writes another
+                self._disk.unlink(path)  # a broker ignores a damaged checkpoint and writes a new one
                 self._report.repaired.append(problem)
             else:
                 self._add(problem)
             return {}
 
     def _was_closed(self) -> bool:
-        """A broker that finds a mark that it cannot read does not believe it."""
+        """Whether the broker was shut down cleanly. A marker that cannot be read counts as an unclean shutdown, as it
+        does for a broker."""
         path = f"{self._path}/{CLEAN_SHUTDOWN}"
         try:
             read_clean_marker(self._disk.read(path))
@@ -215,8 +227,8 @@ class _Directory:
             return False
         return True
 
-    def _metadata(self) -> Image | None:
-        """Topics and settings, if they are in this directory and are ours."""
+    def _read_metadata(self) -> Image | None:
+        """The cluster's metadata, if this directory has it and Ottla has written it."""
         path = f"{self._path}/{METADATA_DIRECTORY}"
         if is_foreign(self._disk, path) or not self._disk.exists(path):
             return None
@@ -227,7 +239,7 @@ class _Directory:
             return None
 
     def _verify_metadata(self, path: str) -> None:
-        """Batches as everywhere, one for each entry, and no second copy to repair from."""
+        """Verifies the batches of the metadata log. Nothing can be repaired, as there is no second copy."""
         before = len(self._report.problems)
         for name in self._disk.list(path):
             if name.endswith((names.LOG, METADATA_SNAPSHOT)):

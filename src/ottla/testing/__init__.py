@@ -1,15 +1,20 @@
-"""A broker for tests: on a free port, in a fresh directory, with faults to order and a clock to move.
+"""A broker for tests, on a free port and in a new directory. Tests can inject faults and move the broker's clock.
 
     with ottla.testing.broker(num_partitions=3) as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap})
 
 The pytest fixtures `ottla_broker` and `ottla_session_broker` come with the package (`plugin.py`).
 
-local.py     what a test holds: LocalBroker, Snapshot        launch.py    what a broker is started with and obeys
-thread.py    a broker in a thread of the test                process.py   one in a child; __main__.py is that child
-clock.py     time that can be moved                          topics.py    topics, made without a client library
+    local.py       the broker object that a test uses, and snapshots of its data
+    plugin.py      the pytest plug-in with the fixtures
+    launch.py      how a broker is started, and the interface to control it while it runs
+    thread.py      runs the broker in a thread of the test's process
+    process.py     runs the broker in a child process
+    __main__.py    the child process
+    clock.py       a clock and an event loop whose time can be moved
+    topics.py      creates topics without a client library
 
-pytest imports this package wherever Ottla is installed, so it imports nothing until a broker is wanted.
+Wherever Ottla is installed, pytest imports this package. So it imports nothing until a test starts a broker.
 """
 
 from collections.abc import Iterator
@@ -28,10 +33,10 @@ __all__ = ["LocalBroker", "Snapshot", "broker"]
 def broker(
     *, process: bool = False, snapshot: "Snapshot | PathLike[str] | str | None" = None, **settings: Any
 ) -> "Iterator[LocalBroker]":
-    """A broker until the end of the `with` block: in this process, or as a child of it (`process=True`).
+    """Runs a broker until the end of the `with` block, in this process or in a child process (`process=True`).
 
-    Settings have Kafka's names with `_` for `.`; with `snapshot` the broker begins with the data it holds. What the
-    broker leaves behind is removed, however the block ends.
+    Settings have Kafka's names with `_` for `.`. A broker with a `snapshot` starts with the data of the snapshot. The
+    broker's directory is removed at the end of the block, also after an exception.
     """
     from ottla.testing.local import LocalBroker
 
@@ -44,7 +49,7 @@ def broker(
 
 
 def __getattr__(name: str) -> Any:
-    """The two classes, for annotations and isinstance."""
+    """Imports LocalBroker and Snapshot when they are first used, for annotations and isinstance."""
     if name in ("LocalBroker", "Snapshot"):
         from ottla.testing import local
 

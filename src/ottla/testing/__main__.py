@@ -1,4 +1,4 @@
-"""The child of process.py: a broker that does what the lines of its standard input say, and ends with them."""
+"""The child process of process.py. It runs a broker and reads commands from standard input until that ends."""
 
 import json
 import os
@@ -32,11 +32,12 @@ def main() -> None:
         if command == "stop":
             return
     host.kill()
-    shutil.rmtree(launch.directory, ignore_errors=True)  # the test has died and will not do it
+    shutil.rmtree(launch.directory, ignore_errors=True)  # the test has died and cannot remove it
 
 
 def _channels() -> tuple[IO[str], IO[str]]:
-    """The pipes to the test. Whatever else is printed goes where errors go, or it would be taken for a reply."""
+    """The pipes to the test. Standard output becomes a copy of standard error, so that a print is not read as a
+    reply."""
     requests, replies = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     return requests, replies

@@ -1,7 +1,8 @@
-"""Time that a test can move, and the moment at which a broker has nothing left to do.
+"""A clock and an event loop whose time a test can move, and detection of when a broker has no work left.
 
-Wall clock and timers are the machine's plus one offset, so timestamps and time-outs jump together. A jump is no replay
-of the time between: work that was due many times runs once, and everything sees the new time.
+The wall clock and the loop's timers are those of the machine plus the same offset, so timestamps and time-outs move
+together. Moving the clock does not replay the time in between: periodic work that was due many times runs once, at the
+new time.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from ottla.system.clock import WallClock
 T = TypeVar("T")
 
 WORKERS = 4
-PUT_OFF_MAX = 100
+POSTPONED_MAX = 100
 
 
 class MovableClock(WallClock):
@@ -28,7 +29,7 @@ class MovableClock(WallClock):
 
 
 class WatchedThreads:
-    """An `Offload` that knows whether any of its work is unfinished, also work that nobody waits for any more."""
+    """An `Offload` that knows whether any of its work is unfinished, including work that nobody awaits any more."""
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="ottla-testing")
@@ -37,44 +38,45 @@ class WatchedThreads:
     def __call__(self, function: Callable[..., T], *args: Any) -> asyncio.Future[T]:
         job = self._executor.submit(function, *args)
         self._unfinished[job] = None
-        job.add_done_callback(self._finished)  # before the loop's own callback: the loop wakes up to an empty table
+        job.add_done_callback(self._remove)  # runs before the loop is woken up, so the loop sees that the work is done
         return asyncio.wrap_future(job)
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         return bool(self._unfinished)
 
     def close(self) -> None:
         self._executor.shutdown(wait=True, cancel_futures=True)
 
-    def _finished(self, job: Future[Any]) -> None:
+    def _remove(self, job: Future[Any]) -> None:
         self._unfinished.pop(job, None)
 
 
-class RestingSelector(DefaultSelector):
-    """Knows when the loop rests: it is about to wait, no thread works for it, and nothing has come for it to read.
+class IdleSelector(DefaultSelector):
+    """Runs functions when the loop is idle: no callback is ready, no timer is due, no thread works for the loop, and no
+    socket is readable.
 
-    A loop waits when no callback is ready and no timer is due. Clients that never pause put off a rest only so often.
+    Clients that send without a pause can postpone a function at most POSTPONED_MAX times.
     """
 
     def __init__(self, threads: WatchedThreads) -> None:
         super().__init__()
         self._threads = threads
-        self._wanted: deque[Callable[[], None]] = deque()
-        self._put_off = 0
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._postponed = 0
 
-    def when_resting(self, function: Callable[[], None]) -> None:
-        """Run `function` on the loop's thread at its next rest. To be called on that thread."""
-        self._wanted.append(function)
+    def call_when_idle(self, function: Callable[[], None]) -> None:
+        """Runs `function` on the loop's thread when the loop is idle. Must be called on that thread."""
+        self._waiting.append(function)
 
     def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
-        if self._wanted and (timeout is None or timeout > 0) and not self._threads.busy:
+        if self._waiting and (timeout is None or timeout > 0) and not self._threads.is_busy:
             arrived = super().select(0)
-            if arrived and self._put_off < PUT_OFF_MAX:
-                self._put_off += 1
+            if arrived and self._postponed < POSTPONED_MAX:
+                self._postponed += 1
                 return arrived
-            self._put_off = 0
-            self._wanted.popleft()()
+            self._postponed = 0
+            self._waiting.popleft()()
             return arrived
         return super().select(timeout)
 
@@ -82,12 +84,12 @@ class RestingSelector(DefaultSelector):
 class MovableLoop(asyncio.SelectorEventLoop):
     def __init__(self, clock: MovableClock, threads: WatchedThreads) -> None:
         self._clock = clock
-        self._resting = RestingSelector(threads)
-        super().__init__(self._resting)
+        self._idle_selector = IdleSelector(threads)
+        super().__init__(self._idle_selector)
 
     def time(self) -> float:
         return super().time() + self._clock.offset_ms / 1000
 
-    def when_resting(self, function: Callable[[], None]) -> None:
-        """From any thread: run `function` on the loop's thread as soon as nothing is left to do."""
-        self.call_soon_threadsafe(self._resting.when_resting, function)
+    def call_when_idle(self, function: Callable[[], None]) -> None:
+        """Runs `function` on the loop's thread when the loop is idle. Can be called on any thread."""
+        self.call_soon_threadsafe(self._idle_selector.call_when_idle, function)

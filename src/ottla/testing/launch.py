@@ -1,13 +1,14 @@
-"""What a broker under test is started with, and what it can be told while it runs, in whatever process it lives."""
+"""How a broker under test is started, and the interface to control it, for brokers in a thread and in a process."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-PATIENCE_S = 120.0  # for a broker to do what it was told; it takes milliseconds
+PATIENCE_S = 120.0
+"""How long to wait for a broker to finish a command. It usually takes milliseconds."""
 
 
 class FaultOrder(NamedTuple):
-    """The next `times` calls of `api` are delayed, dropped or answered with an error; None: all until cleared."""
+    """Delays, drops or fails the next `times` requests of `api`; None: all of them until the faults are cleared."""
 
     api: str
     error: int | None = None
@@ -21,29 +22,29 @@ class Launch(NamedTuple):
     directory: str
     settings: Mapping[str, str]
     offset_ms: int
-    """How far the clock was moved before this start."""
+    """How far the clock is ahead of the machine's when the broker starts."""
     faults: Sequence[FaultOrder]
-    """Those that wait for the first requests."""
+    """Faults that exist from the start on."""
 
 
 class Host(Protocol):
     """A running broker, from its start to `stop` or `kill`."""
 
     ports: Mapping[str, int]
-    """By the name of the listener."""
+    """The port of each listener, by name."""
 
     def stop(self) -> None:
-        """Finish requests, flush, close."""
+        """Finishes requests, flushes the data and closes the broker."""
 
     def kill(self) -> None:
-        """End as after kill -9: nothing is finished, flushed or closed."""
+        """Ends the broker as kill -9 would: nothing is finished, flushed or closed."""
 
     def add_fault(self, order: FaultOrder) -> None: ...
 
     def clear_faults(self) -> None: ...
 
     def advance(self, ms: int) -> None:
-        """Move the clock; return when everything that became due by it is done."""
+        """Moves the clock forward. Returns when the work that became due is done."""
 
     def copy_data(self, target: str) -> None:
-        """Copy the data directory as it is at one moment, to `target`, which must not be there."""
+        """Copies the data directory, as it is at one moment, to `target`, which must not exist."""

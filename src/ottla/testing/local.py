@@ -1,4 +1,4 @@
-"""What a test holds: a broker of its own, which it can stop, kill, restart, disturb and take forward in time."""
+"""`LocalBroker`, the object that a test uses to stop, kill and restart its broker, inject faults and move its clock."""
 
 import os
 import shutil
@@ -18,23 +18,24 @@ from ottla.wire import frames
 
 DEFAULTS = {
     "listeners": "PLAINTEXT://127.0.0.1:0",
-    "connections.max.idle.ms": "-1",  # a clock that jumps must not cut off every client
-    "group.initial.rebalance.delay.ms": "0",  # nobody waits for members that do not come
+    "connections.max.idle.ms": "-1",  # moving the clock must not disconnect idle clients
+    "group.initial.rebalance.delay.ms": "0",  # a test does not want to wait for more members
 }
 DIRECTORY_PREFIX = "ottla-"
 
 
 class Snapshot:
-    """A copy of a broker's data, to start others from. One that a broker made by itself goes when nobody holds it."""
+    """A copy of a broker's data, from which other brokers can start. A snapshot in a temporary directory is removed
+    when nothing refers to it any more."""
 
     def __init__(self, directory: "os.PathLike[str] | str", offset_ms: int = 0) -> None:
         self.directory = os.fspath(directory)
         self.offset_ms = offset_ms
-        """How far the clock of its broker had been moved; a broker that starts from here goes on from there."""
+        """How far the clock of its broker was ahead. A broker that starts from the snapshot has the same offset."""
 
 
 class LocalBroker:
-    """Made by `ottla.testing.broker`. `bootstrap` is what a client is given as bootstrap.servers."""
+    """A broker for tests, made by `ottla.testing.broker`. `bootstrap` is the value of a client's bootstrap.servers."""
 
     def __init__(
         self, settings: Mapping[str, Any], *, process: bool, snapshot: "Snapshot | os.PathLike[str] | str | None"
@@ -52,7 +53,7 @@ class LocalBroker:
         if snapshot is not None:
             self._offset_ms = self._restore(snapshot if isinstance(snapshot, Snapshot) else Snapshot(snapshot))
 
-    # Where it is
+    # Addresses
 
     @property
     def host(self) -> str:
@@ -60,7 +61,7 @@ class LocalBroker:
 
     @property
     def port(self) -> int:
-        """The port of the first listener; it stays the same from the first start on."""
+        """The port of the first listener. It stays the same when the broker restarts."""
         return self._listeners[0].port
 
     @property
@@ -69,7 +70,8 @@ class LocalBroker:
 
     @property
     def metrics_port(self) -> int:
-        """Where it serves its metrics, if it was given a `metrics_port`; 0 takes a free one at each start."""
+        """The port of the metrics, if the setting `metrics_port` was given; with 0 a free port is chosen at each
+        start."""
         assert self._host is not None, "the broker is down"
         return self._host.ports["metrics"]
 
@@ -77,10 +79,11 @@ class LocalBroker:
     def running(self) -> bool:
         return self._host is not None
 
-    # Coming and going
+    # Starting and stopping
 
     def restart(self) -> None:
-        """Stop it if it runs, and start it: same port, directory and time; faults are only those added while down."""
+        """Stops the broker if it runs, then starts it with the same port, directory and clock. Faults from before the
+        stop are gone; those added while the broker was down are active."""
         self.stop()
         self._release_ports()
         try:
@@ -93,35 +96,36 @@ class LocalBroker:
         self._listeners = tuple(listener._replace(port=ports[listener.name]) for listener in self._listeners)
 
     def stop(self) -> None:
-        """End it as SIGTERM does: requests are finished, data is flushed and closed."""
+        """Stops the broker as SIGTERM does: requests are finished, data is flushed, files are closed."""
         if (host := self._take_host()) is not None:
             host.stop()
             self._reserve_ports()
 
     def kill(self) -> None:
-        """End it as kill -9 does: clients lose their connections, nothing is flushed, the next start recovers."""
+        """Ends the broker as kill -9 does: connections break, nothing is flushed, and the next start runs recovery."""
         if (host := self._take_host()) is not None:
             host.kill()
             self._reserve_ports()
 
     def close(self) -> None:
-        """End it for good and remove its directory."""
+        """Ends the broker and removes its directory. It cannot be restarted."""
         try:
             self.kill()
         finally:
             self._release_ports()
             shutil.rmtree(self.directory, ignore_errors=True)
 
-    # What it holds
+    # Data
 
     def create_topic(self, name: str, partitions: int = 1, **configs: Any) -> None:
-        """A topic that every client can use when this returns. KafkaError if the broker refuses it."""
+        """Creates a topic. Clients can use it when this returns. KafkaError if the broker refuses it."""
         from ottla.testing.topics import create_topic
 
         create_topic(self.host, self.port, name, partitions, settings_text(configs))
 
     def snapshot(self, directory: "os.PathLike[str] | str | None" = None) -> Snapshot:
-        """Its data at this moment, with every acknowledged record; kept if a new `directory` is named for it."""
+        """Copies the broker's data, with all acknowledged records. A copy in a given `directory`, which must not exist,
+        is kept; otherwise it is removed with the Snapshot."""
         parent = None if directory is not None else tempfile.mkdtemp(prefix=DIRECTORY_PREFIX)
         target = os.path.join(parent, "data") if parent is not None else os.fspath(directory or "")
         if self._host is not None:
@@ -133,22 +137,23 @@ class LocalBroker:
             weakref.finalize(snapshot, shutil.rmtree, parent, ignore_errors=True)
         return snapshot
 
-    # Trouble
+    # Faults
 
     def fail(self, api: str, error: str | ErrorCode, times: int | None = 1, *, answer_only: bool = False) -> None:
-        """Answer the next `times` requests of `api` with `error`; None: all of them, until `clear_faults`.
+        """Answers the next `times` requests of `api` with `error`; None: all of them, until `clear_faults`.
 
-        With `answer_only` the request is handled as ever, and only its answer is wrong.
+        With `answer_only` the broker handles the request as usual and then answers with the error.
         """
         code = error_code(error)
         self._add_fault(FaultOrder(api, error=int(code), answer_only=answer_only, times=times))
 
     def delay(self, api: str, seconds: float, times: int | None = 1) -> None:
-        """Handle the next requests of `api` only after this long, by the broker's clock: `advance` shortens it."""
+        """Delays the next requests of `api`. The delay is measured by the broker's clock, so `advance` shortens it."""
         self._add_fault(FaultOrder(api, delay_s=seconds, times=times))
 
     def drop(self, api: str, times: int | None = 1, *, answer_only: bool = False) -> None:
-        """Close the connection instead of handling the next requests of `api`; or, `answer_only`, after it."""
+        """Closes the connection instead of handling the next requests of `api`, or with `answer_only` instead of
+        answering them."""
         self._add_fault(FaultOrder(api, drop=True, answer_only=answer_only, times=times))
 
     def clear_faults(self) -> None:
@@ -160,13 +165,14 @@ class LocalBroker:
 
     @property
     def now_ms(self) -> int:
-        """What the broker's clock says."""
+        """The time of the broker's clock."""
         return WallClock().now_ms() + self._offset_ms
 
     def advance(
         self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0, ms: float = 0
     ) -> None:
-        """Let time pass for the broker, not for its clients. Returns when all that became due is done."""
+        """Moves the clock of the broker forward, not that of its clients. Returns when the work that became due is
+        done."""
         time = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=ms)
         passed_ms = time // timedelta(milliseconds=1)
         if passed_ms < 0:
@@ -175,7 +181,7 @@ class LocalBroker:
             self._host.advance(passed_ms)
         self._offset_ms += passed_ms
 
-    # Inside
+    # Internals
 
     def _start(self) -> Host:
         settings = {**self._config.given, "listeners": ",".join(map(_address, self._listeners))}
@@ -210,10 +216,11 @@ class LocalBroker:
         return snapshot.offset_ms
 
     def _reserve_ports(self) -> None:
-        """Keep the ports of a broker that is down, so that it finds them free. Nobody listens, so clients are refused.
+        """Binds the ports of a stopped broker, so that they are free when it restarts. Clients that connect are
+        refused.
 
-        Without this the system could give the port to any client that connects somewhere, even to one that is just
-        trying to reach this broker: it would then be talking to itself.
+        Otherwise the system could use the port as the local port of any outgoing connection. A client that tries to
+        reach this broker could even connect to itself.
         """
         for listener in self._listeners:
             if listener.port:
@@ -229,7 +236,8 @@ class LocalBroker:
 
 
 def settings_text(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Settings as a configuration file would have them: `log_flush_interval_ms=5` is `log.flush.interval.ms=5`."""
+    """Converts settings to names and values of a configuration file: `log_flush_interval_ms=5` to
+    `log.flush.interval.ms=5`."""
     return {name.replace("_", "."): _text(value) for name, value in settings.items()}
 
 

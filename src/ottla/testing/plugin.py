@@ -1,4 +1,4 @@
-"""The pytest plug-in: fixtures for a broker per test, and for one that all tests of a session share."""
+"""The pytest plug-in, with fixtures for a broker per test and for a broker that all tests of a session share."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -8,7 +8,7 @@ import pytest
 if TYPE_CHECKING:
     from ottla.testing import LocalBroker
 
-MARKER = "ottla(**settings): what ottla_broker is started with in this test, as for ottla.testing.broker"
+MARKER = "ottla(**settings): start ottla_broker with these settings in this test (see ottla.testing.broker)"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -17,7 +17,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def ottla_settings() -> dict[str, Any]:
-    """What both brokers are started with. Define a fixture of this name in conftest.py to change it."""
+    """The settings of both brokers. To change them, define a fixture of this name in conftest.py."""
     return {}
 
 
@@ -27,7 +27,7 @@ def ottla_broker(request: pytest.FixtureRequest, ottla_settings: dict[str, Any])
     from ottla.testing import broker
 
     settings = dict(ottla_settings)
-    for marker in reversed(list(request.node.iter_markers("ottla"))):  # the marker nearest to the test comes first
+    for marker in reversed(list(request.node.iter_markers("ottla"))):  # the closest marker comes first and must win
         settings.update(marker.kwargs)
     with broker(**settings) as local:
         yield local
@@ -35,7 +35,7 @@ def ottla_broker(request: pytest.FixtureRequest, ottla_settings: dict[str, Any])
 
 @pytest.fixture(scope="session")
 def ottla_session_broker(ottla_settings: dict[str, Any]) -> "Iterator[LocalBroker]":
-    """One broker for all tests of a session: each uses topics of its own, and clears the faults it has ordered."""
+    """A broker for all tests of a session. Each test must use its own topics and clear the faults that it has added."""
     from ottla.testing import broker
 
     with broker(**ottla_settings) as local:

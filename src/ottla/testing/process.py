@@ -1,6 +1,7 @@
-"""A broker in a child process, told what to do over a pipe.
+"""Runs a broker in a child process and controls it over pipes.
 
-Both directions carry JSON, one line per message. The first line is the launch. Then, one at a time:
+Messages in both directions are lines of JSON. The first line to the child is the `Launch`. After it come commands, each
+of which waits for the reply to the one before:
 
     to the child      ["advance", 1000]
     from the child    {"result": ...}   or   {"error": "what went wrong"}
@@ -21,11 +22,11 @@ from ottla.testing.launch import PATIENCE_S, FaultOrder, Launch
 
 
 class ChildFailure(RuntimeError):
-    """The child could not do what it was told, or is not there any more."""
+    """The child could not execute a command, or has ended."""
 
 
 class BrokerProcess:
-    """Started by its constructor, which returns when the broker accepts connections."""
+    """A running broker. The constructor starts it and returns when it accepts connections."""
 
     def __init__(self, launch: Launch) -> None:
         command = [sys.executable, "-P", "-m", "ottla.testing"]
@@ -33,8 +34,8 @@ class BrokerProcess:
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},  # ottla is where we found it
-            start_new_session=True,  # Ctrl-C is for the test; the child ends with it
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},  # same ottla
+            start_new_session=True,  # Ctrl-C goes to the test only; the child ends with the test
             text=True,
         )
         try:
@@ -45,7 +46,7 @@ class BrokerProcess:
 
     def stop(self) -> None:
         try:
-            self._tell("stop")
+            self._send_command("stop")
             self._child.wait(PATIENCE_S)
         finally:
             self.kill()
@@ -55,22 +56,22 @@ class BrokerProcess:
         self._child.wait()
         for pipe in (self._child.stdin, self._child.stdout):
             assert pipe is not None
-            with suppress(BrokenPipeError):  # a message that the child did not live to read
+            with suppress(BrokenPipeError):  # the child ended before it read the last message
                 pipe.close()
 
     def add_fault(self, order: FaultOrder) -> None:
-        self._tell("add_fault", order)
+        self._send_command("add_fault", order)
 
     def clear_faults(self) -> None:
-        self._tell("clear_faults")
+        self._send_command("clear_faults")
 
     def advance(self, ms: int) -> None:
-        self._tell("advance", ms)
+        self._send_command("advance", ms)
 
     def copy_data(self, target: str) -> None:
-        self._tell("copy_data", target)
+        self._send_command("copy_data", target)
 
-    def _tell(self, *message: Any) -> None:
+    def _send_command(self, *message: Any) -> None:
         self._exchange(message)
 
     def _exchange(self, message: Any) -> Any:
@@ -81,7 +82,7 @@ class BrokerProcess:
             requests.flush()
         except BrokenPipeError:
             raise ChildFailure("the broker's process has ended") from None
-        if not _readable(replies):
+        if not _wait_until_readable(replies):
             raise ChildFailure(f"no answer from the broker's process in {PATIENCE_S:.0f} s")
         line = replies.readline()
         if not line:
@@ -92,8 +93,8 @@ class BrokerProcess:
         return reply["result"]
 
 
-def _readable(pipe: IO[str]) -> bool:
-    """Whether something comes in time. Not select(), which fails in a process with a thousand open files."""
+def _wait_until_readable(pipe: IO[str]) -> bool:
+    """Waits for input; returns whether it came in time. select() would fail for descriptors above 1023."""
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
         return bool(selector.select(PATIENCE_S))

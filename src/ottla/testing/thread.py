@@ -1,4 +1,4 @@
-"""A broker in a thread of this process, on an event loop of its own."""
+"""Runs a broker in a thread of this process, with its own event loop."""
 
 import asyncio
 import shutil
@@ -21,7 +21,7 @@ STOP_DEADLINE_S = 5.0
 
 
 class BrokerThread:
-    """Started by its constructor, which returns when the broker accepts connections."""
+    """A running broker. The constructor starts it and returns when it accepts connections."""
 
     def __init__(self, launch: Launch) -> None:
         self._directory = launch.directory
@@ -35,7 +35,7 @@ class BrokerThread:
         self._started: Future[Mapping[str, int]] = Future()
         self._ended: Future[None] = Future()
         self._asked_to_end: asyncio.Future[bool] = self._loop.create_future()
-        """Whether cleanly."""
+        """Its result says whether the broker stops cleanly (True) or is killed."""
         self._thread = Thread(target=self._run, name="ottla-testing", daemon=True)
         self._thread.start()
         try:
@@ -61,15 +61,16 @@ class BrokerThread:
         def jump() -> None:
             self._clock.offset_ms += ms
 
-        self._at_rest(jump)
-        self._at_rest(lambda: None)  # the next rest comes when all that is due now is done
+        self._call_when_idle(jump)
+        self._call_when_idle(lambda: None)  # the loop is idle again when the work that became due is done
 
     def copy_data(self, target: str) -> None:
-        # At rest no file is half written, and what was acknowledged is there: the copy is what kill -9 would leave.
-        self._at_rest(lambda: shutil.copytree(self._directory, target))
+        # When the loop is idle, no file is half written and all acknowledged data is in the files: the copy is what
+        # kill -9 would leave.
+        self._call_when_idle(lambda: shutil.copytree(self._directory, target))
 
-    def _at_rest(self, function: Callable[[], T]) -> T:
-        """The result of `function`, called by the broker's thread when it has nothing else to do."""
+    def _call_when_idle(self, function: Callable[[], T]) -> T:
+        """Calls `function` on the broker's thread when its loop is idle. Returns the result."""
         done: Future[T] = Future()
 
         def call() -> None:
@@ -78,7 +79,7 @@ class BrokerThread:
             except Exception as error:
                 done.set_exception(error)
 
-        self._loop.when_resting(call)
+        self._loop.call_when_idle(call)
         return done.result(PATIENCE_S)
 
     def _end(self, *, clean: bool) -> None:
@@ -86,7 +87,7 @@ class BrokerThread:
             if not self._asked_to_end.done():
                 self._asked_to_end.set_result(clean)
 
-        with suppress(RuntimeError):  # its loop has ended already
+        with suppress(RuntimeError):  # the loop has already ended
             self._loop.call_soon_threadsafe(ask)
         self._ended.result(PATIENCE_S)
         self._thread.join()
@@ -113,4 +114,4 @@ class BrokerThread:
                 await broker.stop(STOP_DEADLINE_S)
         finally:
             broker.abort()
-            await asyncio.sleep(0)  # for closed connections to say goodbye
+            await asyncio.sleep(0)  # lets transports of closed connections finish

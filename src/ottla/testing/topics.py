@@ -1,4 +1,4 @@
-"""Topics, made by one request on one socket: no client library, and none of its threads, for a test's preparations."""
+"""Creates topics with a single request on a socket, without a client library and its threads."""
 
 import socket
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _SIZE = Struct(">i")
 
 
 def create_topic(host: str, port: int, name: str, partitions: int, configs: Mapping[str, str]) -> None:
-    """KafkaError says why it was refused, if it was."""
+    """Creates a topic. KafkaError if the broker refuses it."""
     topic = CreatableTopic(
         name=name,
         num_partitions=partitions,
@@ -30,14 +30,14 @@ def create_topic(host: str, port: int, name: str, partitions: int, configs: Mapp
     request = CreateTopicsRequest(topics=[topic], timeout_ms=int(PATIENCE_S * 1000))
     with socket.create_connection((host, port), PATIENCE_S) as connection:
         connection.sendall(frames.encode_request(request, VERSION, correlation=1, client_id="ottla-testing"))
-        (size,) = _SIZE.unpack(_read(connection, _SIZE.size))
-        frame = _read(connection, size)
+        (size,) = _SIZE.unpack(_read_exactly(connection, _SIZE.size))
+        frame = _read_exactly(connection, size)
     (result,) = frames.decode_response(CreateTopicsResponse, VERSION, frame)[1].topics
     if result.error_code:
         raise KafkaError(ErrorCode(result.error_code), result.error_message or "")
 
 
-def _read(connection: socket.socket, length: int) -> bytes:
+def _read_exactly(connection: socket.socket, length: int) -> bytes:
     data = b""
     while len(data) < length:
         received = connection.recv(length - len(data))

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ottla.testing.clock import PUT_OFF_MAX, MovableClock, MovableLoop, WatchedThreads
+from ottla.testing.clock import POSTPONED_MAX, MovableClock, MovableLoop, WatchedThreads
 from tests.patience import PATIENCE_S
 
 HOUR_MS = 3_600_000
@@ -40,13 +40,13 @@ def test_timers_that_a_jump_makes_due_run_before_the_next_rest() -> None:
 
         def jump() -> None:
             clock.offset_ms += HOUR_MS
-            loop.when_resting(loop.stop)
+            loop.call_when_idle(loop.stop)
 
         loop.call_later(3500, events.append, "second")
         loop.call_later(1800, events.append, "first")
         loop.call_later(7200, events.append, "too early")
         before = clock.now_ms()
-        loop.when_resting(jump)
+        loop.call_when_idle(jump)
         loop.run_forever()
         assert events == ["first", "second"]
         assert clock.now_ms() - before >= HOUR_MS
@@ -64,10 +64,10 @@ def test_a_rest_comes_after_what_tasks_do_when_they_are_woken() -> None:
 
         def jump() -> None:
             clock.offset_ms += 2 * HOUR_MS
-            loop.when_resting(loop.stop)
+            loop.call_when_idle(loop.stop)
 
         task = loop.create_task(work())
-        loop.when_resting(jump)
+        loop.call_when_idle(jump)
         loop.run_forever()
         assert events == [0, 1, 2, 3, 4]
         assert task.done()
@@ -86,10 +86,10 @@ def test_a_rest_waits_for_threads_even_if_nobody_waits_for_them() -> None:
             threads(work).cancel()
 
         loop.run_until_complete(start())
-        assert threads.busy
-        loop.when_resting(lambda: events.append("rested"))
+        assert threads.is_busy
+        loop.call_when_idle(lambda: events.append("rested"))
         loop.call_later(0.01, go_on.set)
-        loop.call_later(0.02, lambda: loop.when_resting(loop.stop))
+        loop.call_later(0.02, lambda: loop.call_when_idle(loop.stop))
         loop.run_forever()
         assert events == ["worked", "rested"]
 
@@ -106,7 +106,7 @@ def test_a_rest_comes_after_what_has_arrived_is_read() -> None:
             def arrive() -> None:
                 there.send(b"x")
 
-            loop.when_resting(rest)
+            loop.call_when_idle(rest)
             loop.call_soon(loop.call_soon, loop.call_soon, arrive)
             loop.run_forever()
         assert events == [b"x", b"rested"]
@@ -117,6 +117,6 @@ def test_a_client_that_never_pauses_does_not_put_off_the_rest_for_ever() -> None
         calls: list[socket.socket] = []
         with reader(loop, calls.append) as there:
             there.send(b"never read")
-            loop.when_resting(loop.stop)
+            loop.call_when_idle(loop.stop)
             loop.run_forever()
-        assert PUT_OFF_MAX <= len(calls) < 2 * PUT_OFF_MAX
+        assert POSTPONED_MAX <= len(calls) < 2 * POSTPONED_MAX

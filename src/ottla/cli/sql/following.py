@@ -1,7 +1,7 @@
-"""`ottla sql --follow`: the query goes on as a stream until Ctrl-C, or until there are rows enough.
+"""`ottla sql --follow`: runs a query as a stream until Ctrl-C or until --limit rows were printed.
 
-Rows that never change are printed as they come. A query that sums up gives all its groups anew with every batch, and so
-does the terminal.
+If the rows of the result never change, each is printed when it arrives. The result of an aggregation changes with every
+batch, so it is printed as a whole each time.
 """
 
 import sys
@@ -22,44 +22,45 @@ GLANCE_S = 0.2
 
 
 def follow(frame: "DataFrame", form: str, limit: int | None) -> None:
+    """Prints the rows of a streaming query in the output format `form`. Returns after Ctrl-C or `limit` rows."""
     if not frame.isStreaming:
         raise CommandError("sql: --follow: the query reads no topic", USAGE_ERROR)
     printer = Printer(frame.columns, form, limit)
-    query = _started(frame, printer)
+    query = _start(frame, printer)
     try:
         while query.isActive and not printer.done:
             time.sleep(GLANCE_S)
         trouble = printer.trouble or query.exception()
     except KeyboardInterrupt:
-        return  # the way to end
+        return  # Ctrl-C is the normal way to end
     finally:
         query.stop()
     if trouble is not None:
         raise trouble
 
 
-def _started(frame: "DataFrame", printer: "Printer") -> "StreamingQuery":
-    """Append if the query allows it, else complete."""
+def _start(frame: "DataFrame", printer: "Printer") -> "StreamingQuery":
+    """Starts the query in append mode if Spark allows it for this query, otherwise in complete mode."""
     try:
-        return _writer(frame, printer, "append")
+        return _start_in_mode(frame, printer, "append")
     except AnalysisException as error:
         try:
             printer.whole = True
-            return _writer(frame, printer, "complete")
+            return _start_in_mode(frame, printer, "complete")
         except AnalysisException:
             raise error from None
 
 
-def _writer(frame: "DataFrame", printer: "Printer", mode: str) -> "StreamingQuery":
+def _start_in_mode(frame: "DataFrame", printer: "Printer", mode: str) -> "StreamingQuery":
     return frame.writeStream.foreachBatch(printer).outputMode(mode).start()
 
 
 class Printer:
-    """Called by Spark with each batch, in a thread of its own."""
+    """Prints batches. Spark calls it with each batch, in its own thread."""
 
     def __init__(self, columns: list[str], form: str, limit: int | None) -> None:
         self.whole = False
-        """Every batch is the whole result."""
+        """Whether every batch is the whole result."""
         self.done = False
         self.trouble: OSError | None = None
         self._columns = columns
@@ -76,7 +77,7 @@ class Printer:
         try:
             self._print(rows)
             sys.stdout.flush()
-        except OSError as error:  # whoever reads has seen enough
+        except OSError as error:  # the reader of standard output has closed it
             self.trouble, self.done = error, True
         if self._left is not None and not self.whole:
             self._left -= len(rows)
@@ -90,10 +91,10 @@ class Printer:
             self._widths = []
             show_rows_as_table(self._columns, rows)
         else:
-            self._print_on(rows)
+            self._append_to_table(rows)
 
-    def _print_on(self, rows: list[Any]) -> None:
-        """A table that goes on: its head comes once, and columns grow as they must."""
+    def _append_to_table(self, rows: list[Any]) -> None:
+        """Prints the rows below those before. The heading is printed once; columns become wider when they need to."""
         lines = [["-" if value is None else str(value) for value in cells(row)] for row in rows]
         if self._widths is None:
             self._widths = [len(name) for name in self._columns]

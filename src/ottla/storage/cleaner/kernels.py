@@ -1,11 +1,11 @@
-"""Record kernels of compaction: index keys, judge records, copy those that stay.
+"""The kernels of compaction: they index keys, decide which records stay, and copy those.
 
-Like the kernel in `ottla.records.columns` they are Python that numba can compile, and both ways do the same to any
-bytes. How records lie in a batch is told in `ottla.records.record`.
+Like the kernel in `ottla.records.columns` they are Python functions that numba can compile. Interpreted and compiled
+they have the same results for any bytes. `ottla.records.record` describes the layout of a record.
 
-The table of keys is a flat array of 64-bit words, three for each slot: a hash of 128 bits in two words, and the offset
-plus one, which is zero in an empty slot. Two keys with the same hash would be taken for one and the older lost, so the
-hash is SipHash-2-4 with a random seed: nobody can make up keys that collide.
+The table of keys is a hash table in a flat array of 64-bit words, three for each slot: a hash of 128 bits in two words,
+and the offset plus one, which is zero in an empty slot. Keys with the same hash would be treated as one key, and the
+older record would be lost. So the hash is SipHash-2-4 with a random seed, for which nobody can construct collisions.
 """
 
 from collections.abc import Callable
@@ -15,14 +15,15 @@ from typing import Any, NamedTuple
 SOUND, BROKEN, FULL = range(3)
 
 WORDS = 3
-"""Words of the table for each slot."""
+"""The number of words for each slot of the table."""
 
 GROWTH_MAX = 14
-"""How many bytes longer a record may get when its time is counted from another base: 9 in its delta, 5 in its size."""
+"""How many bytes a record can grow when its batch gets another base timestamp: 9 in its timestamp delta, 5 in its
+length."""
 
 _MASK = (1 << 64) - 1
 _BEYOND = 1 << 40
-"""A position that no batch reaches: where reading ends up after what cannot be read."""
+"""A position beyond the end of any batch: the result of reading a number that is not valid."""
 
 _TIME_MIN, _TIME_MAX = -(1 << 63), (1 << 63) - 1
 _RECORD_SIZE_MIN = 6
@@ -34,11 +35,11 @@ class Kernels(NamedTuple):
     judge: Callable[..., tuple[int, int, int, int, int, int]]
     copy: Callable[..., int]
     table: Callable[[int], Any]
-    """Zeroed words."""
+    """Makes a table of this many words, all zero."""
     view: Callable[[Any], Any]
-    """Bytes as the kernels read them."""
+    """Converts a buffer to the form that the kernels read."""
     room: Callable[[int], Any]
-    """Bytes for the kernels to write to, whatever is in them."""
+    """Makes an uninitialized buffer of this size for the kernels to write to."""
 
 
 @cache
@@ -50,7 +51,7 @@ def python_kernels() -> Kernels:
 
 @cache
 def compiled_kernels() -> Kernels:
-    """The same as machine code. Takes seconds where numba's cache is empty."""
+    """The kernels compiled by numba. If numba's cache is empty, this takes seconds."""
     import numba
     import numpy
     from numba.extending import overload, register_jitable
@@ -102,9 +103,9 @@ def index_keys(
     seed_low: int,
     seed_high: int,
 ) -> tuple[int, int, int]:
-    """Enter the offset of each of `count` records with a key, from `first_offset` on, into the table.
+    """Enters the offsets of the records with a key into the table, from `first_offset` on.
 
-    Returns a verdict, the offset of the record that found the table FULL, and how many slots are used now.
+    Returns SOUND, BROKEN or FULL, the offset of the record for which the table was FULL, and the number of used slots.
     """
     size = len(data)
     position = 0
@@ -145,11 +146,12 @@ def judge(
     seed_high: int,
     kept: Any,
 ) -> tuple[int, int, int, int, int, int]:
-    """Which of `count` records stay: `kept` has a byte for each.
+    """Decides which of `count` records stay, and sets the byte of each in `kept`.
 
-    A record stays if no later one has its key, unless it is a tombstone whose time is over. What is after `latest` was
-    not indexed and stays; what has no key goes. Returns a verdict, how many stay, how many of these are tombstones, how
-    many had no key, and the smallest and largest time of those that stay.
+    A record stays if no later record has its key. A tombstone stays only with `keep_tombstones`. Records after the
+    offset `latest` are not in the table and stay. Records without a key do not. Returns SOUND or BROKEN, how many
+    records stay, how many of these are tombstones, how many had no key, and the smallest and largest timestamp of the
+    records that stay.
     """
     size = len(data)
     position = staying = tombstones = keyless = 0
@@ -185,9 +187,9 @@ def judge(
 
 
 def copy(data: Any, count: int, kept: Any, shift: int, output: Any) -> int:
-    """The records that stay, one after the other, their times counted from a base that is `shift` earlier.
+    """Copies the records that stay to `output`. The base timestamp of their new batch is `shift` earlier than before.
 
-    `judge` has found them sound. How many bytes they are.
+    The records must be valid, which `judge` has checked. Returns the number of bytes written.
     """
     size = len(data)
     position = written = run = 0
@@ -210,13 +212,13 @@ def copy(data: Any, count: int, kept: Any, shift: int, output: Any) -> int:
 
 
 def _move(data: Any, start: int, end: int, output: Any, position: int) -> int:
-    """Copy bytes; the position after them."""
+    """Copies bytes. Returns the position after them in `output`."""
     output[position : position + end - start] = data[start:end]
     return position + end - start
 
 
 def _move_one_by_one(data: Any, start: int, end: int, output: Any, position: int) -> int:
-    """The same for numba, which makes one instruction of it, and takes three seconds to compile a slice."""
+    """`_move` for numba, which compiles this loop to a fast copy, but takes three seconds to compile a slice."""
     for index in range(end - start):
         output[position + index] = data[start + index]
     return position + end - start
@@ -226,7 +228,7 @@ def _move_one_by_one(data: Any, start: int, end: int, output: Any, position: int
 
 
 def _read_number(data: Any, position: int, end: int) -> tuple[int, int]:
-    """A zigzag number and the position after it, which is `_BEYOND` if it is cut off or too long."""
+    """Reads a zigzag varint. Returns its value and the position after it: `_BEYOND` if it is cut off or too long."""
     if position < 0 or position >= end:
         return 0, _BEYOND
     byte = data[position]
@@ -247,7 +249,7 @@ def _read_number(data: Any, position: int, end: int) -> tuple[int, int]:
 
 
 def _write_number(output: Any, position: int, value: int) -> int:
-    """The position after it."""
+    """Writes a zigzag varint. Returns the position after it."""
     rest = _unsigned((value << 1) ^ (value >> 63))
     while rest > 0x7F:
         output[position] = _signed(rest & _unsigned(0x7F)) | 0x80
@@ -278,7 +280,7 @@ def _signed(value: int) -> int:
 
 
 def _find(table: Any, low: int, high: int) -> int:
-    """Where the key with this hash stands, or would: the table always has an empty slot."""
+    """The position of the slot with this hash, or of the empty slot for it. The table always has an empty slot."""
     words = len(table)
     place = WORDS * _signed(low % _unsigned(words // WORDS))
     while table[place + 2] != 0 and not (table[place] == low and table[place + 1] == high):
@@ -289,7 +291,7 @@ def _find(table: Any, low: int, high: int) -> int:
 
 
 def _hash(data: Any, position: int, length: int, seed_low: int, seed_high: int) -> tuple[int, int]:
-    """SipHash-2-4 with 128 bits."""
+    """SipHash-2-4 with 128 bits, of a part of `data`."""
     v0 = _unsigned(0x736F6D6570736575) ^ seed_low
     v1 = _unsigned(0x646F72616E646F6D) ^ seed_high ^ _unsigned(0xEE)
     v2 = _unsigned(0x6C7967656E657261) ^ seed_low
@@ -310,7 +312,7 @@ def _hash(data: Any, position: int, length: int, seed_low: int, seed_high: int) 
 
 
 def _word(data: Any, position: int, count: int) -> int:
-    """Up to eight bytes as a number, the first one lowest."""
+    """Reads up to eight bytes as a little-endian number."""
     word = _unsigned(0)
     for index in range(count):
         word |= _unsigned(data[position + index]) << _unsigned(8 * index)
