@@ -1,10 +1,10 @@
-"""Stream processing in stages: articles are cleaned, freed of duplicates and published, each stage a topic of its own.
+"""Stream processing in stages: one query cleans articles, the next removes duplicates, with a topic after each stage.
 
     python examples/article_stages.py [--bootstrap HOST:PORT]
 
-Agencies send articles as they are: with mark-up, odd spaces, some empty, many twice. The first query cleans them, the
-second drops what has been there already. Each stage can be read, replayed and changed without the other; between them a
-batch appears as a whole or not at all, so nothing is lost or published twice, whichever of them stops when.
+Agencies send articles with mark-up and odd spaces; some are empty, and many are sent twice. The first query cleans
+them, the second drops articles that were published before. Each stage can be read, replayed and changed without the
+other. Each batch is written in a transaction, so no article is lost or published twice, whenever a query stops.
 """
 
 import json
@@ -34,19 +34,19 @@ class Article(NamedTuple):
 
 def main(spark: SparkSession, bootstrap: str) -> None:
     create_topics(bootstrap, RAW, CLEAN, PUBLISHED)
-    articles = articles_of_a_day()
+    articles = make_articles()
     half = len(articles) // 2
     with TemporaryDirectory() as directory:
-        for part in (articles[:half], articles[half:]):  # what is a duplicate is known across restarts
+        for part in (articles[:half], articles[half:]):  # duplicates are recognized after a restart, too
             send(bootstrap, RAW, ((each.agency, json.dumps(each._asdict())) for each in part))
-            for stage, source, target in ((cleaned, RAW, CLEAN), (without_duplicates, CLEAN, PUBLISHED)):
+            for stage, source, target in ((clean, RAW, CLEAN), (drop_duplicates, CLEAN, PUBLISHED)):
                 run_stage(stage, stream(spark, bootstrap, source), target, bootstrap, directory)
 
     counts = {topic: table(spark, bootstrap, topic).count() for topic in (RAW, CLEAN, PUBLISHED)}
     rows = table(spark, bootstrap, PUBLISHED).selectExpr("string(key) AS key", "string(value) AS value").collect()
     published = {row.key: json.loads(row.value)["title"] for row in rows}
-    assert len(rows) == len(published), "something was published twice"
-    assert published == expected_articles(articles), "the articles are not those of the model"
+    assert len(rows) == len(published), "an article was published twice"
+    assert published == expected_articles(articles), "the published articles differ from the expected ones"
     print(" -> ".join(f"{count} {topic}" for topic, count in counts.items()))
     for title in sorted(published.values())[:3]:
         print(f"  {title}")
@@ -55,7 +55,7 @@ def main(spark: SparkSession, bootstrap: str) -> None:
 def run_stage(
     stage: Callable[[DataFrame], DataFrame], records: DataFrame, topic: str, bootstrap: str, directory: str
 ) -> None:
-    """Work off what is there, and stop. Without the trigger it would go on for ever."""
+    """Processes the records that are there, then stops. Without the trigger the query would run until it is stopped."""
     query = ottla.spark.write_stream(
         stage(records),
         topic,
@@ -67,25 +67,25 @@ def run_stage(
     query.awaitTermination()
 
 
-def cleaned(records: DataFrame) -> DataFrame:
-    """Keyed by what they say: two articles with the same words are the same article."""
+def clean(records: DataFrame) -> DataFrame:
+    """Removes mark-up and empty articles. The key is a hash of the text, so the same text always has the same key."""
     text = f.col("value").cast("string")
     article = f.from_json(text, "title STRING, body STRING")
-    plain = records.select(*(without_markup(article[field]).alias(field) for field in ("title", "body")))
+    plain = records.select(*(remove_markup(article[field]).alias(field) for field in ("title", "body")))
     words = f.sha2(f.concat_ws("\n", "title", "body"), 256)
     return plain.where("body != ''").select(words.alias("key"), f.to_json(f.struct("title", "body")).alias("value"))
 
 
-def without_duplicates(records: DataFrame) -> DataFrame:
-    """By the time at which they were cleaned; an article of which nothing was heard for a day is news again."""
+def drop_duplicates(records: DataFrame) -> DataFrame:
+    """Drops articles whose key was seen within a day. The time is that of the record in the cleaned topic."""
     return records.withWatermark("timestamp", "1 day").dropDuplicatesWithinWatermark(["key"]).select("key", "value")
 
 
-def without_markup(text: Column) -> Column:
+def remove_markup(text: Column) -> Column:
     return f.trim(f.regexp_replace(f.regexp_replace(text, "<[^>]*>", ""), r"\s+", " "))
 
 
-def articles_of_a_day() -> list[Article]:
+def make_articles() -> list[Article]:
     random = Random(4)
     articles: list[Article] = []
     for number in range(ARTICLES):
@@ -99,7 +99,7 @@ def articles_of_a_day() -> list[Article]:
 
 
 def expected_articles(articles: list[Article]) -> dict[str, str]:
-    """Titles by the hash of the words."""
+    """The title of each article by the hash of its text, computed without Spark."""
     found = {}
     for article in articles:
         title, body = (" ".join(re.sub("<[^>]*>", "", text).split()) for text in (article.title, article.body))

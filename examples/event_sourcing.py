@@ -1,10 +1,10 @@
-"""Event sourcing: what happened is the truth, what is so follows from it, and both are topics.
+"""Event sourcing: a topic of events is the source of truth, and a compacted topic has the state computed from it.
 
     python examples/event_sourcing.py [--bootstrap HOST:PORT]
 
-Accounts are opened, paid into, drawn from and closed; each of these is an event that is never changed. A query adds
-them up into a compacted topic, in which each account has one record, or none when it is closed. A service that starts
-reads that topic, a few records instead of the whole history, and has all accounts in its memory: here without Spark.
+Accounts are opened, paid into, drawn from and closed; each of these is an event that is never changed. A query sums
+up the events of each account and writes the balance to a compacted topic, or a tombstone if the account is closed. A
+service that starts reads that topic instead of the whole history to have all balances in memory; it needs no Spark.
 """
 
 import json
@@ -35,14 +35,14 @@ class Event(NamedTuple):
 def main(spark: SparkSession, bootstrap: str) -> None:
     create_topics(bootstrap, EVENTS)
     create_topics(bootstrap, ACCOUNTS, settings=COMPACTED)
-    history = events()
+    history = make_events()
     size = -(-len(history) // ROUNDS)
     with TemporaryDirectory() as checkpoint:
         for start in range(0, len(history), size):
-            chapter = history[start : start + size]
-            send(bootstrap, EVENTS, ((event.account, json.dumps(event._asdict())) for event in chapter))
+            part = history[start : start + size]
+            send(bootstrap, EVENTS, ((event.account, json.dumps(event._asdict())) for event in part))
             query = ottla.spark.write_stream(
-                balances_of(stream(spark, bootstrap, EVENTS)),
+                sum_up(stream(spark, bootstrap, EVENTS)),
                 ACCOUNTS,
                 mode="update",
                 checkpoint=checkpoint,
@@ -52,26 +52,26 @@ def main(spark: SparkSession, bootstrap: str) -> None:
             )
             query.awaitTermination()
 
-    balances = rebuilt_balances(bootstrap)
+    balances = load_balances(bootstrap)
     assert balances == expected_balances(history), "the balances do not follow from the events"
     richest = max(balances, key=lambda account: balances[account])
     print(f"{len(history)} events, {ACCOUNT_COUNT} accounts, {len(balances)} of them still open.")
-    print(f"Most is in {richest}: {balances[richest] / 100:,.2f}")
+    print(f"The highest balance is that of {richest}: {balances[richest] / 100:,.2f}")
 
 
-def balances_of(events: DataFrame) -> DataFrame:
-    """Of every account that something happened to; null when it is closed, which deletes its key."""
+def sum_up(events: DataFrame) -> DataFrame:
+    """The balance of every account with events. It is null for a closed account: a tombstone, which deletes the key."""
     event = f.from_json(f.col("value").cast("string"), "account STRING, kind STRING, cents LONG")
-    told = events.select(event.alias("event")).select("event.*")
-    accounts = told.groupBy("account").agg(
+    parsed = events.select(event.alias("event")).select("event.*")
+    accounts = parsed.groupBy("account").agg(
         f.sum("cents").alias("cents"), f.max(f.col("kind") == "closed").alias("closed")
     )
     balance = f.when(~f.col("closed"), f.col("cents").cast("string"))
     return accounts.select(f.col("account").alias("key"), balance.alias("value"))
 
 
-def rebuilt_balances(bootstrap: str) -> dict[str, int]:
-    """What a service does when it starts: the newest record of each key counts, and none without a value."""
+def load_balances(bootstrap: str) -> dict[str, int]:
+    """Reads all balances, as a service does when it starts. The last record of a key counts; null removes the key."""
     records = ottla.read(ACCOUNTS, bootstrap=bootstrap, isolation="read_committed", columns=["key", "value"])
     balances: dict[str, int] = {}
     for record in records.to_arrow().to_pylist():
@@ -83,7 +83,7 @@ def rebuilt_balances(bootstrap: str) -> dict[str, int]:
     return balances
 
 
-def events() -> list[Event]:
+def make_events() -> list[Event]:
     random = Random(5)
     accounts = [f"account-{number}" for number in range(ACCOUNT_COUNT)]
     history = [Event(account, "opened") for account in accounts]

@@ -1,10 +1,10 @@
-"""Log aggregation: lines that many services write become one table of Parquet files, by service and level.
+"""Log aggregation: collects the log lines of many services in a table of Parquet files, by service and level.
 
     python examples/log_aggregation.py [--bootstrap HOST:PORT]
 
-Services send their log lines to a topic and forget about them. Now and then a query wakes up, takes what is new, and
-adds it to the table: its checkpoint knows what it has taken, so no line is there twice, and none is missing. A line
-that makes no sense is kept as well, under the level UNREADABLE.
+Services send their log lines to a topic. From time to time a query reads the new lines and adds them to the table. Its
+checkpoint has the offsets that it has read, so no line is missing or there twice. Lines that do not have the expected
+format are kept too, with the level UNREADABLE.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ def main(spark: SparkSession, bootstrap: str) -> None:
     expected: Counter[tuple[str, str]] = Counter()
     with TemporaryDirectory() as directory:
         for night in range(NIGHTS):
-            lines = [a_line(random, night, number) for number in range(LINES_A_NIGHT)]
+            lines = [make_line(random, night, number) for number in range(LINES_A_NIGHT)]
             send(bootstrap, LINES, ((service, line) for service, _, line in lines))
             expected.update((service, level) for service, level, _ in lines)
             add_new_lines(stream(spark, bootstrap, LINES), directory)
@@ -39,14 +39,14 @@ def main(spark: SparkSession, bootstrap: str) -> None:
         worst = archive.where("level = 'ERROR'").groupBy("service").count().orderBy(f.desc("count")).first()
         files = len(archive.inputFiles())
 
-    assert found == expected, "the table is not what was logged"
+    assert found == expected, "the table differs from the lines that were sent"
     assert worst is not None
     print(f"{expected.total()} lines of {len(SERVICES)} services are in {files} Parquet files.")
-    print(f"Most errors: {worst.service}, {worst['count']} of them. Unreadable: {lines_of('UNREADABLE', found)}.")
+    print(f"Most errors: {worst.service}, {worst['count']} of them. Unreadable: {count_lines('UNREADABLE', found)}.")
 
 
 def add_new_lines(lines: DataFrame, directory: str) -> None:
-    """Everything that has come since the last time."""
+    """Adds the lines that have arrived since the last call to the table."""
     text = f.col("value").cast("string")
     readable = text.rlike(FORMAT)
     parsed = lines.select(
@@ -66,8 +66,8 @@ def add_new_lines(lines: DataFrame, directory: str) -> None:
     query.awaitTermination()
 
 
-def a_line(random: Random, night: int, number: int) -> tuple[str, str, str]:
-    """Service, level, and the line as the service writes it."""
+def make_line(random: Random, night: int, number: int) -> tuple[str, str, str]:
+    """The service, the level, and the line as the service writes it."""
     service = random.choice(SERVICES)
     if random.random() < 0.02:
         return service, "UNREADABLE", "Segmentation fault"
@@ -75,7 +75,7 @@ def a_line(random: Random, night: int, number: int) -> tuple[str, str, str]:
     return service, level, f"2026-01-0{5 + night}T23:{number // 60:02}:{number % 60:02}Z {level} request {number}"
 
 
-def lines_of(level: str, counts: dict[tuple[str, str], int]) -> int:
+def count_lines(level: str, counts: dict[tuple[str, str], int]) -> int:
     return sum(count for (_, each), count in counts.items() if each == level)
 
 

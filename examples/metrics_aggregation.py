@@ -1,9 +1,10 @@
-"""Metrics aggregation: measurements of many machines become one line per machine and minute, and alarms.
+"""Metrics aggregation: computes mean and peak per machine and minute from the measurements of many machines.
 
     python examples/metrics_aggregation.py [--bootstrap HOST:PORT]
 
-Machines send what they measure every ten seconds, some of it late. A query keeps the mean and the peak of each minute
-up to date in a compacted topic (mode `update`: only what has changed is written); anybody can draw a picture from it.
+Machines send a measurement every ten seconds; some arrive late. A query keeps the mean and the peak of each minute up
+to date in a compacted topic, from which a dashboard can read them. In mode `update` it writes only the minutes that
+have changed.
 """
 
 import json
@@ -31,7 +32,7 @@ class Measurement(NamedTuple):
 
 
 class Minute(NamedTuple):
-    """Of a machine."""
+    """The figures of a machine in one minute."""
 
     measured: int
     total: int
@@ -45,13 +46,16 @@ class Minute(NamedTuple):
 def main(spark: SparkSession, bootstrap: str) -> None:
     create_topics(bootstrap, MEASUREMENTS)
     create_topics(bootstrap, MINUTES, settings=COMPACTED)
-    measurements = ten_minutes_of_measurements()
+    measurements = make_measurements()
     half = len(measurements) // 2
     with TemporaryDirectory() as checkpoint:
-        for part in (measurements[:half], measurements[half:]):  # the query stops in between, and forgets nothing
-            send(bootstrap, MEASUREMENTS, ((each.machine, as_json(each)) for each in part))
+        for part in (
+            measurements[:half],
+            measurements[half:],
+        ):  # the query stops in between and continues from its checkpoint
+            send(bootstrap, MEASUREMENTS, ((each.machine, to_json(each)) for each in part))
             query = ottla.spark.write_stream(
-                minutes_of(stream(spark, bootstrap, MEASUREMENTS)),
+                sum_up_minutes(stream(spark, bootstrap, MEASUREMENTS)),
                 MINUTES,
                 mode="update",
                 checkpoint=checkpoint,
@@ -60,15 +64,15 @@ def main(spark: SparkSession, bootstrap: str) -> None:
             )
             query.awaitTermination()
 
-    minutes = newest_minutes(table(spark, bootstrap, MINUTES))
-    assert minutes == expected_minutes(measurements), "the minutes are not those of the model"
+    minutes = read_newest_minutes(table(spark, bootstrap, MINUTES))
+    assert minutes == expected_minutes(measurements), "the minutes differ from the expected ones"
     print(f"{len(measurements)} measurements became {len(minutes)} minutes. Above {ALARM} % on average:")
     for (machine, minute), figures in sorted(minutes.items()):
         if figures.mean > ALARM:
             print(f"  {machine} at {minute}: {figures.mean:.0f} % on average, {figures.peak} % at most")
 
 
-def minutes_of(measurements: DataFrame) -> DataFrame:
+def sum_up_minutes(measurements: DataFrame) -> DataFrame:
     parsed = measurements.select(
         f.from_json(f.col("value").cast("string"), "at TIMESTAMP, machine STRING, load INT").alias("measured")
     ).select("measured.*")
@@ -81,14 +85,15 @@ def minutes_of(measurements: DataFrame) -> DataFrame:
     return figures.select(key.alias("key"), f.to_json(f.struct("measured", "total", "peak")).alias("value"))
 
 
-def newest_minutes(frame: DataFrame) -> dict[tuple[str, str], Minute]:
-    """A key is always in the same partition, so the newest record is the one with the highest offset."""
+def read_newest_minutes(frame: DataFrame) -> dict[tuple[str, str], Minute]:
+    """The newest record of each key: the one with the highest offset, because a key is always in the same partition."""
     newest = frame.groupBy("key").agg(f.max_by("value", "offset").alias("value"))
     rows = newest.selectExpr("split(string(key), ' ') AS key", "string(value) AS value").collect()
     return {tuple(row.key): Minute(**json.loads(row.value)) for row in rows}
 
 
-def ten_minutes_of_measurements() -> list[Measurement]:
+def make_measurements() -> list[Measurement]:
+    """Measurements of ten minutes, in the order of their arrival."""
     random = Random(2)
     sent = []
     for machine in range(8):
@@ -100,7 +105,7 @@ def ten_minutes_of_measurements() -> list[Measurement]:
     return [measurement for _, measurement in sorted(sent)]
 
 
-def as_json(measurement: Measurement) -> str:
+def to_json(measurement: Measurement) -> str:
     return json.dumps({"at": measurement.at.isoformat(), "machine": measurement.machine, "load": measurement.load})
 
 

@@ -1,7 +1,7 @@
-"""What the Spark examples stand on: a broker and a session, yours or made for the occasion, and topics.
+"""Helpers of the Spark examples: they start a broker and a Spark session, create topics, send and read records.
 
-python examples/website_activity.py                               a broker of its own, gone afterwards
-python examples/website_activity.py --bootstrap localhost:9092    yours; the topics stay, to be looked at
+python examples/website_activity.py                               starts a broker and removes it afterwards
+python examples/website_activity.py --bootstrap localhost:9092    uses your broker; the topics are kept
 """
 
 import argparse
@@ -23,13 +23,13 @@ PATIENCE_S = 30
 COMPACTED = {"cleanup.policy": "compact"}
 
 Record = tuple[str, str | None]
-"""Key and value; without a value it is a tombstone: the key is gone."""
+"""Key and value. A record without a value is a tombstone, which deletes the key."""
 
 
 def run(main: "Callable[[SparkSession, str], None]", description: str | None) -> None:
-    """Call an example's `main` as its command line says."""
+    """Parses the command line of an example and calls its `main`."""
     parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
-    parser.add_argument("--bootstrap", metavar="HOST:PORT", help="use this broker instead of one of its own")
+    parser.add_argument("--bootstrap", metavar="HOST:PORT", help="use this broker instead of starting one")
     given = parser.parse_args().bootstrap
     with nullcontext() if given else ottla.testing.broker(process=True) as own:
         spark = ottla.spark.session("example", config={"spark.sql.shuffle.partitions": 2})
@@ -38,9 +38,9 @@ def run(main: "Callable[[SparkSession, str], None]", description: str | None) ->
 
 
 def create_topics(bootstrap: str, *names: str, partitions: int = 2, settings: dict[str, str] | None = None) -> None:
-    """New topics. What an earlier run has left would be counted with the rest, so it must be deleted first."""
+    """Creates topics. Topics of an earlier run must be deleted first, because their records would be counted again."""
     topics = [NewTopic(name, num_partitions=partitions, config=settings or {}) for name in names]
-    client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})  # its answers die with it
+    client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})  # must live until the results are there
     try:
         for created in client.create_topics(topics).values():
             created.result(PATIENCE_S)
@@ -49,7 +49,7 @@ def create_topics(bootstrap: str, *names: str, partitions: int = 2, settings: di
 
 
 def send(bootstrap: str, topic: str, records: Iterable[Record]) -> None:
-    """All of them are acknowledged when this returns."""
+    """Sends records. All are acknowledged when this returns."""
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5})
     for key, value in records:
         producer.produce(topic, value, key)

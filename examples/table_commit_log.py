@@ -1,10 +1,10 @@
-"""Commit log of a database table: every change of a row is a record, and a replica follows, exactly once.
+"""Commit log of a database table: every change of a row is a record, and a replica applies each change exactly once.
 
     python examples/table_commit_log.py [--bootstrap HOST:PORT]
 
-Triggers write down what changes in a table of SQLite, in the same transaction as the change; a shipper sends that to a
-compacted topic, keyed by the row's key. A Spark query applies it to another database. Each batch and its number are one
-transaction there, so a batch that Spark repeats is known, and passed over.
+Triggers in an SQLite database log each change of a table in the same transaction. The logged changes are sent to a
+compacted topic with the row's key as the record's key. A Spark query applies them to another database. It stores each
+batch and the batch's number in one transaction there, so a batch that Spark repeats is recognized and skipped.
 """
 
 import json
@@ -45,21 +45,23 @@ def main(spark: SparkSession, bootstrap: str) -> None:
     random = Random(6)
     with TemporaryDirectory() as directory:
         original, replica = Path(directory, "original.db"), Path(directory, "replica.db")
-        build(original, SCHEMA)
-        build(replica, REPLICA_SCHEMA)
+        create_database(original, SCHEMA)
+        create_database(replica, REPLICA_SCHEMA)
         shipped = 0
         for _ in range(DAYS):
-            work_for_a_day(original, random)
-            changes = changes_after(original, shipped)
+            change_table(original, random)
+            changes = read_changes_after(original, shipped)
             send(bootstrap, CHANGES, changes)
             shipped += len(changes)
             follow(stream(spark, bootstrap, CHANGES), replica, f"{directory}/checkpoint")
-            assert rows_of(replica) == rows_of(original), "the replica differs from the table"
-        print(f"{shipped} changes on {DAYS} days; the replica has the same {len(rows_of(replica))} rows as the table.")
+            assert read_rows(replica) == read_rows(original), "the replica differs from the table"
+        print(
+            f"{shipped} changes on {DAYS} days; the replica has the same {len(read_rows(replica))} rows as the table."
+        )
 
 
 def follow(changes: DataFrame, replica: Path, checkpoint: str) -> None:
-    """Apply what is new. This runs in the driver: a table with so few changes needs no more."""
+    """Applies new changes to the replica. This runs in the driver, which is enough for so few changes."""
 
     def apply(frame: DataFrame, batch: int) -> None:
         rows = frame.selectExpr("string(key) AS key", "string(value) AS value", "partition", "offset").collect()
@@ -78,13 +80,13 @@ def follow(changes: DataFrame, replica: Path, checkpoint: str) -> None:
     query.trigger(availableNow=True).start().awaitTermination()
 
 
-def build(path: Path, schema: str) -> None:
+def create_database(path: Path, schema: str) -> None:
     with closing(sqlite3.connect(path)) as database:
         database.executescript(schema)
 
 
-def work_for_a_day(original: Path, random: Random) -> None:
-    """Goods come, are moved, are sold out."""
+def change_table(original: Path, random: Random) -> None:
+    """Changes the table at random: articles arrive or are sold out."""
     with closing(sqlite3.connect(original)) as database, database:
         for _ in range(CHANGES_A_DAY):
             article = f"article-{random.randrange(60)}"
@@ -94,14 +96,14 @@ def work_for_a_day(original: Path, random: Random) -> None:
                 database.execute(ARRIVAL, [article, random.randrange(1, 100), f"shelf {random.randrange(9)}"])
 
 
-def changes_after(original: Path, number: int) -> list[Record]:
-    """In the order in which they were committed. A tombstone, for a row that is gone."""
+def read_changes_after(original: Path, number: int) -> list[Record]:
+    """The changes after `number`, in the order of their commits. A deleted row is a tombstone."""
     with closing(sqlite3.connect(original)) as database:
-        question = "SELECT article, image FROM changes WHERE number > ? ORDER BY number"
-        return database.execute(question, [number]).fetchall()
+        query = "SELECT article, image FROM changes WHERE number > ? ORDER BY number"
+        return database.execute(query, [number]).fetchall()
 
 
-def rows_of(path: Path) -> list[tuple[str, int, str]]:
+def read_rows(path: Path) -> list[tuple[str, int, str]]:
     with closing(sqlite3.connect(path)) as database:
         return database.execute("SELECT * FROM stock ORDER BY article").fetchall()
 

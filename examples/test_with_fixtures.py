@@ -1,4 +1,4 @@
-"""The pytest fixtures: a broker for one test, or for all of them. Nothing has to be imported for them.
+"""The pytest fixtures: a broker for one test, or one that all tests share. pytest finds them without an import.
 
 pytest examples/test_with_fixtures.py
 """
@@ -17,7 +17,7 @@ def send(bootstrap: str, topic: str, value: str) -> None:
 
 
 def read(bootstrap: str, topic: str) -> list[Message]:
-    """Every record of partition 0."""
+    """Reads all records of partition 0."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "example", "enable.partition.eof": True})
     consumer.assign([TopicPartition(topic, 0, 0)])
     messages = []
@@ -28,13 +28,13 @@ def read(bootstrap: str, topic: str) -> list[Message]:
 
 
 def test_a_topic_of_my_own(ottla_session_broker: LocalBroker) -> None:
-    # One broker serves the whole session, so each test takes a topic of its own.
+    # All tests of the session share this broker, so each test needs its own topic.
     ottla_session_broker.create_topic("greetings", partitions=3)
     send(ottla_session_broker.bootstrap, "greetings", "hello")
 
 
 def test_eight_days_later(ottla_broker: LocalBroker) -> None:
-    # The broker's clock moves, ours does not, so this broker is for this test alone.
+    # The test moves the broker's clock, so it needs a broker of its own. The client's clock stays as it is.
     ottla_broker.create_topic("orders", message_timestamp_type="LogAppendTime", retention_ms=-1)
     send(ottla_broker.bootstrap, "orders", "an old order")
     ottla_broker.advance(days=8)
@@ -44,7 +44,7 @@ def test_eight_days_later(ottla_broker: LocalBroker) -> None:
 
 
 def test_the_same_beginning_twice(ottla_broker: LocalBroker) -> None:
-    # Data that takes long to prepare is prepared once; every broker that starts from the snapshot has it.
+    # Data that takes long to prepare is prepared once. Every broker that starts from the snapshot has it.
     ottla_broker.create_topic("orders")
     send(ottla_broker.bootstrap, "orders", "prepared")
     prepared = ottla_broker.snapshot()

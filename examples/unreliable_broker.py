@@ -1,4 +1,4 @@
-"""Does a producer deliver every record, in order and once, when its broker fails, drops connections and dies?
+"""Checks that a producer delivers all records once and in order while its broker fails, drops connections and dies.
 
 python examples/unreliable_broker.py
 """
@@ -29,7 +29,7 @@ def send_through_trouble(broker: ottla.testing.LocalBroker) -> None:
         if number == 40:
             broker.drop("Produce")
         if number == 50:
-            broker.drop("Produce", answer_only=True)  # appended, but the producer cannot know: it sends it again
+            broker.drop("Produce", answer_only=True)  # appended, but not acknowledged: the producer retries
         if number == 60:
             broker.kill()
             broker.restart()

@@ -1,10 +1,10 @@
-"""Website activity tracking: clicks become visits, and a list of the pages that are viewed most.
+"""Website activity tracking: finds visits in page views, and counts the views of each page.
 
     python examples/website_activity.py [--bootstrap HOST:PORT]
 
 Every page view is a record, and the visitor is its key. Two queries read the topic independently of each other: one
-finds visits, which end after 30 quiet minutes, the other counts pages. Both write their results into topics, exactly
-once.
+finds visits, which end after 30 minutes without a view, the other counts the views of each page. Both write their
+results to topics exactly once.
 """
 
 import json
@@ -35,16 +35,16 @@ class View(NamedTuple):
 def main(spark: SparkSession, bootstrap: str) -> None:
     create_topics(bootstrap, VIEWS, VISITS)
     create_topics(bootstrap, PAGES, settings=COMPACTED)
-    views = a_day_of_views()
-    send(bootstrap, VIEWS, ((view.visitor, as_json(view)) for view in views))
+    views = make_views()
+    send(bootstrap, VIEWS, ((view.visitor, to_json(view)) for view in views))
 
     parsed = stream(spark, bootstrap, VIEWS).select(
         f.from_json(f.col("value").cast("string"), "at TIMESTAMP, visitor STRING, page STRING").alias("view")
     )
     with TemporaryDirectory() as directory:
         for frame, topic, mode in (
-            (visits_of(parsed.select("view.*")), VISITS, "append"),
-            (pages_of(parsed.select("view.*")), PAGES, "complete"),
+            (find_visits(parsed.select("view.*")), VISITS, "append"),
+            (count_pages(parsed.select("view.*")), PAGES, "complete"),
         ):
             query = ottla.spark.write_stream(
                 frame,
@@ -57,50 +57,51 @@ def main(spark: SparkSession, bootstrap: str) -> None:
             )
             query.awaitTermination()
 
-    visits = {(row.key, row.value) for row in strings(table(spark, bootstrap, VISITS))}
-    pages = {row.key: int(row.value) for row in strings(table(spark, bootstrap, PAGES))}
-    assert visits == expected_visits(views), "the visits are not those of the model"
-    assert pages == Counter(view.page for view in views), "the pages are not those of the model"
+    visits = {(row.key, row.value) for row in read_strings(table(spark, bootstrap, VISITS))}
+    pages = {row.key: int(row.value) for row in read_strings(table(spark, bootstrap, PAGES))}
+    assert visits == expected_visits(views), "the visits differ from the expected ones"
+    assert pages == Counter(view.page for view in views), "the page counts differ from the expected ones"
     print(f"{len(views)} page views, {len(visits)} visits that have ended. The pages that are viewed most:")
     for page, count in Counter(pages).most_common(3):
         print(f"  {count:4}  {page}")
 
 
-def visits_of(views: DataFrame) -> DataFrame:
-    """A visit is told when no view can come any more that belongs to it."""
+def find_visits(views: DataFrame) -> DataFrame:
+    """One row for each visit, as soon as no more view that belongs to it can arrive."""
     watched = views.withWatermark("at", f"{LATENESS.seconds} seconds")
     visits = watched.groupBy(f.session_window("at", f"{PAUSE.seconds} seconds").alias("visit"), "visitor").count()
     start = f.unix_seconds("visit.start").alias("start")
     return visits.select(f.col("visitor").alias("key"), f.to_json(f.struct(start, "count")).alias("value"))
 
 
-def pages_of(views: DataFrame) -> DataFrame:
-    """All counts, each time one has changed; compaction keeps the newest of each page."""
+def count_pages(views: DataFrame) -> DataFrame:
+    """The counts of all pages, written again whenever one changes. Compaction keeps the newest count of each page."""
     return views.groupBy("page").count().selectExpr("page AS key", "string(count) AS value")
 
 
-def strings(frame: DataFrame) -> list[Row]:
+def read_strings(frame: DataFrame) -> list[Row]:
     return frame.selectExpr("string(key) AS key", "string(value) AS value").collect()
 
 
-def a_day_of_views() -> list[View]:
+def make_views() -> list[View]:
+    """The page views of a day, in order of time."""
     random = Random(1)
     views = []
     for number in range(30):
         at = MORNING + timedelta(seconds=random.randrange(6 * 3600))
         for _ in range(random.randrange(5, 20)):
-            pause_s = random.choice((20, 90, 400, 2 * 3600))  # the last one begins another visit
+            pause_s = random.choice((20, 90, 400, 2 * 3600))  # after the longest pause a new visit begins
             at += timedelta(seconds=random.randrange(1, pause_s))
             views.append(View(at, f"visitor-{number}", f"/page/{int(random.paretovariate(1.2))}"))
     return sorted(views)
 
 
-def as_json(view: View) -> str:
+def to_json(view: View) -> str:
     return json.dumps({"at": view.at.isoformat(), "visitor": view.visitor, "page": view.page})
 
 
 def expected_visits(views: list[View]) -> set[tuple[str, str]]:
-    """The naive way: each visitor's views in order, cut where the pause is too long."""
+    """The visits computed without Spark: each visitor's views in order, split at long pauses."""
     visits: dict[str, list[list[datetime]]] = defaultdict(list)
     for at, visitor, _ in views:
         if visits[visitor] and at - visits[visitor][-1][-1] < PAUSE:
