@@ -8,5 +8,5 @@ class TopicPartition(NamedTuple):
     partition: int
 
     def __str__(self) -> str:
-        """As Kafka writes it in logs and directory names."""
+        """The topic and the partition as Kafka writes them in logs and directory names: `orders-0`."""
         return f"{self.topic}-{self.partition}"

@@ -85,7 +85,7 @@ def resolve_boundary(
 
 
 def offsets_to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """As Spark stores them in a checkpoint: {"topic": {"0": 123}}."""
+    """Format offsets as Spark stores them in a checkpoint: {"topic": {"0": 123}}."""
     found: dict[str, dict[str, int]] = {}
     for where in sorted(offsets):
         found.setdefault(where.topic, {})[str(where.partition)] = offsets[where]

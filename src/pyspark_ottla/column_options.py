@@ -74,7 +74,7 @@ def _format(given: Given, column: str, registry: Mapping[str, str] | None, selec
     if message and name != "protobuf":
         raise OptionError(f"{column}Message: only protobuf has messages, and {column}Format is {name}")
     if given.has(f"{column}Subject") and (registry is None or not has_schema):
-        raise OptionError(f"{column}Subject: it is a schema registry's, and none is asked for the {column}")
+        raise OptionError(f"{column}Subject: it is for a schema registry, but none is used for the {column}")
     if name == BINARY:
         return None
     if schema is not None and schema.strip().lower() == INFER:

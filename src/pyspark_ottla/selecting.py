@@ -9,7 +9,8 @@ from pyspark_ottla.options import ReadOptions, Selection
 
 
 def select_partitions(selection: Selection, client: Client) -> list[TopicPartition]:
-    """In order. Raises KafkaError if a named topic or partition does not exist; a pattern may match nothing."""
+    """The selected partitions in order. Raises KafkaError if a named topic or partition does not exist; a pattern may
+    match nothing."""
     if selection.pattern:
         try:
             counts = client.count_partitions(pattern=selection.pattern)

@@ -31,9 +31,9 @@ class Origin(NamedTuple):
 class Shape(NamedTuple):
     schema: StructType
     origins: tuple[Origin, ...]
-    """For each column of the schema."""
+    """What each column of the schema holds."""
     formats: Mapping[str, Format]
-    """By column: key, value."""
+    """The formats of the columns key and value."""
     bad_records: str
     dead_letter_topic: str | None
 

@@ -56,7 +56,7 @@ from ottla.system.threads import Offload, Threads
 logger = logging.getLogger(__name__)
 
 FETCH_SESSION_EVICTION_S = 120.0
-"""As in Kafka, where it is no setting either."""
+"""The same value as in Kafka, where it cannot be configured either."""
 
 RETENTION, COMPACTION = "retention", "compaction"
 UPKEEP = (RETENTION, COMPACTION)

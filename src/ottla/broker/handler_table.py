@@ -28,7 +28,8 @@ class Handler(NamedTuple):
     versions: range
     handle: Callable[[Node, Call[Any]], Any]
     codec: Codec | None
-    """Of handlers that read and write without a schema; None: the codec is compiled from the schema of the API."""
+    """The codec of a handler that reads and writes without a schema. None: it is compiled from the schema of the
+    API."""
 
 
 def load_handlers() -> Mapping[int, Handler]:

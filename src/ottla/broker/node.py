@@ -33,7 +33,7 @@ class Node:
     replication: Replication
     auto_creation: AutoTopicCreation
     replicas: Replicas
-    """The lookup of `replication`, kept here because most handlers need nothing else of it."""
+    """The partitions of `replication`, kept here because most handlers need nothing else from it."""
     compaction: Compaction
     record_checks: RecordChecks
     fetch_sessions: FetchSessions

@@ -103,7 +103,7 @@ def _open_reader(
 def _read_newest(
     client: CommandClient, partitions: list[int], options: argparse.Namespace
 ) -> "tuple[TopicReader, list[Message]]":
-    """The newest records, and the reader that goes on after them.
+    """Reads the newest records. Also returns the reader, which continues after them.
 
     Not every offset is a record: some were compacted away, some mark the end of a transaction. So this may take several
     attempts, each from further back, until there are enough records or no more exist.

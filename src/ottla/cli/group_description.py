@@ -63,7 +63,7 @@ class GroupDetails(NamedTuple):
 
 
 def describe_groups(client: CommandClient, names: Iterable[str]) -> list[GroupDetails]:
-    """In the order of `names`. Raises CommandError for a group that does not exist."""
+    """Describes groups in the order of `names`. Raises CommandError for a group that does not exist."""
     wanted = list(dict.fromkeys(names))
     asked = client.ask(client.admin.describe_consumer_groups, wanted)
     return [_describe_group(client, client.wait_for(asked[name], f"group {name!r}")) for name in wanted]
@@ -130,7 +130,7 @@ def fetch_committed_offsets(client: CommandClient, group: str) -> "dict[TopicPar
 
 
 def list_end_offsets(client: CommandClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Only of partitions that exist and have a leader."""
+    """The end offsets of those partitions that exist and have a leader."""
     from confluent_kafka.admin import OffsetSpec
 
     by_topic: dict[str, list[int]] = {}

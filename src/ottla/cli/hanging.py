@@ -29,7 +29,7 @@ class OpenTransaction(NamedTuple):
 def list_open_transactions(
     client: CommandClient, topics: Iterable[str], partitions: Collection[int] = ()
 ) -> list[OpenTransaction]:
-    """Every transaction that is open in these topics, as the leaders of their partitions tell."""
+    """All transactions that are open in these topics, according to the leaders of their partitions."""
     from ottla.client.connection import name_error
     from ottla.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 

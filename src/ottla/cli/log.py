@@ -52,7 +52,7 @@ def _verify(options: argparse.Namespace) -> int:
     from ottla.cli.log_verification import Report, verify_path
     from ottla.storage.files import RealDisk
 
-    logs.configure(sys.stderr, "error")  # what recovery would say of a repair is said here
+    logs.configure(sys.stderr, "error")  # this command reports repairs itself, so recovery logs only errors
     report = Report()
     as_text = options.format != JSON
     for path in options.paths:
@@ -136,7 +136,7 @@ def _json(file: str, entry: "Entry") -> str:
 
 
 def _json_bytes(value: object) -> object:
-    """As `ottla consume --format json` writes bytes, except that they are asked for one by one."""
+    """Converts bytes for JSON as `ottla consume --format json` does: to text, or to base64 if they are not UTF-8."""
     assert isinstance(value, bytes)
     try:
         return value.decode()

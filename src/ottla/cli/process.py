@@ -27,10 +27,11 @@ def connections_allowed() -> int:
 
 
 def return_large_buffers() -> None:
-    """Have memory of large buffers given back as soon as they are free.
+    """Makes glibc return the memory of large buffers to the system as soon as they are freed.
 
-    glibc learns from each large one that is freed to keep more of the next, in every thread: a few batches that unpack
-    to megabytes would stay as a hundred megabytes. Where there is no glibc, nothing happens.
+    By default glibc raises its threshold with each large buffer that is freed, and then keeps the next ones for reuse,
+    in every thread. A few batches that decompress to megabytes would keep a hundred megabytes in use. Without glibc
+    this function does nothing.
     """
     import ctypes  # only brokers need it, and they have started by then
 

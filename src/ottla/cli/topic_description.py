@@ -29,7 +29,7 @@ class PartitionRow(NamedTuple):
     beginning: int | None
     end: int | None
     copies: list[Copy]
-    """Only of brokers that answered."""
+    """The copies on brokers that answered."""
 
     def document(self) -> dict[str, object]:
         return {**self._asdict(), "copies": [copy._asdict() for copy in self.copies]}
@@ -62,7 +62,7 @@ class TopicDetails(NamedTuple):
 
 
 def describe_topics(client: CommandClient, names: list[str]) -> list[TopicDetails]:
-    """In the order of `names`. Raises CommandError if one does not exist."""
+    """Describes topics in the order of `names`. Raises CommandError if one does not exist."""
     found = client.describe_topics(list(dict.fromkeys(names)))
     missing = [name for name, topic in found.items() if topic is None]
     if missing:

@@ -62,7 +62,7 @@ class Security:
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> "Security":
-        """From librdkafka's settings. Raises ValueError for settings that this client does not support."""
+        """Make it from librdkafka's settings. Raises ValueError for settings that this client does not support."""
         protocol = settings.get("security.protocol", "plaintext").upper()
         if protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
             raise ValueError(f"security.protocol: {protocol.lower()!r} is unknown")

@@ -113,7 +113,7 @@ class Sender:
         self._delivery_s = delivery_s
         self._lanes: dict[TopicPartition, _Lane] = {}
         self._sent_requests: dict[int, deque[_SentRequest]] = {}
-        """By broker."""
+        """The requests without an answer, by broker."""
         self._waiting_bytes = 0
         self._in_flight_bytes = 0
         self._backoff: Backoff | None = None
@@ -124,7 +124,7 @@ class Sender:
 
     @property
     def next_offsets(self) -> dict[TopicPartition, int]:
-        """The offset after the last acknowledged batch, for each partition whose leader told its offset."""
+        """The offset after the last acknowledged batch, for each partition whose leader has returned an offset."""
         return {where: lane.next_offset for where, lane in self._lanes.items() if lane.next_offset >= 0}
 
     @property
@@ -319,7 +319,7 @@ class Sender:
             lane.failed.clear()
 
     def _handle_lost_connection(self, node: int, batches: list[tuple[_Lane, _SealedBatch]], error: Unreachable) -> None:
-        """Send everything again that was sent over a broken connection: nobody knows what of it was written."""
+        """Send the requests of a broken connection again: it is unknown which of them the broker has handled."""
         if isinstance(error, NotAuthenticated):
             raise error
         self._client.disconnect(node)

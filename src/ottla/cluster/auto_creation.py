@@ -21,8 +21,8 @@ logger = logging.getLogger(__name__)
 Decide = Callable[[Image, BrokerConfig, Random], Decision[None]]
 
 PENDING_MAX = 10_000
-"""Topics that wait to be created. Requests for more are dropped: nothing slows down a client that makes up names, and
-one that needs its topic asks again."""
+"""How many topics may wait to be created. Requests for more are dropped, because a client can make up any number of
+names. A client that needs its topic asks again."""
 
 
 class AutoTopicCreation:

@@ -40,7 +40,7 @@ def _circle(brokers: Sequence[BrokerImage], random: Random) -> list[BrokerImage]
 
 
 def _replicas(leader: BrokerImage, others: Sequence[BrokerImage], count: int) -> tuple[int, ...]:
-    """The leader and the next of the others. A rack without a replica comes before one that has one."""
+    """Choose the leader and the next of the other brokers, first those in racks without a replica."""
     chosen = [leader]
     waiting = list(others)
     while len(chosen) < count:

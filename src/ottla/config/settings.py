@@ -36,11 +36,11 @@ class ConfigSource(IntEnum):
 
     TOPIC = 1
     ONE_BROKER = 2
-    """For this broker, at run time."""
+    """Set for this broker at run time."""
     ALL_BROKERS = 3
-    """For all brokers, at run time."""
+    """Set for all brokers at run time."""
     STARTED_WITH = 4
-    """In the properties file or on the command line."""
+    """Set in the properties file or on the command line."""
     DEFAULT = 5
     LOGGER = 6
     CLIENT_METRICS = 7
@@ -105,7 +105,7 @@ def at_least(minimum: float) -> Check:
 
 
 def between(minimum: float, maximum: float, *, otherwise: float | None = None) -> Check:
-    """Check for a closed range, or one value outside of it that has a meaning of its own."""
+    """Check for a closed range; `otherwise` is a value outside the range that is allowed too."""
 
     def check(value: float) -> str | None:
         if value == otherwise or minimum <= value <= maximum:

@@ -92,7 +92,7 @@ class RecordFormat:
         # If two numbers have the same key class, the higher one is written.
         self._numbers = {types[number].key: number for number in sorted(types)}
         self._forms: dict[type[Message], tuple[bytes, Writer, RecordType]] = {}
-        """By the class of the key: its encoded number, the writer of the key, the record type. Filled on first use."""
+        """For each class of keys: its encoded number, the writer of the key, the record type. Filled on first use."""
 
     def encode(self, record: StoredRecord) -> tuple[bytes, bytes | None]:
         """Returns key and value. Malformed if a field cannot be encoded, such as a string of more than 32767 bytes."""

@@ -18,7 +18,7 @@ class CoordinatorCollector:
     def __init__(self, node: Node) -> None:
         self._groups, self._transactions = node.groups, node.transactions
         self.groups = Counter(dict.fromkeys(product((CLASSIC, CONSUMER), ("Empty", "Stable")), 0))
-        """By protocol and state. Stable states are reported even if no group is in them."""
+        """The number of groups by protocol and state. Empty and Stable are reported even if no group is in them."""
         self.members = Counter({CLASSIC: 0, CONSUMER: 0})
         self.offsets = 0
         self.transactional_ids = Counter(dict.fromkeys(sorted(STORED), 0))

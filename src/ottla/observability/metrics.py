@@ -31,8 +31,8 @@ Labels = tuple[str, ...]
 class RequestMeter:
     """Counters for one API: how many requests of each version took how long.
 
-    `by_version[version][bucket]`, the buckets being those of BOUNDS_S and one above them. Whoever answers a request
-    counts it there and adds to `seconds`; it does so itself, because a call would cost as much as all of the counting.
+    `by_version[version][bucket]` has the counts. The buckets are those of BOUNDS_S and one above them. The code that
+    answers a request increments the count and `seconds` itself, because a call would take as long as the counting.
     """
 
     __slots__ = ("by_version", "request", "seconds")
@@ -99,9 +99,9 @@ class GroupMeter:
         self.epochs_raised = 0
         """How often the epoch of a consumer group was raised, which starts a rebalance."""
         self.classic_rebalances = DurationMeter()
-        """From the start of a rebalance of a classic group to its assignment."""
+        """Durations from the start of a rebalance of a classic group to its assignment."""
         self.consumer_rebalances = DurationMeter()
-        """From a raised epoch of a consumer group until every member has reached it."""
+        """Durations from a raised epoch of a consumer group until every member has reached it."""
 
 
 class TransactionMeter:
@@ -116,7 +116,7 @@ class TransactionMeter:
         self.fenced = 0
         """Aborted because another producer took over the transactional id."""
         self.markers = DurationMeter()
-        """From the decision to the last marker."""
+        """Durations from the decision to end a transaction to its last marker."""
         self.waiting_markers = 0
         """Partitions whose marker could not be appended yet. It is tried again."""
 

@@ -10,7 +10,7 @@ that fails a check:
     NO_KEY      a record without a key where keys are required
     TIME        a timestamp outside of the bounds, or of 64 bits
 
-The first four end a survey. After the last two it can go on behind the record, so that all such records are found.
+The first four end a survey. After the last two it can continue after the record, so that all such records are found.
 
 The same source runs in two ways. `survey` is Python and takes about 3 us per record. `compile_survey` has numba compile
 it to machine code, which is three hundred times as fast; but numba costs a second and 100 MB, so it is imported only

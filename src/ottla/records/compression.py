@@ -1,7 +1,7 @@
 """The codecs of record batches: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
 
 Decompression never yields, nor takes memory for, more than the caller's bound, whatever the input claims. gzip is
-unpacked as a stream. For the others the block headers tell how much can come out, and the output is a fixed buffer:
+unpacked as a stream. For the others the block headers limit the size of the output, which is a fixed buffer:
 
 - snappy is either one raw block, or Java's framing: 8 bytes of magic, two int32 versions, then chunks of an int32
   length and a raw block. A raw block starts with its unpacked length, which cannot be more than 22 times its own.
@@ -172,7 +172,8 @@ def _unsnappy_block(block: memoryview, max_bytes: int) -> bytearray:
 def _unpack(
     decompress_into: Callable[[Bytes, bytearray], int], data: Bytes, output_max: int, max_bytes: int
 ) -> bytearray:
-    """Decompress into a buffer of at most `max_bytes`. A first attempt has one that fits nearly all batches."""
+    """Decompress into a buffer of at most `max_bytes`. The first attempt uses a buffer that is enough for nearly all
+    batches."""
     import cramjam
 
     limit = min(output_max, max_bytes)

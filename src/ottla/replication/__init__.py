@@ -9,7 +9,7 @@ record_checks.py       runs that validation, large batches in a thread
 transactions.py        transaction markers, and whether a producer has a transaction open in a partition
 fetch_sessions.py      incremental fetch sessions (KIP-227)
 discovery.py           start: finds and opens the logs of the data directories, with recovery
-recovery_progress.py   log lines that tell how far recovery has come
+recovery_progress.py   logs the progress of recovery
 reconciliation.py      creates, deletes and configures partitions as the metadata changes
 deleted_partitions.py  renames the directories of deleted partitions
 removals.py            removes deleted files after their delay

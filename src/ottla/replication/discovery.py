@@ -28,7 +28,7 @@ from ottla.topic_partition import TopicPartition
 logger = logging.getLogger(__name__)
 
 RecoveryProgress = Callable[[str, int, int], None]
-"""Called with a directory, the bytes of it that are recovered, and the bytes in all."""
+"""Called with a directory, the number of its bytes that are recovered, and the number of all its bytes."""
 
 
 class Found(NamedTuple):
@@ -123,7 +123,8 @@ class Discovery:
         self._mark_checkpointed(directory)
 
     def _mark_checkpointed(self, directory: DataDirectory) -> None:
-        """From here on a log without a recovery point is known to have been begun by this broker."""
+        """Write the recovery points. From here on, a log without a recovery point is known to have been created by this
+        broker."""
         recovery_points = {
             TopicPartition(found.topic.name, found.number): found.log.recovery_point
             for found in self.found.values()
@@ -153,7 +154,7 @@ class Discovery:
             set_aside(self._disk, directory, partition, self._unique())
 
     def _keep(self, found: Found) -> None:
-        """Of a partition that is in two directories keep the longer log: the creation of the other was abandoned."""
+        """Keep the longer log of a partition that is in two directories: the creation of the other was abandoned."""
         key = (found.topic.id, found.number)
         other = self.found.get(key)
         if other is not None:
@@ -189,8 +190,8 @@ class Discovery:
             self._write_again(log)
             log.flush()
         if log.recovery_point == 0 < log.end_offset and not begun_here:
-            # It may have been compacted elsewhere and moved here by its files. Without a recovery point the next start
-            # would take it for one that was begun here, and the gaps that compaction left for losses.
+            # The log may have been compacted elsewhere and its files copied here. Without a recovery point the next
+            # start would assume that it was created here, and that the gaps which compaction left are lost records.
             log.flush()
         return Found(topic, partition.index, log, directory, directory.high_watermarks.get(key, 0))
 

@@ -189,7 +189,7 @@ class Reconciliation:
             self._missing[topic.id] = None
 
     def _create_log(self, topic: TopicImage, index: int, config: TopicConfig) -> None:
-        """In the directory with the fewest partitions, or the next one if it has no room. OSError if none has."""
+        """Create a log in the directory with the fewest partitions that has room. OSError if none has."""
         directories = sorted(self._replicas.directories_in_service(), key=lambda directory: directory.partition_count)
         for directory in directories:
             try:

@@ -1,4 +1,4 @@
-"""Log lines that tell how far the recovery of logs has come while a broker starts."""
+"""Logs the progress of recovery while a broker starts."""
 
 import logging
 
@@ -10,7 +10,7 @@ INTERVAL_MS = 1000
 
 
 class RecoveryProgress:
-    """At most one line a second for the whole start, and none if all logs are recovered within a second."""
+    """Logs at most one line a second, and none if all logs are recovered within a second."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -71,9 +71,10 @@ class Connection(asyncio.BufferedProtocol):
         self._position = 0
         self._unfinished: UnfinishedFrame | None = None
         self._answers: deque[list[Part] | asyncio.Future[Answer]] = deque()
-        """Answers that are not ready, and all behind them."""
+        """Answers that are not ready, and all answers after them."""
         self._small_answer = b""
-        """With its size. It is sent in this turn of the loop, before everything in the outbox."""
+        """A small answer, including its size field. It is sent in this turn of the loop, before everything in the
+        outbox."""
         self._task: asyncio.Future[Any] | None = None
         """A request that holds the connection, or a new connection's wait for its turn."""
         self._unsent_memory = 0
@@ -204,7 +205,7 @@ class Connection(asyncio.BufferedProtocol):
             return None
 
     def _put(self, answer: list[Part]) -> None:
-        """Make the answer the next that is sent. A small one that has none before it goes past the outbox."""
+        """Queue an answer. If no answer waits before it, a small one is sent without the outbox."""
         if self._small_answer:
             self._outbox.put_back(self._small_answer)
             self._small_answer = b""

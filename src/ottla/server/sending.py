@@ -3,7 +3,7 @@
 `SocketSender` writes to a plaintext socket itself (`writev`, `sendfile`), past the transport, which then never holds
 output of its own. The header and the data of an answer are sent without a turn of the loop in between, and answers that
 are ready together are sent in one call. The sender waits for room with `add_writer` on a duplicate of the descriptor,
-because an event loop lets nobody watch a transport's own descriptor.
+because asyncio does not allow `add_writer` on the descriptor of a transport.
 
 `TransportSender` goes through the transport and its flow control, for TLS and for the network of the simulator.
 """

@@ -69,14 +69,14 @@ class EpochHistory:
             self._differing.append(header.base_offset)
         entry = bisect_right(self._starts, known_from)
         if entry < len(self._starts) and self._starts[entry] <= header.last_offset:
-            self.problem = f"an epoch is said to begin at {self._starts[entry]}, in the middle of a batch"
+            self.problem = f"it has an epoch that begins at {self._starts[entry]}, in the middle of a batch"
 
     def finish(self, end_offset: int) -> None:
         """Decide after the last batch whether the file or a batch is wrong."""
         if self.problem or self.went_back:
             return
         if self._file is not None and self._differing == [self._latest_offset]:
-            self.went_back = f"{self._difference}, and nothing tells which of both is wrong"
+            self.went_back = f"{self._difference}, and it is unknown which of both is wrong"
         elif self._differing:
             self.problem = self._difference
         elif self._starts and self._starts[-1] > end_offset:

@@ -31,7 +31,7 @@ class CorruptIndex(Exception):
 
 
 def _swap_bytes(entries: "array[int]") -> None:
-    """From the machine's byte order to the file's or back."""
+    """Convert entries from the machine's byte order to that of the file, or back."""
     if sys.byteorder == "little":
         entries.byteswap()
 

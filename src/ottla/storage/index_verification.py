@@ -100,25 +100,27 @@ def find_transaction_index_problem(
     *,
     complete: bool,
 ) -> str:
-    """`aborted` is what the records tell, `markers` the producer of the marker at each offset.
+    """Compare a transaction index with the log. Returns the first difference, or an empty string.
+
+    `aborted` are the transactions that the log's records show, `markers` has the producer of the marker at each offset.
 
     They are `complete` if no record of the log is missing up to here. The index of a log that was compacted, or has
     lost its oldest records, may know more than the records: a transaction stays in the index until all of its records
     are gone, and its first records, or those of another open transaction, may be gone already.
     """
-    told = {entry.last_offset: entry for entry in aborted}
+    expected = {entry.last_offset: entry for entry in aborted}
     for entry in entries:
         if markers.get(entry.last_offset) != entry.producer_id:
             return f"producer {entry.producer_id} has no marker at offset {entry.last_offset}"
-        known = told.pop(entry.last_offset, None)
+        known = expected.pop(entry.last_offset, None)
         if entry == known:
             continue
         if complete:
             return f"the transaction that ended at offset {entry.last_offset} was {known or 'committed'}, not {entry}"
         if known is not None and not _may_be_earlier(entry, known):
             return f"the transaction that ended at offset {entry.last_offset} had begun at {known.first_offset}"
-    if told:
-        return f"the transaction aborted at offset {min(told)} is not in it"
+    if expected:
+        return f"the transaction aborted at offset {min(expected)} is not in it"
     return ""
 
 

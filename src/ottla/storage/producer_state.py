@@ -237,7 +237,7 @@ class ProducerStates:
             self._trimmed_at = base_offset
 
     def _trim(self, silent_since: int) -> None:
-        """Of producers that wrote nothing from this offset on, keep the last batch only."""
+        """Keep only the last batch of each producer that has written nothing from this offset on."""
         for producer in self.producers.values():
             batches = producer.batches
             if len(batches) > 1 and batches[-1].base_offset < silent_since:

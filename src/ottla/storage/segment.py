@@ -29,7 +29,7 @@ from ottla.storage.transaction_index import TransactionIndex
 logger = logging.getLogger(__name__)
 
 UNKNOWN = -2
-"""Not read yet; -1 is a timestamp that a record may have."""
+"""A timestamp that has not been read yet. It is not -1, because a record can have that timestamp."""
 
 _TAIL_MAX = 64
 _UNINDEXED_MAX = 1024 * 1024

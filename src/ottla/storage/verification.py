@@ -145,7 +145,7 @@ def _check_snapshot(disk: Disk, report: PartitionReport, offset: int) -> None:
         report.add_wrong_file(path, f"the log ends at {report.end_offset}")
     for producer in producers:
         if producer.batches and producer.batches[-1].last_offset >= offset:
-            report.add_wrong_file(path, f"producer {producer.producer_id} is said to have written at or after {offset}")
+            report.add_wrong_file(path, f"its producer {producer.producer_id} has a batch at or after {offset}")
 
 
 class _Walk:

@@ -15,7 +15,7 @@ FixedDefault = int | float | str | tuple[()] | None
 FieldRow = tuple[str, str, int, int, int | None, int | None, FixedDefault]
 
 NEVER: Final = 32767
-"""As the first flexible version: no version is flexible."""
+"""The value of the first flexible version if no version is flexible."""
 
 ZERO_UUID: Final = bytes(16)
 
@@ -44,7 +44,7 @@ class Field(NamedTuple):
 
     @property
     def is_structure(self) -> bool:
-        """Only structures are written with a capital letter."""
+        """Whether the element is a structure: only their type names begin with a capital letter."""
         return self.element[0].isupper()
 
     def is_in(self, version: int) -> bool:

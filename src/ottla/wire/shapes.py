@@ -11,7 +11,7 @@ before it is written. Both change in place, and only the few APIs and versions n
     UpdateFeatures 0/1        allow downgrade, or a type of upgrade
     JoinGroup 6/7             no protocol: an empty name, or null
 
-Topic name or topic id (Produce, Fetch, OffsetCommit, OffsetFetch) is no matter of shape: handlers use both fields.
+Topic name or topic id (Produce, Fetch, OffsetCommit, OffsetFetch) makes no difference here: handlers use both fields.
 """
 
 from __future__ import annotations

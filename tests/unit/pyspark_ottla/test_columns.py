@@ -240,7 +240,7 @@ def test_schemas_can_be_in_files(broker: LocalBroker, tmp_path: Path) -> None:
         ({"valueSchema": "id BIGINT"}, "valueSchema: valueFormat is binary, which has no schema"),
         ({"valueFormat": "json", "valueSchema": " "}, "valueSchema: it is empty"),
         ({"valueFormat": "json", "valueMessage": "x"}, "valueMessage: only protobuf has messages"),
-        ({"keyFormat": "avro", "keySchema": '"int"', "keySubject": "x"}, "keySubject: it is a schema registry's"),
+        ({"keyFormat": "avro", "keySchema": '"int"', "keySubject": "x"}, "keySubject: it is for a schema registry"),
         ({"schemaRegistry": "http://localhost:1"}, "schemaRegistry: neither valueFormat nor keyFormat"),
         ({"schemaRegistry": "localhost", "valueFormat": "avro"}, "schemaRegistry: .*'localhost' is no http"),
         ({"schemaRegistry": "http://127.0.0.1:1", "valueFormat": "avro"}, "schemaRegistry: .*refused"),

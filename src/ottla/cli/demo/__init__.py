@@ -1,14 +1,22 @@
-"""`ottla demo`: a broker of its own in a temporary directory, a shop's events through a pipeline on Spark, checked.
+"""`ottla demo`: starts a broker, sends the events of a shop through a pipeline on Spark, and checks the results.
 
-It is a client like any other: the broker is a child process, the pipeline another one, and records travel through
-confluent-kafka. On a terminal everything stays up afterwards, to be tried; without one the command ends by itself.
+The broker and the pipeline are child processes, and the data is in a temporary directory. The demo is an ordinary
+client: it sends and reads records with confluent-kafka. On a terminal the broker and the pipeline keep running
+afterwards, so that the user can try commands; otherwise the demo ends by itself.
 
-    shop.py      what happens in the shop          books.py        what must come of it: the naive model
-    traffic.py   events into topics                pipeline.py     the Spark job, a program of its own
-    results.py   what readers see of its results   story.py        the whole course of it
-    screen.py    what is shown meanwhile           advice.py       what to try next
-    children.py  the two processes                 interruption.py Ctrl-C in any phase
-    exchange.py, broker_only.py                    where there is no Spark: records there and back
+    story.py          runs the demo with Spark from start to verdict
+    shop.py           makes the events of the shop
+    books.py          the results that the pipeline must have, computed by a simple model
+    topics.py         names of topics and groups
+    traffic.py        sends the events
+    pipeline.py       the Spark job, which runs as a separate program
+    results.py        reads the results
+    screen.py         shows the progress
+    advice.py         commands to try next
+    children.py       starts and ends the broker and the pipeline
+    interruption.py   Ctrl-C in any phase
+    broker_only.py    the demo without Spark
+    exchange.py       sends records to the broker and reads them back
 """
 
 import argparse
@@ -38,7 +46,7 @@ SECONDS = 20.0
 EXCHANGE_SECONDS = 5.0
 RATE = 10_000
 BATCH_MINUTES = 10
-"""Of the shop's time, that a batch of orders may span: less than the pipeline's watermark waits."""
+"""How many minutes of the shop's time a batch of orders may span: fewer than the pipeline's watermark allows."""
 GLANCE_S = 0.2
 
 
@@ -121,7 +129,7 @@ def _show_pipeline(options: argparse.Namespace, directory: str, interruption: In
                 print(after_the_story(address, story.now_ms), flush=True)
                 while interruption.number is None:
                     _check(broker)
-                    pipeline.told()
+                    pipeline.read_messages()
                     time.sleep(GLANCE_S)
     return status
 

@@ -1,7 +1,7 @@
-"""What the shop's pipeline must find out: a naive model that is written while the events are made.
+"""The results that the shop's pipeline must have, computed by a simple model while the events are made.
 
-The pipeline reads the same events from topics, in parallel, in batches, with late ones among them; in the end its
-results have to be these, to the cent and each of them once.
+The pipeline reads the same events from topics in parallel, in batches, and some of them late. In the end its results
+must be exactly these, each of them once.
 """
 
 import json

@@ -10,7 +10,7 @@ REFRESH_S = 0.1
 
 
 def exchange_records(address: str, seconds: float, record_bytes: int, interruption: Interruption) -> int:
-    """Produce for a while, consume all of it, show the rates meanwhile; the status is 0 if every record came back."""
+    """Sends records for a while, reads them all back and shows the rates. Returns 0 if every record came back."""
     exchange = Exchange(address, record_bytes)
     print(f"Producing to topic {TOPIC!r} and consuming it again, {record_bytes} bytes a record:\n")
     live = sys.stdout.isatty()

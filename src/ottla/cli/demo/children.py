@@ -60,8 +60,8 @@ class PipelineProcess:
         self._input: IO[bytes] = _pipe(child.stdin)
         os.set_blocking(self.output.fileno(), False)
 
-    def told(self) -> list[dict[str, Any]]:
-        """Messages since the last call. CommandError: the pipeline failed."""
+    def read_messages(self) -> list[dict[str, Any]]:
+        """The messages since the last call. CommandError if the pipeline failed."""
         arrived = b""
         while chunk := self.output.read(PIPE_BYTES):
             arrived += chunk
@@ -76,8 +76,8 @@ class PipelineProcess:
         return messages
 
     def finish(self) -> None:
-        """Ask it to process everything that is in its topics. A message says when it has."""
-        self._tell(b"finish\n")
+        """Asks the pipeline to process all records in its topics. It sends a message when it has finished."""
+        self._send_line(b"finish\n")
 
     def stop(self, interruption: Interruption) -> None:
         """Close its input, so that it stops its queries and Spark. While it is starting it does not read its input, and
@@ -90,14 +90,14 @@ class PipelineProcess:
         _end(self._child, PIPELINE_STOP_S, interruption)
         self.output.close()
 
-    def _tell(self, line: bytes) -> None:
-        with suppress(BrokenPipeError):  # it has ended, and `told` says so
+    def _send_line(self, line: bytes) -> None:
+        with suppress(BrokenPipeError):  # the pipeline has ended, which `read_messages` reports
             self._input.write(line)
             self._input.flush()
 
     def _last_words(self) -> str:
         lines = [line for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
-        return _first_line(lines[-1]) if lines else "it said nothing"
+        return _first_line(lines[-1]) if lines else "it wrote no message"
 
 
 @contextmanager
@@ -123,7 +123,8 @@ def pipeline(arguments: Sequence[str], log: Path, interruption: Interruption) ->
 
 
 def _end(child: "subprocess.Popen[Any]", patience_s: float, interruption: Interruption) -> None:
-    """Wait for a child that was asked to end, and for what it has started. After the patience all of it is killed."""
+    """Waits until a child that was asked to end, and all processes that it started, have ended. Kills them after the
+    patience."""
     ended = _wait(lambda: child.poll() is not None, patience_s, interruption)
     if not ended or not _wait(lambda: not _session_members(child.pid), ORPHANS_S, interruption):
         with suppress(ProcessLookupError):
@@ -155,7 +156,7 @@ def _session_members(leader: int) -> list[int]:
 
 
 def _session_of(process: str) -> int | None:
-    """Of a process that has not ended."""
+    """The session of a process; None if it has ended."""
     try:
         with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
             state, _, _, session = file.read().rpartition(")")[2].split()[:4]
@@ -179,4 +180,4 @@ def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
 
 def _first_line(text: str) -> str:
     lines = text.strip().splitlines()
-    return lines[0] if lines else "for no reason that it told"
+    return lines[0] if lines else "without a reason"

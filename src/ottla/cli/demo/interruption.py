@@ -15,11 +15,11 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(Exception):
-    """Somebody wants the demo to end."""
+    """The user wants the demo to end."""
 
 
 class Interruption:
-    """In force within its `with` block."""
+    """Handles the signals within its `with` block."""
 
     def __init__(self) -> None:
         self._signals: list[int] = []

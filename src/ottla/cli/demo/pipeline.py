@@ -1,7 +1,7 @@
 """The demo's pipeline on Spark, a process of its own: orders become sales, sales and page views become revenue.
 
     orders, customers  ->  sales            parsed, joined with the newest record of each customer; append
-    orders             ->  orders-rejected  what is no order, and why; the plain sink
+    orders             ->  orders-rejected  invalid orders with the reason; the plain sink
     sales, page-views  ->  revenue          by minute and category, with a watermark; update
 
 All three write exactly once. Each message on standard output is a line of JSON. A line `finish` on standard input asks
@@ -46,7 +46,8 @@ PAGE_VIEW = "category STRING, at TIMESTAMP"
 CUSTOMER = "country STRING"
 
 WATERMARK = "15 minutes"
-"""More than a batch of sales spans: of a transaction's end one partition may tell earlier than another."""
+"""How late a record may be. It must be more than a batch of sales spans, because the end of a transaction can become
+visible in one partition earlier than in another."""
 TRIGGER = {"processingTime": "1 second"}
 ATTEMPTS = 5
 WORKER_TOO_SLOW = "Python worker failed to connect back"
@@ -68,8 +69,8 @@ class Pipeline:
         starts = {SALES: self._sell, REJECTED: self._reject, REVENUE: self._add_up}
         queries = []
         for number, (name, start) in enumerate(starts.items(), 1):
-            tell({"step": f"waiting for the first batch of query {name}, {number} of {len(starts)}"})
-            queries.append(_started(start))
+            send_message({"step": f"waiting for the first batch of query {name}, {number} of {len(starts)}"})
+            queries.append(_start(start))
         return queries
 
     def _sell(self) -> StreamingQuery:
@@ -111,7 +112,7 @@ class Pipeline:
             .selectExpr("view.category", "view.at", "0 AS orders", "0L AS cents", "1 AS views")
         )
         both = sales.withWatermark("at", WATERMARK).union(views.withWatermark("at", WATERMARK))
-        minute = f.window("at", "1 minute")  # as a whole: of a part of it Spark does not know that it is a time
+        minute = f.window("at", "1 minute")  # as a whole: window.start alone has no watermark
         tallies = both.groupBy(minute, "category").agg(
             *(f.sum(column).alias(column) for column in ("orders", "cents", "views"))
         )
@@ -131,7 +132,7 @@ class Pipeline:
         )
 
     def _orders(self) -> DataFrame:
-        """Each record, the order in it, and why there is none."""
+        """Each record with its parsed order and, if it is not a valid order, the reason."""
         raw = self._stream(ORDERS, maxOffsetsPerTrigger=str(self._batch_orders))
         parsed = f.from_json(text("value"), ORDER, {"columnNameOfCorruptRecord": "broken"})
         missing = " OR ".join(f"order.{field} IS NULL" for field in ("order", "customer", "category", "cents", "at"))
@@ -143,7 +144,8 @@ class Pipeline:
         return raw.select("key", text("value").alias("record"), parsed.alias("order")).withColumn("reason", reason)
 
     def _customers(self) -> DataFrame:
-        """A table out of a compacted topic: the newest record of each key that is not deleted. Each batch reads it."""
+        """A table from a compacted topic: the newest record of each key that is not deleted. Each batch reads it
+        again."""
         changes = self._spark.read.format("ottla").options(**self._kafka).option("subscribe", CUSTOMERS).load()
         newest = changes.groupBy("key").agg(f.max_by("value", "offset").alias("value")).where("value IS NOT NULL")
         country = f.from_json(text("value"), CUSTOMER).country
@@ -158,11 +160,11 @@ class Pipeline:
         return f"{self._directory}/{name}"
 
 
-def _started(start: Callable[[], StreamingQuery]) -> StreamingQuery:
-    """A query that has had its first, empty batch.
+def _start(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """Starts a query, waits for its first, empty batch, and tries again if that fails because of a slow machine.
 
-    Spark gives a Python process ten seconds to come up, which is short on a machine that is busy. A query that was
-    started again goes on from its checkpoint, so nothing is done twice.
+    Spark expects a Python process to start within ten seconds, which is short on a busy machine. A query that is
+    started again continues from its checkpoint, so nothing is processed twice.
     """
     for attempt in range(1, ATTEMPTS + 1):
         query = start()
@@ -184,44 +186,45 @@ def json_of(*columns: Any) -> Any:
 
 
 class Reports(StreamingQueryListener):
-    """Tells of every batch, and of a query that failed."""
+    """Sends a message for every batch, and for a query that failed."""
 
     def onQueryStarted(self, event: Any) -> None:
         pass
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         progress = event.progress
-        tell({"query": progress.name, "ms": progress.batchDuration, "watermark": watermark_of(progress)})
+        send_message({"query": progress.name, "ms": progress.batchDuration, "watermark": watermark_of(progress)})
 
     def onQueryIdle(self, event: Any) -> None:
         pass
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         if event.exception:
-            tell({"failure": event.exception})
+            send_message({"failure": event.exception})
 
 
 def watermark_of(progress: StreamingQueryProgress | None) -> str | None:
     return progress.eventTime.get("watermark") if progress is not None and progress.eventTime else None
 
 
-def tell(message: Mapping[str, object]) -> None:
-    """In one piece: the queries tell of themselves in another thread."""
+def send_message(message: Mapping[str, object]) -> None:
+    """Writes a message to standard output in one call, because the listener of the queries does so on another
+    thread."""
     sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()
 
 
 def main(bootstrap: str, directory: str, batch_orders: str) -> None:
-    tell({"step": "waiting for its JVM"})
+    send_message({"step": "waiting for its JVM"})
     spark = ottla.spark.session("ottla-demo", config=SETTINGS)
     queries = Pipeline(spark, bootstrap, directory, int(batch_orders)).start()
     spark.streams.addListener(Reports())
-    tell({"ready": True, "spark": spark.version})
+    send_message({"ready": True, "spark": spark.version})
     for command in sys.stdin:
         if command.strip() == "finish":
             for query in queries:
                 query.processAllAvailable()
-            tell({"finished": True, "watermark": watermark_of(queries[-1].lastProgress)})
+            send_message({"finished": True, "watermark": watermark_of(queries[-1].lastProgress)})
     for query in queries:
         query.stop()
     spark.stop()

@@ -1,7 +1,8 @@
-"""The demo's shop: customers, orders and page views as a real one would send them, the same for the same seed.
+"""The demo's shop: makes customers, orders and page views; the same ones for the same seed.
 
-Its day runs faster than ours: `per_minute` events make a minute of it. Some events come out of order, some orders are
-broken, and now and then one comes so late that nobody counts it any more. `books` says what must come of it all.
+The shop has its own clock, which moves forward a minute after every `per_minute` events. Some events are out of order,
+some orders are invalid, and a few are so late that they do not count in the revenue. `books` has the results that the
+pipeline must compute.
 """
 
 from random import Random
@@ -39,7 +40,7 @@ class Shop:
         self.books = Books()
         self.orders = self.page_views = self.delayed = self.stragglers = 0
         self._countries: dict[str, str] = {}
-        """By customer; a customer whose newest record is a deletion is not in it."""
+        """The newest record of each customer who has not been deleted."""
 
     @property
     def now_ms(self) -> int:

@@ -20,7 +20,7 @@ TURN_S = 0.02
 LOOK_S = 1.0
 LAST_ROWS_S = 0.5
 PATIENCE_S = 180.0
-"""For Spark to start, and to work off what is left: machines are slow, but not that slow."""
+"""How long to wait for Spark to start, and to process the last records."""
 
 STARTING = "Starting Spark"
 OPEN = "The shop is open"
@@ -70,7 +70,7 @@ class Story:
 
     @property
     def now_ms(self) -> int:
-        """What time it is in the shop."""
+        """The time of the shop's clock."""
         return self._shop.now_ms
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ class Story:
         return time.monotonic() - self._started_s
 
     def _finish(self) -> None:
-        """Everything that was sent is in the results when this returns."""
+        """Waits until the results contain everything that was sent."""
         self._traffic.flush()
         self._pipeline.finish()
         self._wait_for("finished", FINISHING)
@@ -96,7 +96,7 @@ class Story:
         """Read results and messages, count, show. Returns the messages of the pipeline since the last turn."""
         self._interruption.check()
         self._results.turn(TURN_S)
-        messages = self._pipeline.told()
+        messages = self._pipeline.read_messages()
         for message in messages:
             self._note(message)
         now_s = time.monotonic()

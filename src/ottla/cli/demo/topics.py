@@ -33,5 +33,5 @@ def create_topics(client: CommandClient) -> None:
 
 
 def places(topics: tuple[str, ...]) -> list[TopicPartition]:
-    """All their partitions."""
+    """All partitions of these topics."""
     return [TopicPartition(topic, partition) for topic in topics for partition in range(PARTITIONS)]

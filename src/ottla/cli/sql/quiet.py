@@ -1,7 +1,7 @@
 """A Spark session for one command: started quickly, and silent.
 
-Java and Spark write to stderr before anybody can tell them not to. So their stderr is a file that nobody reads, unless
-Spark does not start: then its last line says why.
+Java and Spark write to stderr before their logging can be configured. So their stderr goes to a temporary file. If
+Spark does not start, the error message has the last line of that file.
 """
 
 import os
@@ -17,7 +17,7 @@ from ottla.cli.command_error import CommandError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A command's life is short: code is compiled simply and at once, and memory is tidied up by one thread.
+# A command runs for a short time only, so the JVM compiles code simply and at once, and one thread collects garbage.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 SETTINGS = {
     "spark.driver.extraJavaOptions": JAVA_OPTIONS,
@@ -31,26 +31,27 @@ _STDERR = 2
 
 @contextmanager
 def quiet_session() -> "Iterator[SparkSession]":
-    """A session that ends with the block; one that was there already is used, and left as it is."""
+    """A session that is stopped at the end of the block. If a session is already active, that one is used and not
+    stopped."""
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
     if active is not None:
         yield active
         return
-    spark = _started()
+    spark = _start()
     try:
         yield spark
     finally:
         spark.stop()
 
 
-def _started() -> "SparkSession":
+def _start() -> "SparkSession":
     from pyspark.errors import PySparkException
 
     from ottla.spark.sessions import session
 
-    os.environ["TZ"] = "UTC"  # Spark's SQL has this zone; rows that come to Python have that of Python
+    os.environ["TZ"] = "UTC"  # rows in Python have Python's time zone; it must be that of Spark's SQL
     time.tzset()
     with tempfile.TemporaryFile() as log, _stderr_to(log):
         try:
@@ -61,7 +62,7 @@ def _started() -> "SparkSession":
 
 @contextmanager
 def _stderr_to(log: IO[bytes]) -> Iterator[None]:
-    """For children: they keep what they were started with."""
+    """Redirects stderr within the block. Child processes that are started there keep it redirected."""
     sys.stderr.flush()
     kept = os.dup(_STDERR)
     os.dup2(log.fileno(), _STDERR)

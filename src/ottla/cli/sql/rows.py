@@ -35,7 +35,7 @@ def _cell(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A value of Spark as JSON has it. Bytes that are no text are base64, as `consume --format json` writes them."""
+    """Converts a value of Spark for JSON. Bytes that are not text become base64, as in `consume --format json`."""
     if isinstance(value, bytes | bytearray):
         try:
             return value.decode()

@@ -57,7 +57,7 @@ def find_sinks(client: Client, prefix: str = "") -> list[Sink]:
 
 
 Ledgers = dict[tuple[str, str], tuple[str, CommittedOffset]]
-"""By query id and the rest of the group's name: the topic that has an offset, and the offset."""
+"""A topic and its committed offset, by query id and the rest of the group's name."""
 
 
 def _ledgers(client: Client, prefix: str) -> Ledgers:

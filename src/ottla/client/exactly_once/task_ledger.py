@@ -42,7 +42,7 @@ _TOO_LATE = (
     ErrorCode.INVALID_TXN_STATE,
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,
 )
-"""The transaction has ended; the task's ledger tells whether it was committed."""
+"""The transaction has ended; the task's ledger shows whether it was committed."""
 
 
 class PartlyLanded(Exception):

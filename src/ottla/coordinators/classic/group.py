@@ -89,7 +89,7 @@ class ClassicGroup:
     def find_expiry_start(self, committed_ms: int) -> int | None:
         """When the retention time of an offset that was committed at `committed_ms` began. None: it has not begun.
 
-        This is asked only for topics that the group does not subscribe to: offsets of the others do not expire.
+        This is called only for topics that the group does not subscribe to: offsets of the others do not expire.
         """
         if self._rebalance.protocol_type is None:
             return committed_ms

@@ -221,7 +221,8 @@ class Roster:
         return any(self._supporters[name] == len(self._by_id) for name in names)
 
     def choose_protocol(self) -> str | None:
-        """Of the protocols that all members have, the one that most of them prefer; of equals the first by name."""
+        """Choose the protocol that most members prefer among those that all members have. In a tie the first by name
+        wins."""
         candidates = {name for name, count in self._supporters.items() if count == len(self._by_id)}
         votes = Counter(member.vote(candidates) for member in self)
         return max(sorted(name for name in votes if name is not None), key=votes.__getitem__, default=None)

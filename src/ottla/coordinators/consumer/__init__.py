@@ -1,7 +1,7 @@
 """Groups of the consumer protocol (KIP-848): members send heartbeats, and the coordinator assigns partitions to them.
 
 group.py                the group: decides about heartbeats and about who may commit offsets
-state.py                the stored state of a group, immutable, and a change of it
+state.py                the stored state of a group (immutable), and changes to it
 members.py              one member: its subscription and its current assignment
 identities.py           finds members by member id and instance id, and checks their epochs
 rebalance.py            raises the group's epoch, computes the target assignment, moves members towards it

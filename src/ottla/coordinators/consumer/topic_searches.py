@@ -1,8 +1,8 @@
 """Decides when the patterns of a consumer group are matched with the topics, and stores the result.
 
-A search among few topics is run within the turn. A search among many is an errand: the group goes on meanwhile, and the
-result comes with another turn. A search is due when a pattern is new, when topics were created or deleted since the
-last search, and from time to time.
+A search among few topics is run within the turn. A search among many is an errand: the group handles requests
+meanwhile, and the result comes with another turn. A search is due when a pattern is new, when topics were created or
+deleted since the last search, and from time to time.
 """
 
 from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
 An operation finds the partition of `__consumer_offsets` that keeps the group and runs one turn of that partition's
 machine. A partition that another broker leads is refused with NOT_COORDINATOR, and the client looks the coordinator up
-again; one that is still being loaded, with COORDINATOR_LOAD_IN_PROGRESS.
+again. While the partition is being loaded, operations fail with COORDINATOR_LOAD_IN_PROGRESS.
 
 `join`, `sync`, `heartbeat`, `commit_offsets` and `fetch_offsets` are called very often and hardly ever have to wait:
 they return the response itself when it is ready at once, and a coroutine otherwise.

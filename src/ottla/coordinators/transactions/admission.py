@@ -35,8 +35,8 @@ class TransactionVerification(Enum):
 
     @classmethod
     def choose(cls, version: int, *, abortable_from: int, added_from: int) -> "TransactionVerification":
-        """By the version of a request. `abortable_from`: the first version whose clients know TRANSACTION_ABORTABLE;
-        `added_from`: the first one in which the broker adds partitions."""
+        """Choose by the version of a request. `abortable_from`: the first version whose clients know
+        TRANSACTION_ABORTABLE; `added_from`: the first one in which the broker adds partitions."""
         if version >= added_from:
             return cls.ADD_PARTITION
         return cls.VERIFY if version >= abortable_from else cls.VERIFY_WITHOUT_ABORTABLE
@@ -94,8 +94,8 @@ class Admission:
     async def _find_missing(
         self, transactional_id: str, producer: Producer, partitions: list[Partition]
     ) -> list[Partition]:
-        """Which partitions are not in the transaction now. If the transaction ends while the coordinator is asked, it
-        is asked again."""
+        """Ask the coordinator which partitions are not in the transaction. Ask again if the transaction ended
+        meanwhile."""
         names = [_to_topic_partition(each) for each in partitions]
         while True:
             before = [last_marker(each, producer.id) for each in partitions]

@@ -2,7 +2,7 @@
 
 An operation finds the partition of `__transaction_state` that keeps the transactional id and runs one turn of that
 partition's machine. A partition that another broker leads is refused with NOT_COORDINATOR, and the client looks the
-coordinator up again; one that is still being loaded, with COORDINATOR_LOAD_IN_PROGRESS.
+coordinator up again. While the partition is being loaded, operations fail with COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from collections.abc import Sequence

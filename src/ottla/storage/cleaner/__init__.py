@@ -1,7 +1,7 @@
 """Compaction: of all records with the same key, a log keeps the last.
 
     choice.py         which part of a log can be compacted, and whether that is worth the work
-    order.py          what a compaction is told, and what it reports
+    order.py          the input of a compaction, and what it reports
     compaction.py     the work itself: index the keys of the dirty part, then write the segments anew
     offset_map.py     the last offset of each key, in bounded memory
     kernels.py        the passes over records, as Python or as machine code

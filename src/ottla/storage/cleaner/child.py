@@ -1,9 +1,9 @@
 """The process in which compactions happen: neither the interpreter's lock nor memory is shared with the broker.
 
 The broker starts the child for the first order and ends it when there is nothing more to do. Pickled values go over two
-pipes: an order in, then for every report out a reply that lets the child go on. So a child whose broker is gone notices
-that at its next report and ends, and the child waits while the broker swaps a segment in or limits the pace. The child
-reads and writes only in the directory that an order names.
+pipes: an order in, then for every report out a reply that lets the child continue. So a child whose broker is gone
+notices that at its next report and ends, and the child waits while the broker swaps a segment in or limits the pace.
+The child reads and writes only in the directory that an order names.
 
 `InlineCompactor` does the same work where it is called: for the simulator, whose disk no other process can see.
 """

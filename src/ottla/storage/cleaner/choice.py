@@ -51,7 +51,7 @@ class Dirt(NamedTuple):
     clean_bytes: int
     dirty_bytes: int
     overdue_ms: int
-    """For how long a record should have been compacted by now."""
+    """For how long the oldest dirty segment has exceeded max.compaction.lag.ms; 0 if it has not."""
 
     @property
     def ratio(self) -> float:

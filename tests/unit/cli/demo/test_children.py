@@ -37,7 +37,7 @@ def child(program: str, directory: Path) -> Iterator[PipelineProcess]:
 
 
 def first_told(pipeline: PipelineProcess) -> dict[str, object]:
-    while not (messages := pipeline.told()):
+    while not (messages := pipeline.read_messages()):
         time.sleep(0.01)
     return messages[0]
 
@@ -45,7 +45,7 @@ def first_told(pipeline: PipelineProcess) -> dict[str, object]:
 def test_what_a_pipeline_tells_is_heard_and_what_it_is_told_arrives(tmp_path: Path) -> None:
     echo = "import sys\nfor line in sys.stdin: print('{\"heard\": \"' + line.strip() + '\"}', flush=True)"
     with child(echo, tmp_path) as pipeline:
-        assert pipeline.told() == []
+        assert pipeline.read_messages() == []
         pipeline.finish()
         assert first_told(pipeline) == {"heard": "finish"}
 
@@ -55,13 +55,13 @@ def test_what_a_pipeline_tells_is_heard_and_what_it_is_told_arrives(tmp_path: Pa
     [
         ('print(\'{"failure": "it broke\\\\n\\\\tat line 7"}\')', "demo: the pipeline failed: it broke"),
         ("import sys; sys.exit('no memory')", "demo: the pipeline ended: no memory"),
-        ("", "demo: the pipeline ended: it said nothing"),
+        ("", "demo: the pipeline ended: it wrote no message"),
     ],
 )
 def test_a_pipeline_that_fails_is_one_line(program: str, said: str, tmp_path: Path) -> None:
     with child(program, tmp_path) as pipeline, pytest.raises(CommandError) as refusal:
         while True:
-            pipeline.told()
+            pipeline.read_messages()
             time.sleep(0.01)
     assert str(refusal.value) == said
 
