@@ -78,7 +78,7 @@ def test_whoever_wants_to_change_something_is_told(data: Path) -> None:
     ("arguments", "reason"),
     [
         (["--read-only", "away"], "No such file or directory"),
-        (["--read-only", ".", "--data", "."], "two directories"),
+        (["--read-only", ".", "--data", "."], "cannot be used together"),
     ],
 )
 def test_what_cannot_be_served_is_told_in_one_line(tmp_path: Path, arguments: list[str], reason: str) -> None:

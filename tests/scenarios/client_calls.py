@@ -87,11 +87,22 @@ def find_topic_id(client: RawClient, topic: str) -> bytes:
 
 
 def create_topic(client: RawClient, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> Any:
-    """Create a topic. Returns its result, which may be an error."""
+    """Create a topic and wait until it has leaders. Returns the result of the creation, which may be an error.
+
+    Apache Kafka answers a moment before its own requests know the topic, a long moment on a busy machine.
+    """
     settings = [CreatableTopicConfig(name=name, value=value) for name, value in (configs or {}).items()]
     asked = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1, configs=settings)
     (result,) = client.request(CreateTopicsRequest(topics=[asked], timeout_ms=10_000), 7).topics
+    deadline = time.monotonic() + PATIENCE_S
+    while not result.error_code and not _has_leaders(client, topic):
+        assert time.monotonic() < deadline, topic
     return result
+
+
+def _has_leaders(client: RawClient, topic: str) -> bool:
+    described = describe_topic(client, topic)
+    return not described.error_code and all(each.leader_id >= 0 for each in described.partitions)
 
 
 def delete_topic(client: RawClient, topic: str) -> int:

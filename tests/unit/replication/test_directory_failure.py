@@ -12,6 +12,7 @@ from ottla.handlers import describe_log_dirs, metadata
 from ottla.storage.directories import FailedDirectory
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.patience import PATIENCE_S
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.handlers.one_broker import call
 from tests.unit.replication.three_directories import (
@@ -323,7 +324,7 @@ def test_a_flush_without_room_is_put_off(monkeypatch: pytest.MonkeyPatch) -> Non
         with pytest.raises(KafkaError, match="No space left"):
             waiting.result()
         assert refusal(broker, 1) is None
-        await asyncio.wait_for(partition.durable.reach(2), 10)
+        await asyncio.wait_for(partition.durable.reach(1), PATIENCE_S)
         broker.abort()
 
     asyncio.run(run())
