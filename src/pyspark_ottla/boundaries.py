@@ -24,7 +24,7 @@ class Boundary(NamedTuple):
     """The beginning or the end of a read, as the options give it."""
 
     option: str
-    """The option it comes from, for messages."""
+    """The name of the option, for error messages."""
     everywhere: int | None = None
     """EARLIEST, LATEST, or a timestamp if `by_time`."""
     each: Mapping[TopicPartition, int] | None = None

@@ -46,7 +46,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._client = Client(options.kafka)
         self._latest: Offsets = {}
         self._target: Offsets | None = None
-        """With AvailableNow: where the query ends."""
+        """The offsets at which a query with the trigger AvailableNow ends."""
         self._delay: Backoff | None = None
         """How long a batch may still wait for minOffsetsPerTrigger."""
 

@@ -35,7 +35,7 @@ REFRESH_S = 0.1
 GLANCE_S = 0.05
 NOISE_VALUES = 64
 RECORD_BYTES_MAX = 10_000_000
-"""A limit, so that the noise fits into memory."""
+"""A limit for the size of a record, so that the random values fit into memory."""
 
 
 class Measurement(NamedTuple):

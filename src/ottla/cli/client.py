@@ -120,7 +120,7 @@ class ConnectionErrors:
             self.latest = explain(error).rpartition(" failed: ")[2]
 
     def clear(self) -> None:
-        """Forget them, because a broker has answered."""
+        """Forget the errors, because a broker has answered."""
         self.latest, self.give_up_at_s = "", math.inf
 
 
@@ -146,7 +146,7 @@ class CommandClient:
         self.connection_errors = ConnectionErrors()
         self.admin = self._create(AdminClient, {})
         self.brokers = self._wait_for_brokers()
-        """Their ids."""
+        """The ids of the brokers."""
 
     def create_producer(self, settings: Mapping[str, object]) -> "Producer":
         """A producer with these settings; those given with -X win."""

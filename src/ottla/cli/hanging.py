@@ -22,7 +22,7 @@ class OpenTransaction(NamedTuple):
     producer_id: int
     producer_epoch: int
     last_ms: int
-    """When its producer last wrote."""
+    """The time of the producer's last batch."""
     coordinator_epoch: int
 
 

@@ -17,7 +17,7 @@ _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 class OffsetRange(NamedTuple):
     start: int
     end: int
-    """Exclusive."""
+    """The offset after the last one of the range."""
 
 
 def time_ms(text: str, now_ms: int) -> int:

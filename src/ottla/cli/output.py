@@ -17,7 +17,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def hyphenated(word: str) -> str:
+def hyphenate(word: str) -> str:
     """Kafka's name of a state as the command line shows it: `PrepareCommit` is `prepare-commit`."""
     return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in word).removeprefix("-")
 

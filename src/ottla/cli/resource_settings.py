@@ -19,7 +19,7 @@ _OPERATIONS = {"=": "SET", "+=": "APPEND", "-=": "SUBTRACT"}
 class Setting(NamedTuple):
     name: str
     value: str | None
-    """None if it is not set, or secret."""
+    """None if the setting has no value, or if the value is secret."""
     source: str
     changed: bool
     """Whether it was set, for this resource or as a default for all."""

@@ -51,7 +51,7 @@ def broker_config(options: Options, environment: Mapping[str, str]) -> BrokerCon
 
 
 def data_directories(config: BrokerConfig) -> tuple[str, ...]:
-    """Never empty in what `broker_config` returns."""
+    """The data directories. A configuration from `broker_config` always has at least one."""
     return config.log_dirs or ()
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.client import CommandClient, create_action_adder
 from ottla.cli.command_error import CommandError
-from ottla.cli.output import JSON, add_format_argument, counted, hyphenated, show_json, show_rows, show_table
+from ottla.cli.output import JSON, add_format_argument, counted, hyphenate, show_json, show_rows, show_table
 
 if TYPE_CHECKING:
     from ottla.client.client import Client
@@ -107,7 +107,7 @@ def _row(sink: "Sink", state: "TransactionState", now: int) -> tuple[object, ...
     return (
         state.transactional_id,
         sink.last_batch if task is None else sink.task_batches.get(task),
-        hyphenated(state.state),
+        hyphenate(state.state),
         state.producer_id,
         state.epoch,
         max(now - state.started_ms, 0) // 1000 if state.is_open else None,

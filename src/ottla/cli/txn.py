@@ -20,7 +20,7 @@ from ottla.cli.hanging import (
 )
 from ottla.cli.numbers import INT64_MAX, int_between, parse_offset, parse_partition
 from ottla.cli.offset_ranges import time_ms
-from ottla.cli.output import add_format_argument, hyphenated, show_rows
+from ottla.cli.output import add_format_argument, hyphenate, show_rows
 
 STATES = ("empty", "ongoing", "prepare-commit", "prepare-abort", "complete-commit", "complete-abort", "dead")
 LONGEST = "15m"
@@ -99,7 +99,7 @@ def _list(options: argparse.Namespace) -> None:
     for broker, answer in answers.items():
         _raise_for_error(answer.error_code, "cannot list transactions")
         for found in answer.transaction_states:
-            rows.append((found.transactional_id, broker, found.producer_id, hyphenated(found.transaction_state)))
+            rows.append((found.transactional_id, broker, found.producer_id, hyphenate(found.transaction_state)))
     show_rows(options.format, ("transactional_id", "coordinator", "producer_id", "state"), sorted(rows))
 
 
@@ -120,7 +120,7 @@ def _describe(options: argparse.Namespace) -> None:
                 name,
                 found.producer_id,
                 found.producer_epoch,
-                hyphenated(found.transaction_state),
+                hyphenate(found.transaction_state),
                 found.transaction_timeout_ms,
                 (_now_ms() - started) // 1000 if started >= 0 else None,
                 [f"{topic.topic}-{number}" for topic in found.topics for number in topic.partitions],

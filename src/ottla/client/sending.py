@@ -64,7 +64,7 @@ class _SealedBatch:
 class _Lane:
     where: TopicPartition
     records: int = 0
-    """How many have entered the lane."""
+    """How many records have entered the lane."""
     waiting: deque[_SealedBatch] = field(default_factory=deque)
     in_flight: list[_SealedBatch] = field(default_factory=list)
     failed: list[_SealedBatch] = field(default_factory=list)

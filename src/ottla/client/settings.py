@@ -25,9 +25,9 @@ class ClientSettings(NamedTuple):
     security: Security
     client_id: str
     request_timeout_s: float
-    """For one request."""
+    """The time-out of one request."""
     api_timeout_s: float
-    """For one operation with all its retries."""
+    """The time-out of one operation with all its retries."""
     pause_s: float
     pause_max_s: float
     check_crcs: bool

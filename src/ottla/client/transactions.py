@@ -50,7 +50,7 @@ class ProducerIdentity(NamedTuple):
     epoch: int
     transactional_id: str | None = None
     protocol: int = NO_TRANSACTION
-    """ANNOUNCED is v1, IMPLICIT is v2."""
+    """The transaction protocol: ANNOUNCED is transaction.version 1, IMPLICIT is 2."""
 
     @property
     def is_transactional(self) -> bool:

@@ -113,14 +113,14 @@ def read_broker(node: Node, name: str, keys: Keys) -> Iterable[Description]:
 
 
 def read_group(node: Node, name: str) -> Iterable[Description]:
-    """A group can have settings before it exists."""
+    """Describe the settings of a group, which can have settings before it exists."""
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "name a group: there are no settings for all groups")
     return describe_group(node.image.config(ConfigResource.GROUP, name), node.config)
 
 
 def read_client_metrics(node: Node, name: str) -> Iterable[Description]:
-    """As in Kafka, a subscription that does not exist has the defaults."""
+    """Describe a subscription. As in Kafka, one that does not exist has the defaults."""
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "name a subscription: there are no settings for all of them")
     return describe_client_metrics(node.image.config(ConfigResource.CLIENT_METRICS, name))

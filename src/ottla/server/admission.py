@@ -38,7 +38,7 @@ class Admission:
         """Why one more connection from this address is refused; None if it is not."""
         if self.closed:
             return "the broker is stopping"
-        here, allowed = self._per_address.get(address, 0), self._allowed(address, limits)
+        here, allowed = self._per_address.get(address, 0), self._find_limit(address, limits)
         if connections >= limits.max_connections:
             return f"{connections} are open (max.connections)"
         if connections >= limits.descriptors_for_connections:
@@ -49,7 +49,7 @@ class Admission:
             return "too many wait already (max.connection.creation.rate)"
         return None
 
-    def _allowed(self, address: str, limits: Limits) -> int:
+    def _find_limit(self, address: str, limits: Limits) -> int:
         overrides = limits.max_connections_per_ip_overrides
         by_name = overrides.get(self.host_names.get(address, ""), limits.max_connections_per_ip)
         return overrides.get(address, by_name)

@@ -33,7 +33,7 @@ class SendObserver(Protocol):
         """`count` bytes were sent. Called once per turn, after the outbox is updated."""
 
     def send_failed(self, error: Exception) -> None:
-        """Nothing more can be sent."""
+        """The connection is broken, so nothing more can be sent."""
 
 
 class NoObserver:

@@ -45,7 +45,7 @@ class LeaderEpochs:
 
     @property
     def entries(self) -> list[tuple[int, int]]:
-        """Epoch and start offset of each, ascending."""
+        """Each epoch with its start offset, ascending."""
         return list(zip(self._epochs, self._starts, strict=True))
 
     def is_as_loaded(self, end_offset: int) -> bool:
@@ -53,7 +53,7 @@ class LeaderEpochs:
 
         A broker that is restarted leads every partition in a new epoch, and most partitions get no record in it.
         """
-        return not self.is_dirty or _written(self.entries, end_offset) == _written(self._loaded, end_offset)
+        return not self.is_dirty or _keep_before(self.entries, end_offset) == _keep_before(self._loaded, end_offset)
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Take note that `epoch` begins at `start_offset`. An epoch keeps the first start that it is given."""
@@ -122,5 +122,5 @@ class LeaderEpochs:
             self.is_dirty = True
 
 
-def _written(entries: list[tuple[int, int]], end_offset: int) -> list[tuple[int, int]]:
+def _keep_before(entries: list[tuple[int, int]], end_offset: int) -> list[tuple[int, int]]:
     return [entry for entry in entries if entry[1] < end_offset]

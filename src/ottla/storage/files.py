@@ -94,7 +94,7 @@ class Disk(Protocol):
     def unlink(self, path: str) -> None: ...
 
     def remove_directory(self, path: str) -> None:
-        """It must be empty."""
+        """Remove an empty directory."""
 
     def fsync_directory(self, path: str) -> None: ...
 

@@ -23,7 +23,7 @@ class Batches:
         self.firsts = array("q")
         self.lasts = array("q")
         self.timestamps = array("q")
-        """The largest of each batch."""
+        """The largest timestamp of each batch."""
         self.largest_so_far = array("q")
 
     def add(self, position: int, header: BatchHeader) -> None:

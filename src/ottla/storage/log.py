@@ -40,7 +40,7 @@ class Appended:
     base_offset: int
     last_offset: int
     log_append_time: int
-    """-1 if the records keep their own times."""
+    """The timestamp that the broker gave the batch; -1 if the records keep their own timestamps."""
     is_duplicate: bool
     """Whether the producer had sent the batch before: it was not written again, and these are its first offsets."""
 

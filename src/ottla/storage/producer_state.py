@@ -73,7 +73,7 @@ class Producer:
         return self.batches[-1].last_sequence if self.batches else -1
 
     def set_epoch(self, epoch: int) -> None:
-        """A new epoch begins with an empty history."""
+        """Set the epoch. A new epoch begins with an empty history."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.has_lost_batches = False
@@ -214,14 +214,14 @@ class ProducerStates:
         """Start from a snapshot."""
         self.clear()
         for producer in producers:
-            if not _expired(producer, now_ms, expiration_ms):
+            if not _is_expired(producer, now_ms, expiration_ms):
                 self.producers[producer.producer_id] = producer
         starts = ((producer.transaction_start, producer_id) for producer_id, producer in self.producers.items())
         self._open.update(sorted(entry for entry in starts if entry[0] != NO_TRANSACTION))
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers without a batch for that long, unless a transaction is open. Returns their number."""
-        gone = [key for key, producer in self.producers.items() if _expired(producer, now_ms, expiration_ms)]
+        gone = [key for key, producer in self.producers.items() if _is_expired(producer, now_ms, expiration_ms)]
         for key in gone:
             del self.producers[key]
         return len(gone)
@@ -285,5 +285,5 @@ def _last_offset(producer: Producer) -> int:
     return max(producer.batches[-1].last_offset if producer.batches else -1, producer.marker_offset)
 
 
-def _expired(producer: Producer, now_ms: int, expiration_ms: int) -> bool:
+def _is_expired(producer: Producer, now_ms: int, expiration_ms: int) -> bool:
     return producer.transaction_start == NO_TRANSACTION and now_ms - producer.timestamp >= expiration_ms

@@ -31,12 +31,12 @@ class RetainedLog(Protocol):
 
 
 class Expired(NamedTuple):
-    """The segments that go, and where the log begins without them."""
+    """The segments to delete, and where the log begins without them."""
 
     old: Sequence[int]
-    """Base offsets of those above retention.ms."""
+    """Base offsets of the segments that are older than retention.ms."""
     excess: Sequence[int]
-    """Base offsets of those above retention.bytes."""
+    """Base offsets of the segments that exceed retention.bytes."""
     log_start_offset: int
     with_active: bool
 

@@ -188,7 +188,7 @@ def _read_request(version: int, source: Reader) -> ProduceRequest:
 
 
 def write_request(version: int, request: ProduceRequest, header: Bytes = b"") -> bytearray:
-    """The request after `header`."""
+    """Encode a request. Returns `header` followed by the request."""
     target = writer(bytearray(header), version >= COMPACT_FROM)
     try:
         _write_request(version, request, target)
@@ -237,7 +237,7 @@ _THROTTLE_TIME = Struct(">i")
 
 
 def write_response(version: int, response: ProduceResponse, header: Bytes = b"") -> bytearray:
-    """The response after `header`."""
+    """Encode a response. Returns `header` followed by the response."""
     topics = response.topics
     try:
         if len(topics) == 1 and len(topics[0].partitions) == 1 and not response.node_endpoints:

@@ -36,14 +36,14 @@ class Rate:
 
 @dataclass
 class Figures:
-    """The state of everything at one moment."""
+    """The figures that the screen shows."""
 
     phase: str = ""
     elapsed_s: float = 0.0
     now_ms: int = 0
     """The shop's own clock."""
     watermark_ms: int = 0
-    """0 while there is none."""
+    """The watermark of the pipeline; 0 while it has none."""
     arrivals: Mapping[str, int] = field(default_factory=dict)
     arriving: float = 0.0
     rows: Mapping[str, int] = field(default_factory=dict)

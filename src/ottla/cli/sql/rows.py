@@ -16,7 +16,7 @@ def show_rows_as_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) ->
 
 
 def show_rows_as_json(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """An object in a line for each row."""
+    """Print each row as a JSON object on its own line."""
     for row in rows:
         print(json.dumps(dict(zip(columns, map(plain, row), strict=True)), ensure_ascii=False))
 

@@ -6,7 +6,7 @@ from typing import Final
 
 
 class State(StrEnum):
-    """With the names that Kafka shows to clients."""
+    """The state of a classic group, with the name that Kafka shows to clients."""
 
     EMPTY = "Empty"
     """The group has no members: it is new, its members left, or it only stores offsets."""

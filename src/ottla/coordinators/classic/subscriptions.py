@@ -22,7 +22,7 @@ class Subscriptions:
         self._found: frozenset[str] | None = None
 
     def find_topics(self) -> frozenset[str] | None:
-        """None if the subscriptions cannot be read."""
+        """The topics that the members subscribe to; None if the subscriptions cannot be read."""
         current = (self._rebalance.roster.changes, self._rebalance.protocol)
         if current != self._found_for:
             self._found, self._found_for = self._find(), current

@@ -61,8 +61,8 @@ def assign_uniform(subscribers: Mapping[str, Subscriber], sizes: Mapping[bytes, 
     order = sorted(subscribers)
     topics = subscribers[order[0]].topics
     if all(subscribers[id].topics == topics for id in order):
-        return _frozen(_assign_alike(order, subscribers, topics, sizes))
-    return _frozen(_assign_mixed(order, subscribers, sizes))
+        return _freeze(_assign_alike(order, subscribers, topics, sizes))
+    return _freeze(_assign_mixed(order, subscribers, sizes))
 
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniform, "range": assign_range}
@@ -191,5 +191,5 @@ def _count(partitions: Mapping[bytes, set[int]]) -> int:
     return sum(map(len, partitions.values()))
 
 
-def _frozen(draft: _Draft) -> dict[str, Partitions]:
+def _freeze(draft: _Draft) -> dict[str, Partitions]:
     return {id: {topic: frozenset(numbers) for topic, numbers in kept.items()} for id, kept in draft.items()}

@@ -21,7 +21,7 @@ CONSUMER_MEMBER: Final = 1
 
 
 class State(StrEnum):
-    """With the names that Kafka shows to clients."""
+    """The state of a consumer group, with the name that Kafka shows to clients."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"

@@ -243,7 +243,7 @@ class ConsumerGroup:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"the group has members: it is {self.state_name}")
 
     def check_delete_offsets(self) -> None:
-        """`is_subscribed_to` decides for each topic."""
+        """Allows it for every group: `is_subscribed_to` decides for each topic."""
 
     def find_expiry_start(self, committed_ms: int) -> int | None:
         """Offsets of topics that the group does not subscribe to expire, even if it has members."""

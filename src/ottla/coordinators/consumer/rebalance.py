@@ -36,7 +36,7 @@ class ConsumerRebalance:
 
     def __init__(self) -> None:
         self.revocations = Sessions()
-        """By when each member has to give up the partitions that it loses."""
+        """The deadlines by which members have to give up the partitions that they lose."""
         self.searches = TopicSearches()
         self._hashes = TopicHashes()
         self._seen: tuple[object, object] | None = None
@@ -136,8 +136,8 @@ class ConsumerRebalance:
 
 
 def choose_assignor(state: GroupState, turn: Turn) -> str:
-    """The assignor that most members ask for; of equals, and if none asks, the one that the broker's settings name
-    first."""
+    """The assignor that most members ask for. In a tie, or if no member asks for one, the broker's settings decide: the
+    first of them wins."""
     offered = [name for name in turn.config.group_consumer_assignors if name in ASSIGNORS] or [DEFAULT_ASSIGNOR]
     votes = Counter(member.assignor for member in state.members.values())
     return max(offered, key=lambda name: votes[name])

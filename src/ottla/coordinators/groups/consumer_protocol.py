@@ -25,12 +25,12 @@ AnyMessage = TypeVar("AnyMessage", bound=Message)
 
 
 def read_subscription(data: bytes) -> ConsumerProtocolSubscription:
-    """Malformed if the bytes are not a subscription."""
+    """Decode a subscription. Raises Malformed if the bytes are not one."""
     return _read(ConsumerProtocolSubscription, data)
 
 
 def read_assignment(data: bytes) -> ConsumerProtocolAssignment:
-    """Malformed if the bytes are not an assignment."""
+    """Decode an assignment. Raises Malformed if the bytes are not one."""
     return _read(ConsumerProtocolAssignment, data)
 
 

@@ -80,16 +80,16 @@ def _convert_member(group: ClassicGroup, member: ClassicMember, image: Image) ->
     )
 
 
-def _find_assigned(group: ClassicGroup, member: ClassicMember, said: bytes | None, image: Image) -> Partitions:
+def _find_assigned(group: ClassicGroup, member: ClassicMember, joined_with: bytes | None, image: Image) -> Partitions:
     """The partitions that a member was assigned.
 
     Kafka refuses to convert a group whose assignments carry user data. We accept user data that equals what the member
-    itself sent when it joined (`said`), as librdkafka's `cooperative-sticky` has it: nothing is lost then.
+    itself sent when it joined (`joined_with`), as librdkafka's `cooperative-sticky` has it: nothing is lost then.
     """
     if not member.assignment:
         return NO_PARTITIONS
     assignment = read_assignment(member.assignment)
-    if assignment.user_data and assignment.user_data != said:
+    if assignment.user_data and assignment.user_data != joined_with:
         raise _refusal(group, "its assignor keeps user data in the assignment, which would be lost")
     return partitions_by_id(assignment.assigned_partitions, image)
 

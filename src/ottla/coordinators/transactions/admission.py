@@ -31,7 +31,7 @@ class TransactionVerification(Enum):
     VERIFY = 2
     """The producer has added its partitions."""
     ADD_PARTITION = 3
-    """The broker adds them."""
+    """The broker adds the partitions to the transaction."""
 
     @classmethod
     def choose(cls, version: int, *, abortable_from: int, added_from: int) -> "TransactionVerification":

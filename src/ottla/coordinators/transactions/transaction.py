@@ -26,7 +26,7 @@ EPOCH_BUMP = 2
 
 
 class State(IntEnum):
-    """With the numbers of Kafka's records."""
+    """The state of a transaction, with the number that Kafka's records have for it."""
 
     EMPTY = 0
     ONGOING = 1

@@ -21,7 +21,7 @@ class LastBatch(NamedTuple):
     """What compaction keeps for a producer: the batch with its last sequence, or else a marker of its epoch."""
 
     last_offset: int
-    """NO_OFFSET if no batch of its epoch is known."""
+    """The last offset of that batch; NO_OFFSET if no batch of the producer's epoch is known."""
     epoch: int
 
 
@@ -68,17 +68,17 @@ class Cleaned(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """The last report."""
+    """The last report of a compaction."""
 
     end_offset: int
-    """Everything before it is compacted."""
+    """All records before this offset are compacted."""
     bytes_read: int = 0
     bytes_written: int = 0
     records_read: int = 0
     records_written: int = 0
     keyless: int = 0
     map_used: float = 0.0
-    """Share of the map's room that was used."""
+    """How much of the offset map was used, from 0 to 1."""
 
 
 Report = BytesProcessed | Cleaned | Summary

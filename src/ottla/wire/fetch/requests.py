@@ -182,7 +182,7 @@ def _read_tagged_partitions(version: int, source: Reader) -> list[FetchPartition
 
 
 def write_request(version: int, request: FetchRequest, header: Bytes = b"") -> bytearray:
-    """The request after `header`."""
+    """Encode a request. Returns `header` followed by the request."""
     target = writer(bytearray(header), version >= COMPACT_FROM)
     try:
         _write_request(version, request, target)
