@@ -37,7 +37,7 @@ RETRY_S = 10.0
 GLANCE_S = 0.05
 
 _TEXT_OPTIONS = ("bootstrap", "client_settings", "topic", "name", "names", "settings", "assignments", "unset", "keys")
-"""Those that are given to confluent-kafka as text. Keys, values and delimiters may be any bytes."""
+"""The options that are given to confluent-kafka as text. Keys, values and delimiters may be any bytes."""
 
 _ADDRESS = re.compile(r"^\S+/\S+: ")
 _STATE = re.compile(r" \(after .*\)$", re.DOTALL)

@@ -49,7 +49,7 @@ class TopicDetails(NamedTuple):
     internal: bool
     partitions: list[PartitionRow]
     settings: dict[str, str | None] | None
-    """Those set for this topic; None if the client may not read them."""
+    """The settings of this topic itself; None if the client may not read them."""
 
     def document(self) -> dict[str, object]:
         return {

@@ -13,12 +13,12 @@ import numpy as np
 Array = np.ndarray[Any, np.dtype[Any]]
 
 IDLE_BYTES_MAX = 128 * 1024 * 1024
-"""Above it, memory that is returned goes back to the system instead of the pool."""
+"""How much unused memory the pool keeps. Above this limit, memory that is returned goes back to the system."""
 
 _STEP = 64
 
 _idle: dict[int, list[Array]] = {}
-"""Memory that nobody uses, by its size in bytes."""
+"""The unused memory, by its size in bytes."""
 _idle_bytes = 0
 
 

@@ -18,8 +18,9 @@ and two of Ottla's own:
 A checkpoint is text: a line with the version 0, a line with the number of entries, then `topic partition offset` per
 line. A damaged checkpoint is ignored with a line in the log: it only saves work or limits what is served.
 
-A partition's directory is `<topic>-<partition>`. One that is being deleted or belongs to nobody is renamed to
-`<topic>-<partition>.<unique>-delete` or `-stray`, its topic shortened where the name would get too long for a disk.
+A partition's directory is `<topic>-<partition>`. A directory that is being deleted, or that belongs to no topic, is
+renamed to `<topic>-<partition>.<unique>-delete` or `-stray`, its topic shortened where the name would get too long for
+a disk.
 """
 
 import json

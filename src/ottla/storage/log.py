@@ -296,7 +296,7 @@ class Log:
         entry = self.producers.aborted_by(header, base_offset, marker)
         if entry is not None:
             segment.transactions.add(entry)
-            self._files.created += 1  # the first entry creates the file; one fsync too many is no harm, aborts are rare
+            self._files.created += 1  # the first entry creates the file; a superfluous fsync does no harm
 
     def _index_abort_or_fail(self, segment: Segment, header: BatchHeader, marker: ControlMarker) -> None:
         """Like `_index_abort`, for a batch that is written already: if the index fails, only recovery can repair it."""

@@ -38,9 +38,9 @@ class MemberState(IntEnum):
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
-    """It has to give up partitions before it may go on to the next epoch."""
+    """The member has to give up partitions before it may reach the next epoch."""
     UNRELEASED_PARTITIONS = 2
-    """It is at the latest epoch and waits for partitions that other members have to give up."""
+    """The member is at the latest epoch and waits for partitions that other members have to give up."""
     UNKNOWN = 127
     """A state that a later release has stored."""
 

@@ -32,7 +32,7 @@ class BadRecord(ValueError):
 
 class Decoded(NamedTuple):
     column: pa.Array
-    """Null where the value was null, and where it was bad."""
+    """The decoded column. It is null where the value was null or bad."""
     bad: Mapping[int, str]
     """The reason for each bad row."""
 
