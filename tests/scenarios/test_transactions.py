@@ -466,8 +466,8 @@ def test_transactions_outlive_a_kill(broker: LocalBroker, version: int, ending: 
             assert read_committed_values(client, topic) == [b"one", b"two"]
             assert fetch_offset(client, group, topic, stable=True) == (7, ErrorCode.NONE)
         else:
-            while describe_transaction(client, name).transaction_state.startswith("Prepare"):
-                pass
+            while not describe_transaction(client, name).transaction_state.startswith("Complete"):
+                pass  # it is being loaded, or ended
             assert read_committed_values(client, topic) == [b"one"] * ending
             assert fetch_offset(client, group, topic, stable=True) == (7 if ending else -1, ErrorCode.NONE)
             producer.write(topic, b"two")

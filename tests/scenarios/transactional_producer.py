@@ -35,6 +35,10 @@ READ_COMMITTED = 1
 NOBODY = Producer(-1, -1)
 
 
+RETRIED = ([ErrorCode.CONCURRENT_TRANSACTIONS], [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
+"""What a client asks for again: the last transaction is being ended, or the broker has just started."""
+
+
 class TransactionalProducer:
     """Keeps its producer id, epoch and sequence numbers, as a client library does."""
 
@@ -107,7 +111,7 @@ class TransactionalProducer:
     def write(self, topic: str, *values: bytes, partition: int = 0) -> None:
         """Whatever it takes to have the records in the transaction."""
         if self.version < 2:
-            while (codes := self.add(topic, partition)) == [ErrorCode.CONCURRENT_TRANSACTIONS]:
+            while (codes := self.add(topic, partition)) in RETRIED:
                 pass
             assert codes == [ErrorCode.NONE]
         while (code := self.send(topic, *values, partition=partition)) is ErrorCode.CONCURRENT_TRANSACTIONS:
