@@ -16,8 +16,10 @@ The promises, for each partition:
 - BACKWARDS: the high watermark does not go back within a life of the broker; with flush.messages=1 it never does.
 - FORGOTTEN: an idempotent producer is refused, or a consumer told that its offset does not exist, only when a power cut
   may have taken what they know of, or retention.
+- UNDONE: what a producer was told is not in the log is not there, and nobody has read it.
 
-What is promised about committed offsets is in `offset_checker`.
+What is promised about committed offsets is in `offset_checker`, about transactions in `transaction_checker`, and about
+the polls of an application and the offsets that ListOffsets tells in `poll_checker`.
 """
 
 from collections import defaultdict
@@ -27,8 +29,22 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ottla.topic_partition import TopicPartition
-from tests.simulation.history import Acknowledged, Batch, Ended, Ending, Fetched, History, OutOfRange, Refused, Sent
+from tests.simulation.history import (
+    Acknowledged,
+    Batch,
+    Ended,
+    Ending,
+    Fetched,
+    History,
+    NotWritten,
+    OutOfRange,
+    Polled,
+    Refused,
+    Sent,
+)
 from tests.simulation.offset_checker import offset_problems
+from tests.simulation.poll_checker import poll_problems
+from tests.simulation.transaction_checker import transaction_problems
 
 
 class Promise(Enum):
@@ -41,6 +57,10 @@ class Promise(Enum):
     GAP = "gap"
     BACKWARDS = "backwards"
     FORGOTTEN = "forgotten"
+    UNDONE = "undone"
+    ABORTED_READ = "aborted read"
+    DIRTY_READ = "dirty read"
+    IN_PART = "in part"
 
 
 class Violation(NamedTuple):
@@ -73,6 +93,8 @@ def check(history: History) -> list[Violation]:
     found = [violation for partition in partitions for violation in _PartitionCheck(history, partition).violations()]
     for name, group, message in offset_problems(history):
         found.append(Violation(Promise[name], TopicPartition(group, 0), message))
+    for problems in (transaction_problems(history), poll_problems(history)):
+        found += [Violation(Promise[name], partition, message) for name, partition, message in problems]
     return found
 
 
@@ -83,6 +105,7 @@ class _PartitionCheck:
         self._final: Log = history.final.get(partition, ())
         self._compacted = partition.topic in history.compacted_topics
         self._expires = partition.topic in history.expiring_topics
+        self._is_dense = not self._compacted and partition.topic not in history.transactional_topics
         self._start = history.starts.get(partition, self._final[0][0] if self._final else 0)
         self._endings = {event.life: event.ending for event in history.events if isinstance(event, Ended)}
         self._last_life = max(self._endings, default=0) + 1
@@ -94,6 +117,10 @@ class _PartitionCheck:
         ]
         self._fetched = [
             event for event in history.events if isinstance(event, Fetched) and event.partition == partition
+        ]
+        self._polled = [event for event in history.events if isinstance(event, Polled) and event.partition == partition]
+        self._not_written = [
+            event for event in history.events if isinstance(event, NotWritten) and event.batch.partition == partition
         ]
         self._out_of_range = [
             event for event in history.events if isinstance(event, OutOfRange) and event.partition == partition
@@ -120,6 +147,7 @@ class _PartitionCheck:
         yield from self._gaps()
         yield from self._backwards()
         yield from self._forgotten()
+        yield from self._undone()
 
     def _violation(self, promise: Promise, message: str) -> Violation:
         return Violation(promise, self._partition, message)
@@ -144,6 +172,9 @@ class _PartitionCheck:
         for fetched in self._fetched:
             for offset, value in fetched.records:
                 yield Observation(fetched.life, offset, value, f"seen by {fetched.consumer}")
+        for polled in self._polled:
+            for offset, value in polled.records:
+                yield Observation(self._last_life, offset, value, f"seen by {polled.consumer}")
 
     def _lost(self) -> Iterator[Violation]:
         final = dict(self._final)
@@ -233,13 +264,13 @@ class _PartitionCheck:
         if self._start and not self._expires and not self._cut_before(self._last_life):
             yield self._violation(Promise.GAP, f"the final log begins at {self._start}")
         for expected, (offset, _) in enumerate(self._final, self._start):
-            if offset != expected and not self._compacted:
+            if offset != expected and self._is_dense:
                 yield self._violation(Promise.GAP, f"the final log goes on at {offset} instead of {expected}")
                 break
         for fetched in self._fetched:
             offsets = [offset for offset, _ in fetched.records]
             dense = list(range(fetched.position, fetched.position + len(offsets)))
-            sparse = self._compacted and offsets == sorted(set(offsets)) and offsets[:1] >= dense[:1]
+            sparse = not self._is_dense and offsets == sorted(set(offsets)) and offsets[:1] >= dense[:1]
             if offsets != dense and not sparse:
                 message = f"{fetched.consumer} asked for {fetched.position} and got {offsets}"
                 yield self._violation(Promise.GAP, message)
@@ -265,6 +296,16 @@ class _PartitionCheck:
         for lost in self._out_of_range:
             if not self._expires and not self._cut_before(lost.life):
                 yield self._violation(Promise.FORGOTTEN, f"{lost.consumer} is told that {lost.position} does not exist")
+
+    def _undone(self) -> Iterator[Violation]:
+        there = {seen.value: seen for seen in self._observations()}
+        there.update(
+            (value, Observation(self._last_life, offset, value, "in the log")) for offset, value in self._final
+        )
+        for refused in self._not_written:
+            for seen in (there[value] for value in refused.batch.values if value in there):
+                message = f"{refused.batch} was not written ({refused.error}), and is {seen.witness} at {seen.offset}"
+                yield self._violation(Promise.UNDONE, message)
 
     def _cut_before(self, life: int) -> bool:
         """Whether something may have been lost before this life began."""

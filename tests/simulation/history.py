@@ -39,6 +39,8 @@ class Batch:
     idempotent: bool
     keys: tuple[bytes | None, ...] = ()
     """One for each value, if they have any."""
+    transaction: str | None = None
+    """The transaction that the batch belongs to. The names of transactions are unique in the whole history."""
 
     def __str__(self) -> str:
         return f"{self.producer}/{self.identity}/{self.number}"
@@ -112,7 +114,71 @@ class OffsetKnown:
     offset: int
 
 
-Event = Sent | Acknowledged | Refused | Fetched | OutOfRange | Ended | Committing | OffsetKnown
+@dataclass(frozen=True, slots=True)
+class NotWritten:
+    """The producer was told that the batch is not in the log and never will be."""
+
+    batch: Batch
+    error: str
+
+
+class Outcome(Enum):
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEnded:
+    """A producer was told how its transaction ended. A transaction without this event has an unknown outcome."""
+
+    transaction: str
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """A consumer begins to read a partition at this offset: its next polls go on from there."""
+
+    consumer: str
+    partition: TopicPartition
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """Records that a client library handed to its application, which does not see where the library fetched them."""
+
+    consumer: str
+    partition: TopicPartition
+    records: tuple[tuple[int, bytes], ...]
+    read_committed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarksSeen:
+    """The earliest and the latest offset of a partition, as ListOffsets told them to one observer."""
+
+    observer: str
+    partition: TopicPartition
+    log_start: int
+    high_watermark: int
+
+
+Event = (
+    Sent
+    | Acknowledged
+    | Refused
+    | NotWritten
+    | Fetched
+    | OutOfRange
+    | Ended
+    | Committing
+    | OffsetKnown
+    | TransactionEnded
+    | Assigned
+    | Polled
+    | WatermarksSeen
+)
 
 
 @dataclass(slots=True)
@@ -129,3 +195,7 @@ class History:
     """Topics that lose their oldest records by retention."""
     final_offsets: dict[str, int] = field(default_factory=dict)
     """What each group that committed has in the end."""
+    committed: dict[TopicPartition, tuple[tuple[int, bytes], ...]] = field(default_factory=dict)
+    """What read_committed shows of each partition of `transactional_topics`, read when everything is over."""
+    transactional_topics: frozenset[str] = frozenset()
+    """Topics that transactions write to. Their markers take offsets too, so the offsets of records are not dense."""
