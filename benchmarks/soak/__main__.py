@@ -1,8 +1,10 @@
 """`python -m benchmarks.soak --minutes 60`: start a broker, let clients come and go, and watch its memory.
 
-The broker is `ottla up` in a directory of its own with little retention, so that the data stops growing soon. Its
-memory, descriptors and threads are read from /proc. The exit status is 1 if they grow, 0 if they level off. Ctrl-C ends
-the run early, with the verdict on what was seen until then, and status 130.
+The broker is `ottla up` in a directory of its own. Its settings are the defaults, except that it keeps little data, so
+that the data stops growing soon. First every partition is filled with as many idempotent producers as it remembers;
+then the clients start. The broker's memory, descriptors and threads are read from /proc. The exit status is 0 if they
+level off, 1 if they grow, and 2 if the run was too short for a verdict. Ctrl-C ends the run early, with the verdict on
+what was seen until then if that was long enough, and status 130.
 """
 
 import argparse
@@ -14,8 +16,19 @@ from pathlib import Path
 import psutil
 
 from benchmarks.peers.ottla_broker import OttlaBroker
-from benchmarks.soak.clients import TOPICS, Crowd, Load
-from benchmarks.soak.samples import MEGABYTE, Sample, judge, sentence, table
+from benchmarks.soak.clients import Crowd, Load
+from benchmarks.soak.samples import (
+    MEGABYTE,
+    MINUTES_MIN,
+    Sample,
+    explain_too_short,
+    is_long_enough,
+    judge,
+    sentence,
+    table,
+)
+from benchmarks.soak.short_lived import FILL_COUNT, fill_producer_states
+from benchmarks.soak.topics import PARTITIONS, TOPICS
 from ottla.testing.topics import create_topic
 
 SETTINGS = {
@@ -24,50 +37,65 @@ SETTINGS = {
     "log.retention.check.interval.ms": "1000",
     "log.initial.task.delay.ms": "1000",
     "log.segment.delete.delay.ms": "1000",
-    "offsets.topic.num.partitions": "4",
     "offsets.topic.segment.bytes": str(1 << 20),
-    "producer.id.expiration.ms": "60000",
-    "producer.id.expiration.check.interval.ms": "10000",
 }
-"""Little data, and producers that are forgotten a minute after they left. By default a partition remembers them for a
-day, up to 5,000 of them, so within an hour they would only become more: --set producer.id.expiration.ms=86400000."""
-PARTITIONS = 2
-SAMPLES_MIN = 8
+"""Little data; all other settings are the broker's defaults."""
+NO_VERDICT = 2
 INTERRUPTED = 130
 
 
 def main() -> int:
     options = parse(sys.argv[1:])
-    load = Load(options.producers, options.consumers, options.stay, options.rate)
+    load = Load(options.producers, options.consumers, options.stay, options.rate, options.short_lived)
+    if options.minutes < MINUTES_MIN:
+        print(f"{options.minutes:g} minutes are too short for a verdict, which needs {MINUTES_MIN}", flush=True)
     samples: list[Sample] = []
     status = 0
     settings = SETTINGS | dict(each.split("=", 1) for each in options.set)
     with OttlaBroker(settings, interpreter=tuple(options.interpreter)) as broker:
         for topic in TOPICS:
             create_topic("127.0.0.1", broker.port, topic, PARTITIONS, {})
-        crowd = Crowd(broker.bootstrap, load, options.seed)
         try:
-            for sample in watch(broker, crowd, options.minutes * 60, options.every):
-                samples.append(sample)
-                show(sample, crowd)
+            if options.short_lived:
+                fill(broker.bootstrap)
+            with Crowd(broker.bootstrap, load, options.seed) as crowd:
+                for sample in watch(broker, crowd, options.minutes * 60, options.every):
+                    samples.append(sample)
+                    show(sample, crowd)
         except KeyboardInterrupt:
             status = INTERRUPTED
-        finally:
-            crowd.stop()
     print(flush=True)
-    if len(samples) < SAMPLES_MIN:
-        print("too short for a verdict")
-        return status or 1
-    print("\n".join(table(samples)))
+    if samples:
+        print("\n".join(table(samples)))
+    if not is_long_enough(samples):
+        print(explain_too_short(samples))
+        return status or NO_VERDICT
     verdict = judge(samples, options.limit * 1024)
     print(sentence(verdict))
     return status or int(verdict.grows)
 
 
+def fill(bootstrap: str) -> None:
+    """Bring every partition to the number of producers that it remembers at most."""
+    began = time.monotonic()
+
+    def report(sent: int) -> None:
+        if sent % 1000 == 0 or sent == FILL_COUNT:
+            seconds = time.monotonic() - began
+            print(
+                f"{sent} of {FILL_COUNT} short-lived producers have written to every partition, {seconds:.0f} s",
+                flush=True,
+            )
+
+    fill_producer_states(bootstrap, report)
+
+
 def watch(broker: OttlaBroker, crowd: Crowd, seconds: float, every_s: float) -> Iterator[Sample]:
+    """A sample at the start, one every `every_s`, and one at the end."""
     process = psutil.Process(broker.process_id)
     began = time.monotonic()
-    while (passed := time.monotonic() - began) < seconds:
+    while True:
+        passed = time.monotonic() - began
         if not crowd.is_running():
             raise SystemExit("the clients ended by themselves")
         yield Sample(
@@ -78,7 +106,9 @@ def watch(broker: OttlaBroker, crowd: Crowd, seconds: float, every_s: float) -> 
             crowd.connects,
             size_of(broker.directory / "data"),
         )
-        time.sleep(every_s)
+        if passed >= seconds:
+            return
+        time.sleep(min(every_s, seconds - passed))
 
 
 def size_of(directory: Path) -> int:
@@ -108,6 +138,9 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--consumers", type=int, default=12)
     parser.add_argument(
         "--stay", type=float, nargs=2, default=(15, 20), metavar="SECONDS", help="how long a client stays"
+    )
+    parser.add_argument(
+        "--short-lived", type=float, default=10, metavar="RATE", help="producers a second that send once; 0 for none"
     )
     parser.add_argument("--rate", type=float, default=50, help="records a second of each producer")
     parser.add_argument("--limit", type=float, default=100, metavar="KB", help="growth a minute that is accepted")

@@ -13,8 +13,12 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer
 
+from benchmarks.soak.short_lived import replace_producers
+from benchmarks.soak.topics import TOPICS
+from ottla.client.connection import Unreachable
+from ottla.errors import KafkaError
+
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-TOPICS = tuple(f"soak-{number}" for number in range(6))
 GROUP_PROTOCOLS = ("classic", "consumer")
 GROUPS_PER_PROTOCOL = 2
 VALUE_BYTES = 1000
@@ -22,6 +26,7 @@ POLL_S = 0.2
 FLUSH_S = 10.0
 RETRY_S = 1.0
 QUIET = {"log_level": 0}
+KINDS = ("producers", "consumers", "short-lived")
 
 
 class Load(NamedTuple):
@@ -31,10 +36,12 @@ class Load(NamedTuple):
     """The shortest and the longest time that a client stays connected."""
     records_per_s: float
     """Of each producer."""
+    short_lived_per_s: float
+    """Producers a second that send once and are never seen again."""
 
 
 class Crowd:
-    """All clients, in child processes: producers in one, consumers in another."""
+    """All clients, in child processes: one for producers, one for consumers, one for the short-lived producers."""
 
     def __init__(self, bootstrap: str, load: Load, seed: int) -> None:
         context = multiprocessing.get_context("spawn")
@@ -46,19 +53,25 @@ class Crowd:
                 args=(kind, bootstrap, load, seed + number, self._connects, self._errors),
                 daemon=True,
             )
-            for number, kind in enumerate(("producers", "consumers"))
+            for number, kind in enumerate(KINDS)
         ]
         for process in self._processes:
             process.start()
 
+    def __enter__(self) -> "Crowd":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
     @property
     def connects(self) -> int:
-        """How many clients have connected so far."""
+        """How many clients have connected so far. Short-lived producers share a connection, and count as one."""
         return self._connects.value
 
     @property
     def errors(self) -> int:
-        """How many clients ended with an error, for which each makes way for a new one."""
+        """How many clients ended with an error. Each was replaced by a new one."""
         return self._errors.value
 
     def is_running(self) -> bool:
@@ -75,10 +88,13 @@ def run_clients(
     kind: str, bootstrap: str, load: Load, seed: int, connects: "Synchronized[int]", errors: "Synchronized[int]"
 ) -> None:
     """The body of a child process: every client has a thread. Ends when its parent has ended."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it too, and ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent receives SIGINT too, and ends this process
     parent = os.getppid()
-    behave = produce if kind == "producers" else consume
-    count = load.producers if kind == "producers" else load.consumers
+    behave, count = {
+        "producers": (produce, load.producers),
+        "consumers": (consume, load.consumers),
+        "short-lived": (produce_short_lived, 1 if load.short_lived_per_s else 0),
+    }[kind]
 
     def live(number: int) -> None:
         random = Random(seed * 1000 + number)
@@ -87,7 +103,7 @@ def run_clients(
                 connects.value += 1
             try:
                 behave(bootstrap, load, number, turn, time.monotonic() + random.uniform(*load.stay_s))
-            except KafkaException:
+            except (KafkaException, KafkaError, Unreachable):
                 with errors.get_lock():
                     errors.value += 1
                 time.sleep(RETRY_S)
@@ -155,3 +171,8 @@ def consume(bootstrap: str, load: Load, number: int, turn: int, until: float) ->
                     raise KafkaException(error)
     finally:
         consumer.close()
+
+
+def produce_short_lived(bootstrap: str, load: Load, number: int, turn: int, until: float) -> None:
+    """Many producers that send once, through one connection."""
+    replace_producers(bootstrap, load.short_lived_per_s, until)

@@ -1,9 +1,12 @@
-"""What was seen of a broker over time, by the minute, and whether its memory levels off."""
+"""Samples of a broker's memory, descriptors and threads over time, and the verdict: do they level off?"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 MEGABYTE = 1 << 20
+MINUTES_MIN = 10
+"""In a shorter run the second half still has caches that fill: it would say "grows" of any broker."""
+SAMPLES_MIN = 8
 
 
 class Sample(NamedTuple):
@@ -35,9 +38,25 @@ class Verdict(NamedTuple):
         return self.memory_grows or self.descriptors_grow or self.threads_grow
 
 
+def is_long_enough(samples: Sequence[Sample]) -> bool:
+    """Whether `judge` has enough samples for a verdict."""
+    return len(samples) >= SAMPLES_MIN and samples[-1].seconds >= MINUTES_MIN * 60
+
+
+def explain_too_short(samples: Sequence[Sample]) -> str:
+    minutes = samples[-1].seconds / 60 if samples else 0.0
+    return (
+        f"no verdict: the run was too short, with {minutes:.1f} minutes and {len(samples)} samples; "
+        f"a verdict needs {MINUTES_MIN} minutes and {SAMPLES_MIN} samples"
+    )
+
+
 def judge(samples: Sequence[Sample], limit_bytes_per_minute: float) -> Verdict:
-    """The first half is for caches to fill. Descriptors and threads go up and down with the clients: they grow if even
-    the fewest of the last quarter are more than the most of the quarter before."""
+    """Judge the second half of a run: caches fill in the first.
+
+    Descriptors and threads go up and down with the clients: they grow if the smallest number of the last quarter is
+    above the largest of the quarter before.
+    """
     half = samples[len(samples) // 2 :]
     third, fourth = half[: len(half) // 2], half[len(half) // 2 :]
     per_second = slope([(sample.seconds, sample.resident_bytes) for sample in half])
@@ -52,7 +71,7 @@ def judge(samples: Sequence[Sample], limit_bytes_per_minute: float) -> Verdict:
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
-    """Of the straight line that fits best; 0 where all points are above one another."""
+    """The slope of the straight line that fits best; 0 if all points have the same x."""
     count = len(points)
     mean_x, mean_y = sum(x for x, _ in points) / count, sum(y for _, y in points) / count
     spread = sum((x - mean_x) ** 2 for x, _ in points)
