@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
 
+from ottla.system.network import Connect
 from tests.simulation.frame_client import FrameClient
 from tests.simulation.transport import SimulatedTransport
 
@@ -69,6 +70,16 @@ class SimulatedNetwork:
         protocol = protocol_factory()
         client.attach(protocol)
         return client, protocol
+
+    def connector(self, source: str) -> Connect:
+        """The outgoing connections of the programs on a host."""
+
+        async def connect(
+            host: str, port: int, protocol_factory: Callable[[], ProtocolType]
+        ) -> tuple[asyncio.Transport, ProtocolType]:
+            return await self.connect(source, host, port, protocol_factory)
+
+        return connect
 
     async def open_client(self, source: str, host: str, port: int) -> FrameClient:
         """A client for tests that speaks in frames."""

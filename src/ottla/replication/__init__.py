@@ -8,6 +8,7 @@ validation.py          what a leader demands of the records that a producer sent
 record_checks.py       runs that validation, large batches in a thread
 transactions.py        transaction markers, and whether a producer has a transaction open in a partition
 fetch_sessions.py      incremental fetch sessions (KIP-227)
+peers.py               connections to the other brokers
 discovery.py           start: finds and opens the logs of the data directories, with recovery
 recovery_progress.py   logs the progress of recovery
 reconciliation.py      creates, deletes and configures partitions as the metadata changes

@@ -2,7 +2,6 @@
 
 listeners.py   listens on addresses, and stops gracefully
 connection.py  one connection: the fast path, order of answers, closing
-receiving.py   cuts frames out of the bytes that arrive
 sending.py     sends the outbox of a connection: writev, sendfile, or the transport
 outbox.py      answers that a connection still has to send, ranges of files included
 traffic.py     limits, counters and memory that all connections share

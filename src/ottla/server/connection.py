@@ -19,9 +19,9 @@ from typing import Any, cast
 
 from ottla.broker.call import Answer, Client, CloseConnection, Dispatch, Frame, Part, Result
 from ottla.server.outbox import JOINED_BYTES, Outbox
-from ottla.server.receiving import NO_BYTES, SIZE, UnfinishedFrame
 from ottla.server.sending import COPIED_BYTES, Offload, Sender, SocketSender, TransportSender
 from ottla.server.traffic import Traffic
+from ottla.wire.receiving import NO_BYTES, SIZE, UnfinishedFrame
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ottla.server.admission import Admission
-from ottla.server.receiving import AREA_BYTES, CROWDED_AREA_BYTES, BufferPool
+from ottla.wire.receiving import AREA_BYTES, CROWDED_AREA_BYTES, BufferPool
 
 WARNING_INTERVAL_S = 1.0
 SWEEP_INTERVAL_S_MAX = 10.0

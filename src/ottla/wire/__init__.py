@@ -14,5 +14,7 @@ error_codes.py  finds the error codes in a response
 primitives.py   primitive types, for the hand-written codecs
 produce.py      Produce, by hand
 fetch/          Fetch, by hand
+receiving.py    cuts frames out of the bytes that arrive on a connection
+peer.py         a connection to another broker
 malformed.py    the exception for bytes that break the protocol
 """

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.server.receiving import POOLED_BYTES, BufferPool, UnfinishedFrame
+from ottla.wire.receiving import POOLED_BYTES, BufferPool, UnfinishedFrame
 
 
 def received(frame: UnfinishedFrame, data: bytes) -> int:
