@@ -1,36 +1,29 @@
 """The composition root: builds every part of a broker, starts and stops them in order.
 
-Start: data directories, metadata, logs (with recovery), registration in the metadata, and last the listeners, so that
-the first client finds everything ready. Stop is the reverse: answers are sent, logs flushed and closed, then the mark
-of a clean shutdown is written. Disk, clock, randomness, threads and network are parameters, so that a simulation can
-replace them; the defaults are the real ones.
+Start: data directories, metadata, logs (with recovery), the ports of the listeners, registration in the metadata. Only
+then connections are accepted, so that the first client finds everything ready. Stop is the reverse: answers are sent,
+logs flushed and closed, then the mark of a clean shutdown is written. Disk, clock, randomness, threads and network are
+parameters, so that a simulation can replace them; the defaults are the real ones.
 """
 
 import asyncio
 import logging
-from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from random import Random, SystemRandom
 
+from ottla.broker.alone import Alone, take_over_settings
 from ottla.broker.dispatch import Dispatch
 from ottla.broker.faults import Faults
 from ottla.broker.handler_table import Handler, load_handlers, refuse_writes
 from ottla.broker.node import Node
-from ottla.cluster.adoption import adopt_topic
+from ottla.broker.participation import Doors, Participation
 from ottla.cluster.auto_creation import AutoTopicCreation
-from ottla.cluster.changes import Change, Endpoint
+from ottla.cluster.changes import Change
 from ottla.cluster.configs import apply_run_time_settings, read_run_time_settings
-from ottla.cluster.embedded import DIRECTORY as METADATA_DIRECTORY
-from ottla.cluster.embedded import EmbeddedLog
-from ottla.cluster.features import introduce_features
 from ottla.cluster.image import Image
 from ottla.cluster.metadata import Metadata
-from ottla.cluster.metadata_files import DamagedMetadata
 from ottla.cluster.producer_ids import ProducerIds
-from ottla.cluster.registration import BrokerRegistration, become_controller, register_broker, unfence_broker
 from ottla.cluster.resignation import resign_leadership
-from ottla.cluster.topics import CLUSTER_METADATA
 from ottla.config import BrokerConfig, ConfigError, Listener
 from ottla.config.overrides import parse_connection_limits
 from ottla.coordinators.assembly import Coordinators
@@ -45,9 +38,8 @@ from ottla.replication.recovery_progress import RecoveryProgress
 from ottla.replication.replicas import Replicas
 from ottla.server import Server, ServerSettings
 from ottla.storage.cleaner.child import ChildCompactor, InlineCompactor
-from ottla.storage.directories import DataDirectory, FailedDirectory, Identity
+from ottla.storage.directories import DataDirectory, FailedDirectory
 from ottla.storage.files import Disk, RealDisk
-from ottla.storage.foreign import find_topics, is_foreign
 from ottla.storage.overlay import OverlayDisk
 from ottla.system.background import Background, Job
 from ottla.system.clock import Clock, WallClock
@@ -120,8 +112,7 @@ class Broker:
         self._endpoint: PageServer | None = None
         self._stopping = False
         self._node: Node | None = None
-        self._metadata_log: EmbeddedLog | None = None
-        self._broker_epoch = -1
+        self._participation: Participation | None = None
         self.failure: asyncio.Future[str]
         """Created by `start`. Done when the broker cannot go on and has to be stopped: the reason, in one line."""
 
@@ -145,22 +136,12 @@ class Broker:
         for path in self._paths:
             self._directories.append(self._open_directory(path))
         if self._read_only:
-            self._take_over_settings()
-        identity = self._claim_directories()
-        self._metadata_log = EmbeddedLog(
-            self._disk,
-            self._paths[0],
-            self._offload,
-            self._clock,
-            on_failure=self._metadata_failed,
-            clean=self._directories[0].was_clean,
+            self._config = take_over_settings(self._config, self._disk, self._directories)
+        self._participation = Alone(
+            Doors(self._disk, self._clock, self._random, self._offload, self._fail), read_only=self._read_only
         )
-        if not self._read_only:
-            self._require_metadata(self._metadata_log.head)
-        metadata = Metadata(self._metadata_log, self._random)
-        config = apply_run_time_settings(self._config, await metadata.load())
-        if self._read_only and not metadata.image.topics_by_name:
-            await self._adopt_topics(metadata)
+        metadata = await self._participation.open(self._config, self._directories)
+        config = apply_run_time_settings(self._config, metadata.image)
         replication = Replication(config, self._disk, self._directories, self._clock, self._random, self._offload)
         replication.failures.on_failure = self._directory_failed
         progress = RecoveryProgress(self._clock)
@@ -172,13 +153,14 @@ class Broker:
         metadata.on_change(coordinators.apply)
         table = refuse_writes(load_handlers()) if self._read_only else load_handlers()
         self._node = self._build_node(config, metadata, replication, coordinators, table)
-        await self._register(metadata, identity)
-        await self._resign_offline()
-        coordinators.follow(metadata.image)
         settings = _server_settings(config, self._connections_max)
-        self._server = Server(Dispatch(self._node, table), settings, self._offload)
+        self._server = Server(Dispatch(self._node, table), settings, self._offload, is_open=False)
         for listener in config.endpoints.bound:
             self.ports[listener.name] = await self._listen(self._server, listener)
+        await self._participation.join(self._node, self.ports)
+        await self._resign_offline()
+        coordinators.follow(metadata.image)
+        await self._server.open()
         if config.metrics_port is not None:
             self._endpoint = PageServer(build_pages(self._node, self._server, lambda: self._stopping))
             self.ports[METRICS] = await self._endpoint.start(config.endpoints.bound[0].host, config.metrics_port)
@@ -244,25 +226,6 @@ class Broker:
             faults=self._faults,
         )
 
-    def _take_over_settings(self) -> None:
-        """A read-only broker takes the node id of the data directory. Metadata of Apache Kafka is not read."""
-        known = next((directory.identity for directory in self._directories if directory.identity), None)
-        changes: dict[str, str | None] = {"auto.create.topics.enable": "false"}
-        if known is not None:
-            changes |= {"node.id": str(known.node_id), "broker.id": None}
-        self._config = self._config.with_changes(changes)
-        metadata_directory = f"{self._paths[0]}/{METADATA_DIRECTORY}"
-        if is_foreign(self._disk, metadata_directory):
-            self._disk.rename(metadata_directory, f"{metadata_directory}.foreign")
-
-    async def _adopt_topics(self, metadata: Metadata) -> None:
-        found = await self._offload(find_topics, self._disk, self._directories)
-        for (name, topic_id), epochs in sorted(found.items()):
-            decide = partial(
-                adopt_topic, name=name, topic_id=topic_id, leader_epochs=epochs, broker_id=self._config.node_id
-            )
-            await metadata.change(decide)
-
     def _open_directory(self, path: str) -> DataDirectory:
         """Open a data directory. One that fails stays out of service, unless it is the first: that has the metadata."""
         try:
@@ -273,62 +236,25 @@ class Broker:
             logger.error("%s; its partitions are offline", error)
             return DataDirectory.out_of_service(self._disk, path, str(error))
 
-    def _require_metadata(self, head: int) -> None:
-        """DamagedMetadata if entries are missing: topics would be unknown, and their data set aside as strays."""
-        first = self._directories[0]
-        topics = (partition.topic for partition in first.partitions() if not partition.marker)
-        if head < first.broker_epoch or (not head and any(topic != CLUSTER_METADATA for topic in topics)):
-            raise DamagedMetadata(
-                f"{first.path}/{METADATA_DIRECTORY} has lost its entries after {head}: restore it from a copy, or "
-                f"move the partitions elsewhere and start without them"
-            )
-
     def _directory_failed(self, directory: DataDirectory) -> None:
         if directory is self._directories[0]:
             self._fail(f"{directory.path} holds the metadata and failed: {directory.failure}")
-
-    def _metadata_failed(self, reason: str) -> None:
-        self._fail(f"{self._paths[0]}: the metadata log failed: {reason}")
 
     def _fail(self, reason: str) -> None:
         if not self.failure.done():
             self.failure.set_result(reason)
 
+    @property
+    def participation(self) -> Participation:
+        assert self._participation is not None, "the broker has not started"
+        return self._participation
+
     async def _resign_offline(self) -> None:
         """Give up the leadership of partitions that are offline on this broker."""
         replicas, metadata = self.node.replicas, self.node.metadata
         if len(replicas.offline):
-            await metadata.change(
-                lambda image: resign_leadership(image, self.node.broker_id, self._broker_epoch, replicas.offline)
-            )
-
-    def _claim_directories(self) -> Identity:
-        """Write the ids of the cluster and of this broker to all data directories. A new cluster gets a random id."""
-        known = next((directory.identity for directory in self._directories if directory.identity), None)
-        cluster_id = known.cluster_id if known else urlsafe_b64encode(self._random.randbytes(16)).decode().rstrip("=")
-        identities = [
-            directory.claim(cluster_id, self._config.node_id, self._random.randbytes(16))
-            for directory in self._directories
-            if directory.failure is None
-        ]
-        return identities[0]
-
-    async def _register(self, metadata: Metadata, identity: Identity) -> None:
-        """Register in the metadata. Registration removes the broker from every ISR; unfencing lets it lead again."""
-        config = self.node.config
-        clean = all(directory.was_clean for directory in self._directories if directory.failure is None)
-        registration = BrokerRegistration(
-            config.node_id,
-            identity.directory_id,
-            _endpoints_to_advertise(config),
-            config.broker_rack,
-            self._directories[0].broker_epoch if clean else None,
-        )
-        epoch = await metadata.change(lambda image: register_broker(image, registration, identity.cluster_id))
-        await metadata.change(lambda image: become_controller(image, config.node_id, epoch))
-        await metadata.change(introduce_features)
-        await metadata.change(lambda image: unfence_broker(image, config.node_id, epoch))
-        self._broker_epoch = epoch
+            epoch = self.participation.broker_epoch
+            await metadata.change(lambda image: resign_leadership(image, self.node.broker_id, epoch, replicas.offline))
 
     def _follow_settings(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
         """Apply broker settings that were changed in the metadata at once."""
@@ -364,7 +290,7 @@ class Broker:
                 replication.log_starts.write_periodically,
             ),
             Job("flush by time", 1.0, upkeep.flush_by_time),
-            Job("refresh of the metadata", 1.0, metadata.refresh),
+            *self.participation.jobs(),
             Job(
                 "creation of replicas that the disk had no room for",
                 5.0,
@@ -390,6 +316,7 @@ class Broker:
         if self._background is None:  # the last step of a start: without it there is nothing to close cleanly
             self.abort()
             return
+        await self.participation.leave(deadline_s)
         if self._coordinators is not None:
             self._coordinators.stop()  # or members that wait for a rebalance would delay the stop
         if self._server is not None:
@@ -402,10 +329,9 @@ class Broker:
         clean = await self._node.replication.close() if self._node is not None else []
         if self.failure.done():  # the metadata log may end in half an entry
             clean = [directory for directory in clean if directory is not self._directories[0]]
-        if self._metadata_log is not None:
-            self._metadata_log.close()
+        await self.participation.close()
         for directory in self._directories:
-            directory.close(clean=directory in clean, broker_epoch=self._broker_epoch)
+            directory.close(clean=directory in clean, broker_epoch=self.participation.broker_epoch)
         self._end_threads()
 
     def abort(self) -> None:
@@ -422,8 +348,8 @@ class Broker:
         if self._node is not None:
             self._node.auto_creation.cancel()
             self._node.replication.abandon()
-        if self._metadata_log is not None:
-            self._metadata_log.close()
+        if self._participation is not None:
+            self._participation.abandon()
         for directory in self._directories:
             # A start that failed before anything was appended leaves the directory as clean as it was.
             untouched = self._node is None and directory.was_clean
@@ -433,14 +359,6 @@ class Broker:
     def _end_threads(self) -> None:
         if self._threads is not None:
             self._threads.close()
-
-
-def _endpoints_to_advertise(config: BrokerConfig) -> tuple[Endpoint, ...]:
-    """The endpoints to register. Without advertised.listeners they have no host: `addresses` chooses it per client."""
-    endpoints = config.endpoints
-    if endpoints.advertised is not None:
-        return tuple(Endpoint(*listener) for listener in endpoints.advertised)
-    return tuple(Endpoint(listener.name, "", 0, listener.protocol) for listener in endpoints.bound)
 
 
 def _server_settings(config: BrokerConfig, connections_max: int) -> ServerSettings:

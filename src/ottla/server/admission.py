@@ -29,15 +29,16 @@ class Admission:
     def __init__(self) -> None:
         self.host_names: dict[str, str] = {}
         """Address -> the host name by which max.connections.per.ip.overrides calls it."""
-        self.closed = False
-        """The server stops. A connection that was still in its TLS handshake would not be drained, so it is refused."""
+        self.is_open = True
+        """False before the server is opened and once it stops. A connection that was still in its TLS handshake when
+        the server began to stop would not be drained, so it is refused."""
         self._per_address: dict[str, int] = {}
         self._due_at = float("-inf")
 
     def find_refusal(self, address: str, connections: int, now: float, limits: Limits) -> str | None:
         """Why one more connection from this address is refused; None if it is not."""
-        if self.closed:
-            return "the broker is stopping"
+        if not self.is_open:
+            return "the broker is starting or stopping"
         here, allowed = self._per_address.get(address, 0), self._find_limit(address, limits)
         if connections >= limits.max_connections:
             return f"{connections} are open (max.connections)"

@@ -34,13 +34,18 @@ TLS_SHUTDOWN_S = 1.0  # for a client to answer the end of TLS, which few do
 
 
 class Server:
-    """Created inside a running loop. Metrics read the counters of `traffic`."""
+    """Created inside a running loop. Metrics read the counters of `traffic`.
 
-    def __init__(self, dispatch: Dispatch, settings: ServerSettings, offload: Offload) -> None:
+    A server with `is_open=False` binds its ports and refuses every connection until `open` is called: a broker of a
+    cluster registers its ports before it can serve anybody.
+    """
+
+    def __init__(self, dispatch: Dispatch, settings: ServerSettings, offload: Offload, *, is_open: bool = True) -> None:
         self.traffic = Traffic(settings)
+        self.traffic.admission.is_open = self._is_open = is_open
         self._dispatch = dispatch
         self._offload = offload
-        self._listeners: list[asyncio.AbstractServer] = []
+        self._listeners: list[asyncio.Server] = []
 
     @property
     def connections(self) -> int:
@@ -63,9 +68,16 @@ class Server:
                 ssl=ssl,
                 ssl_handshake_timeout=HANDSHAKE_S if ssl else None,
                 ssl_shutdown_timeout=TLS_SHUTDOWN_S if ssl else None,
+                start_serving=self._is_open,
             )
             self._listeners.append(server)
         return bound_port
+
+    async def open(self) -> None:
+        """Accept connections on every address."""
+        self.traffic.admission.is_open = self._is_open = True
+        for listener in self._listeners:
+            await listener.start_serving()
 
     async def _resolve_names(self) -> None:
         """Look up the host names in max.connections.per.ip.overrides. An unknown one has no effect but a warning."""
@@ -114,7 +126,7 @@ class Server:
         return [flow for flow in self.traffic.flows if isinstance(flow, Connection)]
 
     def _stop_listening(self) -> None:
-        self.traffic.admission.closed = True
+        self.traffic.admission.is_open = False
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()

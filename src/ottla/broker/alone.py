@@ -1,0 +1,127 @@
+"""A broker that is a cluster of one: its metadata is a log in the first data directory.
+
+It registers, becomes the controller and unfences itself like a broker of several would, with nobody to disagree.
+"""
+
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from ottla.broker.node import Node
+from ottla.broker.participation import Doors, find_endpoints, was_clean
+from ottla.cluster.adoption import adopt_topic
+from ottla.cluster.embedded import DIRECTORY as METADATA_DIRECTORY
+from ottla.cluster.embedded import EmbeddedLog
+from ottla.cluster.features import introduce_features
+from ottla.cluster.metadata import Metadata
+from ottla.cluster.metadata_files import DamagedMetadata
+from ottla.cluster.registration import BrokerRegistration, become_controller, register_broker, unfence_broker
+from ottla.cluster.topics import CLUSTER_METADATA
+from ottla.config import BrokerConfig
+from ottla.storage.directories import DataDirectory, Identity
+from ottla.storage.files import Disk
+from ottla.storage.foreign import find_topics, is_foreign
+from ottla.system.background import Job
+
+
+class Alone:
+    """A `Participation`. `read_only`: topics of directories without metadata, as of Apache Kafka, are adopted."""
+
+    def __init__(self, doors: Doors, *, read_only: bool) -> None:
+        self.broker_epoch = -1
+        self._doors = doors
+        self._read_only = read_only
+        self._directories: Sequence[DataDirectory] = ()
+        self._identity: Identity
+        self._log: EmbeddedLog | None = None
+        self._metadata: Metadata
+
+    async def open(self, config: BrokerConfig, directories: Sequence[DataDirectory]) -> Metadata:
+        doors, first = self._doors, directories[0]
+        self._directories = directories
+        self._identity = self._claim(config.node_id)
+        self._log = EmbeddedLog(
+            doors.disk,
+            first.path,
+            doors.offload,
+            doors.clock,
+            on_failure=lambda reason: doors.fail(f"{first.path}: the metadata log failed: {reason}"),
+            clean=first.was_clean,
+        )
+        if not self._read_only:
+            _require_metadata(first, self._log.head)
+        metadata = self._metadata = Metadata(self._log, doors.random)
+        await metadata.load()
+        if self._read_only and not metadata.image.topics_by_name:
+            await self._adopt_topics(metadata, config.node_id)
+        return metadata
+
+    def _claim(self, node_id: int) -> Identity:
+        """Write the ids of the cluster and of this broker to all data directories. A new cluster gets a random id."""
+        random = self._doors.random
+        known = next((directory.identity for directory in self._directories if directory.identity), None)
+        cluster_id = known.cluster_id if known else urlsafe_b64encode(random.randbytes(16)).decode().rstrip("=")
+        identities = [
+            directory.claim(cluster_id, node_id, random.randbytes(16))
+            for directory in self._directories
+            if directory.failure is None
+        ]
+        return identities[0]
+
+    async def _adopt_topics(self, metadata: Metadata, node_id: int) -> None:
+        found = await self._doors.offload(find_topics, self._doors.disk, self._directories)
+        for (name, topic_id), epochs in sorted(found.items()):
+            await metadata.change(
+                partial(adopt_topic, name=name, topic_id=topic_id, leader_epochs=epochs, broker_id=node_id)
+            )
+
+    async def join(self, node: Node, ports: Mapping[str, int]) -> None:
+        """Register in the metadata. Registration removes the broker from every ISR; unfencing lets it lead again."""
+        metadata, broker_id = self._metadata, node.broker_id
+        registration = BrokerRegistration(
+            broker_id,
+            self._identity.directory_id,
+            find_endpoints(node.config),
+            node.config.broker_rack,
+            self._directories[0].broker_epoch if was_clean(self._directories) else None,
+        )
+        epoch = await metadata.change(lambda image: register_broker(image, registration, self._identity.cluster_id))
+        await metadata.change(lambda image: become_controller(image, broker_id, epoch))
+        await metadata.change(introduce_features)
+        await metadata.change(lambda image: unfence_broker(image, broker_id, epoch))
+        self.broker_epoch = epoch
+
+    def jobs(self) -> list[Job]:
+        return [Job("refresh of the metadata", 1.0, self._metadata.refresh)]
+
+    async def leave(self, deadline_s: float) -> None:
+        """There is nobody to hand anything over to."""
+
+    async def close(self) -> None:
+        self.abandon()
+
+    def abandon(self) -> None:
+        if self._log is not None:
+            self._log.close()
+
+
+def take_over_settings(config: BrokerConfig, disk: Disk, directories: Sequence[DataDirectory]) -> BrokerConfig:
+    """A read-only broker takes the node id of the data directory. Metadata of Apache Kafka is not read."""
+    known = next((directory.identity for directory in directories if directory.identity), None)
+    changes: dict[str, str | None] = {"auto.create.topics.enable": "false"}
+    if known is not None:
+        changes |= {"node.id": str(known.node_id), "broker.id": None}
+    metadata_directory = f"{directories[0].path}/{METADATA_DIRECTORY}"
+    if is_foreign(disk, metadata_directory):
+        disk.rename(metadata_directory, f"{metadata_directory}.foreign")
+    return config.with_changes(changes)
+
+
+def _require_metadata(first: DataDirectory, head: int) -> None:
+    """DamagedMetadata if entries are missing: topics would be unknown, and their data set aside as strays."""
+    topics = (partition.topic for partition in first.partitions() if not partition.marker)
+    if head < first.broker_epoch or (not head and any(topic != CLUSTER_METADATA for topic in topics)):
+        raise DamagedMetadata(
+            f"{first.path}/{METADATA_DIRECTORY} has lost its entries after {head}: restore it from a copy, or "
+            f"move the partitions elsewhere and start without them"
+        )
