@@ -160,6 +160,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.coordinators.runtime": "the writers of its shards",
             "ottla.replication.peers": "connects to brokers again that nobody may be waiting for",
             "ottla.replication.fetchers": "one task for each connection to a leader",
+            "ottla.coordinators.transactions.errands": "a group of tasks that ends with the errand that opened it",
             "ottla.cli": COMMAND_LINE,
             "ottla.testing": "runs the loop of a test's broker",
         },

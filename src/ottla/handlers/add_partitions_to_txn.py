@@ -3,6 +3,7 @@
 Versions: 2 PRODUCER_FENCED; 3 flexible; 4 many transactions at once, from brokers (KIP-890); 5 TRANSACTION_ABORTABLE.
 """
 
+import asyncio
 from collections.abc import Mapping
 
 from ottla.broker.call import Call
@@ -28,7 +29,9 @@ Codes = Mapping[TopicPartition, ErrorCode]
 
 
 async def handle(node: Node, call: Call[AddPartitionsToTxnRequest]) -> AddPartitionsToTxnResponse:
-    results = [await handle_transaction(node, call.version, transaction) for transaction in call.body.transactions]
+    """The transactions of a request do not wait for each other: their records are replicated together."""
+    asked = [handle_transaction(node, call.version, transaction) for transaction in call.body.transactions]
+    results = [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked)
     return AddPartitionsToTxnResponse(results_by_transaction=results)
 
 

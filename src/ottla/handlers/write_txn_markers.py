@@ -1,7 +1,12 @@
 """WriteTxnMarkers: append the markers that end transactions. Sent by coordinators, or by an admin for a hanging one.
 
 Versions: 1 flexible; 2 the transaction version of the producer (KIP-1228).
+All markers of a request are appended before anything is waited for, so that the partitions are replicated at the same
+time. `handle` returns a future if there is something to wait for: the coordinator's next request is handled meanwhile.
 """
+
+import asyncio
+from functools import partial
 
 from ottla.broker.call import Call
 from ottla.broker.node import Node
@@ -26,12 +31,22 @@ COORDINATOR_ERRORS = (
 )
 """Errors of the group coordinator. A sender of markers for __consumer_offsets gets NOT_LEADER_OR_FOLLOWER instead."""
 
+Unreplicated = list[tuple[WritableTxnMarkerPartitionResult, asyncio.Future[None]]]
+"""Results of markers that are appended, each with the future that is done when its marker is replicated."""
 
-async def handle(node: Node, call: Call[WriteTxnMarkersRequest]) -> WriteTxnMarkersResponse:
-    return WriteTxnMarkersResponse(markers=[await write(node, marker) for marker in call.body.markers])
+
+def handle(
+    node: Node, call: Call[WriteTxnMarkersRequest]
+) -> WriteTxnMarkersResponse | asyncio.Future[WriteTxnMarkersResponse]:
+    unreplicated: Unreplicated = []
+    response = WriteTxnMarkersResponse(markers=[write(node, marker, unreplicated) for marker in call.body.markers])
+    if not unreplicated:
+        return response
+    return wait_for_replicas(response, unreplicated, node.config.request_timeout_ms / 1000)
 
 
-async def write(node: Node, asked: WritableTxnMarker) -> WritableTxnMarkerResult:
+def write(node: Node, asked: WritableTxnMarker, unreplicated: Unreplicated) -> WritableTxnMarkerResult:
+    """Append one marker to all its partitions. Those that have to be waited for are added to `unreplicated`."""
     marker = TransactionMarker(
         asked.producer_id,
         asked.producer_epoch,
@@ -41,21 +56,52 @@ async def write(node: Node, asked: WritableTxnMarker) -> WritableTxnMarkerResult
     )
     topics = []
     for topic in asked.topics:
-        partitions = [
-            WritableTxnMarkerPartitionResult(
-                partition_index=index, error_code=await write_one(node, topic.name, index, marker)
-            )
-            for index in topic.partition_indexes
-        ]
+        partitions = []
+        for index in topic.partition_indexes:
+            result = WritableTxnMarkerPartitionResult(partition_index=index)
+            partitions.append(result)
+            try:
+                replicated = node.markers.append(TopicPartition(topic.name, index), marker)
+            except KafkaError as error:
+                result.error_code = translate_error(error)
+            else:
+                if replicated is not None:
+                    unreplicated.append((result, replicated))
         topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions))
     return WritableTxnMarkerResult(producer_id=asked.producer_id, topics=topics)
 
 
-async def write_one(node: Node, topic: str, index: int, marker: TransactionMarker) -> ErrorCode:
-    try:
-        replicated = node.markers.append(TopicPartition(topic, index), marker)
-        if replicated is not None:
-            await replicated
-    except KafkaError as error:
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER if error.code in COORDINATOR_ERRORS else error.code
-    return ErrorCode.NONE
+def wait_for_replicas(
+    response: WriteTxnMarkersResponse, unreplicated: Unreplicated, timeout_s: float
+) -> asyncio.Future[WriteTxnMarkersResponse]:
+    """A future of the response, done when every marker is replicated or has failed, or when the time-out is over."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[WriteTxnMarkersResponse] = loop.create_future()
+    left = len(unreplicated)
+
+    def settle(result: WritableTxnMarkerPartitionResult, replicated: asyncio.Future[None]) -> None:
+        nonlocal left
+        left -= 1
+        error = None if replicated.cancelled() else replicated.exception()
+        if answer.done():  # the time-out is over, or the coordinator is gone
+            return
+        result.error_code = ErrorCode.NONE if error is None else translate_error(error)
+        if not left:
+            timer.cancel()
+            answer.set_result(response)
+
+    def expire() -> None:
+        if not answer.done():
+            answer.set_result(response)
+
+    timer = loop.call_later(timeout_s, expire)
+    for result, replicated in unreplicated:
+        result.error_code = ErrorCode.REQUEST_TIMED_OUT  # unless it is replicated in time
+        replicated.add_done_callback(partial(settle, result))
+    return answer
+
+
+def translate_error(error: BaseException) -> ErrorCode:
+    if not isinstance(error, KafkaError):
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if error.code in COORDINATOR_ERRORS else error.code

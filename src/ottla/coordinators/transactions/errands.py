@@ -39,6 +39,10 @@ MarkerProgress = ErrorCode | asyncio.Future[None]
 """How far a marker has come: written (NONE), to be written again after an error, or done when the future is."""
 
 
+class CoordinatorFenced(Exception):
+    """A newer coordinator has written markers of the same producer: this one must not say how its transaction ended."""
+
+
 class TransactionErrands:
     def __init__(
         self,
@@ -81,33 +85,43 @@ class TransactionErrands:
     ) -> NextTurn | None:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        if not await self._write_everywhere(marker, sorted(errand.partitions), written):
+        try:
+            await self._write_everywhere(marker, written or self._write(marker, sorted(errand.partitions)))
+        except CoordinatorFenced:
             return None
         self._meter.markers.count_duration(loop.time() - began)
         return partial(complete, errand)
 
     async def _write_everywhere(
-        self,
-        marker: TransactionMarker,
-        partitions: list[TopicPartition],
-        written: Mapping[TopicPartition, MarkerProgress],
-    ) -> bool:
-        """Return True when the marker is in all partitions, False if a newer coordinator has written to one of them."""
+        self, marker: TransactionMarker, written: Mapping[TopicPartition, MarkerProgress]
+    ) -> None:
+        """Return when the marker is in all partitions. CoordinatorFenced if a newer coordinator has written to one."""
+        fenced = False
+        try:
+            async with asyncio.TaskGroup() as group:
+                for partition, progress in written.items():
+                    if progress is not ErrorCode.NONE:
+                        group.create_task(self._write_until_done(marker, partition, progress))
+        except* CoordinatorFenced:
+            fenced = True
+        if fenced:
+            raise CoordinatorFenced
+
+    async def _write_until_done(
+        self, marker: TransactionMarker, partition: TopicPartition, progress: MarkerProgress
+    ) -> None:
+        """Retry until one partition has its marker. Partitions do not wait for each other: a leader that hangs must not
+        hold up the consumers of the others. CoordinatorFenced if a newer coordinator has written to the partition."""
         delay_s = RETRY_DELAY_S
-        while True:
-            written = written or self._write(marker, partitions)
-            codes = await asyncio.gather(*(_finish(each, marker, written[each]) for each in partitions))
-            if ErrorCode.TRANSACTION_COORDINATOR_FENCED in codes:
-                return False
-            partitions = [each for each, code in zip(partitions, codes, strict=True) if code]
-            if not partitions:
-                return True
-            self._meter.waiting_markers += len(partitions)
+        while (code := await _finish(partition, marker, progress)) is not ErrorCode.NONE:
+            if code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+                raise CoordinatorFenced
+            self._meter.waiting_markers += 1
             try:
                 await asyncio.sleep(delay_s)
             finally:
-                self._meter.waiting_markers -= len(partitions)
-            written, delay_s = {}, min(delay_s * 2, RETRY_DELAY_MAX_S)
+                self._meter.waiting_markers -= 1
+            progress, delay_s = self._write(marker, [partition])[partition], min(delay_s * 2, RETRY_DELAY_MAX_S)
 
     def _write(
         self, marker: TransactionMarker, partitions: list[TopicPartition]

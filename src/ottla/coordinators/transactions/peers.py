@@ -65,7 +65,7 @@ class LocalMarkers:
                     raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {broker_id} leads the partition")
                 replicated = results[partition] = self.append(partition, marker)
                 if replicated is not None:
-                    replicated.add_done_callback(_retrieve_exception)
+                    replicated.add_done_callback(retrieve_exception)
             except KafkaError as error:
                 results[partition] = error
         return results
@@ -80,7 +80,7 @@ class LocalMarkers:
         return append_marker(self._replicas.get(*partition), marker, self._clock.now_ms())
 
 
-def _retrieve_exception(replicated: asyncio.Future[None]) -> None:
+def retrieve_exception(replicated: asyncio.Future[None]) -> None:
     """Keep asyncio from logging an exception that nobody awaited: the coordinator that would have may be gone."""
     if not replicated.cancelled():
         replicated.exception()

@@ -71,3 +71,45 @@ def test_another_broker_is_not_asked_by_a_local_port() -> None:
         with pytest.raises(KafkaError) as refused:
             asyncio.run(asked(2, "x", Producer(7, 1), PARTITIONS))
         assert refused.value.code is ErrorCode.NOT_COORDINATOR
+
+
+class SlowPeers:
+    """Broker 1 confirms nothing before the test says so; broker 2 fails the first attempts."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.asked: list[int] = []
+
+    def write_markers(
+        self, broker_id: int, marker: TransactionMarker, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, MarkerResult]:
+        self.asked.append(broker_id)
+        if broker_id == 1:
+            return dict.fromkeys(partitions, self.confirmed)
+        self.failures -= 1
+        return dict.fromkeys(partitions, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER) if self.failures >= 0 else None)
+
+
+def test_a_leader_that_hangs_does_not_keep_the_others_from_their_markers() -> None:
+    async def main() -> None:
+        image = EMPTY.replay(
+            1,
+            [
+                changes.CreateTopic(TOPIC_ID, "t"),
+                changes.CreatePartition(TOPIC_ID, 0, (1,), (1,), 1),
+                changes.CreatePartition(TOPIC_ID, 1, (2,), (2,), 2),
+            ],
+        )
+        peers = SlowPeers(failures=2)
+        errands = TransactionErrands(peers, NOTHING, lambda: image, TransactionMeter())
+        errand = WriteMarkers("x", Producer(7, 1), True, frozenset(PARTITIONS[:2]), 2)
+        performed: Any = errands.perform(errand, 5)
+        task = asyncio.get_running_loop().create_task(performed)
+        while peers.asked != [1, 2, 2, 2]:
+            assert not task.done()
+            await asyncio.sleep(0.001)
+        peers.confirmed.set_result(None)
+        assert await task is not None
+
+    asyncio.run(main())

@@ -1,0 +1,98 @@
+"""WriteTxnMarkers: all markers are appended before anything is waited for, and each partition has its own result."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers import write_txn_markers
+from ottla.replication.transactions import TransactionMarker
+from ottla.topic_partition import TopicPartition
+from ottla.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from tests.unit.handlers.one_broker import call
+
+
+class Markers:
+    """Partition 0 is replicated at once, the others when the test says so. Topic `gone` is refused."""
+
+    def __init__(self) -> None:
+        self.appended: list[tuple[TopicPartition, TransactionMarker]] = []
+        self.replicated: dict[TopicPartition, asyncio.Future[None]] = {}
+
+    def append(self, partition: TopicPartition, marker: TransactionMarker) -> asyncio.Future[None] | None:
+        if partition.topic == "gone":
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        self.appended.append((partition, marker))
+        if partition.partition == 0:
+            return None
+        return self.replicated.setdefault(partition, asyncio.get_running_loop().create_future())
+
+
+def make_node(timeout_ms: int = 30_000) -> Any:
+    return SimpleNamespace(markers=Markers(), config=SimpleNamespace(request_timeout_ms=timeout_ms))
+
+
+def ask(node: Any, *topics: tuple[str, list[int]]) -> Any:
+    marker = WritableTxnMarker(
+        producer_id=7,
+        producer_epoch=1,
+        transaction_result=True,
+        topics=[WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in topics],
+        coordinator_epoch=5,
+        transaction_version=2,
+    )
+    return write_txn_markers.handle(node, call(WriteTxnMarkersRequest(markers=[marker])))
+
+
+def codes(response: WriteTxnMarkersResponse) -> dict[tuple[str, int], int]:
+    return {
+        (topic.name, each.partition_index): each.error_code
+        for marker in response.markers
+        for topic in marker.topics
+        for each in topic.partitions
+    }
+
+
+def test_what_is_replicated_at_once_is_answered_at_once() -> None:
+    node = make_node()
+    response = ask(node, ("t", [0]), ("gone", [0]))
+    assert codes(response) == {("t", 0): ErrorCode.NONE, ("gone", 0): ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    assert node.markers.appended == [(TopicPartition("t", 0), TransactionMarker(7, 1, True, 5, 2))]
+
+
+def test_partitions_are_appended_together_and_waited_for_beside_each_other() -> None:
+    async def main() -> None:
+        node = make_node()
+        answer = ask(node, ("t", [1, 2, 3, 0]))
+        assert [partition.partition for partition, _ in node.markers.appended] == [1, 2, 3, 0]
+        replicated = node.markers.replicated
+        replicated[TopicPartition("t", 3)].set_result(None)
+        replicated[TopicPartition("t", 2)].set_exception(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        await asyncio.sleep(0)
+        assert not answer.done()
+        replicated[TopicPartition("t", 1)].set_result(None)
+        assert codes(await answer) == {
+            ("t", 0): ErrorCode.NONE,
+            ("t", 1): ErrorCode.NONE,
+            ("t", 2): ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            ("t", 3): ErrorCode.NONE,
+        }
+
+    asyncio.run(main())
+
+
+def test_a_marker_that_is_not_replicated_in_time_is_told_apart() -> None:
+    async def main() -> None:
+        node = make_node(timeout_ms=20)
+        answer = ask(node, ("t", [1, 2]))
+        node.markers.replicated[TopicPartition("t", 2)].set_result(None)
+        assert codes(await answer) == {("t", 1): ErrorCode.REQUEST_TIMED_OUT, ("t", 2): ErrorCode.NONE}
+        node.markers.replicated[TopicPartition("t", 1)].set_result(None)  # too late: nothing happens
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
