@@ -1,15 +1,17 @@
 """One partition on this broker: its log, its state in the cluster, its high watermark.
 
 A follower reads up to the end of the log, a consumer up to the high watermark, a read_committed consumer up to the last
-stable offset. The high watermark is the smallest end offset of the in-sync replicas, this one included. With
-flush.messages=1 a record is acknowledged only when it is on disk: then this replica's own end counts only as far as it
-is flushed, so that nobody reads what a power cut could take back.
+stable offset. Only the leader computes the high watermark: it is the smallest end offset of the in-sync replicas (see
+`in_sync`). A follower takes it over from its leader. With flush.messages=1 a record is acknowledged only when it is on
+disk: then this replica's own end counts only as far as it is flushed, so that nobody reads what a power cut could take
+back.
 """
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from ottla.cluster.image import PartitionImage
 from ottla.config import TopicConfig
@@ -18,8 +20,9 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.observability.metrics import TopicMeter
 from ottla.records import batch
 from ottla.records.batch import BatchHeader
+from ottla.replication.in_sync import UNKNOWN, Eligibility, InSync
 from ottla.replication.validation import Rules
-from ottla.replication.watermarks import Watermark
+from ottla.replication.watermarks import Signal, Watermark
 from ottla.storage.disk_errors import describe_error, is_failure
 from ottla.storage.files import FileSlice
 from ottla.storage.log import AbortedTransaction, Appended, Flush, Log, LogSettings
@@ -44,17 +47,26 @@ class PartitionRead:
     aborted: list[AbortedTransaction] | None
 
 
+class IsrProposer(Eligibility, Protocol):
+    """Takes proposals for another ISR to the metadata."""
+
+    def add(self, partition: "Partition") -> None:
+        """The partition wants another ISR: ask it with `propose_isr`, and say with `settle_isr` when that is over."""
+
+
 class Partition:
     __slots__ = (
         "_flush_wanted",
         "_flushing",
-        "_follower_ends",
+        "_isr_proposer",
         "_offload",
         "_unflushed_since",
         "broker_id",
         "config",
         "durable",
+        "end_moved",
         "high_watermark",
+        "in_sync",
         "index",
         "log",
         "meter",
@@ -76,7 +88,9 @@ class Partition:
         offload: Offload,
         high_watermark: int,
         meter: TopicMeter | None = None,
+        isr_proposer: IsrProposer | None = None,
     ) -> None:
+        """`isr_proposer`: None on a broker that is alone, where no ISR ever changes."""
         self.topic = topic
         self.topic_partition = TopicPartition(topic, index)
         self.topic_id = topic_id
@@ -89,7 +103,11 @@ class Partition:
         self.state: PartitionImage | None = None
         self.high_watermark = Watermark(min(max(high_watermark, log.log_start_offset), log.end_offset))
         self.durable = Watermark(log.recovery_point)
-        self._follower_ends: dict[int, int] = {}
+        self.end_moved = Signal()
+        """Wakes followers that wait for records: the end of the log moved, or the partition's state changed."""
+        self.in_sync: InSync | None = None
+        """The followers, while this broker leads a partition with more than one replica."""
+        self._isr_proposer = isr_proposer
         self._offload = offload
         self._flushing: Flush | None = None
         self._flush_wanted = 0
@@ -111,20 +129,40 @@ class Partition:
     def become(self, state: PartitionImage) -> None:
         """Follow the metadata: this replica leads or follows as `state` says."""
         before, self.state = self.state, state
-        if before is not None and before.leader_epoch == state.leader_epoch and before.isr == state.isr:
+        if before is state or before == state:
             return
         if state.leader == self.broker_id:
-            if before is None or before.leader_epoch != state.leader_epoch:
-                # The start of the epoch is recorded before the first request is served in it.
-                self.log.epochs.assign(state.leader_epoch, self.log.end_offset)
-                self._follower_ends.clear()
-            if self.config.flush_messages == 1 and self.log.recovery_point < self.log.end_offset:
-                self.request_flush()  # records that a crash left may be in the page cache only
-            self._move_high_watermark()
+            self._lead(before, state)
         else:
-            self.high_watermark.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
-            self.durable.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            self.in_sync = None
+            if before is None or before.leader_epoch != state.leader_epoch:
+                self._fail_waiters(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         self.high_watermark.wake()
+        self.end_moved.wake()
+
+    def _lead(self, before: PartitionImage | None, state: PartitionImage) -> None:
+        proposer, in_sync = self._isr_proposer, self.in_sync
+        now = proposer.now() if proposer is not None else 0.0
+        if before is None or before.leader_epoch != state.leader_epoch:
+            # The start of the epoch is recorded before the first request is served in it.
+            self.log.epochs.assign(state.leader_epoch, self.log.end_offset)
+            in_sync = None
+        if len(state.replicas) == 1:
+            self.in_sync = None
+        elif in_sync is None:
+            self.in_sync = InSync(self.broker_id, state, self.log.epochs.latest_start, now)
+        else:
+            in_sync.follow(state, now)
+        if self.config.flush_messages == 1 and self.log.recovery_point < self.log.end_offset:
+            self.request_flush()  # records that a crash left may be in the page cache only
+        self._move_high_watermark()
+        if len(state.isr) < self._in_sync_needed(state):
+            # The high watermark stands still until more replicas are in sync: producers need not wait for that.
+            self.high_watermark.fail(KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+
+    def _fail_waiters(self, error: KafkaError) -> None:
+        self.durable.fail(error)
+        self.high_watermark.fail(error)
 
     def require_leader(self, current_leader_epoch: int = -1) -> None:
         """KafkaError if this broker does not lead, or the client sent a leader epoch that is not the current one."""
@@ -182,6 +220,8 @@ class Partition:
                 # As Kafka does after a roll: nobody waits for it, but recovery then need not read sealed segments.
                 self._start_flush()
             self._move_high_watermark()
+            if self.end_moved.watchers:
+                self.end_moved.wake()
         return appended
 
     def wait_for_acks(self, appended: Appended, acks: int) -> asyncio.Future[None] | None:
@@ -272,9 +312,7 @@ class Partition:
             "%s cannot be flushed, the next attempt is in %.0f s: %s", self, FLUSH_RETRY_S, describe_error(error)
         )
         self.log.epochs.is_dirty = True
-        refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, describe_error(error))
-        self.durable.fail(refusal)
-        self.high_watermark.fail(refusal)
+        self._fail_waiters(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, describe_error(error)))
         asyncio.get_running_loop().call_later(FLUSH_RETRY_S, self._flush_again)
 
     def _flush_again(self) -> None:
@@ -286,9 +324,7 @@ class Partition:
         self.log.fail(reason)
         if self.log.on_disk_failure is not None:
             self.log.on_disk_failure(f"{self}: {reason}")
-        error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
-        self.durable.fail(error)
-        self.high_watermark.fail(error)
+        self._fail_waiters(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason))
 
     def flush_if_old(self, now: float) -> None:
         """Apply flush.ms. Called once a second: `_unflushed_since` is when a call first found unflushed records."""
@@ -310,16 +346,73 @@ class Partition:
     def retire(self, error: KafkaError) -> None:
         """Stop serving this replica. Requests that wait for it get `error`."""
         self.state = None
+        self.in_sync = None
         self.log.abandon()
-        self.durable.fail(error)
-        self.high_watermark.fail(error)
+        self._fail_waiters(error)
+        self.end_moved.wake()
+
+    # Followers, on the leader
+
+    def require_follower(self, broker_id: int, current_leader_epoch: int) -> InSync:
+        """KafkaError if the broker is not a follower of this leader."""
+        in_sync = self.in_sync
+        if in_sync is None or broker_id not in in_sync.followers:
+            # A follower that sends the right epoch may know of a reassignment that this broker has not seen yet.
+            known = current_leader_epoch >= 0
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH if known else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return in_sync
+
+    def follower_fetched(
+        self, broker_id: int, broker_epoch: int, offset: int, log_start_offset: int, now: float
+    ) -> None:
+        """A follower fetches from `offset`, so it has every record below. KafkaError if it is not a follower."""
+        in_sync = self.require_follower(broker_id, UNKNOWN)
+        if not in_sync.fetched(broker_id, broker_epoch, offset, log_start_offset, self.log.end_offset, now):
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {broker_id} has a newer epoch")
+        self._move_high_watermark()
+        proposer, state = self._isr_proposer, in_sync.state
+        if (
+            proposer is not None
+            and broker_id not in state.isr
+            and broker_id not in in_sync.pending
+            and in_sync.can_join(broker_id, self.high_watermark.value, proposer)
+        ):
+            proposer.add(self)
+
+    def has_lagging_follower(self) -> bool:
+        """Whether a member of the ISR has not caught up for replica.lag.time.max.ms."""
+        in_sync, proposer = self.in_sync, self._isr_proposer
+        if in_sync is None or proposer is None:
+            return False
+        lagging = in_sync.lagging(self.log.end_offset, proposer.now(), proposer.lag_s_max)
+        return next(lagging, None) is not None
+
+    def propose_isr(self, broker_epochs: Mapping[int, int]) -> tuple[tuple[int, int], ...] | None:
+        """The ISR that the leader wants, as broker ids with their epochs; None if it has it, or does not lead.
+
+        From this call on the new members count for the high watermark, until `settle_isr` or a new partition epoch.
+        `broker_epochs` has the epoch of each registered broker, for members that have not fetched from this leader.
+        """
+        in_sync, proposer = self.in_sync, self._isr_proposer
+        if in_sync is None or proposer is None:
+            return None
+        wanted = in_sync.choose(self.high_watermark.value, self.log.end_offset, proposer)
+        if sorted(wanted) == sorted(in_sync.state.isr):
+            return None
+        in_sync.begin(wanted)
+        epochs = dict(broker_epochs)
+        for broker, follower in in_sync.followers.items():
+            if follower.broker_epoch != UNKNOWN:
+                epochs[broker] = follower.broker_epoch
+        return tuple((broker, epochs.get(broker, UNKNOWN)) for broker in wanted)
+
+    def settle_isr(self) -> None:
+        """Nothing that `propose_isr` returned is on its way to the metadata any more."""
+        if self.in_sync is not None:
+            self.in_sync.settle()
+            self._move_high_watermark()
 
     # The high watermark
-
-    def follower_fetched(self, broker_id: int, offset: int) -> None:
-        """A follower fetches from `offset`, so it has every record below."""
-        self._follower_ends[broker_id] = offset
-        self._move_high_watermark()
 
     def _in_sync_needed(self, state: PartitionImage) -> int:
         # As in Kafka, a topic with fewer replicas than min.insync.replicas can still be written to.
@@ -327,16 +420,15 @@ class Partition:
 
     def _move_high_watermark(self) -> None:
         state = self.state
-        if state is None:
+        if state is None or state.leader != self.broker_id:
             return
-        in_sync = len(state.isr)
-        if in_sync < self.config.min_insync_replicas and in_sync < self._in_sync_needed(state):
-            return
-        committed = self.log.recovery_point if self.config.flush_messages == 1 else self.log.end_offset
-        if in_sync > 1:
-            for broker_id in state.isr:
-                if broker_id != self.broker_id:
-                    committed = min(committed, self._follower_ends.get(broker_id, 0))
+        end = self.log.end_offset
+        committed = self.log.recovery_point if self.config.flush_messages == 1 else end
+        in_sync = self.in_sync
+        if in_sync is not None:
+            if len(state.isr) < self._in_sync_needed(state):
+                return
+            committed = in_sync.committed(committed, end, self._isr_proposer)
         self.high_watermark.advance(committed)
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:

@@ -78,6 +78,7 @@ class Reconciliation:
 
     def adopt(self, discovery: Discovery, image: Image) -> None:
         """Take into service what the search of the data directories found at the start."""
+        self._replicas.image = image
         for path in discovery.doomed:
             self._deleted.remove(path)
         for topic, index, log, directory, high_watermark in discovery.found.values():
@@ -102,7 +103,7 @@ class Reconciliation:
 
     def apply(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
         """Bring the partitions in line with `after`. Called for every metadata entry, in order."""
-        self._image = after
+        self._image = self._replicas.image = after
         touched: dict[bytes, None] = {}
         configured: dict[str, None] = {}
         leaders_moved = False
@@ -238,6 +239,7 @@ class Reconciliation:
                 self._offload,
                 high_watermark,
                 self._replicas.meters.of(topic.name),
+                self._replicas.isr_proposer,
             ),
             directory,
         )

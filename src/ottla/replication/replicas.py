@@ -6,10 +6,11 @@ and iterate over them; nothing else holds a list of its own.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from ottla.cluster.image import EMPTY, Image, TopicImage
 from ottla.errors import ErrorCode, KafkaError
 from ottla.observability.metrics import TopicMeters
 from ottla.replication.offline import OfflinePartitions
-from ottla.replication.partition import Partition
+from ottla.replication.partition import IsrProposer, Partition
 from ottla.storage.directories import DataDirectory
 
 Partitions = dict[int, Partition]
@@ -21,6 +22,10 @@ class Replicas:
         self.directories = directories
         self.offline = OfflinePartitions()
         self.meters = TopicMeters()
+        self.image: Image = EMPTY
+        """The metadata that the partitions were last brought in line with."""
+        self.isr_proposer: IsrProposer | None = None
+        """For the leaders among the partitions. A member of a cluster sets it before it adds a partition."""
         self._by_name: dict[str, Partitions] = {}
         self._by_id: dict[bytes, Partitions] = {}
         self._homes: dict[Partition, DataDirectory] = {}
@@ -28,11 +33,16 @@ class Replicas:
     # Lookup
 
     def get(self, topic: str, index: int) -> Partition:
-        """The local replica; UNKNOWN_TOPIC_OR_PARTITION if there is none, KAFKA_STORAGE_ERROR if its disk failed."""
+        """The local replica, or the KafkaError that answers for it.
+
+        KAFKA_STORAGE_ERROR: its disk failed. NOT_LEADER_OR_FOLLOWER: other brokers keep it. UNKNOWN_TOPIC_OR_PARTITION:
+        there is no such partition.
+        """
         try:
             return self._by_name[topic][index]
         except KeyError:
             self.offline.refuse(topic, index)
+            self._refuse_elsewhere(self.image.topic(topic), index)
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from None
 
     def get_by_id(self, topic_id: bytes, index: int) -> Partition:
@@ -41,12 +51,21 @@ class Replicas:
             partitions = self._by_id[topic_id]
         except KeyError:
             self.offline.refuse_by_id(topic_id, index)
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID) from None
+            topic = self.image.topic_by_id(topic_id)
+            self._refuse_elsewhere(topic, index)
+            unknown = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            raise KafkaError(unknown) from None
         try:
             return partitions[index]
         except KeyError:
             self.offline.refuse_by_id(topic_id, index)
+            self._refuse_elsewhere(self.image.topic_by_id(topic_id), index)
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from None
+
+    def _refuse_elsewhere(self, topic: TopicImage | None, index: int) -> None:
+        """NOT_LEADER_OR_FOLLOWER if the partition exists: a client then asks for metadata, and finds its leader."""
+        if topic is not None and 0 <= index < len(topic.partitions):
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def topics(self) -> Iterable[str]:
         """Names of the topics that have a partition here."""

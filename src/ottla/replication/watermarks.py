@@ -12,6 +12,26 @@ from itertools import count
 Watcher = Callable[[], None]
 
 
+class Signal:
+    """Calls every watcher when something happens. Whoever calls `wake` often asks first whether anybody watches."""
+
+    __slots__ = ("watchers",)
+
+    def __init__(self) -> None:
+        self.watchers: dict[Watcher, None] = {}
+
+    def watch(self, watcher: Watcher) -> None:
+        """Call `watcher` at every `wake`, until `unwatch`."""
+        self.watchers[watcher] = None
+
+    def unwatch(self, watcher: Watcher) -> None:
+        self.watchers.pop(watcher, None)
+
+    def wake(self) -> None:
+        for watcher in tuple(self.watchers):
+            watcher()
+
+
 class Watermark:
     """Never moves back: a consumer that has seen offset n must not learn that n does not exist."""
 

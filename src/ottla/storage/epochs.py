@@ -48,6 +48,11 @@ class LeaderEpochs:
         """Each epoch with its start offset, ascending."""
         return list(zip(self._epochs, self._starts, strict=True))
 
+    @property
+    def latest_start(self) -> int:
+        """Start offset of the latest epoch. There must be one."""
+        return self._starts[-1]
+
     def is_as_loaded(self, end_offset: int) -> bool:
         """Whether the file needs no change. Epochs without records need not be in it.
 
