@@ -254,16 +254,11 @@ allow.everyone.if.no.acl.found boolean false
 auto.include.jmx.reporter boolean true
 broker.id.generation.enable boolean true
 control.plane.listener.name string -
-controlled.shutdown.max.retries int 3
-controlled.shutdown.retry.backoff.ms long 5000
 delegation.token.master.key password -
 eligible.leader.replicas.enable boolean false
-follower.replication.throttled.rate long 9223372036854775807
 group.coordinator.new.enable boolean true
 host.name string -
 inter.broker.protocol.version string -
-leader.imbalance.per.broker.percentage int 10
-leader.replication.throttled.rate long 9223372036854775807
 log.message.downconversion.enable boolean true
 log.message.format.version string -
 log.message.timestamp.difference.max.ms long 9223372036854775807
@@ -277,7 +272,6 @@ password.encoder.secret password -
 port int -
 quota.consumer.default long 9223372036854775807
 quota.producer.default long 9223372036854775807
-replica.alter.log.dirs.io.max.bytes.per.second long 9223372036854775807
 reserved.broker.max.id int 1000
 super.users string -
 zookeeper.clientCnxnSocket string -
@@ -286,7 +280,6 @@ zookeeper.metadata.migration.enable boolean false
 zookeeper.metadata.migration.min.batch.size int 200
 zookeeper.set.acl boolean false
 zookeeper.ssl.cipher.suites list -
-zookeeper.ssl.client.enable boolean false
 zookeeper.ssl.crl.enable boolean false
 zookeeper.ssl.enabled.protocols list -
 zookeeper.ssl.endpoint.identification.algorithm string HTTPS
@@ -307,11 +300,9 @@ _CHANGEABLE = frozenset(
     (
         "background.threads",
         "follower.fetch.last.tiered.offset.enable",
-        "follower.replication.throttled.rate",
         "group.coordinator.cached.buffer.max.bytes",
         "group.share.assignment.interval.ms",
         "group.streams.assignment.interval.ms",
-        "leader.replication.throttled.rate",
         "log.cleaner.threads",
         "num.io.threads",
         "num.network.threads",
@@ -325,7 +316,6 @@ _CHANGEABLE = frozenset(
         "remote.log.manager.fetch.max.bytes.per.second",
         "remote.log.manager.follower.thread.pool.size",
         "remote.log.reader.threads",
-        "replica.alter.log.dirs.io.max.bytes.per.second",
         "share.coordinator.cached.buffer.max.bytes",
     )
 )

@@ -28,6 +28,12 @@ from ottla.config.topic import COMPRESSION_TYPES, LONG_MAX, TIMESTAMP_TYPES
 
 CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
 INT_MAX = (1 << 31) - 1
+LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+
+def _refuse_zookeeper_tls(value: bool) -> str | None:
+    return "TLS to ZooKeeper is not supported" if value else None
 
 
 # fmt: off
@@ -54,12 +60,16 @@ class BrokerSettings(Settings):
         doc="ZooKeeper servers of a cluster, host:port,.../path. Empty: this broker is a cluster of one.",
     )
     zookeeper_session_timeout_ms = Setting(
-        INT, 18_000, at_least(1),
-        doc="Time without a message after which ZooKeeper considers a broker dead.",
+        INT, 6000, at_least(1),
+        doc="Time without a message after which ZooKeeper considers a broker dead. Kafka's default is 18000.",
     )
     zookeeper_connection_timeout_ms = Setting(
         INT, None, at_least(1),
         doc="How long a start waits for ZooKeeper. Unset: the session time-out.",
+    )
+    zookeeper_ssl_client_enable = Setting(
+        BOOLEAN, False, _refuse_zookeeper_tls,
+        doc="TLS to ZooKeeper. It is not supported: a broker with this setting does not start.",
     )
     # Listeners and connections
     listeners = Setting(
@@ -307,7 +317,31 @@ class BrokerSettings(Settings):
         LONG, 300, at_least(1),
         doc="How often it is checked whether preferred replicas lead.",
     )
+    leader_imbalance_per_broker_percentage = Setting(
+        INT, 10, at_least(0),
+        doc="Per cent of a broker's preferred partitions that others may lead before leadership is given back.",
+    )
     controlled_shutdown_enable = Setting(BOOLEAN, True, doc="Hand leadership over before the broker stops.")
+    controlled_shutdown_max_retries = Setting(
+        INT, 3, at_least(0),
+        doc="How many times controlled.shutdown.retry.backoff.ms a stopping broker waits for others to lead.",
+    )
+    controlled_shutdown_retry_backoff_ms = Setting(
+        LONG, 5000, at_least(0),
+        doc="One wait of a stopping broker; a stop takes no longer than the time that the process is given.",
+    )
+    leader_replication_throttled_rate = Setting(
+        LONG, LONG_MAX, at_least(0), mode=CLUSTER_WIDE,
+        doc="Bytes per second that a leader sends to followers listed in leader.replication.throttled.replicas.",
+    )
+    follower_replication_throttled_rate = Setting(
+        LONG, LONG_MAX, at_least(0), mode=CLUSTER_WIDE,
+        doc="Bytes per second that a follower fetches for replicas in follower.replication.throttled.replicas.",
+    )
+    replica_alter_log_dirs_io_max_bytes_per_second = Setting(
+        LONG, LONG_MAX, at_least(0), mode=CLUSTER_WIDE,
+        doc="Bytes per second that are copied when replicas move between data directories.",
+    )
     num_replica_fetchers = Setting(
         INT, 1, at_least(1), mode=CLUSTER_WIDE,
         doc="Connections from a follower to each leader.",
@@ -326,7 +360,10 @@ class BrokerSettings(Settings):
         doc="A follower that has not caught up for this long leaves the ISR.",
     )
     replica_socket_timeout_ms = Setting(INT, 30_000, doc="Time-out of a follower's connection.")
-    replica_selector_class = Setting(STRING, None, doc="Class that chooses the replica from which a consumer reads.")
+    replica_selector_class = Setting(
+        STRING, None, one_of(LEADER_SELECTOR, RACK_AWARE_SELECTOR),
+        doc="Chooses the replica from which a consumer reads: the leader, or one in the consumer's rack (KIP-392).",
+    )
     # Groups and offsets
     group_initial_rebalance_delay_ms = Setting(
         INT, 3000,

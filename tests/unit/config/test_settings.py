@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.config import BrokerConfig, ConfigError, UpdateMode, render
+from ottla.config import BrokerConfig, ConfigError, UpdateMode, read_properties, render
 from ottla.config.accepted import ACCEPTED
 
 REFUSALS = [
@@ -38,6 +38,14 @@ def test_a_wrong_setting_is_refused_in_one_line(given: dict[str, str], message: 
     with pytest.raises(ConfigError) as refusal:
         BrokerConfig.of(given)
     assert str(refusal.value) == message
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("zookeeper.ssl.client.enable", "true"), ("replica.selector.class", "com.example.Chooser")]
+)
+def test_what_would_change_safety_or_placement_is_refused(name: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        BrokerConfig.of({name: value})
 
 
 def test_kafka_syntax_of_values() -> None:
@@ -96,6 +104,28 @@ def test_old_names_stand_in_for_new_ones() -> None:
     config = BrokerConfig.of({"broker.id": "7", "log.dir": "/data", "zookeeper.connect": "one:2181"})
     assert (config.node_id, config.log_dirs, config.zookeeper_connect) == (7, ("/data",), "one:2181")
     assert BrokerConfig.of({"broker.id": "-1"}).node_id == BrokerConfig.of({}).node_id
+
+
+def test_a_zookeeper_file_works() -> None:
+    """The server.properties that came with Apache Kafka 3 starts a broker of a cluster."""
+    file = """
+    broker.id=0
+    num.network.threads=3
+    num.io.threads=8
+    socket.send.buffer.bytes=102400
+    log.dirs=/tmp/kafka-logs
+    num.partitions=1
+    offsets.topic.replication.factor=1
+    zookeeper.connect=localhost:2181/kafka
+    zookeeper.connection.timeout.ms=18000
+    controlled.shutdown.max.retries=2
+    leader.imbalance.per.broker.percentage=20
+    """
+    config = BrokerConfig.of(read_properties(file))
+    assert (config.node_id, config.zookeeper_connect) == (0, "localhost:2181/kafka")
+    assert config.zookeeper_connection_timeout_ms == 18_000
+    assert config.controlled_shutdown_max_retries == 2
+    assert config.leader_imbalance_per_broker_percentage == 20
 
 
 def test_settings_are_frozen_and_compare_by_value() -> None:
