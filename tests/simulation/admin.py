@@ -1,4 +1,4 @@
-"""Topics, created against all odds: the request is repeated until the broker says that the topic is there."""
+"""Creates topics in a simulation: the request is repeated until the broker says that the topic exists."""
 
 import asyncio
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ HOST = "admin"
 async def create_topic(
     machine: Machine, name: str, partitions: int, settings: Mapping[str, str], random: Random
 ) -> bytes:
-    """The id of the topic."""
+    """Create a topic. Returns its id."""
     configs = [CreatableTopicConfig(name=key, value=value) for key, value in settings.items()]
     topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=configs)
     while True:
@@ -45,7 +45,7 @@ async def _ask(channel: Channel, topic: CreatableTopic) -> bytes | None:
 
 
 async def find_topic(channel: Channel, name: str) -> bytes | None:
-    """The id of a topic that exists; None if there was no answer."""
+    """Find the id of a topic that exists. None if the broker did not answer."""
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
     response = await channel.call(request, 12)
     if response is None:

@@ -1,6 +1,6 @@
 """A client's connection to a broker: many requests in flight, answers in order.
 
-An answer that will never come, because the connection is gone, is None.
+When the connection is lost, each outstanding request gets None instead of an answer.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _CORRELATION_ID = Struct(">i")
 class Channel(asyncio.Protocol):
     def __init__(self, life: int) -> None:
         self.life = life
-        """The life of the broker at the other end."""
+        """The life of the broker that this connection leads to."""
         self.lost = False
         self._transport: asyncio.Transport
         self._received = bytearray()
@@ -37,7 +37,7 @@ class Channel(asyncio.Protocol):
 
     @classmethod
     async def open(cls, source: str, machine: Machine) -> "Channel":
-        """OSError if no broker listens."""
+        """Connect. Raises OSError if no broker listens."""
         network = machine.world.network
         _, channel = await network.connect(source, machine.name, PORT, lambda: cls(machine.life))
         return channel
@@ -49,14 +49,15 @@ class Channel(asyncio.Protocol):
     # Requests
 
     async def call(self, message: Message, version: int) -> Any:
-        """Any request but Produce and Fetch."""
+        """Send any request except Produce and Fetch, and wait for its answer."""
         self._sent += 1
         self._write(frames.encode_request(message, version, self._sent, "simulated"))
         frame = await self.answer(self._expect())
         return frame and frames.decode_response(frames.find_api_of(message).response, version, frame)[1]
 
     def produce(self, request: ProduceRequest, version: int) -> asyncio.Future[bytes | None] | None:
-        """None if acks=0 asks for no answer; `read_produced` reads the one that comes."""
+        """Send a Produce request. Returns the future of its answer, for `read_produced`; None if acks=0 asks for no
+        answer."""
         compact = version >= produce.COMPACT_FROM
         self._send(produce.write_request(version, request, self._header(0, version, compact)))
         return self._expect() if request.acks else None
@@ -71,7 +72,7 @@ class Channel(asyncio.Protocol):
         return None if frame is None else _read(fetch.read_response, frame, version, compact)
 
     async def answer(self, waiting: "asyncio.Future[bytes | None]") -> bytes | None:
-        """The answer; after a time-out the connection is given up."""
+        """Wait for the answer. After a time-out the connection is closed."""
         done, _ = await asyncio.wait([waiting], timeout=REQUEST_TIMEOUT_S)
         if not done:
             self.close()

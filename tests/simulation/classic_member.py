@@ -1,4 +1,4 @@
-"""A member of the classic protocol in a simulation. Whoever leads assigns round robin."""
+"""A member of a group with the classic protocol, in a simulation. The leader of the group assigns round robin."""
 
 from ottla.coordinators.groups.consumer_protocol import read_assignment
 from ottla.errors import ErrorCode
@@ -39,7 +39,7 @@ class ClassicMember(GroupMember):
             self.hang_up()
 
     async def _join(self) -> JoinGroupResponse | None:
-        """An eager member: it gives everything up before it joins."""
+        """Join the group. The member is eager: it gives up all its partitions first."""
         self.give_up()
         subscription = VERSION_0 + encode(
             ConsumerProtocolSubscription, 0, ConsumerProtocolSubscription(topics=[self.topic])
@@ -61,7 +61,7 @@ class ClassicMember(GroupMember):
         if code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
             self.member_id, self.generation = answer.member_id, answer.generation_id
             return None if code else answer
-        await self._refused(code)
+        await self._handle_error(code)
         return None
 
     async def _sync(self, joined: JoinGroupResponse) -> bool:
@@ -79,7 +79,7 @@ class ClassicMember(GroupMember):
         if answer is None:
             return False
         if answer.error_code:
-            await self._refused(ErrorCode(answer.error_code))
+            await self._handle_error(ErrorCode(answer.error_code))
             return False
         topics = read_assignment(answer.assignment).assigned_partitions if answer.assignment else []
         self.owned = frozenset(number for topic in topics for number in topic.partitions)
@@ -87,7 +87,7 @@ class ClassicMember(GroupMember):
         return True
 
     async def _work(self) -> None:
-        """Until it is told to join again, or dies."""
+        """Send heartbeats and commits until the broker asks for a rejoin, or until the member dies."""
         while not self.stopped and not self.happens(0.03):
             await self.pause()
             if self.happens(0.5):
@@ -106,10 +106,10 @@ class ClassicMember(GroupMember):
             if not answer.error_code:
                 self.confirm(self.owned, asked_s)
             elif ErrorCode(answer.error_code) not in AGAIN:
-                await self._refused(ErrorCode(answer.error_code))
+                await self._handle_error(ErrorCode(answer.error_code))
                 return
 
-    async def _refused(self, code: ErrorCode) -> None:
+    async def _handle_error(self, code: ErrorCode) -> None:
         assert code in AGAIN or code in OUT or code in ONCE_MORE, f"{self.name} is told {code.name}"
         if code in OUT:
             self.member_id = ""
@@ -117,14 +117,14 @@ class ClassicMember(GroupMember):
         await self.pause()
 
     async def _leave(self) -> None:
-        """A static member stays where it is: it may be back soon."""
+        """Leave the group. A static member does not leave: it may come back soon."""
         if self.member_id and self.instance_id is None:
             identity = MemberIdentity(member_id=self.member_id)
             await self.ask(LeaveGroupRequest(group_id=self.group, members=[identity]), LEAVE_VERSION)
 
 
 def assignments(members: list[str], topic: str) -> list[SyncGroupRequestAssignment]:
-    """Of the leader; nobody else knows of any members."""
+    """The assignments that the leader sends. Empty for other members, because only the leader is told the members."""
     return [
         SyncGroupRequestAssignment(
             member_id=member,

@@ -1,4 +1,4 @@
-"""A group in a simulation that only commits: ever higher offsets, each sent once, and now and then one is read back."""
+"""A group in a simulation that only commits. Its offsets rise, each is sent once, and some are read back."""
 
 import asyncio
 from random import Random
@@ -40,7 +40,7 @@ class Committer:
         self._offset = 0
 
     async def run(self, count: int) -> None:
-        """Commit `count` offsets. One without an answer may have been stored or not."""
+        """Commit `count` offsets. An offset whose commit got no answer may have been stored or not."""
         while self._offset < count:
             try:
                 channel = await Channel.open(self.name, self._machine)
@@ -64,7 +64,7 @@ class Committer:
             await asyncio.sleep(0.05)
 
     async def _step(self, channel: Channel) -> bool:
-        """Whether the connection is still good."""
+        """Commit one offset or read it back. Returns whether the connection can still be used."""
         chance = self._random.random()
         if chance < 0.1:
             return await channel.call(FindCoordinatorRequest(coordinator_keys=[self.name]), 4) is not None
@@ -94,7 +94,7 @@ class Committer:
         return True
 
     async def _fetch(self, channel: Channel) -> int | None:
-        """None if there was no answer, or none yet."""
+        """Read the group's offset. None if there was no answer, or if the coordinator is not ready."""
         topic = OffsetFetchRequestTopics(name=self._topic, topic_id=self._topic_id, partition_indexes=[0])
         group = OffsetFetchRequestGroup(group_id=self.name, topics=[topic])
         response = await channel.call(OffsetFetchRequest(groups=[group]), self._version)

@@ -42,11 +42,13 @@ class Consumer:
         self._positions = dict.fromkeys(partitions, 0)
         self._session_id = 0
         self._session_epoch = 0
-        self._told: dict[TopicPartition, int] = {}  # the positions that the broker's session has
+        self._session_positions: dict[
+            TopicPartition, int
+        ] = {}  # the positions that the broker keeps in the fetch session
         self.stopped = False
 
     async def run(self) -> None:
-        """Until `stopped`."""
+        """Fetch until `stopped` is set."""
         while not self.stopped:
             try:
                 channel = await Channel.open(self.name, self._machine)
@@ -63,17 +65,17 @@ class Consumer:
     def _forget_session(self) -> None:
         self._session_id = 0
         self._session_epoch = 0 if self._uses_sessions else NO_SESSION
-        self._told = {}
+        self._session_positions = {}
 
     def _request(self) -> FetchRequest:
         topics: dict[str, FetchTopic] = {}
         for partition, position in self._positions.items():
-            if self._session_epoch <= 0 or self._told.get(partition) != position:
+            if self._session_epoch <= 0 or self._session_positions.get(partition) != position:
                 topic_id = self._topic_ids[partition.topic]
                 topic = topics.setdefault(partition.topic, FetchTopic(partition.topic, topic_id))
                 max_bytes = self._random.choice((1, 1000, 10_000, 1 << 20))
                 topic.partitions.append(FetchPartition(partition.partition, fetch_offset=position, max_bytes=max_bytes))
-                self._told[partition] = position
+                self._session_positions[partition] = position
         return FetchRequest(
             max_wait_ms=self._random.choice((0, 100, 1000)),
             min_bytes=1,
@@ -112,7 +114,7 @@ class Consumer:
         return start is not None
 
     def _take(self, channel: Channel, partition: TopicPartition, result: PartitionResult) -> bool:
-        """Whether there was no error that would only come again."""
+        """Handle one partition of an answer. Returns False after an error that would repeat on this connection."""
         position = self._positions[partition]
         if result.error_code:
             self._world.note(self.name, f"{partition}: {ErrorCode(result.error_code).name}")
@@ -125,9 +127,9 @@ class Consumer:
 
 
 def read_records(result: PartitionResult, position: int) -> tuple[Records, int]:
-    """Offsets and tokens of the values from `position` on, every checksum checked; and where to go on.
+    """Read offsets and tokens of values from `position` on, and check every checksum. Returns also the next position.
 
-    A batch that compaction has left nothing of has offsets to pass over.
+    A batch of which compaction left no record still has offsets to pass over.
     """
     data = result.records
     assert data is None or isinstance(data, bytes | bytearray | memoryview)
@@ -142,7 +144,7 @@ def read_records(result: PartitionResult, position: int) -> tuple[Records, int]:
 
 
 async def read_log(machine: Machine, partition: TopicPartition) -> tuple[int, Records]:
-    """Where a partition begins, and all of it, from a broker that nothing happens to any more."""
+    """Read a whole partition after the last fault. Returns where the log begins, and all its records."""
     channel = await Channel.open("reader", machine)
     start = await find_start(channel, partition)
     assert start is not None, f"no answer to where {partition} begins"
@@ -165,7 +167,7 @@ async def read_log(machine: Machine, partition: TopicPartition) -> tuple[int, Re
 
 
 async def find_start(channel: Channel, partition: TopicPartition) -> int | None:
-    """None if there is no answer, or none yet."""
+    """Find where the partition begins. None if there was no answer, or if the broker is not ready."""
     asked = ListOffsetsPartition(partition_index=partition.partition, timestamp=EARLIEST)
     topic = ListOffsetsTopic(name=partition.topic, partitions=[asked])
     response = await channel.call(ListOffsetsRequest(replica_id=-1, topics=[topic]), 7)

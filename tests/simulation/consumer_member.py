@@ -1,4 +1,7 @@
-"""A member of the consumer protocol (KIP-848) in a simulation: it gives back what it is to lose, sooner or later."""
+"""A member of a group with the consumer protocol (KIP-848), in a simulation.
+
+When the coordinator revokes partitions, the member gives them back after a random time.
+"""
 
 from typing import Any
 
@@ -19,7 +22,7 @@ OUT = (
     ErrorCode.UNKNOWN_MEMBER_ID,
 )
 STILL_TAKEN = (ErrorCode.UNRELEASED_INSTANCE_ID,)
-"""A static member that was killed has to wait for the end of its session."""
+"""The instance id of a static member that was killed is taken until its old session ends."""
 
 
 class ConsumerMember(GroupMember):
@@ -39,10 +42,10 @@ class ConsumerMember(GroupMember):
             asked_s, reported = self.now_s, self.owned
             answer = await self.ask(self._heartbeat(is_full=is_full), HEARTBEAT_VERSION)
             if answer is None:
-                is_full = True  # who knows what it missed
+                is_full = True  # the member may have missed an answer
                 continue
             if answer.error_code:
-                await self._refused(ErrorCode(answer.error_code))
+                await self._handle_error(ErrorCode(answer.error_code))
                 told, is_full = self.owned, True
                 continue
             self.epoch, is_full = answer.member_epoch, False
@@ -69,7 +72,7 @@ class ConsumerMember(GroupMember):
                 request.topic_partitions = [owned]
         return request
 
-    async def _refused(self, code: ErrorCode) -> None:
+    async def _handle_error(self, code: ErrorCode) -> None:
         assert code in AGAIN or code in OUT or code in STILL_TAKEN, f"{self.name} is told {code.name}"
         self.machine.world.note(self.name, f"is told {code.name}")
         if code in OUT:
@@ -78,7 +81,7 @@ class ConsumerMember(GroupMember):
         await self.pause()
 
     async def _end(self) -> None:
-        """It leaves, for good or, being static, for now; or it dies."""
+        """End this membership: leave for good, leave for a while (a static member), or die without a word."""
         if not self.stopped and self.happens(0.5):
             self.hang_up()
             return

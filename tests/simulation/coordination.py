@@ -1,14 +1,14 @@
 """One seed of groups and transactions: members and transactional producers come, go and die, and so does the broker.
 
-In the end:
+At the end of the run:
 
 - no partition had two owners at a time (`ownership`);
 - committed offsets are there (`offset_checker`);
 - every transaction is there as a whole or not at all, as its producer was told, once and in order, and so is the
   offset that it committed (`transactor`); what a reader of committed records was shown is still there;
-- everybody came to an end: nothing waits for ever.
+- every client came to an end: nothing waits for ever.
 
-Where not every record is flushed, a power cut may take any of this back; then only the last promise is left.
+Where not every record is flushed, a power cut may take back the first three. Then only the last promise is checked.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ async def _run(seed: int, trace_lines: int | None) -> Verdict:
         try:
             async with asyncio.timeout(LIMIT_S):
                 await coordination.play()
-            problems = coordination.problems()
+            problems = coordination.find_problems()
         except Exception as error:
             problems.append(f"STUCK: {error!r}")
         problems += [f"SURPRISE {surprise}" for surprise in world.surprises]
@@ -79,7 +79,7 @@ class Coordination:
 
     @property
     def deeds(self) -> int:
-        """How much was done, to tell seeds that say something from those that do not."""
+        """How many transactions and confirmations took place. A seed with few of them shows little."""
         transactions = sum(len(ledger.deeds) for ledger in self._ledgers)
         return transactions + sum(ownership.confirmations for ownership in self._ownerships)
 
@@ -94,7 +94,7 @@ class Coordination:
             name: await admin.create_topic(self.machine, name, count, TOPIC_SETTINGS, self._random)
             for name, count in topics
         }
-        members, transactors = self._members(ids[WORK]), self._transactors()
+        members, transactors = self._build_members(ids[WORK]), self._build_transactors()
         trouble.clients += [*(member.name for member in members), *(each.name for each in transactors)]
         tasks = [loop.create_task(member.run(), name=member.name) for member in members]
         tasks += [loop.create_task(reader.run(), name=reader.name) for reader in self._readers]
@@ -113,10 +113,11 @@ class Coordination:
         reviving.cancel()
         await asyncio.wait([reviving])
         await last_restart(self.machine, self._random)
-        await finish([loop.create_task(self._look(), name="the last look")])
+        await finish([loop.create_task(self._read_final_state(), name="the last look")])
 
-    def _members(self, topic_id: bytes) -> list[GroupMember]:
-        """Two groups, or one in which members speak both protocols."""
+    def _build_members(self, topic_id: bytes) -> list[GroupMember]:
+        """Build the members: of two groups, one for each protocol, or of one group that has members of both
+        protocols."""
         kinds = [kind for kind in (ClassicMember, ConsumerMember) for _ in range(self._random.randint(0, 3))]
         together = self._random.random() < 0.3
         members: list[GroupMember] = []
@@ -131,8 +132,8 @@ class Coordination:
                     members.append(kind(name, self.machine, WORK, topic_id, ownership, commits, random))
         return members
 
-    def _transactors(self) -> list[Transactor]:
-        """One or two for each id, and somebody who reads along."""
+    def _build_transactors(self) -> list[Transactor]:
+        """Build one or two producers for each transactional id, and a reader of its committed records."""
         transactors = []
         for ledger in self._ledgers:
             for number in range(self._random.randint(1, 2)):
@@ -142,15 +143,18 @@ class Coordination:
             self._readers.append(CommittedReader(f"reader-{ledger.partition}", self.machine, ledger.partition))
         return transactors
 
-    async def _look(self) -> None:
-        """At everything, when nothing happens any more. The next owner of an id clears up what is open."""
+    async def _read_final_state(self) -> None:
+        """Read the final offsets and records after the last fault.
+
+        Taking over each transactional id aborts the transaction that its last producer left open.
+        """
         judge = TransactionalClient("judge", self.machine, "", 2)
         for commits in self._commits:
             for index in commits.partitions:
                 offset = await judge.stable_offset(commits.group, TopicPartition(WORK, index))
                 self._history.final_offsets[commits.key(index)] = offset
         if self._may_have_lost:
-            return  # a transaction may be open that its coordinator knows nothing of
+            return  # the power cut may have left a transaction open that its coordinator does not know
         for ledger in self._ledgers:
             await TransactionalClient("judge", self.machine, ledger.transactional_id, 2).init()
         for partition in (*(ledger.partition for ledger in self._ledgers), *self._topic_partitions):
@@ -163,7 +167,7 @@ class Coordination:
         cuts = any(isinstance(event, Ended) and event.ending is Ending.POWER_CUT for event in self._history.events)
         return cuts and not self._durable
 
-    def problems(self) -> list[str]:
+    def find_problems(self) -> list[str]:
         problems = [str(violation) for violation in check(self._history)]
         if self._may_have_lost:
             return problems
@@ -178,7 +182,7 @@ class Coordination:
 
 
 def settings_of(random: Random, *, durable: bool) -> Settings:
-    """Everything is quick, so that much happens in a few virtual seconds."""
+    """Short intervals and time-outs, so that much happens in a few virtual seconds."""
     settings = {
         **broker_settings(random),
         "offsets.topic.num.partitions": "2",

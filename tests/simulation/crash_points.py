@@ -1,10 +1,10 @@
-"""Fixed pieces of work, with a crash in every one of their disk operations in turn.
+"""Fixed pieces of work, with a crash at every one of their disk operations in turn.
 
-Producing: a new broker, a topic that flushes every message and one that flushes none, batches until both have rolled
-several times, a clean restart, more batches. Upkeep: the same with topics that are compacted or lose their oldest
-records by retention, while another one is deleted and created again. Each runs once to count its operations; up to
-operation n every run is the same, so a crash there is always a crash in the same step. A crash may be followed by
-another one during recovery.
+PRODUCING: a new broker, a topic that flushes every message and one that flushes none, batches until both have rolled
+several times, a clean restart, more batches. UPKEEP: the same with topics that are compacted or lose their oldest
+records by retention, while another topic is deleted and created again. A first run counts the operations. All runs are
+the same up to operation n, so a crash at operation n always hits the same step. A second crash may follow during
+recovery.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ KEYS = 4
 GENERATIONS = 3
 PATIENCE_S = 600.0
 UPKEEP_S = 2.0
-"""Time for compaction and retention to come round."""
+"""How long the work waits, in virtual seconds, so that compaction and retention run."""
 SECOND_CRASH_WITHIN = 40
-"""How many operations after the first crash the second one comes at the latest."""
+"""The second crash comes at most so many operations after the first one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class CrashPoint(NamedTuple):
     operation: int
     ending: Ending
     seed: int = 0
-    """What a power cut leaves, and whether and when there is a second crash."""
+    """The seed that decides what a power cut leaves, and whether and when there is a second crash."""
 
     def __str__(self) -> str:
         return f"{self.ending.value} in operation {self.operation} (seed {self.seed})"
@@ -150,7 +150,7 @@ async def _do_work(work: Work, machine: Machine, history: History, point: CrashP
         await asyncio.sleep(UPKEEP_S)
     await machine.up.wait()
     operations = machine.disk.operations
-    machine.disk.heal()  # a second crash that did not come
+    machine.disk.heal()  # cancels a second crash that did not come
     reviving.cancel()
     await asyncio.wait([reviving])
     machine.crash(point.ending if point else Ending.KILL)
@@ -171,7 +171,7 @@ async def _produce(machine: Machine, partitions: list[TopicPartition], when: str
 
 
 async def _revive(machine: Machine, point: CrashPoint | None) -> None:
-    """Start the machine whenever it is down; after the first crash some runs see another one while it recovers."""
+    """Start the machine whenever it is down. In some runs it crashes again while it recovers from the first crash."""
     if point is not None:
         machine.disk.random.seed(f"{point}")
         random = machine.world.random(f"second crash after {point}")

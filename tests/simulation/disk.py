@@ -1,12 +1,12 @@
 """A disk in memory that forgets what was not synced, fails on demand and stops the process at any operation.
 
-Operations that change the disk are counted, so a test can run once, look at `operations` and run again for each of
-them with `crash_at`. From a crash on every operation raises `Crashed`, so that no clean-up code of the dead process
-reaches the disk, until `crash()` says how the machine came back; files of before it stay dead.
+Operations that change the disk are counted, so a test can run once, look at `operations` and run again for each of them
+with `crash_at`. After a crash every operation raises `Crashed`, so that no clean-up code of the dead process reaches
+the disk, until `crash()` says how the machine came back. Files that were open before the crash stay unusable.
 
-An unpinned file is always taken for one whose descriptor was given away: it is found again by its path, as `RealFile`
-would. So use of a file after its rename without a new `path`, or after its deletion without a pin, fails here always
-and not once in a while.
+The disk treats every unpinned file as if its descriptor had been closed to save descriptors: it looks the file up by
+its path again, as `RealFile` would. So the use of a file after its rename without a new `path`, or after its deletion
+without a pin, fails here always and not just sometimes.
 """
 
 import errno
@@ -39,7 +39,7 @@ CHANGES = frozenset(
 
 
 class Crashed(BaseException):
-    """The simulated process is gone. Not an Exception: no handler of the code under test may survive it."""
+    """The simulated process is dead. Not an Exception, so that no handler in the code under test catches it."""
 
 
 @dataclass(slots=True)
@@ -112,7 +112,7 @@ class SimulatedFile:
         try:
             self._disk.step(operation, self.path)
         except (OSError, Crashed):
-            # A write that fails or is cut short by the end of the process may have come some way.
+            # A write that fails, or during which the process ends, may have written a part of its bytes.
             if self._disk.lifetime == self._lifetime and self._disk.strikes_now:
                 data = data[: self._disk.random.randint(0, len(data))]
                 self._inode.change(Write(position, data))
@@ -141,16 +141,17 @@ class SimulatedLock:
 
 
 class SimulatedDisk:
-    """Deterministic: the same operations with an equally seeded `random` give the same disk after every crash."""
+    """A deterministic disk: the same operations with an equally seeded `random` leave the same content after every
+    crash."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
         self.operations = 0
-        """How many operations changed the disk so far, those that failed included."""
+        """How many operations have changed the disk so far, including those that failed."""
         self.trace: deque[tuple[str, str]] = deque(maxlen=TRACE_LENGTH)
         self.lifetime = 0
         self.strikes_now = False
-        """The operation at hand is the one that a fault or the crash was set for."""
+        """Whether a fault or the crash was set for the operation that is running."""
         self._names = Namespace()
         self._locks: dict[str, SimulatedLock] = {}
         self._faults: list[Fault] = []
@@ -160,7 +161,7 @@ class SimulatedDisk:
     # What tests do to the disk
 
     def crash_at(self, operation: int) -> None:
-        """The process ends in the operation that would make `operations` this number."""
+        """End the process in the operation that would make `operations` this number."""
         self._failures_at[operation] = Crashed(f"at operation {operation}")
 
     def fail_at(self, operation: int, failure: Exception) -> None:
@@ -175,7 +176,7 @@ class SimulatedDisk:
         self._failures_at.clear()
 
     def crash(self, lose_unsynced: bool) -> None:
-        """The process is gone: by a power cut if it loses what was not synced, else by kill -9. Locks are free."""
+        """End the process: by a power cut if `lose_unsynced`, else by kill -9. Locks are released."""
         self.lifetime += 1
         self._dead = False
         self._locks = {}
@@ -275,7 +276,7 @@ class SimulatedDisk:
     # Faults and names
 
     def step(self, operation: str, path: str) -> None:
-        """An operation is about to happen: count it, and fail or crash if it was chosen for that."""
+        """Count an operation that is about to happen, and fail or crash if it was chosen for that."""
         self.strikes_now = False
         if self._dead:
             raise Crashed(f"{operation} of {path} after the crash")

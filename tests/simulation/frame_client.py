@@ -1,4 +1,4 @@
-"""A client for tests, on any network: it writes and reads frames, one 4-byte size and the bytes after it."""
+"""A client for tests, on any network. It writes and reads frames: a 4-byte size and the bytes after it."""
 
 import asyncio
 from struct import Struct
@@ -22,12 +22,12 @@ class FrameClient(asyncio.Protocol):
         self.transport.write(data)
 
     async def read_frame(self) -> bytes:
-        """The next answer; EOFError if the other side closed before it was complete."""
+        """Wait for the next answer. Raises EOFError if the other side closed before it was complete."""
         (size,) = _SIZE.unpack(await self._read_exactly(_SIZE.size))
         return await self._read_exactly(size)
 
     async def wait_closed(self) -> None:
-        """Until the other side has ended or reset the connection."""
+        """Wait until the other side has ended or reset the connection."""
         while not self.closed:
             await self._change()
 

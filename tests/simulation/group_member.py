@@ -1,4 +1,4 @@
-"""What members of both protocols have in common in a simulation: they ask, commit what they own, and come and go."""
+"""The base of group members of both protocols in a simulation: they send requests, commit offsets, come and go."""
 
 import asyncio
 from collections.abc import Sequence
@@ -36,14 +36,14 @@ REJECTED = frozenset(
         ErrorCode.UNKNOWN_MEMBER_ID,
     }
 )
-"""A commit that comes too late."""
+"""Error codes of a commit that came too late: the member has lost its partition."""
 COMMIT_VERSION = 9
 SESSION_MS = 4000
 REBALANCE_MS = 3000
 
 
 class Commits:
-    """The offsets of one group: for each partition ever higher ones, whoever commits them."""
+    """The offsets that one group commits. They rise for each partition, whichever member commits them."""
 
     def __init__(self, group: str) -> None:
         self.group = group
@@ -51,7 +51,7 @@ class Commits:
         self._known: dict[int, int] = {}
 
     def key(self, partition: int) -> str:
-        """What the partition is called in the history."""
+        """The name of the partition's offset in the history."""
         return f"{self.group}/{partition}"
 
     def draw(self, partition: int) -> int:
@@ -59,7 +59,7 @@ class Commits:
         return number
 
     def is_news(self, partition: int, number: int) -> bool:
-        """Unless the answer to a later commit was faster than this one's."""
+        """Whether this answer is newer than all before it. False if the answer to a later commit came first."""
         if number < self._known.get(partition, 0):
             return False
         self._known[partition] = number
@@ -71,7 +71,7 @@ class Commits:
 
 
 class GroupMember:
-    """One process: it is a member for a while, leaves or dies, and comes again, until it is `stopped`."""
+    """One client process. It is a member for a while, leaves or dies, and comes back, until `stopped` is set."""
 
     def __init__(
         self,
@@ -126,11 +126,11 @@ class GroupMember:
     # Asking
 
     async def ask(self, message: Message, version: int) -> Any:
-        """None if there was no answer."""
-        channel = await self._connected()
+        """Send a request. None if there was no answer."""
+        channel = await self._connect()
         return None if channel is None else await channel.call(message, version)
 
-    async def _connected(self) -> Channel | None:
+    async def _connect(self) -> Channel | None:
         if self._channel is None or self._channel.lost:
             try:
                 self._channel = await Channel.open(self.name, self.machine)
@@ -140,7 +140,7 @@ class GroupMember:
         return self._channel
 
     def hang_up(self) -> None:
-        """As the kernel does for a process that died."""
+        """Close the connection without a request, as the kernel does for a process that died."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None
@@ -152,8 +152,8 @@ class GroupMember:
     # Committing
 
     async def commit(self, member_id: str, generation: int) -> None:
-        """The next offset of one of the partitions that it owns."""
-        channel = await self._connected()
+        """Commit the next offset of one of the partitions that this member owns."""
+        channel = await self._connect()
         if channel is None or not self.owned:
             return
         partition = self.random.choice(sorted(self.owned))

@@ -1,7 +1,7 @@
-"""What clients did and saw, and how brokers ended, as plain data in the order it happened. `checker` judges it.
+"""What clients did and saw, and how brokers ended, as plain data in the order it happened. `checker` checks it.
 
-Time is told in lives: a broker's first life ends with its first crash or shutdown. A client knows from which life an
-answer came, so nothing depends on when an answer that was still on its way reached it.
+Times are given as lives: a broker's first life ends with its first crash or shutdown. A client knows which life of the
+broker answered it, so an answer that arrives late still counts for the right life.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +13,8 @@ PADDING = b"x"
 
 
 def token(value: bytes) -> bytes:
-    """What stands for a value in a history: its name and its length. A value with any other byte has another token."""
+    """A short form of a value for the history: its name and its length. If any byte was changed, the token is another
+    one."""
     return value.rstrip(PADDING) + b"%d" % len(value)
 
 
@@ -25,10 +26,10 @@ class Ending(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Records that a producer sends together. Values, told by their tokens, are unique in the whole history.
+    """Records that a producer sends together. Values are stored as tokens, and are unique in the whole history.
 
-    `identity` changes whenever the producer starts anew (a new producer id; without idempotence, a new connection):
-    within one the `number`s count up, and the log must keep their order.
+    `identity` changes whenever the producer starts anew: with a new producer id or, without idempotence, with a new
+    connection. Within one identity the `number`s count up, and the log must keep their order.
     """
 
     producer: str
@@ -38,7 +39,7 @@ class Batch:
     values: tuple[bytes, ...]
     idempotent: bool
     keys: tuple[bytes | None, ...] = ()
-    """One for each value, if they have any."""
+    """The key of each value; empty if the records have no keys."""
     transaction: str | None = None
     """The transaction that the batch belongs to. The names of transactions are unique in the whole history."""
 
@@ -53,7 +54,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """The broker says that the batch is in the log; the offset is None if it does not know where."""
+    """The broker said that the batch is in the log. The offset is None if the broker did not know it."""
 
     batch: Batch
     life: int
@@ -62,7 +63,7 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The broker will never take this batch: its sequence number does not fit what the broker remembers."""
+    """The broker refused this batch for good: its sequence number does not fit what the broker remembers."""
 
     batch: Batch
     life: int
@@ -81,7 +82,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class OutOfRange:
-    """A consumer was told that the offset it has reached does not exist."""
+    """A consumer was told that the offset it wants to read does not exist."""
 
     consumer: str
     partition: TopicPartition
@@ -91,7 +92,7 @@ class OutOfRange:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A life of the broker is over."""
+    """A life of the broker ended."""
 
     life: int
     ending: Ending
@@ -99,7 +100,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Committing:
-    """A group sends an offset to be stored."""
+    """A group sent an offset to be stored."""
 
     group: str
     offset: int
@@ -107,7 +108,7 @@ class Committing:
 
 @dataclass(frozen=True, slots=True)
 class OffsetKnown:
-    """The broker says that this is a group's offset: it was stored, or it was read back. -1 is none."""
+    """The broker said that this is a group's offset: the offset was stored, or it was read back. -1 means none."""
 
     group: str
     life: int
@@ -137,7 +138,7 @@ class TransactionEnded:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """A consumer begins to read a partition at this offset: its next polls go on from there."""
+    """A consumer began to read a partition at this offset. Its next polls continue from there."""
 
     consumer: str
     partition: TopicPartition
@@ -146,7 +147,8 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """Records that a client library handed to its application, which does not see where the library fetched them."""
+    """Records that a client library returned to its application, which does not see at which broker they were
+    fetched."""
 
     consumer: str
     partition: TopicPartition
@@ -187,15 +189,15 @@ class History:
     """Topics with flush.messages=1: what was acknowledged or seen there survives a power cut."""
     events: list[Event] = field(default_factory=list)
     final: dict[TopicPartition, tuple[tuple[int, bytes], ...]] = field(default_factory=dict)
-    """The whole log of each partition, read when everything is over."""
+    """The whole log of each partition, read after the last fault."""
     starts: dict[TopicPartition, int] = field(default_factory=dict)
-    """Where each of these logs begins, if not with its first record."""
+    """The first offset of each of these logs, if it is not that of the first record."""
     compacted_topics: frozenset[str] = frozenset()
     expiring_topics: frozenset[str] = frozenset()
     """Topics that lose their oldest records by retention."""
     final_offsets: dict[str, int] = field(default_factory=dict)
-    """What each group that committed has in the end."""
+    """The offset of each group that committed, read after the last fault."""
     committed: dict[TopicPartition, tuple[tuple[int, bytes], ...]] = field(default_factory=dict)
-    """What read_committed shows of each partition of `transactional_topics`, read when everything is over."""
+    """The records that read_committed shows of each partition of `transactional_topics`, read after the last fault."""
     transactional_topics: frozenset[str] = frozenset()
     """Topics that transactions write to. Their markers take offsets too, so the offsets of records are not dense."""

@@ -1,7 +1,8 @@
 """An event loop with virtual time: when nothing is ready it jumps to the next timer, and hours pass in an instant.
 
-No sockets, no threads, no real clock; the same program gives the same order of events. If nothing is ready and no timer
-is left, everybody waits for somebody: that is a `Deadlock`, and it names who waits where.
+There are no sockets, no threads and no real clock, and the same program gives the same order of events. If nothing is
+ready and no timer is left, all tasks wait for one another: that is a `Deadlock`, which names the tasks and where they
+wait.
 """
 
 import asyncio
@@ -13,11 +14,11 @@ Result = TypeVar("Result")
 
 
 class Deadlock(AssertionError):
-    """A deadlock: there is no event left, and a task still waits."""
+    """There is no event left, and a task still waits."""
 
 
 class _VirtualSelector:
-    """What the base loop takes for its poll: instead of waiting it moves the clock."""
+    """Replaces the selector of asyncio's base loop: instead of waiting it moves the clock."""
 
     def __init__(self, loop: "SimulatedLoop") -> None:
         self._loop = loop
@@ -54,14 +55,14 @@ class SimulatedLoop(base_events.BaseEventLoop):
         raise RuntimeError("a simulation has no threads")
 
     def _process_events(self, event_list: list[object]) -> None:
-        """There are none: nothing is polled."""
+        """Does nothing: nothing is polled."""
 
     def _write_to_self(self) -> None:
         """Does nothing: the loop never sleeps."""
 
 
 def simulate(main: Coroutine[Any, Any, Result]) -> Result:
-    """Run a program to its end in virtual time; what it leaves behind is cancelled."""
+    """Run a program to its end in virtual time. Tasks that it leaves behind are cancelled."""
     loop = SimulatedLoop()
     try:
         asyncio.set_event_loop(loop)

@@ -1,6 +1,6 @@
-"""A partition in the most obvious way: every batch that was ever taken, in a list, and what a reader may see of it.
+"""A partition in its simplest form: a list of every batch that was ever accepted, and what a reader may see of it.
 
-Nothing is stored that can be worked out from the list, so a log that lost its end is the same list, cut.
+Everything else is computed from the list, so a log that lost its end is the same list, cut.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ class NaiveBatch:
     sequence: int = -1
     transactional: bool = False
     commits: bool | None = None
-    """How a transaction marker ends its transaction."""
+    """For a transaction marker: whether it commits or aborts. None for a batch of records."""
 
     @property
     def base_offset(self) -> int:
@@ -42,9 +42,9 @@ class NaivePartition:
     flushed: int = 0
     """Records before this offset are flushed: a power cut must not lose them."""
     gone: set[int] = field(default_factory=set)
-    """Offsets that compaction took: they never come back."""
+    """Offsets that compaction removed. They never come back."""
     compacting_since: dict[int, int] = field(default_factory=dict)
-    """Tombstone -> the time of the first compaction that may have met it."""
+    """Offset of each tombstone -> the time of the first compaction that may have seen it."""
     compacted_ms: int = 0
     """The latest time at which a compaction ran."""
 
@@ -53,7 +53,7 @@ class NaivePartition:
         return self.batches[-1].end_offset if self.batches else self.start
 
     def cut(self, end: int) -> None:
-        """A crash took everything from `end` on."""
+        """Remove everything from `end` on, as a crash did."""
         while self.batches and self.batches[-1].end_offset > end:
             lost = self.batches.pop()
             assert lost.base_offset >= end, f"half of the batch at {lost.base_offset} is left, up to {end}"
@@ -64,7 +64,7 @@ class NaivePartition:
     # Producers and transactions
 
     def open_transactions(self) -> dict[int, int]:
-        """Producer -> where its transaction began."""
+        """Producer id -> the offset at which its open transaction began."""
         found: dict[int, int] = {}
         for batch in self.batches:
             if batch.commits is not None:
@@ -101,7 +101,7 @@ class NaivePartition:
     # What readers see
 
     def records(self) -> dict[int, NaiveRecord]:
-        """All that were not deleted from the front, markers left out."""
+        """All records from the log's beginning on, without transaction markers."""
         return {
             record.offset: record
             for batch in self.batches
@@ -119,7 +119,8 @@ class NaivePartition:
     def check(
         self, seen: Mapping[int, NaiveRecord], compacted_to: int, delete_retention_ms: int, *, compacted: bool
     ) -> None:
-        """These are the records that read_uncommitted sees: every one is right, and every missing one may be."""
+        """Check the records that read_uncommitted sees: each must be right, and each missing one must be allowed to be
+        missing."""
         expected = self.records()
         for offset, record in seen.items():
             assert expected.get(offset) == record, f"{record} was never written, or deleted"
@@ -145,6 +146,7 @@ class NaivePartition:
         self.gone |= missing
 
     def _is_expired(self, record: NaiveRecord, delete_retention_ms: int) -> bool:
-        """A tombstone goes when it was seen by a compaction, and delete.retention.ms later by another one."""
+        """Whether compaction may have removed a tombstone: one compaction saw it, another came delete.retention.ms
+        later."""
         since = self.compacting_since.get(record.offset)
         return record.value is None and since is not None and self.compacted_ms >= since + delete_retention_ms

@@ -1,11 +1,11 @@
-"""The judge of committed offsets. A group sends ever higher ones, so it is easy to say what must not be.
+"""Checks committed offsets. The offsets that a group sends always rise, so a wrong one is easy to recognise.
 
-- LOST: what a group was told to be its offset, it has in the end, or a higher one. Only a power cut may take it, only
-  where not each message is flushed, and not if a clean shutdown came before the cut.
-- BACKWARDS: it is not told a lower one than before, with the same exceptions.
-- CHANGED: it has no offset that it never sent.
+- LOST: in the end a group has the offset that it was told, or a higher one. Only a power cut may take it, only where
+  not each message is flushed, and not if a clean shutdown came before the cut.
+- BACKWARDS: a group is not told a lower offset than before, with the same exceptions.
+- CHANGED: a group has no offset that it never sent.
 
-A commit without an answer may reach the broker late, after others: then its offset, though lower, is no lie.
+A commit without an answer may reach the broker after later ones. Its offset is lower then, and is not a violation.
 """
 
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ OFFSETS_TOPIC = "__consumer_offsets"
 NOTHING = -1
 
 
-def offset_problems(history: History) -> Iterator[tuple[str, str, str]]:
-    """Promise, group and message of each that was broken."""
+def find_offset_problems(history: History) -> Iterator[tuple[str, str, str]]:
+    """Find broken promises about committed offsets: promise, group and message of each."""
     for group in history.final_offsets:
         yield from _GroupCheck(history, group).problems()
 
@@ -48,7 +48,7 @@ class _GroupCheck:
                 highest = known
 
     def _may_be_gone(self, since: int, now: int) -> bool:
-        """Whether the end of a life in between may have cost what was stored in an earlier one."""
+        """Whether a power cut between these two lives may have taken what was stored in the earlier one."""
         if self._durable:
             return False
         for life in range(since, now):

@@ -1,8 +1,8 @@
-"""The judge of who owns what: no partition has two owners at a time, as far as their clients can know.
+"""Checks who owns which partitions: no partition has two owners at a time, as far as their clients can know.
 
-Every answer that lets a member go on with its partitions was given at some moment between its request and itself. If
-one member was let go on with a partition, then another one with the same, and then the first one again, who had not
-been told anything else in between, then both had it at once.
+The broker decided each answer that lets a member keep its partitions at some moment between the request and the answer.
+If one member was allowed to keep a partition, then another member was, and then the first one again without having been
+told anything else in between, then both members owned the partition at once.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ class Ownership:
     def __init__(self, group: str) -> None:
         self._group = group
         self._claims: dict[str, dict[int, float]] = defaultdict(dict)
-        """Since when each member owns its partitions."""
+        """Member -> partition -> when the broker first confirmed that the member owns it."""
         self._confirmations: dict[int, list[Confirmation]] = defaultdict(list)
         self.problems: list[str] = []
 
@@ -31,7 +31,7 @@ class Ownership:
         return sum(map(len, self._confirmations.values()))
 
     def confirm(self, member: str, partitions: Iterable[int], asked_s: float, answered_s: float) -> None:
-        """The broker answered a member: it owns these partitions and no others."""
+        """Record an answer of the broker: the member owns these partitions and no others."""
         claims = self._claims[member]
         wanted = sorted(partitions)
         for partition in [each for each in claims if each not in wanted]:
@@ -47,5 +47,5 @@ class Ownership:
             self._confirmations[partition].append(Confirmation(member, asked_s, answered_s))
 
     def give_up(self, member: str) -> None:
-        """The member gives up its partitions: the broker told it to, or it is about to join again."""
+        """Record that the member gives up its partitions: the broker told it to, or it is about to join again."""
         self._claims.pop(member, None)

@@ -1,4 +1,5 @@
-"""What a consumer makes of a partition, by the rules that Kafka's own consumer goes by."""
+"""Reads a partition as Kafka's own consumer does: passes over markers and, with read_committed, aborted
+transactions."""
 
 from collections.abc import Iterator
 
@@ -11,24 +12,24 @@ FETCHES_MAX = 10_000
 
 
 def read_all(partition: Partition, max_bytes: int, *, read_committed: bool) -> dict[int, NaiveRecord]:
-    """Every record, markers left out, from the first to the last that this reader may see."""
+    """Read every record, without markers, from the first to the last that this reader may see."""
     found: dict[int, NaiveRecord] = {}
-    for _, header, records in _batches(partition, max_bytes, read_committed=read_committed):
+    for _, header, records in _read_batches(partition, max_bytes, read_committed=read_committed):
         if not header.is_control:
             found.update((record.offset, record) for record in records)
     return found
 
 
 def times(partition: Partition) -> list[tuple[int, int]]:
-    """Offset and time of every record, markers too, in their order."""
+    """Offset and timestamp of every record and marker, in order."""
     return [
         (record.offset, record.timestamp)
-        for _, _, records in _batches(partition, 1 << 20, read_committed=False)
+        for _, _, records in _read_batches(partition, 1 << 20, read_committed=False)
         for record in records
     ]
 
 
-def _batches(
+def _read_batches(
     partition: Partition, max_bytes: int, *, read_committed: bool
 ) -> Iterator[tuple[int, BatchHeader, list[NaiveRecord]]]:
     offset = partition.log.log_start_offset
@@ -37,7 +38,7 @@ def _batches(
         if read.records is None:
             return
         began = offset
-        for position, header, data in _visible(read):
+        for position, header, data in _drop_aborted(read):
             batches.check(data, position)
             records = [NaiveRecord(*record[:4]) for record in batches.decode(data, position)]
             yield position, header, [record for record in records if record.offset >= began]
@@ -47,8 +48,8 @@ def _batches(
     raise AssertionError(f"{partition} has no end")
 
 
-def _visible(read: PartitionRead) -> Iterator[tuple[int, BatchHeader, bytes]]:
-    """The batches of one answer without those of the transactions that it says were aborted."""
+def _drop_aborted(read: PartitionRead) -> Iterator[tuple[int, BatchHeader, bytes]]:
+    """The batches of one answer, without those of transactions that the answer lists as aborted."""
     assert read.records is not None
     data = read.records.read()
     waiting = sorted(read.aborted or (), key=lambda one: one.first_offset)

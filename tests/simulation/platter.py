@@ -1,8 +1,8 @@
-"""What a power cut leaves: files and directories that know what is cached and what is surely on the platter.
+"""What a power cut leaves: files and directories that know what is in the page cache and what is on the platter.
 
-Every write since a file's last fsync may survive, vanish or be torn, each on its own, and the file's size may be that
-after any of them. Every change of a directory since its last fsync may survive or vanish. A rename is one change: its
-two names go together, as they do in the journal of any file system that we run on.
+Each write since a file's last fsync may survive, vanish or be torn, independently of the others, and the file's size
+may be that after any of them. Each change of a directory since its last fsync may survive or vanish. A rename is one
+change: the old and the new name change together, as they do in the journal of the file systems that we run on.
 """
 
 from collections.abc import Sequence
@@ -67,7 +67,7 @@ class Inode:
         self.pending.clear()
 
     def lose_silently(self, random: Random) -> None:
-        """A failed fsync: the system drops what it could not write, and the next fsync finds nothing to do."""
+        """Simulate a failed fsync: the system drops what it could not write, and the next fsync finds nothing to do."""
         self.durable = self._survivor(random)
         self.pending.clear()
 
@@ -117,7 +117,7 @@ def _pieces(write: Write, random: Random) -> list[Write]:
 
 
 def _sectors(write: Write) -> list[Write]:
-    """The write cut at the borders of the disk's sectors."""
+    """Split the write at the borders of the disk's sectors."""
     end = write.position + len(write.data)
     borders = [write.position, *range((write.position // SECTOR + 1) * SECTOR, end, SECTOR), end]
     return [
@@ -136,7 +136,7 @@ Node = Inode | Directory
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A name that a directory gets, or loses if there is no node."""
+    """A change of one name in a directory: it leads to `node`, or is removed if there is none."""
 
     directory: Directory
     name: str
@@ -151,14 +151,15 @@ class Entry:
 
 
 class Namespace:
-    """All names of a disk, and the changes of directories that no fsync has made certain yet."""
+    """All names of a disk, and the changes of directories that are not synced yet."""
 
     def __init__(self) -> None:
         self.root = Directory()
         self._pending: list[tuple[Entry, ...]] = []
 
     def change(self, *entries: Entry) -> None:
-        """One change of one or two names, seen at once and certain after an fsync of a directory it touches."""
+        """Apply one change of one or two names. It is visible at once, and durable after an fsync of a directory it
+        touches."""
         for entry in entries:
             entry.apply(durable=False)
         self._pending.append(entries)
@@ -188,6 +189,6 @@ class Namespace:
             node = directory.cached[name]
             if isinstance(node, Directory):
                 self._settle(node, random, settled)
-            elif id(node) not in settled:  # of two renames the first may be lost: the file then has two names
+            elif id(node) not in settled:  # if the first of two renames was lost, the file has two names
                 node.cut_power(random)
                 settled.add(id(node))

@@ -1,4 +1,4 @@
-"""The judge of what applications and observers were told: their polls, and what ListOffsets said.
+"""Checks what applications and observers were told: the records of their polls, and the answers of ListOffsets.
 
 - GAP: a poll leaves out no record that the log has between the consumer's position and the last record it returned.
 - BACKWARDS: the offsets of a consumer's polls rise until it is assigned the partition anew; the earliest and the latest
@@ -15,13 +15,13 @@ from tests.simulation.history import Assigned, History, Polled, WatermarksSeen
 Problem = tuple[str, TopicPartition, str]
 
 
-def poll_problems(history: History) -> Iterator[Problem]:
-    """Promise, partition and message of each promise about polls and watermarks that was broken."""
-    yield from _polls(history)
-    yield from _watermarks(history)
+def find_poll_problems(history: History) -> Iterator[Problem]:
+    """Find broken promises about polls and watermarks: promise, partition and message of each."""
+    yield from _check_polls(history)
+    yield from _check_watermarks(history)
 
 
-def _polls(history: History) -> Iterator[Problem]:
+def _check_polls(history: History) -> Iterator[Problem]:
     offsets: dict[tuple[TopicPartition, bool], list[int]] = {}
     for partition, log in history.final.items():
         committed = history.committed.get(partition, log)
@@ -47,7 +47,7 @@ def _polls(history: History) -> Iterator[Problem]:
                 yield "GAP", event.partition, message
 
 
-def _watermarks(history: History) -> Iterator[Problem]:
+def _check_watermarks(history: History) -> Iterator[Problem]:
     known: dict[tuple[str, TopicPartition], WatermarksSeen] = {}
     for event in history.events:
         if not isinstance(event, WatermarksSeen):

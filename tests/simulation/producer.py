@@ -1,10 +1,10 @@
 """A producer in a simulation: several batches in flight, and a record of what became of each.
 
-With idempotence it behaves as Kafka's own: up to five in flight, and after a lost connection, a time-out or an error
-that may pass, everything without an answer is sent again, in order, with the same sequence numbers. If the broker says
-that its sequence does not fit, it starts anew under a new producer id and gives up what had no answer. Its first batch
-goes alone: a broker that does not know a producer takes any sequence number, as Kafka does, so the second batch must
-not arrive if the first one failed. Without idempotence nothing is sent twice.
+With idempotence it behaves as Kafka's own producer: up to five batches in flight. After a lost connection, a time-out
+or a retriable error, everything without an answer is sent again, in order, with the same sequence numbers. If the
+broker says that the sequence number does not fit, the producer asks for a new producer id and gives up the batches that
+had no answer. The first batch is sent alone: a broker that does not know a producer accepts any sequence number, as
+Kafka does, so the second batch must not arrive if the first one failed. Without idempotence nothing is sent twice.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ CODECS = (0, 0, 0, 1, 2, 3, 4)
 DENSE_CODECS = (1, 3, 4)
 LARGE_BYTES = 200_000
 LARGE_CHANCE = 0.05
-"""Of a batch that compresses well and is so large that the broker checks it in a thread."""
+"""Size and share of batches that compress well, and are so large that the broker checks them in a thread."""
 
 FATAL = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -53,12 +53,12 @@ class Style:
     pause_s: float
     by_id: bool
     keys: int = 0
-    """Of how many keys each record has one; 0: of none."""
+    """How many different keys the records have; 0 if they have none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A batch and its bytes."""
+    """A batch of the history, and its encoded bytes."""
 
     batch: Batch
     data: bytes
@@ -78,13 +78,13 @@ class Producer:
         self._unanswered: deque[Letter] = deque()
         self._identity = 0
         self._producer_id = -1
-        self._known = False  # the broker has a batch of this producer id
+        self._known = False  # whether the broker has accepted a batch with this producer id
         self._sequence = 0
         self._batches = 0
         self._records = 0
 
     async def run(self, count: int) -> None:
-        """Send so many batches, and return when each has an answer or was given up."""
+        """Send this many batches. Returns when each has an answer or was given up."""
         while self._batches < count or self._unanswered:
             try:
                 channel = await Channel.open(self.name, self._machine)
@@ -110,7 +110,7 @@ class Producer:
         return True
 
     async def _send_over(self, channel: Channel, count: int) -> None:
-        """As long as the connection lasts and nothing goes wrong."""
+        """Send batches until the connection is lost or an answer has an error."""
         flying: deque[asyncio.Future[bytes | None]] = deque()
         again = deque(self._unanswered)
         while again or flying or self._batches < count:
@@ -173,7 +173,7 @@ class Producer:
         return values
 
     async def _settle(self, channel: Channel, answer: "asyncio.Future[bytes | None]") -> bool:
-        """Take the answer to the oldest batch in flight; whether this connection is still good."""
+        """Handle the answer to the oldest batch in flight. Returns whether the connection can still be used."""
         frame = await channel.answer(answer)
         if frame is None:
             self._give_up_unless_idempotent()
@@ -200,6 +200,6 @@ class Producer:
         return False
 
     def _give_up_unless_idempotent(self) -> None:
-        """What becomes of these batches stays unknown."""
+        """Drop the batches in flight, if they may not be sent twice. Nobody learns whether they were written."""
         if not self._style.idempotent:
             self._unanswered.clear()

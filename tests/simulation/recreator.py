@@ -1,7 +1,7 @@
 """A client that creates a topic, fills it, deletes it and creates it again: no record of one shows up in the next.
 
-It asks again until it knows. A record that was acknowledged in the topic that is there in the end must be in it; what
-was in the ones before it must not.
+The client repeats each request until it knows the result. A record that was acknowledged in the last topic of the name
+must be in it, and no record of an earlier topic may be.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class Recreator:
         self._ids: list[bytes] = []
 
     async def run(self, generations: int) -> None:
-        """Create and delete the topic. It exists when this returns."""
+        """Create and delete the topic so many times. The topic exists when this returns."""
         for generation in range(1, generations + 1):
             self._generation, self._acknowledged = generation, []
             self._topic_id = await admin.create_topic(self._machine, PARTITION.topic, 1, SETTINGS, self._random)
@@ -48,11 +48,11 @@ class Recreator:
                 await self._delete()
 
     async def check(self) -> list[str]:
-        """Read the last topic after the last fault. Returns what is wrong with it."""
+        """Read the last topic after the last fault. Returns what is wrong with its records."""
         start, records = await read_log(self._machine, PARTITION)
-        return [f"RECREATED {PARTITION}: {problem}" for problem in self._problems(start, records)]
+        return [f"RECREATED {PARTITION}: {problem}" for problem in self._find_problems(start, records)]
 
-    def _problems(self, start: int, records: Records) -> list[str]:
+    def _find_problems(self, start: int, records: Records) -> list[str]:
         values = [value for _, value in records]
         strange = [value for value in values if not value.startswith(b"%d." % self._generation)]
         missing = [value for value in self._acknowledged if value not in values]
@@ -67,7 +67,7 @@ class Recreator:
         data = bytes(batches.encode([(None, value, (), self._machine.clock.now_ms())]))
         topic = TopicData(PARTITION.topic, self._topic_id, [PartitionData(PARTITION.partition, memoryview(data))])
         while True:
-            channel = await self._open()
+            channel = await self._connect()
             answer = channel.produce(ProduceRequest(None, -1, 10_000, [topic]), PRODUCE_VERSION)
             frame = await channel.answer(answer) if answer is not None else None
             channel.close()
@@ -81,7 +81,7 @@ class Recreator:
     async def _delete(self) -> None:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=self._topic_id)], timeout_ms=5000)
         while True:
-            channel = await self._open()
+            channel = await self._connect()
             response = await channel.call(request, 6)
             channel.close()
             if response is not None:
@@ -92,7 +92,7 @@ class Recreator:
                 assert code == ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode(code).name
             await self._pause()
 
-    async def _open(self) -> Channel:
+    async def _connect(self) -> Channel:
         while True:
             try:
                 return await Channel.open(NAME, self._machine)

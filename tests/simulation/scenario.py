@@ -1,4 +1,7 @@
-"""One seed, from beginning to verdict: topics, clients and trouble, then peace, a last restart, and the whole log."""
+"""One seed from beginning to verdict: topics, clients and faults, then a last restart without faults, then a check.
+
+The check reads the whole log of every partition.
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -27,7 +30,7 @@ COMMITS_MAX = 40
 BATCHES_MAX = 60
 KEYS = 6
 LIMIT_S = 400.0
-"""Virtual seconds for everything."""
+"""Virtual seconds that the whole run may take."""
 
 Settings = Mapping[str, str]
 
@@ -107,9 +110,9 @@ class Scenario:
         striking = loop.create_task(trouble.strike(), name="striking")
         ending = loop.call_later(self._random.choice((5, 20, 60)), end_trouble, self.machine, trouble)
         topic_ids = {topic: await self._create(topic) for topic in self.topics}
-        producers = self._producers(partitions, topic_ids)
-        consumers = self._consumers(partitions, topic_ids)
-        committers = await self._committers(topic_ids)
+        producers = self._build_producers(partitions, topic_ids)
+        consumers = self._build_consumers(partitions, topic_ids)
+        committers = await self._build_committers(topic_ids)
         trouble.clients += [*(producer.name for producer in producers), *(consumer.name for consumer in consumers)]
         trouble.clients += [committer.name for committer in committers]
         working = [
@@ -145,21 +148,22 @@ class Scenario:
         random = self.world.random(f"creation of {topic}")
         return await admin.create_topic(self.machine, topic, self._partitions[topic], self.topics[topic], random)
 
-    def _producers(self, partitions: list[TopicPartition], topic_ids: Mapping[str, bytes]) -> list[Producer]:
+    def _build_producers(self, partitions: list[TopicPartition], topic_ids: Mapping[str, bytes]) -> list[Producer]:
         producers = []
         for number in range(self._random.randint(1, PRODUCERS_MAX)):
             name, partition = f"producer-{number}", self._random.choice(partitions)
             random = self.world.random(name)
-            style = replace(self._style(), keys=KEYS if partition.topic in self.history.compacted_topics else 0)
+            style = replace(self._choose_style(), keys=KEYS if partition.topic in self.history.compacted_topics else 0)
             producers.append(Producer(name, self.machine, partition, topic_ids[partition.topic], style, random))
         return producers
 
-    def _consumers(self, partitions: list[TopicPartition], topic_ids: Mapping[str, bytes]) -> list[Consumer]:
+    def _build_consumers(self, partitions: list[TopicPartition], topic_ids: Mapping[str, bytes]) -> list[Consumer]:
         names = [f"consumer-{number}" for number in range(self._random.randint(0, CONSUMERS_MAX))]
         return [Consumer(name, self.machine, topic_ids, partitions, self.world.random(name)) for name in names]
 
-    async def _committers(self, topic_ids: Mapping[str, bytes]) -> list[Committer]:
-        """In half of the runs; where there are none, there is no topic for their offsets either."""
+    async def _build_committers(self, topic_ids: Mapping[str, bytes]) -> list[Committer]:
+        """Build groups that commit offsets, in half of the runs. Other runs do not even have the topic for their
+        offsets."""
         names = [f"group-{number}" for number in range(max(0, self._grouping.randint(-COMMITTERS_MAX, COMMITTERS_MAX)))]
         if not names:
             return []
@@ -168,7 +172,7 @@ class Scenario:
         topic = next(iter(topic_ids))
         return [Committer(name, self.machine, topic, topic_ids[topic], self.world.random(name)) for name in names]
 
-    def _style(self) -> Style:
+    def _choose_style(self) -> Style:
         random = self._random
         idempotent = random.random() < 0.6
         return Style(
@@ -180,12 +184,13 @@ class Scenario:
 
 
 def broker_settings(random: Random) -> Settings:
-    """Background work often enough to be in the way."""
+    """Settings with which background work runs often enough to interfere."""
     return {
         "node.id": "1",
         "log.flush.offset.checkpoint.interval.ms": random.choice(("500", "5000", "60000")),
         "log.flush.start.offset.checkpoint.interval.ms": "7000",
-        # Trouble moves the broker's clock by hours; a refused record would be no broken promise, but end its producer.
+        # The faults move the broker's clock by hours. Refusing a record with a wrong timestamp would break no promise,
+        # but it would end the producer.
         "log.message.timestamp.after.max.ms": str(2**63 - 1),
         "replica.high.watermark.checkpoint.interval.ms": random.choice(("300", "5000")),
         "log.cleaner.backoff.ms": "700",
@@ -216,7 +221,7 @@ def topic_settings(random: Random) -> Settings:
 
 
 def cleanup_settings(random: Random) -> Settings:
-    """Half of the topics keep everything."""
+    """Settings for compaction or retention, for half of the topics."""
     policy = random.choice(("", "", "compact", "delete", "compact,delete"))
     if not policy:
         return {"retention.ms": "-1"}

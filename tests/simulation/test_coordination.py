@@ -1,4 +1,4 @@
-"""Groups and transactions under trouble, for a few seeds; the same seed gives the same run; bugs are found.
+"""Groups and transactions under faults, for a few seeds; the same seed gives the same run; bugs are found.
 
 `make simulate` runs many seeds.
 """
@@ -25,7 +25,7 @@ SEEDS_MAX = 10
 
 
 def test_no_seed_breaks_a_promise(seed: int) -> None:
-    # Each failing one is told with the command that runs it again.
+    # The message names the command that runs each failing seed again.
     failures = []
     for number in range(SEEDS):
         verdict = run(seed + number, trace_lines=1)
@@ -43,7 +43,7 @@ def test_the_same_seed_gives_the_same_trace(seed: int) -> None:
 
 
 def append_no_marker(markers: LocalMarkers, *args: Any) -> None:
-    """All is said to be well: nothing to wait for, nothing to try again."""
+    """A bug: report success without a marker, with nothing to wait for and nothing to retry."""
 
 
 def take_from_others(member: Member, goal: Goal, *rest: Any) -> Member:
@@ -64,8 +64,8 @@ MUTANTS: dict[str, tuple[object, str, Any, str]] = {
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_coordinator_with_a_bug_is_found_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Fixed seeds: this is about what the simulation can see, not about luck.
+def test_the_simulation_finds_a_bug_in_a_coordinator(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The seeds are fixed, because the test is about what the simulation can find, not about luck.
     kind, attribute, replacement, promise = MUTANTS[name]
     monkeypatch.setattr(kind, attribute, replacement)
     for seed in range(SEEDS_MAX):
@@ -77,20 +77,20 @@ def test_a_coordinator_with_a_bug_is_found_out(name: str, monkeypatch: pytest.Mo
 # The judges
 
 
-def test_a_partition_that_two_members_own() -> None:
-    # One goes on with it before and after the other had it.
+def test_a_partition_with_two_owners_is_reported() -> None:
+    # Member a keeps the partition before and after member b had it.
     owned = Ownership("g")
     owned.confirm("a", [0, 1], 1.0, 1.1)
     owned.confirm("b", [1], 2.0, 2.1)
     assert owned.problems == []
-    owned.confirm("a", [0, 1], 2.05, 2.2)  # asked before the other was answered: nobody knows who was first
+    owned.confirm("a", [0, 1], 2.05, 2.2)  # a asked before b was answered: nobody knows which was first
     assert owned.problems == []
     owned.confirm("a", [0, 1], 3.0, 3.1)
     assert len(owned.problems) == 1 and owned.problems[0].startswith("OWNED TWICE g-1: a")
 
 
-def test_partitions_that_change_hands() -> None:
-    # Given back, or left behind by a member that joined again, and got back.
+def test_partitions_may_change_their_owner() -> None:
+    # A member gives partitions back, or leaves them behind when it joins again, and later gets them back.
     owned = Ownership("g")
     for second, member, partitions in ((1, "a", [0, 1]), (2, "a", [0]), (3, "b", [1]), (4, "b", []), (5, "a", [0, 1])):
         owned.confirm(member, partitions, second, second + 0.1)
@@ -104,33 +104,42 @@ def test_partitions_that_change_hands() -> None:
 LEDGER, OUTPUT = TopicPartition("ledgers", 0), TopicPartition("output", 0)
 
 
-def judged(found: dict[TopicPartition, list[bytes]], offset: int, *told: bool | None) -> list[str]:
+def find_problem_kinds(found: dict[TopicPartition, list[bytes]], offset: int, *told: bool | None) -> list[str]:
     deeds = [Deed(number, "p", [LEDGER, OUTPUT], outcome) for number, outcome in enumerate(told)]
     return [problem.split()[0] for problem in problems_of(Ledger("w", LEDGER, deeds), found, offset)]
 
 
-def values(*numbers: int) -> list[bytes]:
+def build_values(*numbers: int) -> list[bytes]:
     return [b"other:5", *(b"w:%d" % number for number in numbers)]
 
 
-def test_transactions_that_are_as_they_were_told() -> None:
-    # Committed, aborted, and two of which nobody knows.
-    both = {LEDGER: values(0, 2), OUTPUT: values(0, 2)}
-    assert judged(both, 2, True, False, None, None) == []
-    assert judged({LEDGER: values(), OUTPUT: values()}, -1, False, None) == []
+def test_transactions_that_ended_as_their_producers_were_told_pass() -> None:
+    # One transaction was committed, one aborted, and two have an unknown outcome.
+    both = {LEDGER: build_values(0, 2), OUTPUT: build_values(0, 2)}
+    assert find_problem_kinds(both, 2, True, False, None, None) == []
+    assert find_problem_kinds({LEDGER: build_values(), OUTPUT: build_values()}, -1, False, None) == []
 
 
-def test_transactions_that_are_wrong() -> None:
-    # One judgement for each thing that can be wrong.
-    everything = {LEDGER: values(0, 1), OUTPUT: values(0, 1)}
+def test_every_kind_of_wrong_transaction_is_reported() -> None:
+    # One call for each thing that can be wrong.
+    everything = {LEDGER: build_values(0, 1), OUTPUT: build_values(0, 1)}
     wrong: list[tuple[str, Callable[[], list[str]]]] = [
-        ("IN", lambda: judged({LEDGER: values(0, 1), OUTPUT: values(0)}, 1, True, None)),
-        ("WRONG", lambda: judged(everything, 1, True, False)),
-        ("WRONG", lambda: judged({LEDGER: values(0), OUTPUT: values(0)}, 0, True, True)),
-        ("OFFSET", lambda: judged(everything, 0, True, True)),
-        ("REORDERED", lambda: judged({LEDGER: values(1, 0), OUTPUT: values(1, 0)}, 0, True, True)),
-        ("REORDERED", lambda: judged({LEDGER: values(0, 1), OUTPUT: values(1, 0)}, 1, True, True)),
-        ("TWICE", lambda: judged({LEDGER: values(0, 0, 1), OUTPUT: values(0, 1)}, 1, True, True)),
+        ("IN", lambda: find_problem_kinds({LEDGER: build_values(0, 1), OUTPUT: build_values(0)}, 1, True, None)),
+        ("WRONG", lambda: find_problem_kinds(everything, 1, True, False)),
+        ("WRONG", lambda: find_problem_kinds({LEDGER: build_values(0), OUTPUT: build_values(0)}, 0, True, True)),
+        ("OFFSET", lambda: find_problem_kinds(everything, 0, True, True)),
+        (
+            "REORDERED",
+            lambda: find_problem_kinds({LEDGER: build_values(1, 0), OUTPUT: build_values(1, 0)}, 0, True, True),
+        ),
+        (
+            "REORDERED",
+            lambda: find_problem_kinds({LEDGER: build_values(0, 1), OUTPUT: build_values(1, 0)}, 1, True, True),
+        ),
+        (
+            "TWICE",
+            lambda: find_problem_kinds({LEDGER: build_values(0, 0, 1), OUTPUT: build_values(0, 1)}, 1, True, True),
+        ),
     ]
     for first, judge in wrong:
         assert first in judge()

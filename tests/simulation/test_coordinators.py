@@ -1,6 +1,6 @@
-"""What runs the coordinators' machines, on a simulated broker: replies, loading, failures, timers and errands.
+"""The runtime of the coordinators, on a simulated broker: replies, loading, failures, timers and errands.
 
-The machine is a notebook: it stores what it is told under a name, as the metadata of a committed offset.
+The machine under test is a notebook: it stores texts under names, as the metadata of committed offsets.
 """
 
 import asyncio
@@ -115,28 +115,28 @@ def play(script: Callable[[Machine], Awaitable[None]], **settings: str) -> None:
 
 @pytest.fixture
 def logged(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    """What the coordinators log: the simulation keeps log lines away from the handlers of the test run."""
+    """Captures the coordinators' log lines, which the simulation keeps away from the handlers of the test run."""
     logger = logging.getLogger("ottla.coordinators")
     logger.addHandler(caplog.handler)
     yield caplog
     logger.removeHandler(caplog.handler)
 
 
-async def failure(awaitable: Awaitable[Any]) -> ErrorCode:
+async def catch_error_code(awaitable: Awaitable[Any]) -> ErrorCode:
     with pytest.raises(KafkaError) as caught:
         await awaitable
     return caught.value.code
 
 
-async def loaded(coordinator: Coordinator[Notebook], index: int = 0) -> Notebook:
-    """The machine of a partition, as soon as it is loaded."""
+async def wait_until_loaded(coordinator: Coordinator[Notebook], index: int = 0) -> Notebook:
+    """Wait until a partition's machine is loaded, and return it."""
     while index not in coordinator._shards or not coordinator._shards[index].is_loaded:
         await asyncio.sleep(0.01)
     return coordinator._shards[index].machine
 
 
-def test_what_was_noted_is_found_by_the_next_life() -> None:
-    """The topic is made on first use; after a restart the machine is loaded from its log."""
+def test_a_restarted_broker_finds_what_was_stored() -> None:
+    """The topic is created on first use; after a restart the machine is loaded from its log."""
 
     async def script(machine: Machine) -> None:
         coordinator = coordinator_of(machine)
@@ -145,9 +145,9 @@ def test_what_was_noted_is_found_by_the_next_life() -> None:
         await machine.stop()
         await machine.start()
         coordinator = coordinator_of(machine)
-        assert await failure(coordinator.run("look", "a", look("a"))) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        assert await failure(coordinator.run_all("look", look("a"))) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        assert (await loaded(coordinator)).loads == 1
+        assert await catch_error_code(coordinator.run("look", "a", look("a"))) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert await catch_error_code(coordinator.run_all("look", look("a"))) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert (await wait_until_loaded(coordinator)).loads == 1
         assert await coordinator.run("look", "a", look("a")) == "one"
         assert await coordinator.run_all("look", look("b")) == ["two"]
 
@@ -155,7 +155,8 @@ def test_what_was_noted_is_found_by_the_next_life() -> None:
 
 
 def test_a_reply_waits_for_the_disk() -> None:
-    """Where every record is flushed, nobody hears of what a power cut could take back, neither writer nor reader."""
+    """Where every record is flushed, neither a writer nor a reader is answered before the record is safe from a power
+    cut."""
 
     async def script(machine: Machine) -> None:
         coordinator = coordinator_of(machine)
@@ -170,14 +171,14 @@ def test_a_reply_waits_for_the_disk() -> None:
         machine.crash(Ending.POWER_CUT)
         await machine.start()
         coordinator = coordinator_of(machine)
-        await loaded(coordinator)
+        await wait_until_loaded(coordinator)
         assert await coordinator.run("look", "a", look("a")) == "one"
 
     play(script, **FLUSHED)
 
 
-def test_a_reply_that_comes_before_anybody_waits() -> None:
-    """What `answer` returns may be awaited late: the reply, or the news that there is none, is not lost."""
+def test_a_reply_may_come_before_it_is_awaited() -> None:
+    """What `answer` returns may be awaited late: the reply, or the error that there is none, is not lost."""
 
     async def script(machine: Machine) -> None:
         coordinator = coordinator_of(machine)
@@ -188,13 +189,13 @@ def test_a_reply_that_comes_before_anybody_waits() -> None:
         assert coordinator.answer("look", "a", look("a")) == "one"
         forgotten = coordinator.answer("test", "a", wait_for_ever)
         coordinator.stop()
-        assert await failure(forgotten) == ErrorCode.NOT_COORDINATOR
+        assert await catch_error_code(forgotten) == ErrorCode.NOT_COORDINATOR
 
     play(script, **FLUSHED)
 
 
-def test_a_reply_that_comes_too_late(logged: pytest.LogCaptureFixture) -> None:
-    """The disk takes longer than offsets.commit.timeout.ms: who asked is told to ask again, and the log says why."""
+def test_a_late_reply_is_a_timeout(logged: pytest.LogCaptureFixture) -> None:
+    """When the disk takes longer than offsets.commit.timeout.ms, the client is told to retry, and the log says why."""
 
     async def script(machine: Machine) -> None:
         coordinator = coordinator_of(machine)
@@ -202,16 +203,19 @@ def test_a_reply_that_comes_too_late(logged: pytest.LogCaptureFixture) -> None:
         assert machine.process is not None
         machine.process._threads.closed = True  # from now on no flush ends
         began = asyncio.get_running_loop().time()
-        assert await failure(coordinator.run("note", "a", note("a", "two"))) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert (
+            await catch_error_code(coordinator.run("note", "a", note("a", "two")))
+            == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        )
         assert f"{TOPIC}-0: note was not committed in time" in logged.messages
         assert asyncio.get_running_loop().time() - began == pytest.approx(5, abs=0.01)
-        assert await failure(coordinator.run("look", "a", look("a"))) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await catch_error_code(coordinator.run("look", "a", look("a"))) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     play(script, **FLUSHED)
 
 
-def test_a_failed_append_begins_again(logged: pytest.LogCaptureFixture) -> None:
-    """The disk is full: the request fails, everyone who waits is told, and the machine is loaded again from the log.
+def test_a_failed_append_reloads_the_machine(logged: pytest.LogCaptureFixture) -> None:
+    """When the disk is full, all waiting requests fail, and the machine is loaded again from the log.
 
     The broker's log names the operation whose records were lost.
     """
@@ -219,15 +223,15 @@ def test_a_failed_append_begins_again(logged: pytest.LogCaptureFixture) -> None:
     async def script(machine: Machine) -> None:
         coordinator = coordinator_of(machine)
         await coordinator.run("note", "a", note("a", "one"))
-        patient = asyncio.get_running_loop().create_task(failure(coordinator.run("test", "a", wait_for_ever)))
+        patient = asyncio.get_running_loop().create_task(catch_error_code(coordinator.run("test", "a", wait_for_ever)))
         await asyncio.sleep(0)
-        before = await loaded(coordinator)
+        before = await wait_until_loaded(coordinator)
         machine.disk.fail("append", ENOSPC, f"*{TOPIC}-0*.log")
-        assert await failure(coordinator.run("note", "a", note("a", "two"))) == ErrorCode.NOT_COORDINATOR
+        assert await catch_error_code(coordinator.run("note", "a", note("a", "two"))) == ErrorCode.NOT_COORDINATOR
         assert await patient == ErrorCode.NOT_COORDINATOR
         assert any(line.startswith(f"{TOPIC}-0: the records of note cannot be appended") for line in logged.messages)
-        assert await failure(coordinator.run("look", "a", look("a"))) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        after = await loaded(coordinator)
+        assert await catch_error_code(coordinator.run("look", "a", look("a"))) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        after = await wait_until_loaded(coordinator)
         assert after is not before
         assert await coordinator.run("look", "a", look("a")) == "one"
         assert await coordinator.run("note", "a", note("a", "three")) == "noted three"
@@ -235,8 +239,8 @@ def test_a_failed_append_begins_again(logged: pytest.LogCaptureFixture) -> None:
     play(script)
 
 
-def test_a_log_that_cannot_be_read_is_tried_again() -> None:
-    """As long as the disk gives errors nobody is answered wrongly; when it is well again, all is there."""
+def test_loading_is_retried_while_the_log_cannot_be_read() -> None:
+    """While the disk returns errors nobody gets a wrong answer; when it works again, everything is loaded."""
 
     async def script(machine: Machine) -> None:
         coordinator = coordinator_of(machine)
@@ -244,46 +248,46 @@ def test_a_log_that_cannot_be_read_is_tried_again() -> None:
         coordinator.stop()
         machine.disk.fail("read", EIO, f"*{TOPIC}-0*.log", times=3)
         coordinator = coordinator_of(machine)
-        await loaded(coordinator)
+        await wait_until_loaded(coordinator)
         assert await coordinator.run("look", "a", look("a")) == "one"
 
     play(script)
 
 
-def test_leadership_that_goes() -> None:
-    """Whoever waits is sent to look for the new coordinator, at once."""
+def test_lost_leadership_answers_everyone_who_waits() -> None:
+    """When leadership is lost, all waiting requests are answered at once with NOT_COORDINATOR."""
 
     async def script(machine: Machine) -> None:
         coordinator = coordinator_of(machine)
         await coordinator.run("note", "a", note("a", "one"))
-        patient = asyncio.get_running_loop().create_task(failure(coordinator.run("test", "a", wait_for_ever)))
+        patient = asyncio.get_running_loop().create_task(catch_error_code(coordinator.run("test", "a", wait_for_ever)))
         await asyncio.sleep(0)
         assert machine.process is not None
         partition = machine.process.broker.node.replicas.get(TOPIC, 0)
         assert partition.state is not None
         partition.become(replace(partition.state, leader=2, leader_epoch=partition.leader_epoch + 1))
         assert await patient == ErrorCode.NOT_COORDINATOR
-        assert await failure(coordinator.run("look", "a", look("a"))) == ErrorCode.NOT_COORDINATOR
+        assert await catch_error_code(coordinator.run("look", "a", look("a"))) == ErrorCode.NOT_COORDINATOR
 
     play(script)
 
 
-def test_a_broker_that_stops_answers() -> None:
-    """Nobody who waits holds up the end of a broker."""
+def test_a_stopping_broker_answers_everyone_who_waits() -> None:
+    """Waiting requests do not delay the stop of a broker."""
 
     async def script(machine: Machine) -> None:
         coordinator = coordinator_of(machine)
-        patient = asyncio.get_running_loop().create_task(failure(coordinator.run("test", "a", wait_for_ever)))
+        patient = asyncio.get_running_loop().create_task(catch_error_code(coordinator.run("test", "a", wait_for_ever)))
         await asyncio.sleep(0.01)
         coordinator.stop()
         assert await patient == ErrorCode.NOT_COORDINATOR
-        assert await failure(coordinator.run("look", "a", look("a"))) == ErrorCode.NOT_COORDINATOR
+        assert await catch_error_code(coordinator.run("look", "a", look("a"))) == ErrorCode.NOT_COORDINATOR
 
     play(script)
 
 
 def test_a_refusal_changes_nothing() -> None:
-    """KafkaError of the machine reaches the one who asked, and nobody else."""
+    """A KafkaError that the machine raises reaches the caller of that operation, and nobody else."""
 
     async def script(machine: Machine) -> None:
         coordinator = coordinator_of(machine)
@@ -292,16 +296,16 @@ def test_a_refusal_changes_nothing() -> None:
         def refuse(notebook: Notebook, turn: Turn) -> Outcome:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
 
-        before = await loaded(coordinator)
-        assert await failure(coordinator.run("test", "a", refuse)) == ErrorCode.GROUP_ID_NOT_FOUND
-        assert await loaded(coordinator) is before
+        before = await wait_until_loaded(coordinator)
+        assert await catch_error_code(coordinator.run("test", "a", refuse)) == ErrorCode.GROUP_ID_NOT_FOUND
+        assert await wait_until_loaded(coordinator) is before
         assert not coordinator._shards[0].waiting
 
     play(script)
 
 
 def test_operations_are_counted_by_name() -> None:
-    """Once each, also if the topic is created first, if the operation is refused, or if it asks all partitions."""
+    """Each operation is counted once, also if it creates the topic first, is refused, or asks all partitions."""
 
     async def script(machine: Machine) -> None:
         def refuse(notebook: Notebook, turn: Turn) -> Outcome:
@@ -310,15 +314,15 @@ def test_operations_are_counted_by_name() -> None:
         coordinator = coordinator_of(machine, partitions=3)
         await coordinator.run("note", "a", note("a", "one"))
         await coordinator.run_all("look", look("a"))
-        await failure(coordinator.run("test", "a", refuse))
+        await catch_error_code(coordinator.run("test", "a", refuse))
         coordinator.tell_all("test", wait_for_ever)
         assert coordinator.operations == {"look": 1, "note": 1, "test": 2}
 
     play(script)
 
 
-def test_one_who_goes_away() -> None:
-    """A client that hangs up leaves nothing behind; a reply to it is nobody's."""
+def test_a_client_that_disconnects_leaves_nothing_behind() -> None:
+    """A client that disconnects leaves nothing behind, and a reply to it is dropped."""
 
     async def script(machine: Machine) -> None:
         coordinator = coordinator_of(machine)
@@ -336,12 +340,12 @@ def test_one_who_goes_away() -> None:
 
 
 def test_a_machine_is_woken_in_time() -> None:
-    """Not before it wants to be; an alarm that was put off rings once, at the later time."""
+    """A machine is woken at the time it asked for. A postponed alarm rings once, at the later time."""
 
     async def script(machine: Machine) -> None:
         coordinator = coordinator_of(machine)
         await coordinator.create_topic()
-        notebook = await loaded(coordinator)
+        notebook = await wait_until_loaded(coordinator)
 
         def in_a_while(milliseconds: int) -> Callable[[Notebook, Turn], Outcome]:
             def decide(notebook: Notebook, turn: Turn) -> Outcome:
@@ -363,13 +367,13 @@ def test_a_machine_is_woken_in_time() -> None:
     play(script)
 
 
-def test_a_turn_while_an_alarm_is_about_to_ring() -> None:
+def test_a_turn_is_answered_while_an_alarm_is_due() -> None:
     """uvloop gives a timer that is due at once a handle without a time. The next turn is answered like any other."""
 
     async def script(machine: Machine) -> None:
         coordinator = coordinator_of(machine)
         await coordinator.create_topic()
-        notebook = await loaded(coordinator)
+        notebook = await wait_until_loaded(coordinator)
         loop = asyncio.get_running_loop()
 
         def at_once(notebook: Notebook, turn: Turn) -> Outcome:
@@ -390,7 +394,7 @@ def test_a_turn_while_an_alarm_is_about_to_ring() -> None:
 
 
 def test_an_errand_comes_back_as_a_turn() -> None:
-    """It is run when the records that go with it are committed, in the coordinator's epoch."""
+    """An errand runs after the records of its outcome are committed, in the coordinator's epoch."""
 
     async def script(machine: Machine) -> None:
         coordinator = coordinator_of(machine)
@@ -414,8 +418,9 @@ def test_an_errand_comes_back_as_a_turn() -> None:
     play(script)
 
 
-def test_an_errand_that_fails_begins_again() -> None:
-    """The log has what it was sent for: the machine is loaded anew, and sends it again. Who asked is answered."""
+def test_a_failed_errand_is_repeated_after_a_reload() -> None:
+    """The log has the cause of the errand: the machine is loaded again and repeats the errand. The client is
+    answered."""
 
     async def script(machine: Machine) -> None:
         coordinator = coordinator_of(machine)
@@ -430,14 +435,14 @@ def test_an_errand_that_fails_begins_again() -> None:
             await coordinator.run("test", "a", lambda notebook, turn: decided._replace(replies=[Reply(turn.ticket, 1)]))
             == 1
         )
-        assert await failure(coordinator.run("look", "a", look("a"))) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        assert (await loaded(coordinator)).notes == {"a": "kept"}
+        assert await catch_error_code(coordinator.run("look", "a", look("a"))) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert (await wait_until_loaded(coordinator)).notes == {"a": "kept"}
 
     play(script)
 
 
 def test_transactions_end_in_log_and_machine_together() -> None:
-    """What is pending counts from the marker on, or never; a reload finds the same."""
+    """Pending records take effect with the marker, or never; a reload finds the same."""
 
     async def script(machine: Machine) -> None:
         coordinator = coordinator_of(machine)
@@ -448,7 +453,7 @@ def test_transactions_end_in_log_and_machine_together() -> None:
         assert coordinator.end_transaction(0, TransactionMarker(5, 0, True, 1)) is None
         assert coordinator.end_transaction(0, TransactionMarker(6, 0, False, 1)) is None
         for _ in range(2):
-            notebook = await loaded(coordinator)
+            notebook = await wait_until_loaded(coordinator)
             assert notebook.notes == {"a": "one"}
             assert notebook.pending == {7: {"c": "open"}}
             coordinator.stop()
@@ -457,8 +462,8 @@ def test_transactions_end_in_log_and_machine_together() -> None:
     play(script)
 
 
-def test_a_very_large_outcome_is_packed() -> None:
-    """A batch that is larger than max.message.bytes fits when it is compressed, and is loaded again."""
+def test_a_very_large_outcome_is_compressed() -> None:
+    """A batch that is larger than max.message.bytes fits when it is compressed, and can be loaded."""
 
     async def script(machine: Machine) -> None:
         coordinator = coordinator_of(machine)
@@ -470,13 +475,13 @@ def test_a_very_large_outcome_is_packed() -> None:
         await coordinator.run("test", "a", lambda notebook, turn: Outcome(records, [Reply(turn.ticket, 1)]))
         coordinator.stop()
         coordinator = coordinator_of(machine)
-        assert len((await loaded(coordinator)).notes) == 100
+        assert len((await wait_until_loaded(coordinator)).notes) == 100
 
     play(script)
 
 
-def test_what_cannot_be_read_is_passed_over() -> None:
-    """A damaged record and one of a newer broker stay in the log; everything else is loaded."""
+def test_records_that_cannot_be_read_are_passed_over() -> None:
+    """A damaged record and a record of a newer broker stay in the log; everything else is loaded."""
 
     async def script(machine: Machine) -> None:
         coordinator = coordinator_of(machine)
@@ -487,13 +492,13 @@ def test_what_cannot_be_read_is_passed_over() -> None:
             partition.append(memoryview(data), batch.read_header(data), 1, 1)
         coordinator.stop()
         coordinator = coordinator_of(machine)
-        assert (await loaded(coordinator)).notes == {"a": "one"}
+        assert (await wait_until_loaded(coordinator)).notes == {"a": "one"}
 
     play(script)
 
 
-def test_partitions_are_those_of_kafka() -> None:
-    """Java's hash of the name decides, for names of any script."""
+def test_names_have_the_same_partitions_as_in_kafka() -> None:
+    """Java's hash of the name chooses the partition, for names in any script."""
     assert [key_hash(name) for name in ("", "a", "my-group", "gruppe-ä", "群组", "\U0001f600")] == [
         0,
         97,
@@ -502,11 +507,11 @@ def test_partitions_are_those_of_kafka() -> None:
         1045408,
         1772899,
     ]
-    assert key_hash("polygenelubricants") == 0  # its hash is the smallest int, which has no absolute value
+    assert key_hash("polygenelubricants") == 0  # its hash is the smallest int, whose absolute value is not an int
 
 
-def test_configured_sizes() -> None:
-    """The topic has as many partitions as it was told, and not more replicas than there are brokers."""
+def test_the_internal_topic_has_the_configured_size() -> None:
+    """The topic has the configured number of partitions, and not more replicas than there are brokers."""
 
     async def script(machine: Machine) -> None:
         coordinator = coordinator_of(machine, partitions=7)

@@ -26,8 +26,8 @@ FIRST_ROLLS = range(264, 293)
 
 @pytest.mark.parametrize("work", WORKS, ids=lambda work: work.name)
 def test_a_crash_in_any_operation_keeps_what_was_acknowledged(work: Work, seed: int) -> None:
-    # Both ways to die, and for some a second crash during recovery. Also in compaction, in
-    # retention, and between the deletion of a topic and the creation of one with its name.
+    # Both ways to die are tried, and for some points a second crash during recovery. The work includes compaction,
+    # retention, and the deletion of a topic that is then created again under its name.
     operations = count_operations(work)
     assert operations > 200
     points = Random(seed).sample(list(every_point(operations, seed)), SAMPLE[work.name])
@@ -37,7 +37,7 @@ def test_a_crash_in_any_operation_keeps_what_was_acknowledged(work: Work, seed: 
 
 def test_a_power_cut_before_the_first_recovery_point_leaves_a_prefix() -> None:
     # A compacted log has no recovery point on disk yet. The unflushed end of one segment is lost and the next segment
-    # is not: that one must go, too, or a producer's later batch is there without the one before it.
+    # survived. That segment must be removed too, or a producer's later batch is there without the one before it.
     results = {operation: run(UPKEEP, CrashPoint(operation, Ending.POWER_CUT)) for operation in FIRST_ROLLS}
     failures = [f"{operation}: {result.problems[:3]}" for operation, result in results.items() if result.problems]
     assert not failures, "\n".join(failures)
@@ -47,12 +47,12 @@ def test_a_power_cut_before_the_first_recovery_point_leaves_a_prefix() -> None:
 
 @pytest.mark.parametrize("work", WORKS, ids=lambda work: work.name)
 def test_the_work_is_the_same_every_time(work: Work) -> None:
-    # Else operation n would not be the same step in every run.
+    # Otherwise operation n would not be the same step in every run.
     assert count_operations(work) == count_operations(work)
 
 
-def test_upkeep_does_all_it_is_there_for() -> None:
-    # A crash in a swap, a removal or a renamed directory needs that there is one.
+def test_upkeep_compacts_expires_and_deletes() -> None:
+    # The work must contain a swap, a removal and a rename of a directory, so that crashes can hit them.
     operations = run(UPKEEP, None).trace
     for trace in (".log.cleaned", ".log.swap", ".log.deleted", "unlink /data/ephemeral-0.", "rename /data/ephemeral-0"):
         assert any(trace in line for line in operations), trace

@@ -1,4 +1,4 @@
-"""The simulated disk: it forgets exactly what was not synced, fails where it is told to, and repeats itself."""
+"""The simulated disk: it forgets exactly what was not synced, fails where it is told to, and is deterministic."""
 
 import errno
 from collections.abc import Callable
@@ -13,13 +13,13 @@ from tests.simulation.platter import SECTOR
 SEEDS = range(200)
 
 
-def fresh(seed: int = 0) -> SimulatedDisk:
+def create_disk(seed: int = 0) -> SimulatedDisk:
     disk = SimulatedDisk(Random(seed))
     disk.make_directory("/d")
     return disk
 
 
-def durable_file(disk: SimulatedDisk, content: bytes, path: str = "/d/f") -> File:
+def create_durable_file(disk: SimulatedDisk, content: bytes, path: str = "/d/f") -> File:
     file = disk.open(path, create=True)
     file.append(content)
     file.fsync()
@@ -27,20 +27,20 @@ def durable_file(disk: SimulatedDisk, content: bytes, path: str = "/d/f") -> Fil
     return file
 
 
-def after_power_cuts(prepare: Callable[[SimulatedDisk], None], path: str = "/d/f") -> set[bytes | None]:
-    """Every content the file may have after a power cut; None where it is not there."""
+def list_contents_after_power_cuts(prepare: Callable[[SimulatedDisk], None], path: str = "/d/f") -> set[bytes | None]:
+    """Every content that the file has after one of many power cuts; None stands for a missing file."""
     outcomes: set[bytes | None] = set()
     for seed in SEEDS:
-        disk = fresh(seed)
+        disk = create_disk(seed)
         prepare(disk)
         disk.crash(lose_unsynced=True)
         outcomes.add(disk.read(path) if disk.exists(path) else None)
     return outcomes
 
 
-def test_it_is_a_disk() -> None:
+def test_the_disk_has_the_interface_of_the_file_layer() -> None:
     # Proves: the interface of the file layer is met (by mypy), and its operations do what they say.
-    disk: Disk = fresh()
+    disk: Disk = create_disk()
     file: File = disk.open("/d/f", create=True)
     file.append(b"hello ")
     file.append(memoryview(b"world"))
@@ -80,11 +80,11 @@ def test_it_is_a_disk() -> None:
         (lambda disk: disk.open_read("/d/f").append(b"x"), errno.EBADF),
     ],
 )
-def test_mistakes_fail_as_on_a_real_disk(wrong: Callable[[SimulatedDisk], object], number: int) -> None:
+def test_wrong_calls_raise_the_errors_of_a_real_disk(wrong: Callable[[SimulatedDisk], object], number: int) -> None:
     # Proves: code that handles the system's errors meets the same ones here.
-    disk = fresh()
+    disk = create_disk()
     disk.make_directory("/e")
-    durable_file(disk, b"content")
+    create_durable_file(disk, b"content")
     with pytest.raises(OSError) as failure:
         wrong(disk)
     assert failure.value.errno == number
@@ -93,12 +93,12 @@ def test_mistakes_fail_as_on_a_real_disk(wrong: Callable[[SimulatedDisk], object
 def test_what_was_synced_survives_everything() -> None:
     # Proves: synced content under a synced name is the one certain thing.
     def prepare(disk: SimulatedDisk) -> None:
-        file = durable_file(disk, b"one")
+        file = create_durable_file(disk, b"one")
         file.append(b" two")
         file.write_at(0, b"O")
         file.fsync()
 
-    assert after_power_cuts(prepare) == {b"One two"}
+    assert list_contents_after_power_cuts(prepare) == {b"One two"}
 
 
 def test_a_name_needs_an_fsync_of_its_directory() -> None:
@@ -109,24 +109,24 @@ def test_a_name_needs_an_fsync_of_its_directory() -> None:
         file.fsync()
 
     def rename(disk: SimulatedDisk) -> None:
-        durable_file(disk, b"new", "/d/g")
-        durable_file(disk, b"old")
+        create_durable_file(disk, b"new", "/d/g")
+        create_durable_file(disk, b"old")
         disk.rename("/d/g", "/d/f")
 
     def unlink(disk: SimulatedDisk) -> None:
-        durable_file(disk, b"back")
+        create_durable_file(disk, b"back")
         disk.unlink("/d/f")
 
-    assert after_power_cuts(create) == {None, b"synced"}
-    assert after_power_cuts(rename) == {b"old", b"new"}
-    assert after_power_cuts(unlink) == {None, b"back"}
+    assert list_contents_after_power_cuts(create) == {None, b"synced"}
+    assert list_contents_after_power_cuts(rename) == {b"old", b"new"}
+    assert list_contents_after_power_cuts(unlink) == {None, b"back"}
 
 
 def test_changes_of_names_survive_in_any_combination() -> None:
     # Proves: a later change may survive where an earlier one is lost.
     combinations = set()
     for seed in SEEDS:
-        disk = fresh(seed)
+        disk = create_disk(seed)
         disk.open("/d/a", create=True)
         disk.open("/d/b", create=True)
         disk.crash(lose_unsynced=True)
@@ -137,9 +137,9 @@ def test_changes_of_names_survive_in_any_combination() -> None:
 def test_a_rename_is_one_change() -> None:
     # Proves: a file is under its old or its new name, never under both or none, also across directories.
     for seed in SEEDS:
-        disk = fresh(seed)
+        disk = create_disk(seed)
         disk.make_directory("/e")
-        durable_file(disk, b"content")
+        create_durable_file(disk, b"content")
         disk.rename("/d/f", "/e/g")
         disk.crash(lose_unsynced=True)
         assert disk.exists("/d/f") != disk.exists("/e/g")
@@ -150,11 +150,11 @@ def test_unsynced_appends_may_be_lost_torn_or_reordered() -> None:
     first, second = b"a" * 700, b"b" * 700
 
     def prepare(disk: SimulatedDisk) -> None:
-        file = durable_file(disk, b"kept ")
+        file = create_durable_file(disk, b"kept ")
         file.append(first)
         file.append(second)
 
-    outcomes = after_power_cuts(prepare)
+    outcomes = list_contents_after_power_cuts(prepare)
     whole = b"kept " + first + second
     assert all(outcome is not None and outcome.startswith(b"kept") for outcome in outcomes)
     contents = [outcome for outcome in outcomes if outcome is not None]
@@ -168,17 +168,17 @@ def test_unsynced_appends_may_be_lost_torn_or_reordered() -> None:
 def test_a_truncation_may_be_lost() -> None:
     # Proves: what was cut off can come back, alone or under newer bytes.
     def prepare(disk: SimulatedDisk) -> None:
-        file = durable_file(disk, b"0123456789")
+        file = create_durable_file(disk, b"0123456789")
         file.truncate(4)
         file.append(b"ab")
 
-    assert {b"0123456789", b"0123ab", b"0123", b"0123ab6789"} <= after_power_cuts(prepare)
+    assert {b"0123456789", b"0123ab", b"0123", b"0123ab6789"} <= list_contents_after_power_cuts(prepare)
 
 
 def test_kill_keeps_the_page_cache() -> None:
     # Proves: the end of the process alone loses nothing; a power cut after it still may.
     for seed in range(20):
-        disk = fresh(seed)
+        disk = create_disk(seed)
         disk.open("/d/f", create=True).append(b"cached")
         disk.crash(lose_unsynced=False)
         assert disk.read("/d/f") == b"cached"
@@ -187,13 +187,13 @@ def test_kill_keeps_the_page_cache() -> None:
         disk.open("/d/f", create=True).append(b"cached")
         disk.crash(lose_unsynced=False)
 
-    assert {None, b"cached"} <= after_power_cuts(kill_first)
+    assert {None, b"cached"} <= list_contents_after_power_cuts(kill_first)
 
 
 def test_after_a_power_cut_what_is_there_is_certain() -> None:
     # Proves: a second power cut right after the first changes nothing more.
     for seed in SEEDS:
-        disk = fresh(seed)
+        disk = create_disk(seed)
         disk.open("/d/f", create=True).append(b"x" * 2000)
         disk.crash(lose_unsynced=True)
         before = [(name, disk.read(f"/d/{name}")) for name in disk.list("/d")]
@@ -203,13 +203,13 @@ def test_after_a_power_cut_what_is_there_is_certain() -> None:
 
 def test_replace_is_atomic_at_every_operation() -> None:
     # Proves: wherever the process or the power ends, the whole old or the whole new content is there.
-    probe = fresh()
+    probe = create_disk()
     probe.replace("/d/f", b"old" * 500)
     before = probe.operations
     probe.replace("/d/f", b"new" * 500)
     for operation in range(before + 1, probe.operations + 1):
         for seed in range(30):
-            disk = fresh(seed)
+            disk = create_disk(seed)
             disk.replace("/d/f", b"old" * 500)
             disk.crash_at(operation)
             with pytest.raises(Crashed):
@@ -222,7 +222,7 @@ def test_replace_is_atomic_at_every_operation() -> None:
 
 def test_operations_are_counted_and_traced() -> None:
     # Proves: every change has its number and its position in the trace; looking changes nothing.
-    disk = fresh()
+    disk = create_disk()
     start = disk.operations
     disk.replace("/d/f", b"x")
     assert list(disk.trace)[start:] == [
@@ -239,10 +239,10 @@ def test_operations_are_counted_and_traced() -> None:
     assert disk.operations == start + 5
 
 
-def test_the_dead_do_not_write() -> None:
+def test_a_dead_process_writes_nothing() -> None:
     # Proves: after a crash no clean-up code reaches the disk, and files of the dead process stay dead.
-    disk = fresh()
-    file = durable_file(disk, b"kept")
+    disk = create_disk()
+    file = create_durable_file(disk, b"kept")
     disk.crash_at(disk.operations + 1)
     with pytest.raises(Crashed):
         disk.unlink("/d/f")
@@ -266,8 +266,8 @@ def test_a_crash_in_a_write_tears_it() -> None:
     # Proves: kill -9 in the middle of an append leaves any prefix of it.
     lengths = set()
     for seed in SEEDS:
-        disk = fresh(seed)
-        file = durable_file(disk, b"")
+        disk = create_disk(seed)
+        file = create_durable_file(disk, b"")
         disk.crash_at(disk.operations + 1)
         with pytest.raises(Crashed):
             file.append(b"12345")
@@ -278,10 +278,10 @@ def test_a_crash_in_a_write_tears_it() -> None:
     assert lengths == set(range(6))
 
 
-def test_faults_by_operation_and_path() -> None:
+def test_faults_hit_only_matching_operations_and_paths() -> None:
     # Proves: a full disk fails matching appends, with any prefix written, until it is healed, and nothing else.
-    disk = fresh(3)
-    log, index = durable_file(disk, b"", "/d/0.log"), durable_file(disk, b"", "/d/0.index")
+    disk = create_disk(3)
+    log, index = create_durable_file(disk, b"", "/d/0.log"), create_durable_file(disk, b"", "/d/0.index")
     disk.fail("append", errno.ENOSPC, "*.log", times=None)
     sizes = set()
     for _ in range(30):
@@ -301,10 +301,10 @@ def test_faults_by_operation_and_path() -> None:
     assert log.read_at(0, 1) == b"a"
 
 
-def test_a_fault_at_a_numbered_operation() -> None:
+def test_a_numbered_operation_fails_once() -> None:
     # Proves: the n-th operation fails with the exception given, once, and has no effect.
-    disk = fresh()
-    durable_file(disk, b"x")
+    disk = create_disk()
+    create_durable_file(disk, b"x")
     disk.fail_at(disk.operations + 2, PermissionError("no"))
     disk.open("/d/g", create=True)
     with pytest.raises(PermissionError):
@@ -317,8 +317,8 @@ def test_a_failed_fsync_loses_data_for_good() -> None:
     # Proves: the file itself never syncs again, and a fresh one that seems to is no proof of anything.
     contents = set()
     for seed in SEEDS:
-        disk = fresh(seed)
-        file = durable_file(disk, b"old ")
+        disk = create_disk(seed)
+        file = create_durable_file(disk, b"old ")
         file.append(b"new")
         disk.fail("fsync", errno.EIO)
         for _ in range(2):
@@ -331,9 +331,9 @@ def test_a_failed_fsync_loses_data_for_good() -> None:
     assert {b"old ", b"old new"} <= contents
 
 
-def test_locks() -> None:
+def test_a_lock_has_one_holder_and_a_crash_frees_it() -> None:
     # Proves: one holder at a time, free after close and after any crash; a stale holder cannot free a new one's.
-    disk = fresh()
+    disk = create_disk()
     stale = disk.lock("/d/.lock")
     with pytest.raises(BlockingIOError):
         disk.lock("/d/.lock")
@@ -348,8 +348,8 @@ def test_locks() -> None:
 
 def test_an_unpinned_file_is_found_by_its_path() -> None:
     # Proves: use after a rename without a new path, or after deletion without a pin, is caught; pins keep files alive.
-    disk = fresh()
-    file = durable_file(disk, b"content")
+    disk = create_disk()
+    file = create_durable_file(disk, b"content")
     disk.rename("/d/f", "/d/g")
     with pytest.raises(FileNotFoundError):
         file.read_at(0, 1)
@@ -368,8 +368,8 @@ def test_a_file_with_two_names_is_one_file() -> None:
     # Proves: both names tell the same after a power cut that took the first of two renames and not the second.
     seen = 0
     for seed in SEEDS:
-        disk = fresh(seed)
-        file = durable_file(disk, b"")
+        disk = create_disk(seed)
+        file = create_durable_file(disk, b"")
         disk.rename("/d/f", "/d/g")
         disk.rename("/d/g", "/d/h")
         file.path = "/d/h"
@@ -384,7 +384,7 @@ def test_a_file_with_two_names_is_one_file() -> None:
 def test_the_same_seed_gives_the_same_disk() -> None:
     # Proves: nothing but the seed decides.
     def run(seed: int) -> list[tuple[str, bytes]]:
-        disk = fresh(seed)
+        disk = create_disk(seed)
         for number in range(5):
             file = disk.open(f"/d/{number}", create=True)
             file.append(b"%d" % number * 999)

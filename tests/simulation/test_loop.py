@@ -8,7 +8,7 @@ from tests.simulation.loop import Deadlock, simulate
 
 
 def test_days_pass_in_an_instant() -> None:
-    # Waiting moves the loop's clock by exactly that much, and nobody waits for days.
+    # Waiting moves the loop's clock by exactly that time, and takes no real time.
     async def main() -> float:
         await asyncio.sleep(8 * 86_400)
         return asyncio.get_running_loop().time()
@@ -17,7 +17,7 @@ def test_days_pass_in_an_instant() -> None:
 
 
 def test_timers_fire_in_the_order_of_their_times() -> None:
-    # Whoever waits less is first, whatever the order of starting.
+    # The shorter wait ends first, whatever the order of starting.
     async def main() -> list[float]:
         seen: list[float] = []
 
@@ -32,7 +32,7 @@ def test_timers_fire_in_the_order_of_their_times() -> None:
 
 
 def test_a_standstill_is_an_error_that_names_who_waits() -> None:
-    # A future that nobody will resolve does not hang the test.
+    # A future that nobody resolves does not hang the test.
     async def wait_forever() -> None:
         await asyncio.get_running_loop().create_future()
 

@@ -1,4 +1,4 @@
-"""Markers and admissions on a simulated broker: retried until they land, stopped by a newer coordinator, in time."""
+"""Markers and admissions on a simulated broker: retried until they are written, and stopped by a newer coordinator."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -55,14 +55,14 @@ def errand(*partitions: TopicPartition, epoch: int = 1, version: int = 2) -> Wri
     return WriteMarkers("x", Producer(PRODUCER.id, epoch), True, frozenset(partitions), version)
 
 
-async def performed(node: Node, errand: WriteMarkers | AbortWithFreshId, epoch: int) -> Any:
-    """The turn that an errand leads to, whether it is done at once or not."""
+async def perform(node: Node, errand: WriteMarkers | AbortWithFreshId, epoch: int) -> Any:
+    """Run an errand. Returns the turn that follows it, whether the errand finishes at once or later."""
     turn = node.transactions.perform(errand, epoch)
     return await turn if asyncio.iscoroutine(turn) else turn
 
 
-def test_an_errand_is_done_at_once_where_no_disk_is_waited_for() -> None:
-    """Then the transaction is complete before its producer hears of the end, and the next one never comes too early."""
+def test_an_errand_finishes_at_once_if_it_need_not_wait_for_the_disk() -> None:
+    """The transaction is complete before its producer hears of the end, so the next one never comes too early."""
 
     async def script(machine: Machine, node: Node) -> None:
         for index in range(2):
@@ -73,15 +73,15 @@ def test_an_errand_is_done_at_once_where_no_disk_is_waited_for() -> None:
     play(script)
 
 
-def test_a_full_disk_is_waited_for() -> None:
-    """The other partition has its marker meanwhile; the errand ends when both have."""
+def test_an_errand_waits_while_the_disk_is_full() -> None:
+    """The other partition gets its marker meanwhile; the errand ends when both have theirs."""
 
     async def script(machine: Machine, node: Node) -> None:
         full, fine = (node.replicas.get("t", index) for index in range(2))
         for partition in (full, fine):
             write(partition)
         machine.disk.fail("append", ENOSPC, "*t-0*.log", times=None)
-        task = asyncio.get_running_loop().create_task(performed(node, errand(T0, T1), 3))
+        task = asyncio.get_running_loop().create_task(perform(node, errand(T0, T1), 3))
         await asyncio.sleep(30)
         assert not task.done()
         assert is_open(full, *PRODUCER) and not is_open(fine, *PRODUCER)
@@ -97,53 +97,53 @@ def test_a_full_disk_is_waited_for() -> None:
 def test_a_topic_that_is_gone_needs_no_marker() -> None:
     async def script(machine: Machine, node: Node) -> None:
         write(node.replicas.get("t", 0))
-        assert await performed(node, errand(T0, TopicPartition("gone", 0)), 0) is not None
+        assert await perform(node, errand(T0, TopicPartition("gone", 0)), 0) is not None
         assert node.replicas.get("t", 0).last_stable_offset == 2
 
     play(script)
 
 
 def test_a_newer_coordinator_ends_the_errand_of_an_older_one() -> None:
-    """The older one must not say that the transaction is complete: it has no say any more."""
+    """The older coordinator must not say that the transaction is complete: it was replaced."""
 
     async def script(machine: Machine, node: Node) -> None:
         partition = node.replicas.get("t", 0)
         write(partition)
         append_marker(partition, TransactionMarker(PRODUCER.id, 1, False, coordinator_epoch=9, version=2), NOW)
         end = partition.log.end_offset
-        assert await performed(node, errand(T0), 8) is None
+        assert await perform(node, errand(T0), 8) is None
         assert partition.log.end_offset == end
 
     play(script)
 
 
-def test_a_partition_that_has_seen_a_newer_epoch_holds_nobody_up() -> None:
+def test_a_partition_with_a_newer_epoch_does_not_delay_the_errand() -> None:
     async def script(machine: Machine, node: Node) -> None:
         partition = node.replicas.get("t", 0)
         write(partition, Producer(PRODUCER.id, 5))
-        assert await performed(node, errand(T0), 0) is not None
+        assert await perform(node, errand(T0), 0) is not None
         assert is_open(partition, PRODUCER.id, 5)
 
     play(script)
 
 
-def test_a_marker_is_written_again_after_a_coordinator_that_died() -> None:
-    """KAFKA-19999: at the same epoch, with nothing open, it is the same marker once more."""
+def test_a_new_coordinator_may_write_the_same_marker_again() -> None:
+    """KAFKA-19999: a marker at the same epoch, with no transaction open, is a retry of the last marker."""
 
     async def script(machine: Machine, node: Node) -> None:
         partition = node.replicas.get("t", 0)
         write(partition)
         for coordinator_epoch in (1, 2):
-            assert await performed(node, errand(T0), coordinator_epoch) is not None
+            assert await perform(node, errand(T0), coordinator_epoch) is not None
         assert partition.last_stable_offset == partition.log.end_offset == 3
 
     play(script)
 
 
-def test_an_overdue_transaction_gets_an_id_that_nobody_has() -> None:
+def test_an_overdue_transaction_gets_a_new_producer_id() -> None:
     async def script(machine: Machine, node: Node) -> None:
         taken = await node.producer_ids.next()
-        decide = await performed(node, AbortWithFreshId("x", PRODUCER), 0)
+        decide = await perform(node, AbortWithFreshId("x", PRODUCER), 0)
         assert decide is not None
         asked: list[int] = []
 
@@ -159,7 +159,7 @@ def test_an_overdue_transaction_gets_an_id_that_nobody_has() -> None:
 
 
 class Coordinator:
-    """Answers as it is told, and does something in between. Writes down which broker was asked."""
+    """A coordinator that gives prepared answers, runs a function in between, and records which broker was asked."""
 
     def __init__(self, *answers: object, meanwhile: Callable[[], None] = lambda: None) -> None:
         self.answers = list(answers)
@@ -179,7 +179,7 @@ class Coordinator:
 
 
 def test_a_transaction_that_ends_while_it_is_verified_is_verified_again() -> None:
-    """Else the batch would begin a transaction that nobody ends."""
+    """Otherwise the batch would begin a transaction that nobody ends."""
 
     async def script(machine: Machine, node: Node) -> None:
         partition = node.replicas.get("t", 0)
@@ -195,12 +195,12 @@ def test_a_transaction_that_ends_while_it_is_verified_is_verified_again() -> Non
         )
         assert [error.code for error in refused.values()] == [ErrorCode.INVALID_TXN_STATE]
         assert coordinator.answers == []
-        assert coordinator.asked == [1, 1]  # the leader of the transactional id's partition, as the metadata has it
+        assert coordinator.asked == [1, 1]  # the leader of the transactional id's partition, by the metadata
 
     play(script)
 
 
-def test_adding_waits_a_little_for_the_markers_of_the_last_transaction() -> None:
+def test_adding_a_partition_waits_briefly_for_the_last_markers() -> None:
     async def script(machine: Machine, node: Node) -> None:
         partition = node.replicas.get("t", 0)
         busy = KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -223,8 +223,9 @@ def test_adding_waits_a_little_for_the_markers_of_the_last_transaction() -> None
     play(script)
 
 
-def test_every_refusal_is_told_in_words_that_the_client_knows() -> None:
-    """A version 1 client would take a coordinator's troubles for fatal: it is told to send the batch again."""
+def test_every_refusal_has_an_error_code_that_the_client_knows() -> None:
+    """A client of transactions v1 would treat a coordinator's problems as fatal, so it is told to send the batch
+    again."""
 
     async def script(machine: Machine, node: Node) -> None:
         partition = node.replicas.get("t", 0)
@@ -254,7 +255,7 @@ def test_every_refusal_is_told_in_words_that_the_client_knows() -> None:
     play(script)
 
 
-def test_a_partition_with_the_transaction_open_is_not_asked_about() -> None:
+def test_a_partition_of_the_open_transaction_is_not_verified_again() -> None:
     async def script(machine: Machine, node: Node) -> None:
         partition = node.replicas.get("t", 0)
         write(partition)

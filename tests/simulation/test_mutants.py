@@ -1,4 +1,4 @@
-"""The simulation finds bugs: each of these brokers has one, and a few seeds are enough to tell."""
+"""The simulation finds bugs: each of these brokers has one, and a few seeds are enough to find it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,11 +20,11 @@ SEEDS_MAX = 150
 Replacement = Callable[..., Any]
 
 
-def commit_at_once(partition: Partition) -> None:
+def commit_before_the_flush(partition: Partition) -> None:
     partition.high_watermark.advance(partition.log.end_offset)
 
 
-def count_what_came_later(log: Log, flush: Flush) -> None:
+def count_later_records_as_flushed(log: Log, flush: Flush) -> None:
     log.recovery_point = log.end_offset
 
 
@@ -32,28 +32,28 @@ def read_everything(partition: Partition, *args: Any, **options: Any) -> Any:
     return REAL_READ(partition, *args, **{**options, "follower": True})
 
 
-def nothing(*args: Any) -> None:
+def do_nothing(*args: Any) -> None:
     return None
 
 
 REAL_READ = Partition.read
 
 MUTANTS: dict[str, tuple[type, str, Replacement, str]] = {
-    "commits before the fsync": (Partition, "_move_high_watermark", commit_at_once, "LOST"),
-    "takes a flush for more than it was": (Log, "finish_flush", count_what_came_later, "LOST"),
-    "never flushes": (Flush, "run", nothing, "LOST"),
-    "syncs no names": (ProcessDisk, "fsync_directory", nothing, ""),
-    "does not sync its metadata": (EmbeddedLog, "_sync", nothing, ""),
-    "takes a batch twice": (ProducerStates, "check", nothing, "DUPLICATED"),
-    "leaves half a batch behind": (Segment, "undo", nothing, ""),
-    "forgets what its groups stored": (StoredBatch, "replay_into", nothing, "LOST"),
+    "commits before the fsync": (Partition, "_move_high_watermark", commit_before_the_flush, "LOST"),
+    "takes a flush for more than it was": (Log, "finish_flush", count_later_records_as_flushed, "LOST"),
+    "never flushes": (Flush, "run", do_nothing, "LOST"),
+    "syncs no names": (ProcessDisk, "fsync_directory", do_nothing, ""),
+    "does not sync its metadata": (EmbeddedLog, "_sync", do_nothing, ""),
+    "takes a batch twice": (ProducerStates, "check", do_nothing, "DUPLICATED"),
+    "leaves half a batch behind": (Segment, "undo", do_nothing, ""),
+    "forgets what its groups stored": (StoredBatch, "replay_into", do_nothing, "LOST"),
     "lets consumers read what is not committed": (Partition, "read", read_everything, "BACKWARDS"),
 }
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_broker_with_a_bug_is_found_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Fixed seeds: this is about what the simulation can see, not about luck.
+def test_the_simulation_finds_a_bug_in_a_broker(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The seeds are fixed, because the test is about what the simulation can find, not about luck.
     kind, attribute, replacement, promise = MUTANTS[name]
     monkeypatch.setattr(kind, attribute, replacement)
     for seed in range(SEEDS_MAX):

@@ -1,4 +1,4 @@
-"""The network in memory: order, chance, flow control and trouble, as real programs meet them."""
+"""The network in memory: order, random splitting, flow control and faults, as real programs meet them."""
 
 import asyncio
 from random import Random
@@ -11,7 +11,7 @@ from tests.simulation.network import Conditions, SimulatedNetwork
 
 
 class Recorder(asyncio.Protocol):
-    """Notes everything that happens to it; sends back what it gets if `echo`."""
+    """A protocol that records its callbacks, and sends back what it receives if `echo` is set."""
 
     def __init__(self, *, echo: bool = False) -> None:
         self.echo = echo
@@ -66,19 +66,19 @@ def echo_history(seed: int) -> list[tuple[float, str, object]]:
 
 
 def test_bytes_arrive_complete_and_in_order_however_they_are_split() -> None:
-    # Large and small pieces occur, and what is echoed is what was sent.
+    # Large and small pieces occur, and the echo equals what was sent.
     sizes = [detail for _, name, detail in echo_history(7) if name == "data"]
     assert len(set(sizes)) > 5
 
 
 def test_the_same_seed_gives_the_same_history_and_another_seed_another() -> None:
-    # Every event, its time and its size repeat.
+    # Every event has the same time and size again.
     assert echo_history(3) == echo_history(3)
     assert echo_history(3) != echo_history(4)
 
 
 def test_a_reader_that_pauses_stops_the_writer() -> None:
-    # At most the window and the high-water mark are on their way; after resuming everything arrives.
+    # At most the window and the high-water mark are in flight; after resuming everything arrives.
     async def main() -> None:
         network = SimulatedNetwork(Random(1), Conditions(window_bytes=1000))
         server = Recorder()
@@ -99,8 +99,8 @@ def test_a_reader_that_pauses_stops_the_writer() -> None:
     simulate(main())
 
 
-def test_closing_sends_what_is_unsent_first() -> None:
-    # The other side gets every byte, then the end; both ends are lost without an error.
+def test_closing_sends_unsent_bytes_first() -> None:
+    # The other side gets every byte, then the end; both ends close without an error.
     async def main() -> None:
         network = SimulatedNetwork(Random(1))
         server = Recorder()
@@ -138,7 +138,7 @@ def test_half_closing_leaves_the_other_direction_open() -> None:
 
 
 def test_a_reset_is_an_error_at_the_other_end() -> None:
-    # abort drops what is unsent and resets; nobody hears of a connection twice.
+    # abort drops what is unsent and resets; no side is told twice.
     async def main() -> None:
         network = SimulatedNetwork(Random(1))
         server = Recorder()
@@ -155,7 +155,7 @@ def test_a_reset_is_an_error_at_the_other_end() -> None:
 
 
 def test_a_partition_delays_bytes_and_the_end_until_it_is_healed() -> None:
-    # Nothing gets through meanwhile, nothing is lost or reordered afterwards.
+    # Nothing gets through meanwhile, and nothing is lost or reordered afterwards.
     async def main() -> None:
         network = SimulatedNetwork(Random(5))
         server = Recorder()
@@ -176,7 +176,7 @@ def test_a_partition_delays_bytes_and_the_end_until_it_is_healed() -> None:
 
 
 def test_connecting_across_a_partition_waits_and_then_times_out() -> None:
-    # Healing in time lets it through; otherwise it is a TimeoutError.
+    # The connection succeeds if the partition heals in time; otherwise it is a TimeoutError.
     async def main() -> None:
         network = SimulatedNetwork(Random(5))
         network.listen("server", 1, Recorder)
@@ -193,7 +193,7 @@ def test_connecting_across_a_partition_waits_and_then_times_out() -> None:
 
 
 def test_a_connection_that_is_reset_while_it_is_made_is_an_error() -> None:
-    # Whoever connects learns of it instead of holding a dead connection.
+    # The connecting side gets an error instead of a dead connection.
     async def main() -> None:
         network = SimulatedNetwork(Random(5))
 
@@ -209,8 +209,9 @@ def test_a_connection_that_is_reset_while_it_is_made_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("silent", [False, True])
-def test_a_crashed_host_hears_nothing_and_the_others_see_a_reset_or_nothing(silent: bool) -> None:
-    # The dead program gets no callback; its port refuses; its peer learns of it unless the machine lost its power.
+def test_a_crashed_host_gets_no_callback_and_its_peer_at_most_a_reset(silent: bool) -> None:
+    # The dead program gets no callback, and its port refuses connections. Its peer sees a reset, unless the machine
+    # lost its power.
     async def main() -> None:
         network = SimulatedNetwork(Random(5))
         server = Recorder()
@@ -228,7 +229,7 @@ def test_a_crashed_host_hears_nothing_and_the_others_see_a_reset_or_nothing(sile
 
 
 def test_frames_travel_both_ways() -> None:
-    # The client for tests reads back the frames it wrote, and reports the end.
+    # The frame client reads back the frames it wrote, and reports the end of the connection.
     async def main() -> None:
         network = SimulatedNetwork(Random(5))
         server = Recorder(echo=True)

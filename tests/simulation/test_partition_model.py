@@ -1,6 +1,6 @@
-"""Anything may happen to a partition, in any order, and its readers see what a naive list of all batches says.
+"""Whatever happens to a partition, in any order, its readers see what a plain list of all batches says.
 
-A whole broker on a simulated machine; Hypothesis chooses what happens and shrinks what fails.
+A whole broker runs on a simulated machine. Hypothesis chooses what happens, and shrinks a history that fails.
 
     OTTLA_MODEL_EXAMPLES=1000     how many histories; `make model` sets it
 """
@@ -66,7 +66,7 @@ Entries = list[tuple[bytes, bytes | None, int]]
 
 
 class Histories(RuleBasedStateMachine):
-    """Whatever happens, what is seen of the partition is what the naive one says."""
+    """Runs one history on a broker and on the naive partition, and compares what their readers see."""
 
     @initialize(topic=topics, seed=st.integers(0, 2**32 - 1), map_bytes=st.sampled_from(["120", "1048576"]))
     def begin(self, topic: dict[str, str], seed: int, map_bytes: str) -> None:
@@ -74,7 +74,7 @@ class Histories(RuleBasedStateMachine):
         self.topic = topic
         self.naive = NaivePartition()
         self.coming: NaiveBatch | None = None
-        """A batch that is being appended, and is there or not if the process dies meanwhile."""
+        """A batch that is being appended. If the process dies meanwhile, the batch may be in the log or not."""
         self.deleting = 0
         self.serial = 0
         self.jumped = False
@@ -111,7 +111,7 @@ class Histories(RuleBasedStateMachine):
         return self.machine.clock.now_ms()
 
     def do(self, action: Callable[[], Awaitable[Any]], *, wait_s: float = 1.0) -> Any:
-        """Do it, unless the process dies in it, and wait until its consequences are over; then bring it back."""
+        """Run an action and wait until its consequences are over. If the process dies meanwhile, start it again."""
         return self.loop.run_until_complete(self._do(action, wait_s))
 
     async def _do(self, action: Callable[[], Awaitable[Any]], wait_s: float) -> Any:
@@ -123,11 +123,11 @@ class Histories(RuleBasedStateMachine):
         acts = self.loop.create_task(acting(), name="action")
         dies = self.loop.create_task(self.machine.down.wait(), name="death")
         await asyncio.wait([acts, dies], return_when=asyncio.FIRST_COMPLETED)
-        if self.machine.process is not None and not acts.done():  # the loop had the news before the machine
+        if self.machine.process is not None and not acts.done():  # the loop noticed the crash before the machine did
             await dies
         if acts.done() and not dies.done() and self.machine.process is not None:
             dies.cancel()
-            self._notice()
+            self._check_own_work()
             return acts.result()
         acts.cancel()
         await asyncio.wait([acts, dies])
@@ -140,13 +140,13 @@ class Histories(RuleBasedStateMachine):
         while self.machine.process is None:
             await self.machine.down.wait()
             await self.machine.start()
-        self._recognise()
+        self._compare_after_crash()
 
     def _begin_life(self) -> None:
         self.born = self.loop.time(), self.now_ms
 
-    def _notice(self) -> None:
-        """The broker lives: what it did by itself is in order, and certain now."""
+    def _check_own_work(self) -> None:
+        """The broker is alive: check what it did by itself, and record it as durable."""
         log, naive = self.partition.log, self.naive
         naive.flushed = max(naive.flushed, min(log.recovery_point, naive.end))
         if self.topic["flush.messages"] == "1":
@@ -159,16 +159,16 @@ class Histories(RuleBasedStateMachine):
             naive.flushed = max(naive.flushed, naive.certain_start)
 
     def _written_start(self) -> int:
-        """Where the log begins by its checkpoint. Retention moves the beginning first and writes it down then."""
+        """Where the log begins by its checkpoint, which retention writes after it has moved the beginning."""
         (directory,) = self._node.replicas.directories
         return int(directory.log_starts.get((TOPIC, 0), 0))
 
-    def _recognise(self) -> None:
-        """After a death: nothing is lost that was promised, and the naive log is cut to what is left."""
+    def _compare_after_crash(self) -> None:
+        """After a crash, check that nothing is lost that was promised, and cut the naive log to what is left."""
         log, naive = self.partition.log, self.naive
         cut = self.last_ending is Ending.POWER_CUT
         if cut and not naive.flushed and not log.end_offset:
-            # Nothing was ever flushed, so the partition's directory went, too.
+            # Nothing was ever flushed, so the partition's directory is gone too.
             self.naive, self.coming, self.deleting = NaivePartition(), None, 0
             self._begin_life()
             return
@@ -185,11 +185,11 @@ class Histories(RuleBasedStateMachine):
             self._check_start(log.log_start_offset)
         naive.start = log.log_start_offset
         self._begin_life()
-        self._notice()
+        self._check_own_work()
 
     @property
     def last_ending(self) -> Ending:
-        """The worst of the endings since the naive log was last compared."""
+        """The worst way in which the broker ended since the naive log was last compared."""
         ends = [event.ending for event in self.world.events if hasattr(event, "ending")]
         fresh, self.endings_seen = ends[self.endings_seen :], len(ends)
         return Ending.POWER_CUT if Ending.POWER_CUT in fresh else Ending.KILL
@@ -197,7 +197,8 @@ class Histories(RuleBasedStateMachine):
     endings_seen = 0
 
     def _check_start(self, start: int) -> None:
-        """What is gone from the front was deleted on request, or is too old, or too much."""
+        """Check that records before the beginning were deleted on request, or are too old, or exceed the retention
+        size."""
         if start <= max(self.deleting, self.naive.start):
             return
         assert "delete" in self.topic["cleanup.policy"], f"the log begins at {start}, and nobody deletes"
@@ -213,7 +214,7 @@ class Histories(RuleBasedStateMachine):
 
     @property
     def size_before(self) -> int:
-        """At least as much as the log ever held: the files that were dropped are gone, so their batches are counted."""
+        """An upper bound of the log's size before retention, counted from the batches: the dropped files are gone."""
         return sum(200 + sum(len(record.value or b"") for record in batch.records) for batch in self.naive.batches)
 
     # What happens
@@ -275,12 +276,12 @@ class Histories(RuleBasedStateMachine):
 
     @rule(producer=producers)
     def retry(self, producer: int) -> None:
-        """The last batch of a producer once more is not taken twice."""
+        """A retry of a producer's last batch is not appended twice."""
         last = self.naive.last_batch(producer)
         if last is None or last.base_offset < self.naive.start or self.jumped:
             return
         if last.records[-1].timestamp < self.now_ms - HOUR_MS:
-            return  # it may have expired
+            return  # the producer may have expired
         data = batches.encode(
             [(record.key, record.value, (), record.timestamp) for record in last.records],
             producer_id=producer,
@@ -316,7 +317,7 @@ class Histories(RuleBasedStateMachine):
     @rule()
     def compact(self) -> None:
         async def compacting() -> None:
-            await self._node.compaction.run()  # has flushed what it could not compact yet
+            await self._node.compaction.run()  # this also flushes what it could not compact yet
             await asyncio.sleep(1)
             await self._node.compaction.run()
 
@@ -356,7 +357,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([2, 30, 90]))
     def wait(self, seconds: int) -> None:
-        """Everything that a broker does by itself."""
+        """Let the broker do its background work."""
         self.do(lambda: asyncio.sleep(seconds))
 
     @rule(jump_ms=st.sampled_from(JUMPS_MS))
@@ -377,7 +378,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(ending=endings, operations=st.sampled_from([1, 2, 3, 5, 8, 13, 21, 34, 55]))
     def crash_soon(self, ending: Ending, operations: int) -> None:
-        """In the middle of whatever comes next."""
+        """Crash in the middle of a later action."""
         self.machine.ending_next = ending
         self.machine.disk.crash_at(self.machine.disk.operations + operations)
 

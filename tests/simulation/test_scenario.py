@@ -1,6 +1,6 @@
-"""A broker and its clients under trouble, for a number of seeds; and the same seed gives the same run.
+"""A broker and its clients under faults, for a number of seeds; and the same seed gives the same run.
 
-OTTLA_SEED=7     the first seed; printed at the head of every run. `make simulate` runs many seeds.
+OTTLA_SEED=7 the first seed; printed at the head of every run. `make simulate` runs many seeds.
 """
 
 import os
@@ -20,7 +20,7 @@ FAILED_WITH_PAGE_CACHE = (1060, 1148, 1209)
 
 
 def test_no_seed_breaks_a_promise(seed: int) -> None:
-    # Each failing one is told with the command that runs it again.
+    # The message names the command that runs each failing seed again.
     failures = []
     for number in range(SEEDS):
         verdict = run(seed + number, trace_lines=1)
@@ -37,13 +37,13 @@ def test_a_seed_that_failed_once_keeps_every_promise(kept: int) -> None:
 
 @pytest.mark.parametrize("kept", FAILED_WITH_PAGE_CACHE)
 def test_a_restart_without_a_reboot_after_a_failed_fsync_keeps_every_promise(kept: int) -> None:
-    # Pages that could not be written can still be read, and the next fsync would not write them: the next start has to
-    # write them again.
+    # Pages that could not be written can still be read, and the next fsync would not write them. So the broker must
+    # write them again when it starts.
     assert run(kept, trace_lines=1, keep_page_cache=True).problems == []
 
 
 def test_the_same_seed_gives_the_same_trace_and_another_seed_another(seed: int) -> None:
-    # Also in another process, where strings have other hashes.
+    # The trace is the same in another process, where strings have other hashes.
     here = run(seed)
     assert run(seed).digest == here.digest
     assert run(seed + 1).digest != here.digest

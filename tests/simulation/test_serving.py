@@ -1,4 +1,4 @@
-"""The server on a network that misbehaves: whatever is cut, reset or split, each client gets its answers in order."""
+"""The server on an unreliable network: whatever is cut, reset or split, each client gets its answers in order."""
 
 import asyncio
 from random import Random
@@ -24,7 +24,7 @@ SETTINGS = ServerSettings(
 
 
 class Exchange:
-    """One server, a few clients that pipeline, and trouble; every event is noted."""
+    """One server, a few clients that pipeline requests, and faults. Every event is recorded."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -72,7 +72,7 @@ class Exchange:
         self.trace.append(f"{asyncio.get_running_loop().time():.9f} {event}")
 
     async def talk(self, name: str, count: int) -> None:
-        """Pipeline requests and check the answers until all are there or the connection ends."""
+        """Pipeline requests, and check the answers until all have arrived or the connection ends."""
         try:
             client = await self.network.open_client(name, "broker", 1)
         except ConnectionResetError:
@@ -128,17 +128,17 @@ def history(seed: int) -> list[str]:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_answers_are_complete_and_in_order_whatever_the_network_does(seed: int) -> None:
-    # Each seed is another mixture of sizes, kinds of answers, windows, resets and partitions.
+    # Each seed has its own mixture of sizes, kinds of answers, windows, resets and partitions.
     history(seed)
 
 
 def test_most_requests_are_answered() -> None:
-    # The trouble above does not end everything before it begins.
+    # The faults do not end every connection before its first answer.
     answers = sum(" answer " in event for seed in range(20) for event in history(seed))
     assert answers > 300
 
 
 def test_the_same_seed_gives_the_same_history() -> None:
-    # Every event at the same virtual time: a failing seed can be replayed.
+    # Every event has the same virtual time, so a failing seed can be replayed.
     assert history(11) == history(11)
     assert history(11) != history(12)

@@ -1,7 +1,7 @@
-"""The judge of transactions: each is there as a whole or not at all, as its producer was told.
+"""Checks transactions: each is there as a whole or not at all, as its producer was told.
 
 - LOST: every acknowledged record of a transaction that was committed is shown to consumers with read_committed.
-- ABORTED_READ: no record of a transaction that was aborted is shown to them, in the end or before.
+- ABORTED_READ: no record of a transaction that was aborted is ever shown to them.
 - IN_PART: of a transaction whose outcome its producer never learned, all acknowledged records are shown, or none.
 - DIRTY_READ: what a poll with read_committed returned belongs to a transaction that was committed.
 """
@@ -23,8 +23,8 @@ from tests.simulation.history import (
 Problem = tuple[str, TopicPartition, str]
 
 
-def transaction_problems(history: History) -> Iterator[Problem]:
-    """Promise, partition and message of each promise about transactions that was broken."""
+def find_transaction_problems(history: History) -> Iterator[Problem]:
+    """Find broken promises about transactions: promise, partition and message of each."""
     batches: dict[str, list[Batch]] = defaultdict(list)
     owners: dict[bytes, str] = {}
     for event in history.events:
@@ -37,13 +37,13 @@ def transaction_problems(history: History) -> Iterator[Problem]:
     acknowledged = {event.batch for event in history.events if isinstance(event, Acknowledged)}
     shown = {value for log in history.committed.values() for _, value in log}
     for transaction, own in batches.items():
-        yield from _judge(transaction, own, outcomes.get(transaction), acknowledged, shown)
+        yield from _check_transaction(transaction, own, outcomes.get(transaction), acknowledged, shown)
     for polled in history.events:
         if isinstance(polled, Polled) and polled.read_committed:
-            yield from _dirty_reads(polled, owners, outcomes, shown)
+            yield from _find_dirty_reads(polled, owners, outcomes, shown)
 
 
-def _judge(
+def _check_transaction(
     transaction: str, batches: list[Batch], outcome: Outcome | None, acknowledged: set[Batch], shown: set[bytes]
 ) -> Iterator[Problem]:
     present = [batch for batch in batches if any(value in shown for value in batch.values)]
@@ -61,7 +61,7 @@ def _judge(
         yield "IN_PART", missing[0].partition, message
 
 
-def _dirty_reads(
+def _find_dirty_reads(
     polled: Polled, owners: dict[bytes, str], outcomes: dict[str, Outcome], shown: set[bytes]
 ) -> Iterator[Problem]:
     for offset, value in polled.records:

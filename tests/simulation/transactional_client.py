@@ -1,4 +1,7 @@
-"""A transactional producer in a simulation, of either version: it asks again until it knows, or has to start over."""
+"""A transactional producer in a simulation, with transactions v1 or v2.
+
+It repeats each request until it knows the result, or until the broker says that it must start over.
+"""
 
 import asyncio
 from typing import Any
@@ -42,7 +45,7 @@ AGAIN = (
 
 
 class StartOver(Exception):
-    """The broker says that this producer, or its transaction, is no more."""
+    """The broker said that this producer was fenced, or that its transaction has ended."""
 
 
 class TransactionalClient:
@@ -61,7 +64,7 @@ class TransactionalClient:
     # A transaction
 
     async def init(self) -> None:
-        """Become the owner of the transactional id; what is open is aborted."""
+        """Become the owner of the transactional id. The broker aborts the transaction that is open."""
         request = InitProducerIdRequest(transactional_id=self.transactional_id, transaction_timeout_ms=self._timeout_ms)
         answer = await self.ask(request, 5)
         self._become(Producer(answer.producer_id, answer.producer_epoch))
@@ -106,7 +109,7 @@ class TransactionalClient:
         self._sequences[partition] = sequence + 1
 
     async def _is_written(self, partition: TopicPartition, data: bytearray, version: int) -> bool:
-        channel = await self.connected()
+        channel = await self.connect()
         batches = PartitionData(partition.partition, memoryview(bytearray(data)))
         request = ProduceRequest(self.transactional_id, -1, 10_000, [TopicData(partition.topic, partitions=[batches])])
         waiting = channel.produce(request, version)
@@ -132,7 +135,7 @@ class TransactionalClient:
     # Looking
 
     async def read_committed(self, partition: TopicPartition) -> list[bytes]:
-        """All of it, once nothing is open any more."""
+        """Read the whole partition with read_committed, once no transaction is open."""
         values: list[bytes] = []
         offset = 0
         while True:
@@ -143,8 +146,9 @@ class TransactionalClient:
             offset = after
 
     async def read_some(self, partition: TopicPartition, offset: int) -> tuple[list[bytes], int, int]:
-        """What is committed at an offset, where to go on, and the high watermark (-1 if there was no answer)."""
-        channel = await self.connected()
+        """Read committed records from an offset. Returns them, the next offset, and the high watermark (-1: no
+        answer)."""
+        channel = await self.connect()
         wanted = FetchPartition(partition.partition, fetch_offset=offset, max_bytes=1 << 20)
         topic = FetchTopic(partition.topic, partitions=[wanted])
         response = await channel.fetch(
@@ -171,7 +175,7 @@ class TransactionalClient:
 
     async def ask(self, message: Message, version: int) -> Any:
         while True:
-            channel = await self.connected()
+            channel = await self.connect()
             answer = await channel.call(message, version)
             if answer is not None and all(self._is_settled(code) for code in codes_in(answer)):
                 return answer
@@ -186,7 +190,7 @@ class TransactionalClient:
     async def pause(self) -> None:
         await asyncio.sleep(PAUSE_S)
 
-    async def connected(self) -> Channel:
+    async def connect(self) -> Channel:
         while self._channel is None or self._channel.lost:
             try:
                 self._channel = await Channel.open(self.name, self.machine)
@@ -196,7 +200,7 @@ class TransactionalClient:
 
 
 def codes_in(value: Any) -> list[int]:
-    """Every error code of an answer."""
+    """Every error code in an answer."""
     if isinstance(value, list):
         return [code for each in value for code in codes_in(each)]
     if not isinstance(value, Message):

@@ -1,9 +1,10 @@
-"""Transactions on a broker that dies in any one of its disk operations.
+"""Transactions on a broker that dies at any one of its disk operations.
 
-The work: a producer writes one transaction after the other into two topics and commits a group's offset with each; some
-it aborts. Whenever the broker is gone it comes back, and the producer asks again until it knows how its transaction
-ended, or starts over. In the end every transaction must be there as a whole or not at all, as the producer was told;
-the group's offset must be that of the last one that was committed; and nothing may be left open.
+The work: a producer writes one transaction after the other into two topics and commits a group's offset with each. Some
+transactions it aborts. Whenever the broker is down it is started again, and the producer repeats its requests until it
+knows how its transaction ended, or starts over. In the end every transaction must be there as a whole or not at all, as
+the producer was told; the group's offset must be that of the last committed transaction; and no transaction may be
+open.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ class Copier(TransactionalClient):
     def __init__(self, machine: Machine, version: int) -> None:
         super().__init__(ID, machine, ID, version)
         self.told: dict[int, bool] = {}
-        """How each transaction ended, where the broker said so."""
+        """How each transaction ended, if the broker said so."""
 
     async def run(self) -> None:
         for number in range(TRANSACTIONS):
@@ -108,7 +109,7 @@ async def _run(version: int, point: CrashPoint | None) -> CrashPointResult:
                 machine.disk.heal()
                 if point is not None and machine.process is not None:
                     machine.crash(Ending.KILL)
-                await copier.init()  # the next owner: what is open is aborted
+                await copier.init()  # the next owner of the id: the open transaction is aborted
                 problems = await problems_of(copier)
                 reviving.cancel()
                 await asyncio.wait([reviving])

@@ -1,8 +1,8 @@
-"""A transactional producer in a simulation that does not always live to see the end of its transactions.
+"""A transactional producer in a simulation that may die before its transactions end.
 
 Each transaction has a number. It is written into the ledger of its transactional id and into some other partitions, and
-committed as the offset of a group, or aborted. Two of these may have the same transactional id: then they fence each
-other. `problems_of` judges what all transactions of an id came to.
+committed as the offset of a group, or aborted. Two producers may have the same transactional id: then they fence each
+other. `problems_of` checks how all transactions of an id ended.
 """
 
 import asyncio
@@ -102,7 +102,7 @@ class CommittedReader(TransactionalClient):
 
 
 def problems_of(ledger: Ledger, found: Mapping[TopicPartition, Sequence[bytes]], offset: int) -> Iterator[str]:
-    """What is wrong with the transactions of an id: `found` is what there is in the end, `offset` the group's."""
+    """Find what is wrong with the transactions of an id. `found` has the final records, `offset` is the group's."""
     name = ledger.transactional_id
     numbers = {partition: numbers_of(name, values) for partition, values in found.items()}
     order = numbers[ledger.partition]
@@ -126,6 +126,6 @@ def problems_of(ledger: Ledger, found: Mapping[TopicPartition, Sequence[bytes]],
 
 
 def numbers_of(transactional_id: str, values: Sequence[bytes]) -> list[int]:
-    """The transactions of one id in a partition that many write to."""
+    """The numbers of one id's transactions in a partition that many producers write to."""
     split = (value.decode().split(":") for value in values)
     return [int(number) for name, number in split if name == transactional_id]

@@ -1,4 +1,4 @@
-"""One end of a simulated connection: what a protocol has in its hands instead of a socket."""
+"""One end of a simulated connection: the transport that a protocol gets instead of a socket."""
 
 import asyncio
 from collections import deque
@@ -39,10 +39,10 @@ class SimulatedTransport(asyncio.Transport):
         self._end_sent = False
         self._closing = False
         self._gone = False
-        self._silent = False  # not even a reset comes from here
+        self._silent = False  # this end does not even send a reset
 
     def attach(self, protocol: asyncio.BaseProtocol) -> None:
-        """The connection is established."""
+        """Connect the protocol: the connection is established."""
         self._protocol = protocol
         protocol.connection_made(self)
         self._deliver_soon()
@@ -98,7 +98,7 @@ class SimulatedTransport(asyncio.Transport):
         self._send()
 
     def close(self) -> None:
-        """Send what is unsent, then end. Bytes that nobody has read turn the end into a reset, as in a kernel."""
+        """Send what is unsent, then end the connection. Bytes that nobody has read make it a reset, as in a kernel."""
         if self._closing:
             return
         self._closing = True
@@ -120,7 +120,7 @@ class SimulatedTransport(asyncio.Transport):
     # The network's side
 
     def vanish(self, *, silent: bool) -> None:
-        """The program on this end is dead and hears nothing more."""
+        """Take this end away: its program is dead and gets no more callbacks."""
         self._closing = self._gone = True
         self._silent = silent
         self._unsent.clear()
@@ -128,12 +128,12 @@ class SimulatedTransport(asyncio.Transport):
         self._reset_peer()
 
     def travel(self) -> None:
-        """Let the oldest thing in flight that has no arrival yet have one, no earlier than those before it."""
+        """Schedule the arrival of the oldest item in flight that has none, not before the items ahead of it."""
         self._last_arrival = max(self._last_arrival, self._loop.time() + self._network.latency())
         self._loop.call_at(self._last_arrival, self._arrive)
 
     def _send(self) -> None:
-        """Put bytes on their way, as many as the peer's window takes."""
+        """Send as many bytes as the peer's window has room for."""
         window = self._network.conditions.window_bytes
         while self._unsent and (room := window - self._flying_bytes - len(self.peer._inbox)) > 0:
             size = self._network.piece(min(room, len(self._unsent)))
@@ -160,7 +160,7 @@ class SimulatedTransport(asyncio.Transport):
         self.travel()
 
     def _arrive(self) -> None:
-        """The oldest thing in flight reaches the peer, unless there is a partition."""
+        """Deliver the oldest item in flight to the peer, unless the network is partitioned."""
         if self._network.is_cut(self.address[0], self.peer.address[0]):
             self._network.hold_back(self)
             return
@@ -184,7 +184,7 @@ class SimulatedTransport(asyncio.Transport):
             self._loop.call_soon(self._deliver)
 
     def _deliver(self) -> None:
-        """Give the protocol some of what has arrived."""
+        """Pass some of the bytes that arrived to the protocol."""
         self._delivering = False
         protocol = self._protocol
         if protocol is None or not self._reading or self._closing:
@@ -215,7 +215,7 @@ class SimulatedTransport(asyncio.Transport):
             self._send()
 
     def _leave(self, error: Exception | None) -> None:
-        """This end is done; tell its protocol, once."""
+        """End this side of the connection, and tell its protocol once."""
         if self._gone:
             return
         self._closing = self._gone = True

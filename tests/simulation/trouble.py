@@ -1,4 +1,4 @@
-"""What goes wrong in a simulation, and when, from a seed; and the one who starts machines again."""
+"""The faults of a simulation, chosen by a seed, and the task that starts machines again."""
 
 import asyncio
 import errno
@@ -9,12 +9,12 @@ from tests.simulation.history import Ending
 from tests.simulation.world import Machine
 
 CLOCK_SHIFT_MS_MAX = 20 * 60_000
-"""A record may be an hour ahead of the broker's clock, and is refused for good if it is more."""
+"""How far a clock is moved at most. A record an hour ahead of the broker's clock would be refused for good."""
 CRASHES = (Ending.KILL, Ending.POWER_CUT)
 
 
 class Trouble:
-    """Strikes one machine and the clients that talk to it, until it is told to stop."""
+    """Causes faults for one machine and the clients that talk to it, until it is stopped."""
 
     def __init__(self, machine: Machine, clients: list[str], random: Random) -> None:
         self._machine = machine
@@ -32,13 +32,13 @@ class Trouble:
             self._break_disk,
             self._move_clock,
         ]
-        # Every seed has its own mixture: some never see a power cut, some little else.
+        # Every seed has its own mixture of faults: some have no power cut, some have little else.
         self._actions = random.choices(actions, k=random.randint(2, 8))
         self._endings = random.choice(((Ending.KILL,), CRASHES, CRASHES, (Ending.POWER_CUT,)))
         self._stops = random.random() < 0.5
 
     async def strike(self) -> None:
-        """Something happens now and then."""
+        """Cause a fault now and then."""
         while not self.stopped:
             await asyncio.sleep(self._random.expovariate(1 / self._interval_s))
             if self.stopped or self._machine.process is None:
