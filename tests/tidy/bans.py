@@ -155,6 +155,7 @@ BANS: tuple[Ban, ...] = (
         allowed={
             "ottla.system.background": "the one table of background work",
             "ottla.cluster.auto_creation": "creates topics for clients that do not wait for it",
+            "ottla.cluster.connection": "opens a new session when the last one has expired",
             "ottla.server.connection": "the task of the request a connection is waiting for",
             "ottla.server.sending": "the task that reads a cold range for the connection's writer",
             "ottla.coordinators.runtime": "the writers of its shards",
@@ -189,6 +190,7 @@ BANS: tuple[Ban, ...] = (
         ),
         allowed={
             "ottla.system.threads": "offload, the one door to threads",
+            "ottla.cluster.memory_store": "a lock only: brokers of one process share it from their own threads",
             "ottla.storage.files": "a lock only: a flush may use a descriptor that the loop wants to close",
             "ottla.testing": "a broker beside the test, and its offload, which must know when it is idle",
         },

@@ -8,6 +8,14 @@ replay.py          the effect of each change on an image
 metadata_log.py    the interface of a metadata log
 embedded.py        the metadata log of a single broker
 metadata_files.py  the files of that log, and their recovery
+shared_log.py      the metadata log that the brokers of a cluster share
+shared_snapshots.py  snapshots of that log
+znodes.py          names and data of the store's nodes
+membership.py      this broker's session with the store, and its registration
+connection.py      one session with the store after the other
+store.py           the interface of a coordination store: what ZooKeeper promises
+memory_store.py    a coordination store inside this process
+memory_tree.py     the nodes of that store
 topics.py          deciders: create and delete topics
 partitions.py      decider: add partitions to a topic
 placement.py       chooses the brokers of new partitions

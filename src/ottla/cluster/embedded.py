@@ -65,7 +65,9 @@ class EmbeddedLog:
         """Version of the newest durable entry; 0 if there is none."""
         return self._head
 
-    async def append(self, expected_version: int, entry_id: bytes, changes: Sequence[Change]) -> int:
+    async def append(
+        self, expected_version: int, entry_id: bytes, changes: Sequence[Change], *, as_controller: bool = False
+    ) -> int:
         await self._settle()
         if expected_version != self._head:
             raise Conflict(f"the head is {self._head}, not {expected_version}")
@@ -74,7 +76,7 @@ class EmbeddedLog:
         await self._settle()
         return entry.version
 
-    async def read(self, after: int) -> Sequence[Entry]:
+    async def read(self, after: int, *, newest: bool = True) -> Sequence[Entry]:
         await self._settle()
         if after >= self._head:
             return ()

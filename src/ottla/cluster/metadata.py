@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from ottla.cluster.changes import ENTRY_BYTES_MAX, Change, DeleteTopic, ReserveProducerIds, encode
 from ottla.cluster.image import EMPTY, Image, ReplayError
-from ottla.cluster.metadata_log import Conflict, Entry, MetadataLog
+from ottla.cluster.metadata_log import Conflict, Entry, LogUnavailable, MetadataLog, NotController
 from ottla.errors import ErrorCode, KafkaError
 
 R = TypeVar("R")
@@ -23,6 +23,7 @@ Listener = Callable[[Image, Image, Sequence[Change]], None]
 
 BACKOFF_S = 0.002
 BACKOFF_DOUBLINGS_MAX = 7
+UNAVAILABLE_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +66,40 @@ class Metadata:
         """Replay entries as they appear in the log, without end."""
         while True:
             await self._log.wait_for_growth(self.image.version)
-            await self.refresh()
+            try:
+                self._replay(await self._log.read(self.image.version, newest=False))
+            except LogUnavailable:
+                await asyncio.sleep(UNAVAILABLE_S)
 
-    async def change(self, decide: Callable[[Image], Decision[R]]) -> R:
+    async def change(
+        self, decide: Callable[[Image], Decision[R]], timeout_s: float | None = None, *, as_controller: bool = False
+    ) -> R:
         """Append and replay the changes of a decider. After a conflict it is called again with the newer image.
 
-        If the decider raises KafkaError, nothing is appended and the caller gets the error.
+        If the decider raises KafkaError, nothing is appended and the caller gets the error. REQUEST_TIMED_OUT if it
+        takes longer than `timeout_s`; the change may then still be made. `as_controller`: the change counts only if
+        this broker is the controller; NOT_CONTROLLER otherwise.
         """
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._change(decide, as_controller)
+        except TimeoutError:
+            message = f"the metadata could not be changed within {timeout_s} s"
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message) from None
+        except NotController as error:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, str(error)) from None
+
+    async def _change(self, decide: Callable[[Image], Decision[R]], as_controller: bool) -> R:
         async with self._appending:
             attempts = 0
             while True:
-                decision = decide(self.image)
-                if not decision.changes or await self._append(tuple(decision.changes)):
-                    return decision.result
-                await self.refresh()
+                try:
+                    decision = decide(self.image)
+                    if not decision.changes or await self._append(tuple(decision.changes), as_controller):
+                        return decision.result
+                    await self.refresh()
+                except LogUnavailable:
+                    pass
                 attempts += 1
                 await asyncio.sleep(self._random.random() * BACKOFF_S * 2 ** min(attempts, BACKOFF_DOUBLINGS_MAX))
 
@@ -102,7 +123,7 @@ class Metadata:
             self._waiters.append((version, waiter))
             await waiter
 
-    async def _append(self, changes: tuple[Change, ...]) -> bool:
+    async def _append(self, changes: tuple[Change, ...], as_controller: bool) -> bool:
         """Append to the log. Returns False if the image was not the newest."""
         size = len(encode(changes))
         if size > ENTRY_BYTES_MAX:
@@ -112,7 +133,9 @@ class Metadata:
         # An entry that cannot be replayed must never get into the log: no broker could start again.
         after = before.replay(before.version + 1, changes)
         try:
-            version = await self._log.append(before.version, self._random.randbytes(16), changes)
+            version = await self._log.append(
+                before.version, self._random.randbytes(16), changes, as_controller=as_controller
+            )
         except Conflict:
             return False
         if self.image is before:  # else `follow` has replayed it already

@@ -113,7 +113,7 @@ def encode_entry(version: int, entry_id: bytes, value: bytes, now_ms: int) -> by
 
 def write_snapshot(disk: Disk, directory: str, version: int, changes: Sequence[Change], now_ms: int) -> None:
     """Write a snapshot atomically."""
-    parts = list(_split(changes))
+    parts = list(split(changes))
     data = bytearray()
     for number, part in enumerate(parts):
         data += encode_entry(version, b"%d/%d" % (number, len(parts)), part, now_ms)
@@ -200,7 +200,7 @@ def _read_entries(data: bytes, first: int, head: int) -> Iterator[Entry]:
         version += 1
 
 
-def _split(changes: Sequence[Change]) -> Iterator[bytes]:
+def split(changes: Sequence[Change]) -> Iterator[bytes]:
     """Encode the changes in arrays that are no larger than an entry. There is at least one array."""
     part: list[bytes] = []
     size = 0

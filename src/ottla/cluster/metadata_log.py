@@ -12,6 +12,22 @@ class Conflict(Exception):
     """Another entry was appended first. Read up to the head and decide again; never append the same entry again."""
 
 
+class LogUnavailable(Exception):
+    """The log cannot be reached at present. Nothing was appended; the same call may succeed later."""
+
+
+class NotAMember(LogUnavailable):
+    """The log takes entries only from brokers that are alive in the cluster, and this one has to register again."""
+
+
+class NotController(Exception):
+    """The entry was decided by the controller, and this broker is no longer the controller. Nothing was appended."""
+
+
+class LogBehind(Exception):
+    """The log ends before entries that this broker has applied: it was lost, or restored from an old copy."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """Changes that are applied together. `id` is random: by it a writer finds out whether its append succeeded.
@@ -26,11 +42,21 @@ class Entry:
 
 
 class MetadataLog(Protocol):
-    async def append(self, expected_version: int, entry_id: bytes, changes: Sequence[Change]) -> int:
-        """Append an entry after `expected_version`, durably. Returns its version. Conflict if that is not the head."""
+    async def append(
+        self, expected_version: int, entry_id: bytes, changes: Sequence[Change], *, as_controller: bool = False
+    ) -> int:
+        """Append an entry after `expected_version`, durably. Returns its version. Conflict if that is not the head.
 
-    async def read(self, after: int) -> Sequence[Entry]:
-        """Every entry after version `after` up to the present head, in order. The first may be a snapshot."""
+        `as_controller`: the entry counts only if this broker is still the controller. Also raises LogUnavailable,
+        NotAMember and NotController.
+        """
+
+    async def read(self, after: int, *, newest: bool = True) -> Sequence[Entry]:
+        """Every entry after version `after` up to the present head, in order. The first may be a snapshot.
+
+        `newest`: include everything that was appended anywhere before this call. Otherwise the answer may be a little
+        old, and is faster. Raises LogUnavailable and LogBehind.
+        """
 
     async def wait_for_growth(self, beyond: int) -> None:
         """Returns when there is an entry after version `beyond`."""

@@ -29,7 +29,9 @@ class SlowLog:
         self.waiting: list[asyncio.Future[None]] = []
         self.is_full = False
 
-    async def append(self, expected_version: int, entry_id: bytes, changes: tuple[Change, ...]) -> int:
+    async def append(
+        self, expected_version: int, entry_id: bytes, changes: tuple[Change, ...], *, as_controller: bool = False
+    ) -> int:
         if self.is_full:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no room")
         gate = asyncio.get_running_loop().create_future()

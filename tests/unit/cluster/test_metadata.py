@@ -30,7 +30,9 @@ class SharedLog:
         self.snapshot_after = 1 << 30
         self._random = random
 
-    async def append(self, expected_version: int, entry_id: bytes, changes: Sequence[Change]) -> int:
+    async def append(
+        self, expected_version: int, entry_id: bytes, changes: Sequence[Change], *, as_controller: bool = False
+    ) -> int:
         await self._pause()
         if expected_version != len(self.entries):
             self.conflicts += 1
@@ -40,7 +42,7 @@ class SharedLog:
         await self._pause()
         return version
 
-    async def read(self, after: int) -> Sequence[Entry]:
+    async def read(self, after: int, *, newest: bool = True) -> Sequence[Entry]:
         await self._pause()
         return self.entries[after:]
 

@@ -1,0 +1,191 @@
+"""The membership of this broker in a cluster: its session with the store, and its registration in the metadata.
+
+A broker is a member while its alive node exists. The node is created by the commit that registers the broker, and
+disappears with the session. When the session has expired, a new one is opened by itself; the broker is told, and has
+to register again, which gives it a new epoch.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+
+from ottla.cluster import znodes
+from ottla.cluster.connection import StoreConnection
+from ottla.cluster.image import BrokerImage, Image
+from ottla.cluster.metadata import Decision, Metadata
+from ottla.cluster.metadata_log import LogUnavailable
+from ottla.cluster.registration import BrokerRegistration, register_broker
+from ottla.cluster.shared_log import SharedLog
+from ottla.cluster.store import Create, NodeExists, NoNode, Session, SessionState, Store, StoreError, StoreUnavailable
+from ottla.errors import ErrorCode, KafkaError
+from ottla.system.threads import Offload
+
+PREDECESSOR_TIMEOUTS = 1.5
+"""How many session time-outs a broker waits for another one with its id to be gone."""
+
+PREDECESSOR_POLL_S = 0.2
+SETUP_ATTEMPTS = 5
+
+logger = logging.getLogger(__name__)
+
+
+class Membership:
+    """One broker's session and registration. `directory_ids` says which data directories this process has locked."""
+
+    def __init__(
+        self, store: Store, broker_id: int, directory_ids: Sequence[bytes], random: Random, offload: Offload
+    ) -> None:
+        self.on_expired: Callable[[], None] = _ignore
+        """Called when the session has expired: the broker is fenced, or soon will be, and has to register again."""
+        self._broker_id = broker_id
+        self._directories = sorted(directory.hex() for directory in directory_ids)
+        self._connection = StoreConnection(store, random)
+        self.log = SharedLog(self._connection, broker_id, random, offload)
+        self._connection.on_state(self._state_changed)
+
+    @property
+    def is_connected(self) -> bool:
+        return self._connection.is_connected
+
+    @property
+    def session_timeout_s(self) -> float:
+        """The time-out of the session, as agreed with the store."""
+        return self._connection.timeout_s
+
+    async def connect(self) -> None:
+        """Open a session and create the nodes of a new cluster. StoreUnavailable if the store cannot be reached."""
+        await self._connection.open()
+        for _ in range(SETUP_ATTEMPTS):
+            try:
+                await _create_layout(await self._connection.wait_until_connected())
+                return
+            except StoreError as error:
+                failure = error
+        raise StoreUnavailable(f"the nodes of the cluster could not be created: {failure}")
+
+    async def register(
+        self, metadata: Metadata, registration: BrokerRegistration, cluster_id: str, timeout_s: float | None = None
+    ) -> int:
+        """Register this broker. Returns its broker epoch. A new cluster gets `cluster_id`.
+
+        A node of an earlier life of this broker is taken over if it has the same data directories, which this process
+        has locked. Otherwise another process uses the same broker id: DUPLICATE_BROKER_REGISTRATION, unless it is
+        gone within its session time-out.
+        """
+        self.log.alive_data = json.dumps({"directories": self._directories}).encode()
+        while True:
+            try:
+                await self._connection.wait_until_connected()
+                await metadata.refresh()
+                before = metadata.image.broker(self._broker_id)
+                self.log.predecessors = await self._wait_for_predecessors()
+                decide = partial(_register, registration=registration, cluster_id=cluster_id, before=before)
+                return await metadata.change(decide, timeout_s)
+            except (StoreError, LogUnavailable, _RegisteredMeanwhile) as error:
+                logger.info("registration of broker %d starts again: %s", self._broker_id, error)
+                await asyncio.sleep(PREDECESSOR_POLL_S)
+
+    async def alive(self) -> dict[int, int]:
+        """The brokers whose sessions live, with their epochs. LogUnavailable if the store cannot be reached."""
+        try:
+            session = self._connection.require()
+            _, names = await asyncio.gather(session.sync(), session.children(znodes.ALIVE))
+        except StoreError as error:
+            raise LogUnavailable(str(error)) from None
+        return _newest(names)
+
+    async def watch_alive(self, watch: Callable[[], None]) -> dict[int, int]:
+        """Like `alive`, possibly a little old. `watch` is called once, when a broker joins or leaves."""
+        try:
+            return _newest(await self._connection.require().children(znodes.ALIVE, watch))
+        except StoreError as error:
+            raise LogUnavailable(str(error)) from None
+
+    async def resign(self) -> None:
+        """Leave the cluster: the session ends, and other brokers see it at once."""
+        await self._connection.close()
+
+    def abandon(self) -> None:
+        """End as if killed: others see that this broker is gone when its session has timed out."""
+        self._connection.abandon()
+
+    def _state_changed(self, state: SessionState) -> None:
+        if state is SessionState.EXPIRED:
+            logger.warning("broker %d: the session with the store has expired", self._broker_id)
+            self.on_expired()
+
+    async def _wait_for_predecessors(self) -> list[str]:
+        """Alive nodes of this broker's id, once all of them belong to its own data directories."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + PREDECESSOR_TIMEOUTS * self.session_timeout_s
+        while True:
+            session = self._connection.require()
+            await session.sync()
+            own: list[str] = []
+            foreign = None
+            for name in await session.children(znodes.ALIVE):
+                if znodes.parse_alive(name)[0] == self._broker_id:
+                    path = f"{znodes.ALIVE}/{name}"
+                    if await self._is_own(session, path):
+                        own.append(path)
+                    else:
+                        foreign = path
+            if foreign is None:
+                return own
+            if loop.time() > deadline:
+                message = (
+                    f"another broker with id {self._broker_id} and other data directories is in the cluster; "
+                    f"give this one another broker.id"
+                )
+                raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, message)
+            await asyncio.sleep(PREDECESSOR_POLL_S)
+
+    async def _is_own(self, session: Session, path: str) -> bool:
+        try:
+            node = await session.get(path)
+        except NoNode:
+            return False
+        if node.owner == session.id:
+            return True
+        members = json.loads(node.data)
+        return bool(set(members["directories"]) & set(self._directories))
+
+
+class _RegisteredMeanwhile(Exception):
+    """A broker with this id has registered since its alive nodes were listed: list them again."""
+
+
+def _register(
+    image: Image, registration: BrokerRegistration, cluster_id: str, before: BrokerImage | None
+) -> Decision[int]:
+    now = image.broker(registration.broker_id)
+    if now is not None and (before is None or now.epoch != before.epoch):
+        raise _RegisteredMeanwhile(f"broker {registration.broker_id} has registered at epoch {now.epoch}")
+    return register_broker(image, registration, cluster_id)
+
+
+def _ignore() -> None:
+    """Nobody wants to know."""
+
+
+def _newest(names: Sequence[str]) -> dict[int, int]:
+    """Broker ids with their newest epochs. A broker that restarted may have two nodes until the older one expires."""
+    alive: dict[int, int] = {}
+    for broker_id, epoch in sorted(map(znodes.parse_alive, names)):
+        alive[broker_id] = epoch
+    return alive
+
+
+async def _create_layout(session: Session) -> None:
+    for path in znodes.LAYOUT:
+        await _create(session, path, b"")
+    await _create(session, znodes.HEAD, znodes.encode_head(0))
+
+
+async def _create(session: Session, path: str, data: bytes) -> None:
+    with contextlib.suppress(NodeExists):
+        await session.commit([Create(path, data)])

@@ -1,0 +1,101 @@
+"""Names of the nodes in the coordination store, and the encoding of their data.
+
+    /ottla/head                    version of the newest entry
+    /ottla/log/<n>                 entry n: its random id (16 bytes), then the encoded changes
+    /ottla/alive/<id>-<n>          ephemeral: the broker that registered at epoch n lives
+    /ottla/controller/<n>          ephemeral: the controller that was elected at epoch n lives
+    /ottla/snapshot                which snapshots there are, and the oldest entry that was kept
+    /ottla/snapshot/<n>/<i>        part i of the snapshot of version n
+
+Numbers in names are never used twice, because n is the version of the entry that the node was created with.
+"""
+
+import json
+from dataclasses import dataclass
+
+from ottla.cluster.changes import Change, MalformedEntry, decode, encode
+from ottla.cluster.metadata_log import Entry
+
+ROOT = "/ottla"
+HEAD = f"{ROOT}/head"
+LOG = f"{ROOT}/log"
+ALIVE = f"{ROOT}/alive"
+CONTROLLER = f"{ROOT}/controller"
+SNAPSHOT = f"{ROOT}/snapshot"
+LAYOUT = (ROOT, LOG, ALIVE, CONTROLLER, SNAPSHOT)
+"""Nodes that exist in every cluster, besides the head. Parents come first."""
+
+ENTRY_ID_BYTES = 16
+
+
+def entry_path(version: int) -> str:
+    return f"{LOG}/{version}"
+
+
+def alive_path(broker_id: int, epoch: int) -> str:
+    return f"{ALIVE}/{broker_id}-{epoch}"
+
+
+def controller_path(epoch: int) -> str:
+    return f"{CONTROLLER}/{epoch}"
+
+
+def snapshot_path(version: int) -> str:
+    return f"{SNAPSHOT}/{version}"
+
+
+def snapshot_part_path(version: int, part: int) -> str:
+    return f"{SNAPSHOT}/{version}/{part}"
+
+
+def parse_alive(name: str) -> tuple[int, int]:
+    """Broker id and epoch of an alive node's name."""
+    broker_id, _, epoch = name.partition("-")
+    return int(broker_id), int(epoch)
+
+
+def encode_head(version: int) -> bytes:
+    return b"%d" % version
+
+
+def decode_head(data: bytes) -> int:
+    if not data.isdigit():
+        raise MalformedEntry(f"{HEAD} holds {data[:40]!r}, not the version of an entry")
+    return int(data)
+
+
+def encode_entry(entry_id: bytes, changes: tuple[Change, ...]) -> bytes:
+    return entry_id + encode(changes)
+
+
+def decode_entry(version: int, data: bytes) -> Entry:
+    return Entry(version, data[:ENTRY_ID_BYTES], decode(data[ENTRY_ID_BYTES:]))
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPointer:
+    """The snapshots that are complete, as (version, number of parts), oldest first, and the oldest entry kept."""
+
+    snapshots: tuple[tuple[int, int], ...] = ()
+    first_entry: int = 1
+
+    @property
+    def newest(self) -> int:
+        """Version of the newest snapshot; 0 if there is none."""
+        return self.snapshots[-1][0] if self.snapshots else 0
+
+    def encode(self) -> bytes:
+        return json.dumps(
+            {"first_entry": self.first_entry, "snapshots": self.snapshots}, separators=(",", ":")
+        ).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> "SnapshotPointer":
+        if not data:
+            return cls()
+        try:
+            members = json.loads(data)
+            snapshots = tuple((int(version), int(parts)) for version, parts in members["snapshots"])
+            return cls(snapshots, int(members["first_entry"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise MalformedEntry(f"{SNAPSHOT} cannot be read: {error}") from None

@@ -1,0 +1,103 @@
+"""Membership in a cluster: registration, sessions that end, and who counts as alive."""
+
+import asyncio
+
+import pytest
+
+from ottla.cluster.memory_store import MemoryStore
+from ottla.errors import ErrorCode, KafkaError
+from tests.simulation.loop import simulate
+from tests.unit.cluster.cluster_members import Member, count_up
+
+
+def test_brokers_join_and_see_each_other() -> None:
+    """Each gets an epoch of its own; a change of one is seen by all."""
+
+    async def main() -> None:
+        store = MemoryStore()
+        members = [Member(store.client(f"broker-{number}"), number) for number in (1, 2, 3)]
+        epochs = [await member.join() for member in members]
+        assert epochs == sorted(set(epochs))
+        assert await members[0].membership.alive() == dict(zip((1, 2, 3), epochs, strict=True))
+        assert await members[2].metadata.change(count_up("n")) == 1
+        version = members[2].image.version
+        for member in members:
+            await member.metadata.wait_for_version(version)
+            assert member.image == members[2].image
+
+    simulate(main())
+
+
+def test_a_broker_that_leaves_or_dies_is_no_longer_alive() -> None:
+    """A clean leave is seen at once, a death after the session time-out."""
+
+    async def main() -> None:
+        store = MemoryStore(session_timeout_s=6.0)
+        first, second, third = (Member(store.client(f"broker-{number}"), number) for number in (1, 2, 3))
+        for member in (first, second, third):
+            await member.join()
+        await second.leave()
+        assert sorted(await first.membership.alive()) == [1, 3]
+        third.die()
+        await asyncio.sleep(3)
+        assert sorted(await first.membership.alive()) == [1, 3]
+        await asyncio.sleep(6)
+        assert sorted(await first.membership.alive()) == [1]
+
+    simulate(main())
+
+
+def test_a_restarted_broker_takes_over_its_node() -> None:
+    """It need not wait for the session of its last life; that life can change nothing more."""
+
+    async def main() -> None:
+        store = MemoryStore()
+        old = Member(store.client("old"), 1)
+        first = await old.join()
+        started = asyncio.get_running_loop().time()
+        new = Member(store.client("new"), 1)
+        second = await new.join()
+        assert asyncio.get_running_loop().time() - started < 1
+        assert second > first
+        assert await new.membership.alive() == {1: second}
+        with pytest.raises(KafkaError) as refusal:
+            await old.metadata.change(count_up("n"), timeout_s=5)
+        assert refusal.value.code is ErrorCode.REQUEST_TIMED_OUT
+        await new.metadata.refresh()
+        assert "n" not in new.image.features
+
+    simulate(main())
+
+
+def test_a_second_broker_with_the_same_id_is_refused() -> None:
+    """In one line, after it has waited for the other one to be gone."""
+
+    async def main() -> None:
+        store = MemoryStore()
+        await Member(store.client("a"), 1).join()
+        other = Member(store.client("b"), 1, directory=b"other directory!")
+        with pytest.raises(KafkaError, match="another broker with id 1"):
+            await other.join()
+
+    simulate(main())
+
+
+def test_an_expired_session_is_followed_by_a_new_one() -> None:
+    """The broker hears of it, cannot change anything before it registers again, and then goes on."""
+
+    async def main() -> None:
+        store = MemoryStore()
+        member, other = Member(store.client("a"), 1), Member(store.client("b"), 2)
+        first = await member.join()
+        await other.join()
+        store.cut("a")
+        await asyncio.sleep(10)
+        assert sorted(await other.membership.alive()) == [2]
+        assert member.expirations == 0  # only the store knows
+        store.heal("a")
+        await asyncio.sleep(1)
+        assert member.expirations == 1
+        assert await member.register() > first
+        assert await member.metadata.change(count_up("n")) == 1
+
+    simulate(main())
