@@ -15,6 +15,7 @@ from ottla.coordinators.transactions.admission import Admission
 from ottla.coordinators.transactions.coordinator import TransactionCoordinator
 from ottla.coordinators.transactions.errands import TransactionErrands
 from ottla.coordinators.transactions.peers import LocalCoordinator, LocalMarkers
+from ottla.coordinators.transactions.remote_peers import ClusterCoordinators, ClusterMarkers, Requests
 from ottla.replication.replicas import Replicas
 from ottla.system.clock import Clock
 from ottla.system.threads import Offload
@@ -31,15 +32,29 @@ class Coordinators:
         random: Random,
         offload: Offload,
         config: Callable[[], BrokerConfig],
+        peers: Requests | None = None,
+        marker_peers: Requests | None = None,
     ) -> None:
+        """`peers`: the connections to the other brokers of the cluster; None if there are no others. `marker_peers`:
+        connections for markers alone. An answer to WriteTxnMarkers may have to wait for a slow replica, and answers on
+        one connection come in order, so that producers would wait too."""
         self.producer_ids = producer_ids
         self.meters = Meters.fresh()
         context = CoordinatorContext(broker_id, metadata, replicas, clock, random, offload, config, self.meters)
         self.groups = GroupCoordinator(context)
         self.markers = LocalMarkers(broker_id, replicas, self.groups, clock)
-        errands = TransactionErrands(self.markers, producer_ids, lambda: metadata.image, self.meters.transactions)
+        self._remote_markers: ClusterMarkers | None = None
+        self._remote_coordinators: ClusterCoordinators | None = None
+        if peers is not None:
+            self._remote_markers = ClusterMarkers(broker_id, self.markers, marker_peers or peers, config)
+        errands = TransactionErrands(
+            self._remote_markers or self.markers, producer_ids, lambda: metadata.image, self.meters.transactions
+        )
         self.transactions = TransactionCoordinator(context, producer_ids, errands.perform)
-        self.admission = Admission(self.transactions, LocalCoordinator(broker_id, self.transactions))
+        local = LocalCoordinator(broker_id, self.transactions)
+        if peers is not None:
+            self._remote_coordinators = ClusterCoordinators(broker_id, local, peers, config)
+        self.admission = Admission(self.transactions, self._remote_coordinators or local)
 
     def follow(self, image: Image) -> None:
         """Coordinate every partition of the internal topics that this broker leads."""
@@ -51,6 +66,9 @@ class Coordinators:
         self.groups.apply(before, after)
         self.transactions.apply(before, after)
         names = [before.topic_names.get(change.topic_id) for change in changes if isinstance(change, DeleteTopic)]
+        if self._remote_markers is not None and self._remote_coordinators is not None:
+            self._remote_markers.follow(after)
+            self._remote_coordinators.follow(after)
         deleted = [name for name in names if name is not None]
         if deleted:
             self.groups.delete_offsets_of_topics(deleted)
@@ -59,3 +77,6 @@ class Coordinators:
         """Stop coordinating. Requests that wait fail with NOT_COORDINATOR."""
         self.groups.stop()
         self.transactions.stop()
+        if self._remote_markers is not None and self._remote_coordinators is not None:
+            self._remote_markers.stop()
+            self._remote_coordinators.stop()

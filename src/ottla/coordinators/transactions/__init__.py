@@ -7,5 +7,6 @@ rules.py        pure functions that decide the next state and who may ask for it
 records.py      the records of `__transaction_state`
 errands.py      runs the errands of the machine: writing markers, getting producer ids
 admission.py    asks the coordinator before a transaction's first records enter a partition
-peers.py        the ports to other brokers: writing markers, asking a coordinator; today both are local calls
+peers.py        the ports to other brokers: writing markers, asking a coordinator; for one broker both are local calls
+remote_peers.py the ports to other brokers in a cluster: batched requests over the connections between brokers
 """
