@@ -27,7 +27,6 @@ from ottla.cluster.resignation import resign_leadership
 from ottla.config import BrokerConfig, ConfigError, Listener
 from ottla.config.overrides import parse_connection_limits
 from ottla.coordinators.assembly import Coordinators
-from ottla.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.observability.endpoint import PageServer
 from ottla.observability.pages import build_pages
 from ottla.replication.assembly import Replication
@@ -196,7 +195,7 @@ class Broker:
                 metadata,
                 self._random,
                 lambda: self.node.config,
-                {topic.name: topic.create for topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)},
+                coordinators.internal_topics,
             ),
             replication=replication,
             replicas=replication.replicas,

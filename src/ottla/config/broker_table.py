@@ -441,7 +441,7 @@ class BrokerSettings(Settings):
     offsets_topic_num_partitions = Setting(INT, 50, at_least(1), doc="Partitions of __consumer_offsets.")
     offsets_topic_replication_factor = Setting(
         SHORT, 3, at_least(1),
-        doc="Replicas of __consumer_offsets; no more than there are brokers when it is created.",
+        doc="Replicas of __consumer_offsets. Created once so many brokers are alive; a broker alone has one.",
     )
     offsets_topic_segment_bytes = Setting(INT, 104_857_600, at_least(1), doc="segment.bytes of __consumer_offsets.")
     group_share_delivery_count_limit = Setting(
@@ -546,7 +546,7 @@ class BrokerSettings(Settings):
     transaction_state_log_num_partitions = Setting(INT, 50, at_least(1), doc="Partitions of __transaction_state.")
     transaction_state_log_replication_factor = Setting(
         SHORT, 3, at_least(1),
-        doc="Replicas of __transaction_state; no more than there are brokers when it is created.",
+        doc="Replicas of __transaction_state. Created once so many brokers are alive; a broker alone has one.",
     )
     transaction_state_log_segment_bytes = Setting(
         INT, 104_857_600, at_least(1),

@@ -1,6 +1,7 @@
 """Builds the coordinators of a broker and keeps them in step with the metadata."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 
 from ottla.cluster.changes import Change, DeleteTopic
@@ -9,6 +10,7 @@ from ottla.cluster.metadata import Metadata
 from ottla.cluster.producer_ids import ProducerIds
 from ottla.config import BrokerConfig
 from ottla.coordinators.groups.coordinator import GroupCoordinator
+from ottla.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.coordinators.machine import Meters
 from ottla.coordinators.runtime import CoordinatorContext
 from ottla.coordinators.transactions.admission import Admission
@@ -40,7 +42,14 @@ class Coordinators:
         one connection come in order, so that producers would wait too."""
         self.producer_ids = producer_ids
         self.meters = Meters.fresh()
-        context = CoordinatorContext(broker_id, metadata, replicas, clock, random, offload, config, self.meters)
+        is_member = peers is not None
+        context = CoordinatorContext(
+            broker_id, metadata, replicas, clock, random, offload, config, self.meters, is_member
+        )
+        self.internal_topics = {
+            topic.name: partial(topic.create, is_member=is_member) for topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+        }
+        """Decides how each internal topic is created."""
         self.groups = GroupCoordinator(context)
         self.markers = LocalMarkers(broker_id, replicas, self.groups, clock)
         self._remote_markers: ClusterMarkers | None = None

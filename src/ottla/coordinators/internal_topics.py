@@ -19,14 +19,20 @@ class InternalTopic(NamedTuple):
     replicas: Callable[[BrokerConfig], int]
     settings: Callable[[BrokerConfig], Mapping[str, str]]
 
-    def create(self, image: Image, config: BrokerConfig, random: Random) -> Decision[None]:
-        """Decide the creation of the topic. Nothing is to be done if it exists already."""
+    def create(self, image: Image, config: BrokerConfig, random: Random, *, is_member: bool = False) -> Decision[None]:
+        """Decide the creation of the topic. Nothing is to be done if it exists already.
+
+        `is_member`: the broker belongs to a cluster that may grow. Then, as in Kafka, the topic is not created before
+        there are as many brokers as it is to have replicas (INVALID_REPLICATION_FACTOR): the first broker of three that
+        start one after the other would otherwise keep the only replica for ever. A broker alone has one replica.
+        """
         if image.topic(self.name) is not None:
             return Decision((), None)
+        wanted = self.replicas(config)
         topic = NewTopic(
             self.name,
             self.partitions(config),
-            limit_replicas(image, self.replicas(config)),
+            wanted if is_member else limit_replicas(image, wanted),
             configs=self.settings(config),
         )
         return Decision(create_topic(image, topic, config, random).changes, None)

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from ottla.cluster.image import BrokerImage, Image, TopicImage
-from ottla.cluster.metadata import Metadata
+from ottla.cluster.metadata import Decision, Metadata
 from ottla.config import BrokerConfig
 from ottla.coordinators.formats import RecordFormat
 from ottla.coordinators.internal_topics import InternalTopic, key_hash
@@ -76,6 +76,8 @@ class CoordinatorContext(NamedTuple):
     config: Callable[[], BrokerConfig]
     """Returns the settings that are in force now."""
     meters: Meters
+    is_member: bool = False
+    """Whether this broker belongs to a cluster of several."""
 
 
 class Coordinator(Generic[M]):
@@ -105,12 +107,15 @@ class Coordinator(Generic[M]):
             self._offload,
             self._config,
             self.meters,
+            self._is_member,
         ) = context
         self._shards: dict[int, Shard[M]] = {}
         self._failures: dict[int, int] = {}
         self._reloads: dict[int, asyncio.TimerHandle] = {}
         self._tickets = 0
         self._is_stopped = False
+        self._creation_problem = ""
+        """Why the topic could not be created at the last attempt."""
         self.longest_load_s = 0.0
         """How long the slowest load of a partition took, since the broker started."""
         self.operations = dict.fromkeys(self.OPERATIONS, 0)
@@ -128,14 +133,20 @@ class Coordinator(Generic[M]):
         topic = self._metadata.image.topic(self._topic.name)
         if topic is None:
             try:
-                await self._metadata.change(lambda image: self._topic.create(image, self._config(), self._random))
+                await self._metadata.change(self._decide_topic)
             except KafkaError as error:
-                logger.error("the internal topic %s cannot be created: %s", self._topic.name, error.message)
+                if error.message != self._creation_problem:  # clients ask again every 100 ms
+                    logger.error("the internal topic %s cannot be created: %s", self._topic.name, error)
+                self._creation_problem = error.message
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from None
+            self._creation_problem = ""
             topic = self._metadata.image.topic(self._topic.name)
             if topic is None:
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._topic.name} was deleted")
         return topic
+
+    def _decide_topic(self, image: Image) -> Decision[None]:
+        return self._topic.create(image, self._config(), self._random, is_member=self._is_member)
 
     async def find_broker(self, key: str) -> BrokerImage:
         """The broker that coordinates this key. COORDINATOR_NOT_AVAILABLE if the key's partition has no leader."""
