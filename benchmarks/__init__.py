@@ -4,6 +4,7 @@ Comparisons, each a command that prints a table of docs/performance.md:
 
     python -m benchmarks.broker         produce, consume, latency, small requests, start and memory, beside Apache Kafka
     python -m benchmarks.coordinators   groups, committed offsets, transactions and compaction, beside Apache Kafka
+    python -m benchmarks.cluster        three brokers on ZooKeeper beside three of Apache Kafka
     python -m benchmarks.spark          `format("ottla")` beside Spark's own Kafka connector
 
 One part of Ottla by itself, for somebody who makes it faster:
@@ -17,7 +18,7 @@ One part of Ottla by itself, for somebody who makes it faster:
 
 What these commands share:
 
-    peers/          Ottla and Apache Kafka as child processes, and Kafka's command line tools
+    peers/          Ottla, Apache Kafka and ZooKeeper as child processes, and Kafka's command line tools
     loads/          the load generators, which run in a process of their own
     comparison.py   options, turns and results of every comparison
     workloads.py    the rows of benchmarks.broker: which load makes which row of the table

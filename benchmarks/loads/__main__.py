@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Callable
 
-from benchmarks.loads import bulk, latency, small_requests, topics
+from benchmarks.loads import bulk, latency, replicated, small_requests, topics
 
 Result = dict[str, float]
 
@@ -50,6 +50,10 @@ JOBS: dict[str, Callable[..., Result]] = {
     "synchronous": latency.measure_synchronous,
     "end-to-end": latency.measure_end_to_end,
     "requests": send_requests,
+    "produce-replicated": replicated.produce,
+    "consume-replicated": replicated.consume,
+    "acknowledgements": replicated.measure_acknowledgements,
+    "transactions": replicated.run_transactions,
 }
 
 

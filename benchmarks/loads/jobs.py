@@ -4,9 +4,10 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from typing import Protocol
 
 from benchmarks import PROJECT
-from benchmarks.peers.broker_process import BrokerProcess
+from benchmarks.peers.broker_process import Usage
 from benchmarks.peers.ottla_broker import build_environment
 
 JOB_SECONDS = 180
@@ -18,7 +19,19 @@ class JobFailure(Exception):
     """The load generator failed: records are missing, refused or late. The message is what it printed."""
 
 
-def run_job(broker: BrokerProcess, job: str, **details: object) -> tuple[Values, float]:
+class Peer(Protocol):
+    """What a load generator is pointed at: a broker, or a cluster of brokers."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def bootstrap(self) -> str: ...
+
+    def usage(self) -> Usage: ...
+
+
+def run_job(broker: Peer, job: str, **details: object) -> tuple[Values, float]:
     """Run a job of benchmarks.loads. Returns what it measured, and the CPU seconds of the broker meanwhile."""
     description = json.dumps({"job": job, "bootstrap": broker.bootstrap} | details)
     printed, cpu_seconds = run_command(broker, [sys.executable, "-m", "benchmarks.loads", description])
@@ -26,7 +39,7 @@ def run_job(broker: BrokerProcess, job: str, **details: object) -> tuple[Values,
     return result, cpu_seconds
 
 
-def run_command(broker: BrokerProcess, command: Sequence[str]) -> tuple[str, float]:
+def run_command(broker: Peer, command: Sequence[str]) -> tuple[str, float]:
     """Run a program that puts load on a broker. Returns what it printed, and the CPU seconds of the broker."""
     before = broker.usage().cpu_seconds
     try:

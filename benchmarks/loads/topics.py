@@ -1,6 +1,7 @@
 """Topics of the load generators: created before the clock starts, counted and deleted after it has stopped."""
 
 import time
+from collections.abc import Mapping
 
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -14,10 +15,13 @@ class Mismatch(Exception):
     """The broker does not have, or did not deliver, the records that were sent."""
 
 
-def create_topic(bootstrap: str, topic: str) -> None:
+def create_topic(
+    bootstrap: str, topic: str, partitions: int = 1, replicas: int = 1, config: Mapping[str, str] | None = None
+) -> None:
     """Returns when Metadata has the topic too: Apache Kafka answers CreateTopics a moment earlier."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1)])[topic].result(30)
+    new = NewTopic(topic, num_partitions=partitions, replication_factor=replicas, config=dict(config or {}))
+    admin.create_topics([new])[topic].result(30)
     deadline = time.monotonic() + DEADLINE_SECONDS
     while admin.list_topics(topic, timeout=30).topics[topic].error is not None:
         if time.monotonic() > deadline:

@@ -1,6 +1,7 @@
 """A broker as a child process: start it until it answers, read its CPU and memory, stop it by its process id."""
 
 import contextlib
+import signal
 import socket
 import struct
 import subprocess
@@ -93,19 +94,37 @@ class BrokerProcess:
         return self._running().pid
 
     def start(self, timeout_seconds: float = 300) -> StartTimes:
+        return self.await_answer(self.spawn(), timeout_seconds)
+
+    def spawn(self) -> float:
+        """Start the process, and do not wait for it. Returns the monotonic time of the start."""
         with self.output.open("ab") as output:
             began = time.monotonic()
             self._process = subprocess.Popen(
                 self.command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=self.environment
             )
+        return began
+
+    def await_answer(self, began: float, timeout_seconds: float = 300) -> StartTimes:
+        """Wait until the broker that was spawned at `began` answers a request."""
         while time.monotonic() - began < timeout_seconds:
-            if self._process.poll() is not None:
-                raise StartFailure(f"{self.name} ended with status {self._process.returncode}: {self._last_lines()}")
+            process = self._running()
+            if process.poll() is not None:
+                raise StartFailure(f"{self.name} ended with status {process.returncode}: {self._last_lines()}")
             if (accepted := probe(self.port)) is not None:
                 return StartTimes(accepted - began, time.monotonic() - began)
             time.sleep(PROBE_PAUSE_SECONDS)
         self.stop(timeout_seconds=5)
         raise StartFailure(f"{self.name} did not answer within {timeout_seconds:g} s: {self._last_lines()}")
+
+    def send_signal(self, number: signal.Signals) -> None:
+        self._running().send_signal(number)
+
+    def kill(self) -> None:
+        """kill -9. Its data directory stays, so that `start` starts it again."""
+        process = self._running()
+        process.kill()
+        process.wait()
 
     def usage(self) -> Usage:
         return read_usage(self.process_id)
