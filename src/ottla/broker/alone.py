@@ -86,6 +86,8 @@ class Alone:
             self._directories[0].broker_epoch if was_clean(self._directories) else None,
         )
         epoch = await metadata.change(lambda image: register_broker(image, registration, self._identity.cluster_id))
+        node.replication.reconciliation.begin()
+        await node.replication.reconciliation.wait_until_created()
         await metadata.change(lambda image: become_controller(image, broker_id, epoch))
         await metadata.change(introduce_features)
         await metadata.change(lambda image: unfence_broker(image, broker_id, epoch))

@@ -270,7 +270,7 @@ class Broker:
 
     def _jobs(self) -> list[Job]:
         config = self.node.config
-        replication, metadata = self.node.replication, self.node.metadata
+        replication = self.node.replication
         checkpoints, upkeep = replication.checkpoints, replication.upkeep
         return [
             Job(
@@ -293,7 +293,7 @@ class Broker:
             Job(
                 "creation of replicas that the disk had no room for",
                 5.0,
-                lambda: replication.reconciliation.create_missing(metadata.image),
+                replication.reconciliation.create_missing,
             ),
             Job("resignation from offline partitions", 0.5, self._resign_offline),
             Job(

@@ -32,6 +32,7 @@ async def handle(node: Node, call: Call[CreatePartitionsRequest]) -> CreateParti
             await create(node, topic, request.validate_only)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message or None
+    await node.replication.reconciliation.wait_until_created()
     return CreatePartitionsResponse(results=list(results.values()))
 
 

@@ -34,6 +34,7 @@ async def handle(node: Node, call: Call[CreateTopicsRequest]) -> CreateTopicsRes
             results[topic.name] = build_error_result(
                 topic.name, KafkaError(ErrorCode.INVALID_REQUEST, "the request names this topic more than once")
             )
+    await node.replication.reconciliation.wait_until_created()
     return CreateTopicsResponse(topics=list(results.values()))
 
 

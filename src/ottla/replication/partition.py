@@ -135,7 +135,7 @@ class Partition:
             self._lead(before, state)
         else:
             self.in_sync = None
-            if before is None or before.leader_epoch != state.leader_epoch:
+            if before is None or (before.leader, before.leader_epoch) != (state.leader, state.leader_epoch):
                 self._fail_waiters(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         self.high_watermark.wake()
         self.end_moved.wake()

@@ -2,15 +2,24 @@
 
 A partition lives in the directory `<topic>-<partition>` of one data directory; the topic id inside it says whose it is.
 A directory that the metadata does not know is renamed `-stray` and kept: metadata that was lost must never take the
-data with it. A deleted partition is renamed `-delete` first, so that its name is free at once, and removed later.
+data with it. A deleted partition, or a replica that was moved to another broker, is renamed `-delete` first, so that
+its name is free at once, and removed later.
+
+What is held is compared with the image, not only with the changes of an entry: an entry that is a snapshot of the whole
+metadata does not mention what was deleted before it. A topic of many partitions is created in steps, so that the event
+loop can serve requests in between.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
+from typing import Protocol
 
 from ottla.cluster.changes import (
+    NO_LEADER,
     Change,
     ChangePartition,
     ConfigResource,
@@ -21,7 +30,7 @@ from ottla.cluster.changes import (
     SetConfig,
     UnfenceBroker,
 )
-from ottla.cluster.image import EMPTY, Image, TopicImage
+from ottla.cluster.image import EMPTY, Image, PartitionImage, TopicImage
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.checkpoints import Checkpoints
@@ -41,6 +50,18 @@ from ottla.system.threads import Offload
 from ottla.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
+
+
+CREATED_AT_ONCE = 64
+"""Replicas that are created in one turn of the event loop; each takes about half a millisecond."""
+
+
+class FollowerFetchers(Protocol):
+    def follow(self, partition: Partition) -> None:
+        """Copy the leader's log. The partition has become a follower in a new leader epoch."""
+
+    def leave(self, partition: Partition) -> None:
+        """Stop copying, if the partition is being copied."""
 
 
 class Reconciliation:
@@ -74,11 +95,20 @@ class Reconciliation:
         """Topics whose partitions are created when no checkpoint is being written."""
         self._missing: dict[bytes, None] = {}
         """Topics with partitions that no disk had room for."""
+        self._waiting: dict[bytes, list[int]] = {}
+        """Topics with the partitions that are created as soon as the event loop has time."""
+        self._is_active = False
+        """Whether this broker takes part in the cluster, so that its partitions lead and follow."""
+        self._creating = False
+        self._created: asyncio.Future[None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self.fetchers: FollowerFetchers | None = None
+        """Copy from leaders what this broker follows. None on a broker that is alone."""
         checkpoints.on_idle = self._create_postponed
 
     def adopt(self, discovery: Discovery, image: Image) -> None:
         """Take into service what the search of the data directories found at the start."""
-        self._replicas.image = image
+        self._image = self._replicas.image = image
         for path in discovery.doomed:
             self._deleted.remove(path)
         for topic, index, log, directory, high_watermark in discovery.found.values():
@@ -104,6 +134,14 @@ class Reconciliation:
     def apply(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
         """Bring the partitions in line with `after`. Called for every metadata entry, in order."""
         self._image = self._replicas.image = after
+        if not self._is_active:
+            for change in changes:
+                if isinstance(change, DeleteTopic):
+                    self._delete(change.topic_id, before)
+            return
+        if after.version != before.version + 1:
+            self._compare_all(after)
+            return
         touched: dict[bytes, None] = {}
         configured: dict[str, None] = {}
         leaders_moved = False
@@ -119,47 +157,131 @@ class Reconciliation:
                     leaders_moved = True
         for name in configured:
             self._configure(name, after)
-        for topic_image in after.topics() if leaders_moved else map(after.topic_by_id, touched):
-            if topic_image is not None:
-                self._place(topic_image, after)
+        if leaders_moved:
+            for topic_image in after.topics():
+                if before.topics_by_name.get(topic_image.name) is not topic_image or topic_image.id in touched:
+                    self._place(topic_image)
+        else:
+            for topic_image in filter(None, map(after.topic_by_id, touched)):
+                self._place(topic_image)
+
+    def _compare_all(self, image: Image) -> None:
+        """The image is that of a snapshot: nobody knows what has changed since the last one.
+
+        A topic that is held and not in the image was deleted. Its files are kept as strays all the same, because no
+        entry of the log says so.
+        """
+        for topic_id in [topic_id for topic_id in self._replicas.topic_ids() if image.topic_by_id(topic_id) is None]:
+            self._set_aside_topic(topic_id)
+        self.configure_all(image)
+        for topic in image.topics():
+            self._place(topic)
+
+    def begin(self) -> None:
+        """This broker has registered: from now on its partitions lead and follow as the metadata says."""
+        self._is_active = True
+        self._compare_all(self._image)
+
+    def step_down(self) -> None:
+        """Lead and follow nothing until `begin` is called: this broker is not part of the cluster any more."""
+        self._is_active = False
+        self._waiting.clear()
+        self._postponed.clear()
+        for partition in self._replicas:
+            state = partition.state
+            if state is not None and state.leader != NO_LEADER:
+                self._tell(partition, replace(state, leader=NO_LEADER))
 
     def configure_all(self, image: Image) -> None:
         """The broker's settings changed, and with them the defaults of every topic."""
         for name in self._replicas.topics():
             self._configure(name, image)
 
-    async def create_missing(self, image: Image) -> None:
+    async def create_missing(self) -> None:
         """Try again to create the partitions that no disk had room for."""
         missing, self._missing = self._missing, {}
-        for topic in map(image.topic_by_id, missing):
-            if topic is not None:
-                self._place(topic, image)
+        for topic in filter(None, map(self._image.topic_by_id, missing)):
+            self._place(topic)
+
+    async def wait_until_created(self) -> None:
+        """Returns when no partition waits to be created, except for those that no disk has room for."""
+        while self._waiting or self._postponed:
+            if self._created is None:
+                self._created = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._created)
 
     def _create_postponed(self) -> None:
         postponed, self._postponed = self._postponed, {}
-        for topic in map(self._image.topic_by_id, postponed):
-            if topic is not None:
-                self._place(topic, self._image)
+        for topic in filter(None, map(self._image.topic_by_id, postponed)):
+            self._place(topic)
+        self._report_created()
 
-    def _place(self, topic: TopicImage, image: Image) -> None:
-        """Create the topic's partitions that belong on this broker and are not here; tell all of them their state."""
+    def _place(self, topic: TopicImage) -> None:
+        """Create the topic's replicas that belong on this broker, remove those that do not, tell all their state."""
         here = self._replicas.of_topic_id(topic.id)
-        offline = self._replicas.offline
-        mine = [(index, state) for index, state in enumerate(topic.partitions) if self._broker_id in state.replicas]
-        new = [index for index, _ in mine if index not in here and not offline.knows(topic.id, index)]
+        offline, broker_id = self._replicas.offline, self._broker_id
+        new: list[int] = []
+        moved_away: list[int] = []
+        for index, state in enumerate(topic.partitions):
+            partition = here.get(index)
+            if broker_id not in state.replicas:
+                if partition is not None:
+                    moved_away.append(index)
+            elif partition is not None:
+                self._tell(partition, state)
+            elif not offline.knows(topic.id, index):
+                new.append(index)
+        if moved_away:
+            self._remove_replicas(topic, moved_away)
         if new:
-            self._create(topic, new, image)
-            here = self._replicas.of_topic_id(topic.id)
-        for index, state in mine:
-            if index in here:
-                here[index].become(state)
+            self._waiting[topic.id] = new
+            if not self._creating:
+                self._create_some()
+
+    def _tell(self, partition: Partition, state: PartitionImage) -> None:
+        """Tell a replica who leads. One that has to follow somebody, or no longer has to, is handed to the fetchers."""
+        before = partition.state
+        partition.become(state)
+        if self.fetchers is None or before is state:
+            return
+        if state.leader in (NO_LEADER, self._broker_id):
+            if before is not None and before.leader not in (NO_LEADER, self._broker_id):
+                self.fetchers.leave(partition)
+        elif before is None or (before.leader, before.leader_epoch) != (state.leader, state.leader_epoch):
+            self.fetchers.follow(partition)
+
+    def _remove_replicas(self, topic: TopicImage, indexes: Sequence[int]) -> None:
+        """Stop serving replicas that other brokers hold now, and remove their files."""
+        error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the replica was moved to another broker")
+        for partition, directory in self._replicas.remove(topic.id, indexes):
+            logger.info("%s was moved away from this broker: its files are removed", partition)
+            self._retire(partition, directory, error)
+            self._deleted.add(partition, directory)
+        self._deleted.rename_some()
+
+    def _set_aside_topic(self, topic_id: bytes) -> None:
+        error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
+        name = next((partition.topic for partition in self._replicas.of_topic_id(topic_id).values()), None)
+        for partition, directory in self._replicas.remove_topic(name, topic_id):
+            self._retire(partition, directory, error)
+            path = partition.log.directory
+            try:
+                held = PartitionDirectory(partition.topic, partition.index, "", path)
+                set_aside(self._disk, directory, held, self._unique())
+            except OSError as error_of_disk:
+                self._failures.report(directory, describe_error(error_of_disk))
+
+    def _retire(self, partition: Partition, directory: DataDirectory, error: KafkaError) -> None:
+        directory.partition_count -= 1
+        if self.fetchers is not None:
+            self.fetchers.leave(partition)
+        partition.retire(error)
 
     def _delete(self, topic_id: bytes, image: Image) -> None:
         error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
         topic = image.topic_by_id(topic_id)
         for partition, directory in self._replicas.remove_topic(None if topic is None else topic.name, topic_id):
-            directory.partition_count -= 1
-            partition.retire(error)
+            self._retire(partition, directory, error)
             self._deleted.add(partition, directory)
         self._deleted.rename_some()
 
@@ -173,21 +295,59 @@ class Reconciliation:
 
     # New partitions
 
-    def _create(self, topic: TopicImage, new: Sequence[int], image: Image) -> None:
-        """Create empty replicas. `create_missing` tries those again that the disk refuses."""
+    def _create_some(self) -> None:
+        """Create some of the replicas that wait. The loop serves what came meanwhile before it creates more."""
+        left = CREATED_AT_ONCE
+        while self._waiting and left > 0:
+            topic_id = next(iter(self._waiting))
+            indexes = self._waiting.pop(topic_id)
+            topic = self._image.topic_by_id(topic_id)
+            if topic is None:
+                continue
+            if self._create(topic, indexes[:left]) and len(indexes) > left:
+                self._waiting = {topic_id: indexes[left:], **self._waiting}
+            left -= len(indexes)
+        self._creating = bool(self._waiting)
+        if self._creating:
+            self._loop.call_soon(self._create_some)
+        else:
+            self._report_created()
+
+    def _report_created(self) -> None:
+        if self._created is not None and not self._waiting and not self._postponed:
+            created, self._created = self._created, None
+            created.set_result(None)
+
+    def _create(self, topic: TopicImage, indexes: Sequence[int]) -> bool:
+        """Create empty replicas. Returns False if that has to be tried again later, with all that wait."""
+        here, offline = self._replicas.of_topic_id(topic.id), self._replicas.offline
+        new = [
+            index
+            for index in indexes
+            if index not in here
+            and self._broker_id in topic.partitions[index].replicas
+            and not offline.knows(topic.id, index)
+        ]
         partitions = [TopicPartition(topic.name, index) for index in new]
         if self._checkpoints.may_mention(partitions):
             self._postponed[topic.id] = None
-            return
+            return False
         try:
             # A new topic must not inherit the offsets of an old one of the same name.
             self._checkpoints.forget(partitions)
-            config = self._topic_config(image, topic.name)
+            config = self._topic_config(self._image, topic.name)
             for index in new:
                 self._create_log(topic, index, config)
         except OSError as error:
             logger.error("%s: partitions cannot be created: %s", topic.name, describe_error(error))
             self._missing[topic.id] = None
+            return False
+        finally:
+            here = self._replicas.of_topic_id(topic.id)
+            for index in new:
+                if index in here:
+                    self._tell(here[index], topic.partitions[index])
+        return True
 
     def _create_log(self, topic: TopicImage, index: int, config: TopicConfig) -> None:
         """Create a log in the directory with the fewest partitions that has room. OSError if none has."""

@@ -71,6 +71,10 @@ class Replicas:
         """Names of the topics that have a partition here."""
         return self._by_name.keys()
 
+    def topic_ids(self) -> Iterable[bytes]:
+        """Ids of the topics that have a partition here."""
+        return self._by_id.keys()
+
     def of_topic(self, topic: str) -> Mapping[int, Partition]:
         return self._by_name.get(topic, {})
 
@@ -116,6 +120,12 @@ class Replicas:
             self.meters.forget(topic)
             self.offline.forget(topic, topic_id)
         return [(partition, self._homes.pop(partition)) for partition in partitions.values()]
+
+    def remove(self, topic_id: bytes, indexes: Iterable[int]) -> list[tuple[Partition, DataDirectory]]:
+        """Stop serving some partitions of a topic. Returns them and where each of them lies."""
+        partitions = self._by_id[topic_id]
+        removed = [partitions.pop(index) for index in indexes]
+        return [(partition, self._homes.pop(partition)) for partition in removed]
 
     def take_offline(self, directory: DataDirectory) -> list[Partition]:
         """Stop serving the partitions of a failed directory. From now on `get` answers KAFKA_STORAGE_ERROR for them."""

@@ -12,7 +12,9 @@ from ottla.config import BrokerConfig, Listener
 
 
 def up(environment: dict[str, str] | None = None, **given: Any) -> BrokerConfig:
-    options = Namespace(config=None, data=None, host=None, port=None, metrics_port=None, settings=[])
+    options = Namespace(
+        config=None, data=None, host=None, port=None, metrics_port=None, node_id=None, zookeeper=None, settings=[]
+    )
     options.__dict__.update(given)
     return broker_config(options, environment or {"XDG_DATA_HOME": "/data"})
 

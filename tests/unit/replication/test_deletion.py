@@ -23,6 +23,7 @@ def test_a_large_topic_is_deleted_and_created_again_at_once() -> None:
         disk = new_disk()
         broker = await started(disk, DATA)
         await create(broker, TOPIC, MANY)
+        await broker.node.replication.reconciliation.wait_until_created()
         replicas = broker.node.replicas
         for index in range(MANY):
             append(replicas.get(TOPIC, index), b"old")
@@ -30,6 +31,7 @@ def test_a_large_topic_is_deleted_and_created_again_at_once() -> None:
         live = [name for name in disk.list("/data") if name.startswith(TOPIC) and not name.endswith("-delete")]
         assert len(live) == MANY - RENAMED_AT_ONCE, "the rest waits for the next turn"
         await create(broker, TOPIC, MANY)
+        await broker.node.replication.reconciliation.wait_until_created()
         await settled()
         assert [replicas.get(TOPIC, index).log.end_offset for index in range(MANY)] == [0] * MANY
         old = [name for name in disk.list("/data") if name.endswith("-delete")]
