@@ -34,7 +34,7 @@ def _read_batches(
 ) -> Iterator[tuple[int, BatchHeader, list[NaiveRecord]]]:
     offset = partition.log.log_start_offset
     for _ in range(FETCHES_MAX):
-        read = partition.read(offset, max_bytes, read_committed=read_committed, follower=False, at_least_one=True)
+        read = partition.read(offset, max_bytes, read_committed=read_committed, at_least_one=True)
         if read.records is None:
             return
         began = offset

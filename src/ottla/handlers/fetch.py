@@ -15,11 +15,11 @@ from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.fetch_sessions import FetchSession, RequestedPartition
+from ottla.replication.follower_fetch import FollowerFetch, collect_partitions, find_divergence
 from ottla.replication.partition import Partition
 from ottla.wire import fetch
 from ottla.wire.fetch import (
     AbortedTransaction,
-    EpochEndOffset,
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -34,12 +34,10 @@ READ_COMMITTED = 1
 
 def handle(node: Node, call: Call[FetchRequest]) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
     request = call.body
-    asked = {
-        (topic.topic_id, topic.name, partition.index): partition
-        for topic in request.topics
-        for partition in topic.partitions
-    }
+    asked = collect_partitions(request)
     now = asyncio.get_running_loop().time()
+    if request.replica_id >= 0:
+        return handle_follower(node, call, asked, now)
     try:
         session, wanted = node.fetch_sessions.open(request, call.version, now, asked)
     except KafkaError as error:
@@ -50,6 +48,19 @@ def handle(node: Node, call: Call[FetchRequest]) -> FetchResponse | Coroutine[An
     if fetching.is_enough():
         return build_response(fetching, session, call)
     return wait(fetching, session, call)
+
+
+def handle_follower(
+    node: Node, call: Call[FetchRequest], asked: Mapping[RequestedPartition, FetchPartition], now: float
+) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+    try:
+        session = node.fetch_sessions.open_follower(call.body, call.version, now, asked)
+    except KafkaError as error:
+        node.request_meters.count_error(call.api_key, error.code)
+        return FetchResponse(error_code=error.code)
+    fetching = FollowerFetch(node.replicas, node.request_meters, session, call.body, node.config.fetch_max_bytes)
+    fetching.read_stirred(now)
+    return fetching.build_response() if fetching.is_enough() else fetching.wait()
 
 
 async def wait(fetching: "FetchInProgress", session: FetchSession | None, call: Call[FetchRequest]) -> FetchResponse:
@@ -110,7 +121,6 @@ class FetchInProgress:
     __slots__ = (
         "_api_key",
         "_failed",
-        "_follower",
         "_max_bytes",
         "_moved",
         "_partitions",
@@ -136,7 +146,6 @@ class FetchInProgress:
         self._api_key = call.api_key
         self._request = request
         self._wanted = wanted
-        self._follower = request.replica_id >= 0
         self._max_bytes = min(request.max_bytes, node.config.fetch_max_bytes)
         self._partitions: dict[RequestedPartition, Partition] = {}
         self._sizes: dict[RequestedPartition, int] = {}
@@ -176,7 +185,7 @@ class FetchInProgress:
     def _read_partition(self, key: RequestedPartition, asked: FetchPartition) -> PartitionResult:
         partition = self._find(key)
         partition.require_leader(asked.current_leader_epoch)
-        if asked.last_fetched_epoch >= 0 and (diverging := self._diverging(partition, asked)) is not None:
+        if asked.last_fetched_epoch >= 0 and (diverging := find_divergence(partition, asked)) is not None:
             self._failed = True  # not an error, but there is nothing to wait for
             return PartitionResult(
                 asked.index, high_watermark=partition.high_watermark.value, diverging_epoch=diverging
@@ -185,7 +194,6 @@ class FetchInProgress:
             asked.fetch_offset,
             max(min(asked.max_bytes, self._max_bytes - self.size), 0),
             read_committed=self._request.isolation_level == READ_COMMITTED,
-            follower=self._follower,
             at_least_one=self.size == 0,
         )
         if found.records is not None:
@@ -217,17 +225,7 @@ class FetchInProgress:
 
     def count_sent(self, key: RequestedPartition) -> None:
         """Count the bytes that go to a consumer. What followers copy does not count as output of the topic."""
-        if not self._follower:
-            self._partitions[key].meter.bytes_out += self._sizes[key]
-
-    def _diverging(self, partition: Partition, asked: FetchPartition) -> EpochEndOffset | None:
-        """Where the client's log diverges from ours: the last epoch it fetched ended earlier here (KIP-595)."""
-        epoch, end_offset = partition.epoch_end(asked.last_fetched_epoch)
-        if epoch < 0:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
-            return EpochEndOffset(epoch, end_offset)
-        return None
+        self._partitions[key].meter.bytes_out += self._sizes[key]
 
     def watch(self, wake: asyncio.Event) -> None:
         """Set `wake` whenever a high watermark moves, until `unwatch`; at once if one moved since it was read.

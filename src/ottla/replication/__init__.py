@@ -8,7 +8,8 @@ watermarks.py          an offset that only moves forward, and those who wait for
 validation.py          what a leader demands of the records that a producer sent
 record_checks.py       runs that validation, large batches in a thread
 transactions.py        transaction markers, and whether a producer has a transaction open in a partition
-fetch_sessions.py      incremental fetch sessions (KIP-227)
+fetch_sessions.py      incremental fetch sessions (KIP-227) of consumers and followers
+follower_fetch.py      answers the fetches of followers
 peers.py               connections to the other brokers
 discovery.py           start: finds and opens the logs of the data directories, with recovery
 recovery_progress.py   logs the progress of recovery

@@ -4,17 +4,23 @@ A session holds the partitions in fetch order and what the client last received 
 session is its own with the session's id and next epoch. The cache is bounded: a new session may take the slot of one
 that has been idle for long enough, or of a smaller one. A client that gets no slot is served without a session, which
 is correct too and only takes more bytes on the wire.
+
+A follower's session is privileged, as in Kafka: no consumer's session takes its slot, but it may take a consumer's. It
+may hold thousands of partitions of which few get records, so it watches them for as long as it lives, and a fetch looks
+only at those where something happened.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.wire.fetch import FetchPartition, FetchRequest, PartitionResult
+from ottla.replication.partition import Partition
+from ottla.wire.fetch import TOPIC_ID_FROM, FetchPartition, FetchRequest, PartitionResult
 
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 NO_SESSION = 0
+CONSUMER = -1
 MAX_EPOCH = 2**31 - 1
 
 RequestedPartition = tuple[bytes, str, int]
@@ -45,15 +51,27 @@ class SessionPartition:
         return news
 
 
-class FetchSession:
-    __slots__ = ("created", "epoch", "id", "last_used", "partitions", "uses_topic_ids")
+class Session:
+    """What every session has. `follower` is the broker id of the follower that it belongs to, -1 for a consumer."""
 
-    def __init__(self, session_id: int, uses_topic_ids: bool, now: float) -> None:
+    __slots__ = ("created", "epoch", "follower", "id", "last_used", "uses_topic_ids")
+
+    def __init__(self, session_id: int, uses_topic_ids: bool, now: float, follower: int) -> None:
         self.id = session_id
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
         self.created = now
         self.last_used = now
+        self.follower = follower
+
+
+class FetchSession(Session):
+    """The session of a consumer."""
+
+    __slots__ = ("partitions",)
+
+    def __init__(self, session_id: int, uses_topic_ids: bool, now: float) -> None:
+        super().__init__(session_id, uses_topic_ids, now, CONSUMER)
         self.partitions: dict[RequestedPartition, SessionPartition] = {}
 
     def update(
@@ -68,12 +86,100 @@ class FetchSession:
             else:
                 known.request = request
 
+    def __len__(self) -> int:
+        return len(self.partitions)
+
     def move_to_end(self, keys: Iterable[RequestedPartition]) -> None:
         """Fetch these partitions last in the next fetch: they gave records, and must not starve the others."""
         for key in keys:
             partition = self.partitions.pop(key, None)
             if partition is not None:
                 self.partitions[key] = partition
+
+
+class FollowedPartition:
+    """One partition of a follower's session."""
+
+    __slots__ = ("answered", "error_code", "key", "partition", "request", "session")
+
+    def __init__(self, session: "FollowerSession", key: RequestedPartition, request: FetchPartition) -> None:
+        self.session = session
+        self.key = key
+        self.request = request
+        self.partition: Partition | None = None
+        self.answered: tuple[int, int] | None = None
+        """High watermark and log start that the follower last received; None if it needs them whatever they are."""
+        self.error_code = 0
+        """The error that the follower last received."""
+
+    def follow(self, partition: Partition) -> None:
+        """Watch the partition from now on."""
+        self.unfollow()
+        self.partition = partition
+        partition.end_moved.watch(self.stir)
+        partition.high_watermark.watch(self.stir)
+
+    def unfollow(self) -> None:
+        if self.partition is not None:
+            self.partition.end_moved.unwatch(self.stir)
+            self.partition.high_watermark.unwatch(self.stir)
+            self.partition = None
+
+    def stir(self) -> None:
+        """Something happened in the partition: the next look at the session includes it."""
+        session = self.session
+        if self.key in session.stirred:
+            return
+        session.stirred[self.key] = self
+        if self.partition is not None and self.partition.in_sync is not None:
+            # Until now nothing happened since the follower's last fetch, so at that fetch it had caught up.
+            self.partition.in_sync.was_caught_up(session.follower, session.last_used)
+        if session.on_stir is not None:
+            session.on_stir()
+
+
+class FollowerSession(Session):
+    """The session of a follower. `stirred` are the partitions where something happened that it may not know yet."""
+
+    __slots__ = ("broker_epoch", "on_stir", "partitions", "stirred")
+
+    def __init__(self, uses_topic_ids: bool, now: float, follower: int, broker_epoch: int) -> None:
+        super().__init__(NO_SESSION, uses_topic_ids, now, follower)
+        self.broker_epoch = broker_epoch
+        self.partitions: dict[RequestedPartition, FollowedPartition] = {}
+        self.stirred: dict[RequestedPartition, FollowedPartition] = {}
+        self.on_stir: Callable[[], None] | None = None
+        """Called when a partition is added to `stirred`, while a fetch waits for that."""
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+    def update(
+        self, asked: Mapping[RequestedPartition, FetchPartition], forgotten: Iterable[RequestedPartition]
+    ) -> None:
+        for key in forgotten:
+            known = self.partitions.pop(key, None)
+            if known is not None:
+                known.unfollow()
+                self.stirred.pop(key, None)
+        for key, request in asked.items():
+            known = self.partitions.get(key)
+            if known is None:
+                known = self.partitions[key] = FollowedPartition(self, key, request)
+            else:
+                known.request = request
+                self.stirred.pop(key, None)
+            self.stirred[key] = known  # behind those that did not fit into the last answer
+
+    def close(self) -> None:
+        """The session has ended: it watches nothing any more."""
+        for followed in self.partitions.values():
+            followed.unfollow()
+        self.partitions.clear()
+        self.stirred.clear()
+
+
+AnySession = FetchSession | FollowerSession
 
 
 class FetchSessions:
@@ -83,7 +189,7 @@ class FetchSessions:
         self._slots = slots
         self._eviction_s = eviction_s
         self._random = random
-        self._sessions: dict[int, FetchSession] = {}  # least recently used first
+        self._sessions: dict[int, AnySession] = {}  # least recently used first
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -92,24 +198,44 @@ class FetchSessions:
         self, request: FetchRequest, version: int, now: float, asked: Mapping[RequestedPartition, FetchPartition]
     ) -> tuple[FetchSession | None, dict[RequestedPartition, FetchPartition]]:
         """Find or create the session of a request. Returns it, None if there is none, and all partitions to fetch."""
-        if request.session_epoch == FINAL_EPOCH:
-            self._sessions.pop(request.session_id, None)
-            return None, dict(asked)
-        if request.session_epoch == INITIAL_EPOCH:
-            self._sessions.pop(request.session_id, None)
-            return self._create(version >= 13, now, asked), dict(asked)
+        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._drop(request.session_id)
+            created = None
+            if request.session_epoch == INITIAL_EPOCH and asked and self._make_room(len(asked), now, CONSUMER):
+                created = FetchSession(self._choose_id(), version >= TOPIC_ID_FROM, now)
+                created.update(asked, ())
+                self._sessions[created.id] = created
+            return created, dict(asked)
         session = self._continue(request, version, now)
-        forgotten = [(topic_id, name, index) for name, topic_id, indexes in request.forgotten for index in indexes]
-        session.update(asked, forgotten)
+        assert isinstance(session, FetchSession)
+        session.update(asked, find_forgotten(request))
         return session, {key: partition.request for key, partition in session.partitions.items()}
 
-    def _continue(self, request: FetchRequest, version: int, now: float) -> FetchSession:
+    def open_follower(
+        self, request: FetchRequest, version: int, now: float, asked: Mapping[RequestedPartition, FetchPartition]
+    ) -> FollowerSession:
+        """Find or create the session of a follower. Its id is NO_SESSION if it is for this one request: close it."""
+        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._drop(request.session_id)
+            session = FollowerSession(version >= TOPIC_ID_FROM, now, request.replica_id, request.replica_epoch)
+            self._drop_earlier_life(session)
+            if request.session_epoch == INITIAL_EPOCH and asked and self._make_room(len(asked), now, session.follower):
+                session.id = self._choose_id()
+                self._sessions[session.id] = session
+        else:
+            known = self._continue(request, version, now)
+            assert isinstance(known, FollowerSession)
+            session = known
+        session.update(asked, find_forgotten(request))
+        return session
+
+    def _continue(self, request: FetchRequest, version: int, now: float) -> AnySession:
         session = self._sessions.get(request.session_id)
-        if session is None:
+        if session is None or session.follower != max(request.replica_id, CONSUMER):
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != request.session_epoch:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        if session.uses_topic_ids != (version >= 13):
+        if session.uses_topic_ids != (version >= TOPIC_ID_FROM):
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.epoch = next_epoch(session.epoch)
         session.last_used = now
@@ -117,30 +243,50 @@ class FetchSessions:
         self._sessions[session.id] = session
         return session
 
-    def _create(
-        self, uses_topic_ids: bool, now: float, asked: Mapping[RequestedPartition, FetchPartition]
-    ) -> FetchSession | None:
-        if not asked or not self._make_room(len(asked), now):
-            return None
+    def _choose_id(self) -> int:
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._random.randrange(1, MAX_EPOCH)
-        session = FetchSession(session_id, uses_topic_ids, now)
-        session.update(asked, ())
-        self._sessions[session_id] = session
-        return session
+        return session_id
 
-    def _make_room(self, size: int, now: float) -> bool:
+    def _drop(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if isinstance(session, FollowerSession):
+            session.close()
+
+    def _drop_earlier_life(self, session: FollowerSession) -> None:
+        """The follower's broker was restarted: its sessions from before will not be continued."""
+        for each in list(self._sessions.values()):
+            if (
+                isinstance(each, FollowerSession)
+                and each.follower == session.follower
+                and each.broker_epoch < session.broker_epoch
+            ):
+                self._drop(each.id)
+
+    def _make_room(self, size: int, now: float, follower: int) -> bool:
         if len(self._sessions) < self._slots:
             return True
-        if not self._sessions:
+        is_privileged = follower != CONSUMER
+        evictable = [session for session in self._sessions.values() if is_privileged or session.follower == CONSUMER]
+        if not evictable:
             return False
-        evicted = next(iter(self._sessions.values()))
+        evicted = evictable[0]
         if now - evicted.last_used < self._eviction_s:
-            # No session is idle. A new session replaces the smallest one if it is larger, because it gains more; but
-            # not before the eviction time is over, so that a flood of new sessions cannot push the old ones out.
-            evicted = min(self._sessions.values(), key=lambda session: len(session.partitions))
-            if len(evicted.partitions) >= size or now - evicted.created < self._eviction_s:
-                return False
-        del self._sessions[evicted.id]
+            consumers = [session for session in evictable if session.follower == CONSUMER]
+            if is_privileged and consumers:
+                evicted = consumers[0]
+            else:
+                # No session is idle. A new session replaces the smallest one if it is larger, because it gains more;
+                # but not before the eviction time is over, so that a flood of new sessions cannot push the old ones
+                # out.
+                evicted = min(evictable, key=len)
+                if len(evicted) >= size or now - evicted.created < self._eviction_s:
+                    return False
+        self._drop(evicted.id)
         return True
+
+
+def find_forgotten(request: FetchRequest) -> list[RequestedPartition]:
+    """The partitions that leave the session."""
+    return [(topic_id, name, index) for name, topic_id, indexes in request.forgotten for index in indexes]

@@ -115,6 +115,16 @@ class InSync:
         follower.leader_end = max(follower.leader_end, leader_end)
         return True
 
+    def was_caught_up(self, broker_id: int, fetched: float) -> None:
+        """A follower had everything when it fetched at the time `fetched`. It fetches all partitions at once.
+
+        The leader does not look at every partition in each fetch, so it says this when something happens in one.
+        """
+        follower = self.followers.get(broker_id)
+        if follower is not None and follower.end_offset != UNKNOWN:
+            follower.caught_up = max(follower.caught_up, fetched)
+            follower.last_fetch = max(follower.last_fetch, fetched)
+
     def committed(self, own_end: int, leader_end: int, eligibility: Eligibility | None) -> int:
         """The smallest end among those that the high watermark waits for; `own_end` is the leader's own.
 

@@ -249,6 +249,7 @@ class Partition:
             self.log.advance_log_start(offset)
         except OSError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: {error}") from error
+        self.end_moved.wake()  # followers move their log start as soon as they know
         return self.log.log_start_offset
 
     def expire(self, now_ms: int) -> bool:
@@ -441,13 +442,12 @@ class Partition:
 
     # Reading
 
-    def read(
-        self, offset: int, max_bytes: int, *, read_committed: bool, follower: bool, at_least_one: bool
-    ) -> PartitionRead:
+    def read(self, offset: int, max_bytes: int, *, read_committed: bool, at_least_one: bool) -> PartitionRead:
+        """What a consumer reads."""
         log = self.log
         high_watermark = self.high_watermark.value
         stable = log.last_stable_offset(high_watermark)
-        up_to = log.end_offset if follower else stable if read_committed else high_watermark
+        up_to = stable if read_committed else high_watermark
         if not log.log_start_offset <= offset <= log.end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         found = log.read(offset, max_bytes, up_to=up_to, at_least_one=at_least_one) if offset < up_to else None

@@ -269,7 +269,7 @@ def test_a_full_disk_is_no_failure() -> None:
             disk.fail(operation, errno.ENOSPC, "/two/*", times=None)
         assert refusal(broker, 1) is OFFLINE
         await settled()
-        read = broker.node.replicas.get(TOPIC, 1).read(0, 1000, read_committed=False, follower=False, at_least_one=True)
+        read = broker.node.replicas.get(TOPIC, 1).read(0, 1000, read_committed=False, at_least_one=True)
         assert read.records is not None
         await create(broker, "new", 6)
         assert {directory_of(broker, "new", index) for index in range(6)} == {"/one", "/three"}

@@ -130,16 +130,15 @@ def test_a_failed_fsync_acknowledges_nothing_and_ends_the_log() -> None:
     simulate(scenario())
 
 
-def test_consumers_read_to_the_high_watermark_and_followers_to_the_end() -> None:
+def test_consumers_read_to_the_high_watermark() -> None:
     async def scenario() -> None:
         partition = leading(Threads(), isr=(ME, FOLLOWER))
         produce(partition, b"a")
-        consumer = partition.read(0, 1000, read_committed=False, follower=False, at_least_one=True)
-        follower = partition.read(0, 1000, read_committed=False, follower=True, at_least_one=True)
-        assert consumer.records is None and follower.records is not None
+        consumer = partition.read(0, 1000, read_committed=False, at_least_one=True)
+        assert consumer.records is None
         for offset in (-1, 2):
             with pytest.raises(KafkaError) as refusal:
-                partition.read(offset, 1000, read_committed=False, follower=False, at_least_one=True)
+                partition.read(offset, 1000, read_committed=False, at_least_one=True)
             assert refusal.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
 
     simulate(scenario())
@@ -177,7 +176,7 @@ def test_log_append_time_is_the_brokers_and_the_batch_stays_sound() -> None:
     async def scenario() -> None:
         partition = leading(Threads(), message_timestamp_type="LogAppendTime")
         appended = produce(partition, b"a")
-        found = partition.read(0, 1000, read_committed=False, follower=False, at_least_one=True).records
+        found = partition.read(0, 1000, read_committed=False, at_least_one=True).records
         assert appended.log_append_time == NOW and found is not None
         assert batch.check(found.read()).log_append_time
 

@@ -1,0 +1,257 @@
+"""A fetch of a follower: what it tells the leader, and what the leader answers.
+
+The offset that a follower fetches from says how far it has copied the log; with flush.messages=1, how far it has copied
+and flushed it. It may read up to the end of the log. The answer comes as soon as there are records, an error, or a
+point from which the logs differ. A high watermark that the follower does not know yet is sent a little later, so that
+it can go with the next records: it matters only for consumers that read from the follower, and after a change of
+leader.
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.observability.metrics import RequestMeters
+from ottla.replication.fetch_sessions import NO_SESSION, FollowedPartition, FollowerSession, RequestedPartition
+from ottla.replication.partition import Partition
+from ottla.replication.replicas import Replicas
+from ottla.wire.fetch import (
+    HIGH_WATERMARK_UNSUPPORTED,
+    EpochEndOffset,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionResult,
+    TopicResult,
+)
+
+HIGH_WATERMARK_DELAY_S = 0.01
+FETCH = 1
+"""The API key, by which errors are counted."""
+
+
+class FollowerFetch:
+    """One fetch request of a follower, and what was found for each of its partitions so far."""
+
+    __slots__ = (
+        "_again",
+        "_ends_wait",
+        "_has_news",
+        "_max_bytes",
+        "_meters",
+        "_replicas",
+        "_request",
+        "_results",
+        "_session",
+        "_size",
+        "_sizes",
+    )
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        meters: RequestMeters,
+        session: FollowerSession,
+        request: FetchRequest,
+        max_bytes: int,
+    ) -> None:
+        self._replicas = replicas
+        self._meters = meters
+        self._session = session
+        self._request = request
+        self._max_bytes = min(request.max_bytes, max_bytes)
+        self._results: dict[FollowedPartition, PartitionResult] = {}
+        self._again: dict[FollowedPartition, None] = {}
+        """Partitions that the session's next fetch looks at again, whatever happens in them."""
+        self._sizes: dict[FollowedPartition, int] = {}
+        self._size = 0
+        self._ends_wait = False
+        self._has_news = False
+        """Whether the follower lacks a high watermark."""
+
+    def is_enough(self) -> bool:
+        return self._ends_wait or self._size >= self._request.min_bytes or self._request.max_wait_ms <= 0
+
+    async def wait(self) -> FetchResponse:
+        """The long poll: look again whenever something happens in a partition, until there is enough to answer."""
+        loop = asyncio.get_running_loop()
+        wake = asyncio.Event()
+        over = False
+
+        def end() -> None:
+            nonlocal over
+            over = True
+            wake.set()
+
+        session = self._session
+        if session.on_stir is not None:
+            session.on_stir()  # ends an earlier fetch, whose answer nobody awaits any more
+        session.on_stir = on_stir = wake.set
+        timer = loop.call_later(self._request.max_wait_ms / 1000, end)
+        news: asyncio.TimerHandle | None = None
+        response = None
+        try:
+            while not (over or self.is_enough() or session.on_stir is not on_stir):
+                if self._has_news and news is None:
+                    news = loop.call_later(HIGH_WATERMARK_DELAY_S, end)
+                if not session.stirred:
+                    await wake.wait()
+                wake.clear()
+                self.read_stirred()
+            if session.on_stir is on_stir:
+                response = self.build_response()
+        finally:
+            timer.cancel()
+            if news is not None:
+                news.cancel()
+            if session.on_stir is on_stir:
+                session.on_stir = None
+            if response is None:  # the follower is gone, or has sent another fetch in the same session
+                self.give_back()
+        return response or FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+
+    # Reading
+
+    def read_stirred(self, fetched: float | None = None) -> None:
+        """Look at the partitions where something happened. `fetched`: the request has just come, at this time."""
+        stirred = self._session.stirred
+        for followed in list(stirred.values()):
+            self._size -= self._sizes.pop(followed, 0)
+            self._again.pop(followed, None)
+            try:
+                result = self._read(followed, fetched)
+            except KafkaError as error:
+                result = PartitionResult(followed.request.index, error.code)
+                self._again[followed] = None
+                # A follower that asks again does not get the same error again at once, so it cannot ask without pause.
+                self._ends_wait = self._ends_wait or error.code != followed.error_code
+                self._count_failure(followed, error.code)
+            self._results[followed] = result
+            # Last: a fetch may itself have moved the high watermark of the partition that was just looked at.
+            stirred.pop(followed.key, None)
+
+    def _read(self, followed: FollowedPartition, fetched: float | None) -> PartitionResult:
+        request, session = followed.request, self._session
+        partition = self._find(followed)
+        partition.require_leader(request.current_leader_epoch)
+        partition.require_follower(session.follower, request.current_leader_epoch)
+        self._require_current_broker()
+        log = partition.log
+        if not log.log_start_offset <= request.fetch_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if request.last_fetched_epoch >= 0 and (diverging := find_divergence(partition, request)) is not None:
+            self._ends_wait = True
+            self._again[followed] = None
+            high_watermark = partition.high_watermark.value
+            return PartitionResult(
+                request.index, 0, high_watermark, -1, log.log_start_offset, diverging_epoch=diverging
+            )
+        if request.fetch_offset > log.end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if fetched is not None:
+            partition.meter.fetches += 1
+            partition.follower_fetched(
+                session.follower, session.broker_epoch, request.fetch_offset, request.log_start_offset, fetched
+            )
+        return self._read_records(followed, partition, request)
+
+    def _read_records(
+        self, followed: FollowedPartition, partition: Partition, request: FetchPartition
+    ) -> PartitionResult:
+        log, high_watermark = partition.log, partition.high_watermark.value
+        records = None
+        if request.fetch_offset < log.end_offset:
+            self._again[followed] = None
+            limit = max(min(request.max_bytes, self._max_bytes - self._size), 0)
+            found = log.read(request.fetch_offset, limit, up_to=log.end_offset, at_least_one=self._size == 0)
+            if found is not None:
+                records = found.slice
+                self._sizes[followed] = records.length
+                self._size += records.length
+        start = log.log_start_offset
+        known = followed.answered or (request.high_watermark, start)
+        if known[0] < high_watermark and request.high_watermark != HIGH_WATERMARK_UNSUPPORTED:
+            self._has_news = True
+        if known[1] < start:
+            self._ends_wait = True  # whoever deletes records waits until every replica has done so
+        return PartitionResult(request.index, 0, high_watermark, -1, start, None, -1, records)
+
+    def _find(self, followed: FollowedPartition) -> Partition:
+        partition = followed.partition
+        if partition is None or partition.state is None:
+            followed.unfollow()
+            topic_id, name, index = followed.key
+            replicas = self._replicas
+            partition = replicas.get(name, index) if name else replicas.get_by_id(topic_id, index)
+            followed.follow(partition)
+        return partition
+
+    def _require_current_broker(self) -> None:
+        """NOT_LEADER_OR_FOLLOWER, as in Kafka, if the follower's broker has registered anew since."""
+        broker = self._replicas.image.broker(self._session.follower)
+        if broker is not None and 0 <= self._session.broker_epoch < broker.epoch:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _count_failure(self, followed: FollowedPartition, code: int) -> None:
+        meters = self._replicas.meters
+        meter = followed.partition.meter if followed.partition is not None else meters.elsewhere
+        meter.failed_fetches += 1
+        self._meters.count_error(FETCH, code)
+
+    # Answering
+
+    def build_response(self) -> FetchResponse:
+        """The partitions of which the follower does not know everything yet."""
+        session = self._session
+        topics: dict[tuple[bytes, str], TopicResult] = {}
+        for followed, result in self._results.items():
+            answered = None if result.error_code else (result.high_watermark, result.log_start_offset)
+            if (
+                answered is None
+                or result.records is not None
+                or result.diverging_epoch
+                or answered != followed.answered
+            ):
+                topic_id, name, _ = followed.key
+                topic = topics.get((topic_id, name))
+                if topic is None:
+                    topics[topic_id, name] = TopicResult(name, topic_id, [result])
+                else:
+                    topic.partitions.append(result)
+            followed.answered = answered
+            followed.error_code = result.error_code
+        self._put_back(self._again)
+        if session.id == NO_SESSION:
+            session.close()
+        return FetchResponse(session_id=session.id, topics=list(topics.values()))
+
+    def give_back(self) -> None:
+        """The follower is gone. If it comes back, it has received nothing of what was found."""
+        self._put_back(self._results)
+        if self._session.id == NO_SESSION:
+            self._session.close()
+
+    def _put_back(self, partitions: Mapping[FollowedPartition, object]) -> None:
+        session = self._session
+        for followed in partitions:
+            if session.partitions.get(followed.key) is followed:
+                session.stirred.setdefault(followed.key, followed)
+
+
+def find_divergence(partition: Partition, asked: FetchPartition) -> EpochEndOffset | None:
+    """Where the sender's log diverges from ours: the last epoch that it fetched ended earlier here (KIP-595)."""
+    epoch, end_offset = partition.epoch_end(asked.last_fetched_epoch)
+    if epoch < 0:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
+        return EpochEndOffset(epoch, end_offset)
+    return None
+
+
+def collect_partitions(request: FetchRequest) -> dict[RequestedPartition, FetchPartition]:
+    """The partitions that a request names."""
+    return {
+        (topic.topic_id, topic.name, partition.index): partition
+        for topic in request.topics
+        for partition in topic.partitions
+    }
