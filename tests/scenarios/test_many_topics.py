@@ -58,7 +58,7 @@ def test_metadata_of_many_thousand_topics(tmp_path: Path) -> None:
         broker = Broker(config, str(tmp_path))
         await broker.start()
         metadata = broker.node.metadata
-        neighbour = RegisterBroker(ELSEWHERE, bytes(16), (Endpoint("PLAINTEXT", "elsewhere", 9092, "PLAINTEXT"),))
+        neighbour = RegisterBroker(ELSEWHERE, (bytes(16),), (Endpoint("PLAINTEXT", "elsewhere", 9092, "PLAINTEXT"),))
         await metadata.change(partial(as_decided, [neighbour]))
         for first in range(0, MANY, OF_ONE_ENTRY):
             changes = topics_elsewhere(range(first, first + OF_ONE_ENTRY))

@@ -15,6 +15,7 @@ from ottla.cluster.embedded import EmbeddedLog
 from ottla.cluster.features import introduce_features
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.metadata_files import DamagedMetadata
+from ottla.cluster.offline import take_replicas_offline
 from ottla.cluster.registration import BrokerRegistration, become_controller, register_broker, unfence_broker
 from ottla.cluster.topics import CLUSTER_METADATA
 from ottla.config import BrokerConfig
@@ -80,7 +81,7 @@ class Alone:
         metadata, broker_id = self._metadata, node.broker_id
         registration = BrokerRegistration(
             broker_id,
-            self._identity.directory_id,
+            tuple(each.identity.directory_id for each in self._directories if each.identity is not None),
             find_endpoints(node.config),
             node.config.broker_rack,
             self._directories[0].broker_epoch if was_clean(self._directories) else None,
@@ -90,6 +91,8 @@ class Alone:
         await node.replication.reconciliation.wait_until_created()
         await metadata.change(lambda image: become_controller(image, broker_id, epoch))
         await metadata.change(introduce_features)
+        offline = node.replicas.offline
+        await metadata.change(lambda image: take_replicas_offline(image, broker_id, epoch, offline))
         await metadata.change(lambda image: unfence_broker(image, broker_id, epoch))
         self.broker_epoch = epoch
 

@@ -22,8 +22,8 @@ from ottla.cluster.changes import Change
 from ottla.cluster.configs import apply_run_time_settings, read_run_time_settings
 from ottla.cluster.image import Image
 from ottla.cluster.metadata import Metadata
+from ottla.cluster.offline import take_replicas_offline
 from ottla.cluster.producer_ids import ProducerIds
-from ottla.cluster.resignation import resign_leadership
 from ottla.config import BrokerConfig, ConfigError, Listener
 from ottla.config.overrides import parse_connection_limits
 from ottla.coordinators.assembly import Coordinators
@@ -252,8 +252,8 @@ class Broker:
         """Give up the leadership of partitions that are offline on this broker."""
         replicas, metadata = self.node.replicas, self.node.metadata
         if len(replicas.offline):
-            epoch = self.participation.broker_epoch
-            await metadata.change(lambda image: resign_leadership(image, self.node.broker_id, epoch, replicas.offline))
+            broker_id, epoch = self.node.broker_id, self.participation.broker_epoch
+            await metadata.change(lambda image: take_replicas_offline(image, broker_id, epoch, replicas.offline))
 
     def _follow_settings(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
         """Apply broker settings that were changed in the metadata at once."""

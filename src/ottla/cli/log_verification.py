@@ -193,8 +193,8 @@ class _Directory:
         if self._image is None:
             return
         broker = self._image.broker(identity.node_id)
-        directory_id = broker.directory_id if broker is not None else b""
-        if (identity.cluster_id, identity.directory_id) != (self._image.cluster_id, directory_id):
+        directories = broker.directories if broker is not None else ()
+        if identity.cluster_id != self._image.cluster_id or identity.directory_id not in directories:
             reason = f"the metadata belongs to cluster {self._image.cluster_id} and does not contain {identity}"
             self._add(Problem(path, reason, repairable=False))
 

@@ -5,6 +5,9 @@ image.py           the metadata at one version
 entities.py        the parts of an image: brokers, topics, partitions, the controller
 changes.py         every kind of change, and its encoding
 replay.py          the effect of each change on an image
+leadership.py      who may lead a partition: the election rules that replay follows
+first_rules.py     the election rules of metadata that was written before there were clusters
+snapshots.py       an image as a list of changes, and its digest
 metadata_log.py    the interface of a metadata log
 embedded.py        the metadata log of a single broker
 metadata_files.py  the files of that log, and their recovery
@@ -22,7 +25,7 @@ placement.py       chooses the brokers of new partitions
 configs.py         deciders: change settings of topics, groups and brokers
 features.py        deciders: levels of the cluster's features
 registration.py    deciders: brokers join and leave the cluster
-resignation.py     decider: a broker gives up the leadership of partitions
+offline.py         decider: a broker reports replicas that it cannot serve
 adoption.py        decider: a read-only broker adopts topics that it finds on disk
 auto_creation.py   topics that are created because a client asked for their metadata
 producer_ids.py    producer ids, in blocks

@@ -46,6 +46,21 @@ class Endpoint(NamedTuple):
     protocol: str
 
 
+class SupportedFeature(NamedTuple):
+    """The levels of a feature that a broker supports, both ends included."""
+
+    name: str
+    lowest: int
+    highest: int
+
+
+class TopicReplicas(NamedTuple):
+    """Some partitions of one topic."""
+
+    topic_id: bytes
+    partitions: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class SetClusterId:
     """The first change of a cluster."""
@@ -55,23 +70,32 @@ class SetClusterId:
 
 @dataclass(frozen=True, slots=True)
 class RegisterBroker:
-    """A broker starts. It leaves every ISR and leads nothing until it is unfenced.
+    """A broker starts, or comes back after its session expired. It leaves every ISR and is fenced.
 
-    `clean`: the broker stopped cleanly after its previous registration. The broker epoch is the version of the entry;
-    only a snapshot contains it, because a snapshot does not keep the versions of entries.
+    `directories`: the ids of all its data directories. `clean`: the broker has kept everything that it acknowledged
+    since its previous registration; otherwise it is no longer eligible to lead partitions that another replica can
+    lead. `incarnation` is a random id of the process.
+
+    The broker epoch is the version of the entry. `epoch` and `lost_directories` are given in snapshots only, because a
+    snapshot does not keep earlier entries. `first_rules` marks a registration by a version of Ottla that could not form
+    a cluster yet: what follows it is replayed by the election rules of that version.
     """
 
     broker_id: int
-    directory_id: bytes
+    directories: tuple[bytes, ...]
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     clean: bool = False
     epoch: int = -1
+    features: tuple[SupportedFeature, ...] = ()
+    incarnation: bytes = b""
+    lost_directories: tuple[bytes, ...] = ()
+    first_rules: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class FenceBroker:
-    """A broker is gone or stops: it leads nothing, and leaves every ISR in which it is not the last member."""
+    """A broker is gone: it leads nothing and leaves every ISR."""
 
     broker_id: int
     broker_epoch: int
@@ -79,15 +103,37 @@ class FenceBroker:
 
 @dataclass(frozen=True, slots=True)
 class UnfenceBroker:
-    """A broker has caught up with the metadata and serves: it leads partitions without a leader in whose ISR it is."""
+    """A broker has caught up with the metadata and serves: it leads partitions without a leader that it may lead."""
 
     broker_id: int
     broker_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
+class BeginShutdown:
+    """A broker is about to stop: it hands its leaderships over and leaves every ISR in which others remain."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakeReplicasOffline:
+    """Replicas of a running broker whose data directory failed. They serve again when the broker registers again.
+
+    `lost`: the logs are gone for good. The broker then serves, but it may lead these partitions only after an unclean
+    election, or once it has copied them from another leader.
+    """
+
+    broker_id: int
+    broker_epoch: int
+    replicas: tuple[TopicReplicas, ...]
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class UnregisterBroker:
-    """A fenced broker is removed from the cluster."""
+    """A fenced broker is removed from the cluster. What it kept is no longer counted on."""
 
     broker_id: int
 
@@ -111,7 +157,7 @@ class CreateTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatePartition:
-    """The next partition of a topic. Only a snapshot has epochs other than 0."""
+    """The next partition of a topic. The fields after `leader` are given in snapshots only."""
 
     topic_id: bytes
     partition: int
@@ -120,14 +166,20 @@ class CreatePartition:
     leader: int
     leader_epoch: int = 0
     partition_epoch: int = 0
-    unclean: bool = False
+    recovering: bool = False
+    elr: tuple[int, ...] = ()
+    last_known_leader: int = NO_LEADER
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ChangePartition:
-    """Fields that are None stay as they are. A new leader, and any change of replicas, raises the leader epoch.
+    """Fields that are None stay as they are. A new leader, and any removal of a replica, raises the leader epoch.
 
     `partition_epoch` is the epoch that the writer saw. If the partition is at another one, the change is refused.
+    Without `leader`, the present leader stays if it can; otherwise replay elects one.
     """
 
     topic_id: bytes
@@ -136,6 +188,9 @@ class ChangePartition:
     isr: tuple[int, ...] | None = None
     leader: int | None = None
     replicas: tuple[int, ...] | None = None
+    adding: tuple[int, ...] | None = None
+    removing: tuple[int, ...] | None = None
+    recovering: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +228,27 @@ class SetFeature:
     level: int
 
 
+@dataclass(frozen=True, slots=True)
+class SetElectionRules:
+    """Which rules of replay elect leaders from here on. Only a snapshot of an old image needs to say it."""
+
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyDigest:
+    """The digest of the image before this change. A broker whose image has another digest stops: replay disagrees."""
+
+    digest: bytes
+
+
 Change = (
     SetClusterId
     | RegisterBroker
     | FenceBroker
     | UnfenceBroker
+    | BeginShutdown
+    | TakeReplicasOffline
     | UnregisterBroker
     | BecomeController
     | CreateTopic
@@ -187,11 +258,18 @@ Change = (
     | SetConfig
     | ReserveProducerIds
     | SetFeature
+    | SetElectionRules
+    | VerifyDigest
 )
 
 
 def encode(changes: Iterable[Change]) -> bytes:
     """The canonical encoding of the changes of an entry."""
+    return b"[" + b",".join(encode_change(change) for change in changes) + b"]"
+
+
+def encode_plain(changes: Iterable[Change]) -> bytes:
+    """The canonical encoding, never compressed."""
     return b"[" + b",".join(encode_change(change) for change in changes) + b"]"
 
 
@@ -223,6 +301,7 @@ def _decode_change(item: object) -> Change:
     if change is None:
         raise MalformedEntry(f"unknown kind of change {kind!r}; written by a newer version?")
     fields = _FIELDS[change]
+    _rename_old_fields(kind, item)
     unknown = sorted(item.keys() - fields.keys())
     if unknown:
         raise MalformedEntry(f"{kind} has an unknown field {unknown[0]!r}; written by a newer version?")
@@ -236,6 +315,15 @@ def _decode_change(item: object) -> Change:
         elif field.default is MISSING:
             raise MalformedEntry(f"{kind} lacks {name}")
     return change(**values)  # type: ignore[no-any-return]
+
+
+def _rename_old_fields(kind: str, item: dict[str, Any]) -> None:
+    """Read what versions of Ottla wrote that could not form a cluster yet."""
+    if kind == "RegisterBroker" and "directory_id" in item:
+        item["directories"] = [item.pop("directory_id")]
+        item["first_rules"] = True
+    elif kind == "CreatePartition" and "unclean" in item:
+        item["recovering"] = item.pop("unclean")
 
 
 class _Field(NamedTuple):
@@ -281,8 +369,8 @@ def _codec(annotation: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]
     """The functions that read and write a field of this type."""
     if annotation is bytes:
         return _read_bytes, _write_bytes
-    if annotation is Endpoint:
-        return _read_endpoint, list
+    if isinstance(annotation, type) and issubclass(annotation, tuple) and annotation is not tuple:
+        return _named_tuple_codec(annotation)
     if annotation is ConfigResource:
         return lambda value: ConfigResource(_exactly(int)(value)), int
     if get_origin(annotation) is tuple:
@@ -295,10 +383,17 @@ def _codec(annotation: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]
     return _exactly(annotation), _same
 
 
-def _read_endpoint(value: Any) -> Endpoint:
-    name, host, port, protocol = _exactly(list)(value)
-    text = _exactly(str)
-    return Endpoint(text(name), text(host), _exactly(int)(port), text(protocol))
+def _named_tuple_codec(annotation: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """A named tuple is written as an array of its fields."""
+    codecs = [_codec(hint) for hint in get_type_hints(annotation).values()]
+
+    def read(value: Any) -> Any:
+        return annotation(*(codec[0](part) for codec, part in zip(codecs, _exactly(list)(value), strict=True)))
+
+    def write(value: Any) -> Any:
+        return [codec[1](part) for codec, part in zip(codecs, value, strict=True)]
+
+    return read, write
 
 
 def _fields_of(change: Any) -> Mapping[str, _Field]:

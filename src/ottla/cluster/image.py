@@ -10,10 +10,11 @@ from typing import Any
 
 from immutables import Map
 
-from ottla.cluster import changes as change
-from ottla.cluster.changes import NO_LEADER, Change, ConfigResource
+from ottla.cluster.changes import Change, ConfigResource
 from ottla.cluster.entities import BrokerImage, ControllerImage, PartitionImage, TopicImage
-from ottla.cluster.replay import MutableImage, ReplayError, normalize, replay
+from ottla.cluster.leadership import ELIGIBLE_LEADER_REPLICAS
+from ottla.cluster.replay import IMAGE_FIELDS, MutableImage, ReplayError, normalize, replay
+from ottla.cluster.snapshots import compute_digest, write_snapshot
 
 __all__ = [
     "EMPTY",
@@ -44,41 +45,23 @@ class Image:
     normalized_names: Map[str, str] = field(default_factory=Map)
     configs: Map[tuple[ConfigResource, str], Map[str, str]] = field(default_factory=Map)
     features: Map[str, int] = field(default_factory=Map)
+    election_rules: int = ELIGIBLE_LEADER_REPLICAS
     derived: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     """Results that were computed from this image and are needed again. They are dropped with the image."""
 
     def replay(self, version: int, changes: Iterable[Change]) -> "Image":
         """The image after the entry `version`. ReplayError if a change does not fit this image."""
-        draft = MutableImage(version, *(getattr(self, name) for name in MutableImage.__slots__[1:]))
+        draft = MutableImage(version, *(getattr(self, name) for name in IMAGE_FIELDS[1:]))
         replay(draft, changes)
-        return Image(*(getattr(draft, name) for name in MutableImage.__slots__))
+        return Image(*(getattr(draft, name) for name in IMAGE_FIELDS))
 
     def snapshot(self) -> list[Change]:
         """Changes that replay from the empty image into one equal to this. Equal images give equal changes."""
-        changes: list[Change] = []
-        if self.cluster_id is not None:
-            changes.append(change.SetClusterId(self.cluster_id))
-        for broker in self.all_brokers():
-            changes.append(
-                change.RegisterBroker(
-                    broker.id, broker.directory_id, broker.endpoints, broker.rack, broker.clean, broker.epoch
-                )
-            )
-            if not broker.fenced:
-                changes.append(change.UnfenceBroker(broker.id, broker.epoch))
-        if self.controller is not None:
-            changes.append(
-                change.BecomeController(self.controller.broker_id, self.controller.broker_epoch, self.controller.epoch)
-            )
-        changes.extend(change.SetFeature(name, self.features[name]) for name in sorted(self.features))
-        if self.next_producer_id:
-            changes.append(change.ReserveProducerIds(-1, -1, 0, self.next_producer_id))
-        for topic in self.topics():
-            changes.extend(_topic_snapshot(topic))
-        for resource, name in sorted(self.configs):
-            config = self.configs[resource, name]
-            changes.extend(change.SetConfig(resource, name, key, config[key]) for key in sorted(config))
-        return changes
+        return write_snapshot(self)
+
+    def digest(self) -> bytes:
+        """The digest of this image. Brokers that replayed the same entries have the same digest."""
+        return compute_digest(self)
 
     def topic(self, name: str) -> TopicImage | None:
         return self.topics_by_name.get(name)
@@ -117,14 +100,18 @@ class Image:
         """Every registered broker, by id."""
         return [self.brokers[broker_id] for broker_id in sorted(self.brokers)]
 
+    def serves(self, broker_id: int) -> bool:
+        """Whether the broker is registered, not fenced and not about to stop."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.serves
+
     def offline_replicas(self, partition: PartitionImage) -> list[int]:
-        """Replicas that cannot serve: their broker is fenced, or their data directory failed."""
-        # An in-sync replica whose broker is alive would lead if its data directory had not failed.
-        leaderless = partition.leader == NO_LEADER
+        """Replicas that cannot serve: their broker is gone or fenced, or their data directory failed."""
+        brokers, offline = self.brokers, partition.offline
         return [
-            broker
-            for broker in partition.replicas
-            if self.brokers[broker].fenced or (leaderless and broker in partition.isr)
+            member
+            for member in partition.replicas
+            if member in offline or (broker := brokers.get(member)) is None or broker.fenced
         ]
 
     def alive_brokers(self) -> tuple[BrokerImage, ...]:
@@ -136,18 +123,3 @@ class Image:
 
 
 EMPTY = Image()
-
-
-def _topic_snapshot(topic: TopicImage) -> Iterator[Change]:
-    yield change.CreateTopic(topic.id, topic.name)
-    for number, partition in enumerate(topic.partitions):
-        yield change.CreatePartition(
-            topic.id,
-            number,
-            partition.replicas,
-            partition.isr,
-            partition.leader,
-            partition.leader_epoch,
-            partition.partition_epoch,
-            partition.unclean,
-        )

@@ -9,6 +9,7 @@ from ottla.cluster.changes import (
     FenceBroker,
     RegisterBroker,
     SetClusterId,
+    SupportedFeature,
     UnfenceBroker,
 )
 from ottla.cluster.image import BrokerImage, Image
@@ -18,13 +19,20 @@ from ottla.errors import ErrorCode, KafkaError
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """What a broker registers with. `stopped_at_epoch` is from its clean-shutdown file, None if there is none."""
+    """What a broker registers with.
+
+    `stopped_at_epoch` is from its clean-shutdown file, None if there is none. `previous_epoch`: the epoch at which the
+    same process registered before, if it did.
+    """
 
     broker_id: int
-    directory_id: bytes
+    directories: tuple[bytes, ...]
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     stopped_at_epoch: int | None = None
+    features: tuple[SupportedFeature, ...] = ()
+    incarnation: bytes = b""
+    previous_epoch: int | None = None
 
 
 def register_broker(image: Image, registration: BrokerRegistration, cluster_id: str) -> Decision[int]:
@@ -39,13 +47,19 @@ def register_broker(image: Image, registration: BrokerRegistration, cluster_id: 
         message = f"this is cluster {image.cluster_id}, the data directory belongs to cluster {cluster_id}"
         raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, message)
     before = image.broker(registration.broker_id)
-    if before is not None and not before.fenced and before.directory_id != registration.directory_id:
+    if before is not None and not before.fenced and not set(before.directories) & set(registration.directories):
         message = f"another broker with id {registration.broker_id} and another data directory is in the cluster"
         raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, message)
-    clean = before is None or before.epoch == registration.stopped_at_epoch
+    clean = before is None or before.epoch in (registration.stopped_at_epoch, registration.previous_epoch)
     changes.append(
         RegisterBroker(
-            registration.broker_id, registration.directory_id, registration.endpoints, registration.rack, clean
+            broker_id=registration.broker_id,
+            directories=registration.directories,
+            endpoints=registration.endpoints,
+            rack=registration.rack,
+            clean=clean,
+            features=registration.features,
+            incarnation=registration.incarnation,
         )
     )
     return Decision(changes, image.version + 1)

@@ -5,14 +5,28 @@ before all changes of an entry are applied.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from immutables import Map
 
 from ottla.cluster import changes as change
+from ottla.cluster import first_rules, leadership
 from ottla.cluster.changes import NO_LEADER, ZERO_ID, Change, ConfigResource
 from ottla.cluster.entities import BrokerImage, ControllerImage, PartitionImage, TopicImage
+from ottla.cluster.leadership import ELIGIBLE_LEADER_REPLICAS, FIRST_RULES, Electorate, TopicRules
+from ottla.cluster.snapshots import compute_digest
+
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
+
+LOST_DIRECTORIES_MAX = 100
+"""Directory ids that are remembered after a broker came back without them."""
+
+
+Rule = Callable[[PartitionImage, TopicRules], PartitionImage]
+"""What happens to each partition. Returns the same object for a partition that does not change."""
 
 
 class ReplayError(ValueError):
@@ -21,7 +35,7 @@ class ReplayError(ValueError):
 
 @dataclass(slots=True)
 class MutableImage:
-    """An image under construction. Its fields are those of `Image`, in the same order."""
+    """An image under construction. Its fields are those of `Image`, in the same order, and the two at the end."""
 
     version: int
     cluster_id: str | None
@@ -33,6 +47,10 @@ class MutableImage:
     normalized_names: Map[str, str]
     configs: Map[tuple[ConfigResource, str], Map[str, str]]
     features: Map[str, int]
+    election_rules: int
+    topic_drafts: dict[bytes, tuple[TopicImage, list[PartitionImage]]] = field(default_factory=dict)
+    """Topics whose partitions are being changed. `finish_topics` puts them into `topics_by_name`."""
+    electorate_of_brokers: tuple[object, Electorate | None] = (None, None)
 
     def topic(self, topic_id: bytes) -> TopicImage:
         name = self.topic_names.get(topic_id)
@@ -42,6 +60,40 @@ class MutableImage:
 
     def put_topic(self, topic: TopicImage) -> None:
         self.topics_by_name = self.topics_by_name.set(topic.name, topic)
+
+    def partitions(self, topic_id: bytes) -> tuple[TopicImage, list[PartitionImage]]:
+        """The topic, and its partitions to be changed in place: an entry may change thousands of them."""
+        draft = self.topic_drafts.get(topic_id)
+        if draft is None:
+            topic = self.topic(topic_id)
+            draft = self.topic_drafts[topic_id] = (topic, list(topic.partitions))
+        return draft
+
+    def finish_topics(self) -> None:
+        if self.topic_drafts:
+            with self.topics_by_name.mutate() as topics:
+                for topic, partitions in self.topic_drafts.values():
+                    topics[topic.name] = replace(topic, partitions=tuple(partitions))
+                self.topics_by_name = topics.finish()
+            self.topic_drafts.clear()
+
+    def electorate(self) -> Electorate:
+        brokers, known = self.electorate_of_brokers
+        if known is None or brokers is not self.brokers:
+            known = Electorate.of(self.brokers)
+            self.electorate_of_brokers = (self.brokers, known)
+        return known
+
+    def topic_rules(self, name: str) -> TopicRules:
+        """The settings that elections depend on: the topic's own, else those for all brokers, else the defaults."""
+        own, common = self.configs.get((ConfigResource.TOPIC, name)), self.configs.get((ConfigResource.BROKER, ""))
+        if own is None and common is None:
+            return _DEFAULT_RULES
+        settings = {**(common or {}), **(own or {})}
+        needed = settings.get(MIN_INSYNC_REPLICAS, "")
+        return TopicRules(
+            int(needed) if needed.isascii() and needed.isdigit() else 1, settings.get(UNCLEAN_ELECTION) == "true"
+        )
 
     def require_broker(self, broker_id: int, broker_epoch: int) -> BrokerImage:
         broker = self.brokers.get(broker_id)
@@ -56,9 +108,10 @@ class MutableImage:
         if self.controller is not None and self.controller.broker_id == broker_id:
             self.controller = None
 
-    def serves(self, broker_id: int) -> bool:
-        broker = self.brokers.get(broker_id)
-        return broker is not None and not broker.fenced
+
+IMAGE_FIELDS = tuple(MutableImage.__slots__[:-2])
+
+_DEFAULT_RULES = TopicRules()
 
 
 def normalize(name: str) -> str:
@@ -69,10 +122,14 @@ def normalize(name: str) -> str:
 def replay(draft: MutableImage, changes: Iterable[Change]) -> None:
     """Apply the changes of entry `draft.version`, in order."""
     for item in changes:
+        kind = type(item)
         try:
-            _RULES[type(item)](draft, item)
+            if kind not in _OF_PARTITIONS:
+                draft.finish_topics()
+            _RULES[kind](draft, item)
         except ReplayError as error:
-            raise ReplayError(f"metadata entry {draft.version}, {type(item).__name__}: {error}") from None
+            raise ReplayError(f"metadata entry {draft.version}, {kind.__name__}: {error}") from None
+    draft.finish_topics()
 
 
 def _set_cluster_id(draft: MutableImage, item: change.SetClusterId) -> None:
@@ -86,24 +143,76 @@ def _register_broker(draft: MutableImage, item: change.RegisterBroker) -> None:
     before = draft.brokers.get(item.broker_id)
     if item.broker_id < 0 or (before is not None and before.epoch >= epoch):
         raise ReplayError(f"broker {item.broker_id} cannot register at epoch {epoch}")
-    broker = BrokerImage(item.broker_id, epoch, item.directory_id, item.endpoints, item.rack, True, item.clean)
+    had = before.directories if before is not None else ()
+    lost = tuple(each for each in had if each not in item.directories)
+    known_lost = before.lost_directories if before is not None else item.lost_directories
+    all_lost = tuple(each for each in (*known_lost, *lost) if each not in item.directories)
+    broker = BrokerImage(
+        id=item.broker_id,
+        epoch=epoch,
+        endpoints=item.endpoints,
+        rack=item.rack,
+        clean=item.clean,
+        directories=item.directories,
+        features=item.features,
+        incarnation=item.incarnation,
+        lost_directories=all_lost[-LOST_DIRECTORIES_MAX:],
+    )
     draft.brokers = draft.brokers.set(item.broker_id, broker)
     draft.step_down(item.broker_id)
-    unclean = not item.clean
-    _change_partitions(draft, lambda partition: _remove_broker(draft, partition, item.broker_id, unclean))
+    if item.first_rules:
+        draft.election_rules = FIRST_RULES
+        serving = draft.electorate().serving
+        _change_partitions(
+            draft, lambda found, _: first_rules.remove_broker(found, broker.id, serving, unclean=not item.clean)
+        )
+        return
+    draft.election_rules = max(draft.election_rules, ELIGIBLE_LEADER_REPLICAS)
+    intact, emptied = item.clean and not lost, bool(lost) and len(lost) == len(had)
+    rule = partial(leadership.register, intact=intact, emptied=emptied)
+    electorate = draft.electorate()
+    _change_partitions(draft, lambda found, rules: rule(found, broker.id, electorate, rules))
 
 
 def _fence_broker(draft: MutableImage, item: change.FenceBroker) -> None:
     broker = draft.require_broker(item.broker_id, item.broker_epoch)
-    draft.brokers = draft.brokers.set(broker.id, replace(broker, fenced=True))
+    draft.brokers = draft.brokers.set(broker.id, replace(broker, fenced=True, shutting_down=False))
     draft.step_down(broker.id)
-    _change_partitions(draft, lambda partition: _remove_broker(draft, partition, item.broker_id, False))
+    electorate = draft.electorate()
+    if draft.election_rules == FIRST_RULES:
+        serving = electorate.serving
+        _change_partitions(draft, lambda found, _: first_rules.remove_broker(found, broker.id, serving))
+    else:
+        _change_partitions(draft, lambda found, rules: leadership.fence(found, broker.id, electorate, rules))
 
 
 def _unfence_broker(draft: MutableImage, item: change.UnfenceBroker) -> None:
     broker = draft.require_broker(item.broker_id, item.broker_epoch)
     draft.brokers = draft.brokers.set(broker.id, replace(broker, fenced=False))
-    _change_partitions(draft, lambda partition: _restore_leader(partition, item.broker_id))
+    if draft.election_rules == FIRST_RULES:
+        _change_partitions(draft, lambda found, _: first_rules.restore_leader(found, broker.id))
+    else:
+        electorate = draft.electorate()
+        _change_partitions(draft, lambda found, rules: leadership.unfence(found, electorate, rules))
+
+
+def _begin_shutdown(draft: MutableImage, item: change.BeginShutdown) -> None:
+    broker = draft.require_broker(item.broker_id, item.broker_epoch)
+    draft.brokers = draft.brokers.set(broker.id, replace(broker, shutting_down=True))
+    electorate = draft.electorate()
+    _change_partitions(draft, lambda found, rules: leadership.begin_shutdown(found, broker.id, electorate, rules))
+
+
+def _take_replicas_offline(draft: MutableImage, item: change.TakeReplicasOffline) -> None:
+    broker = draft.require_broker(item.broker_id, item.broker_epoch)
+    electorate = draft.electorate()
+    for topic_id, indexes in item.replicas:
+        topic, partitions = draft.partitions(topic_id)
+        rules = draft.topic_rules(topic.name)
+        for index in indexes:
+            if not 0 <= index < len(partitions) or broker.id not in partitions[index].replicas:
+                raise ReplayError(f"broker {broker.id} keeps no partition {index} of topic {topic.name!r}")
+            partitions[index] = leadership.take_offline(partitions[index], broker.id, electorate, rules, lost=item.lost)
 
 
 def _unregister_broker(draft: MutableImage, item: change.UnregisterBroker) -> None:
@@ -111,55 +220,25 @@ def _unregister_broker(draft: MutableImage, item: change.UnregisterBroker) -> No
     if broker is None or not broker.fenced:
         raise ReplayError(f"broker {item.broker_id} is not a fenced broker")
     draft.brokers = draft.brokers.delete(item.broker_id)
+    if draft.election_rules != FIRST_RULES:
+        electorate = draft.electorate()
+        _change_partitions(draft, lambda found, rules: leadership.unregister(found, broker.id, electorate, rules))
 
 
-def _change_partitions(draft: MutableImage, rule: Callable[[PartitionImage], PartitionImage]) -> None:
-    """Apply a rule to every partition. Topics that it does not change stay the same object."""
+def _change_partitions(draft: MutableImage, rule: Rule, topics: Iterable[str] | None = None) -> None:
+    """Apply a rule to every partition, or to those of some topics. Topics that do not change stay the same object."""
     changed: list[TopicImage] = []
-    for topic in draft.topics_by_name.values():
-        partitions = tuple(map(rule, topic.partitions))
+    found = draft.topics_by_name.values() if topics is None else map(draft.topics_by_name.__getitem__, topics)
+    for topic in found:
+        rules = draft.topic_rules(topic.name)
+        partitions = tuple([rule(partition, rules) for partition in topic.partitions])
         if any(new is not old for new, old in zip(partitions, topic.partitions, strict=True)):
             changed.append(replace(topic, partitions=partitions))
-    with draft.topics_by_name.mutate() as topics:
-        for topic in changed:
-            topics[topic.name] = topic
-        draft.topics_by_name = topics.finish()
-
-
-def _remove_broker(draft: MutableImage, partition: PartitionImage, broker_id: int, unclean: bool) -> PartitionImage:
-    """The partition without a broker in its ISR. The last in-sync replica stays, because no other may lead."""
-    if broker_id not in partition.isr:
-        return partition
-    isr = tuple(member for member in partition.isr if member != broker_id)
-    last = not isr
-    if partition.leader == broker_id:
-        leader = next((member for member in partition.replicas if member in isr and draft.serves(member)), NO_LEADER)
-    else:
-        leader = partition.leader
-    marked = partition.unclean or (last and unclean)
-    if last and leader == partition.leader and marked == partition.unclean:
-        return partition
-    return PartitionImage(
-        replicas=partition.replicas,
-        isr=partition.isr if last else isr,
-        leader=leader,
-        leader_epoch=partition.leader_epoch + (leader != partition.leader),
-        partition_epoch=partition.partition_epoch + 1,
-        unclean=marked,
-    )
-
-
-def _restore_leader(partition: PartitionImage, broker_id: int) -> PartitionImage:
-    if partition.leader != NO_LEADER or broker_id not in partition.isr:
-        return partition
-    return PartitionImage(
-        replicas=partition.replicas,
-        isr=partition.isr,
-        leader=broker_id,
-        leader_epoch=partition.leader_epoch + 1,
-        partition_epoch=partition.partition_epoch + 1,
-        unclean=partition.unclean,
-    )
+    if changed:
+        with draft.topics_by_name.mutate() as mutable:
+            for topic in changed:
+                mutable[topic.name] = topic
+            draft.topics_by_name = mutable.finish()
 
 
 def _become_controller(draft: MutableImage, item: change.BecomeController) -> None:
@@ -180,47 +259,66 @@ def _create_topic(draft: MutableImage, item: change.CreateTopic) -> None:
 
 
 def _create_partition(draft: MutableImage, item: change.CreatePartition) -> None:
-    topic = draft.topic(item.topic_id)
-    if item.partition != len(topic.partitions):
-        raise ReplayError(f"the next partition of {topic.name!r} is {len(topic.partitions)}, not {item.partition}")
+    topic, partitions = draft.partitions(item.topic_id)
+    if item.partition != len(partitions):
+        raise ReplayError(f"the next partition of {topic.name!r} is {len(partitions)}, not {item.partition}")
     partition = PartitionImage(
-        item.replicas, item.isr, item.leader, item.leader_epoch, item.partition_epoch, item.unclean
+        replicas=item.replicas,
+        isr=item.isr,
+        leader=item.leader,
+        leader_epoch=item.leader_epoch,
+        partition_epoch=item.partition_epoch,
+        elr=item.elr,
+        last_known_leader=item.last_known_leader,
+        recovering=item.recovering,
+        adding=item.adding,
+        removing=item.removing,
+        offline=item.offline,
     )
     _check_partition(partition)
-    draft.put_topic(TopicImage(topic.name, topic.id, (*topic.partitions, partition)))
+    partitions.append(partition)
 
 
 def _change_partition(draft: MutableImage, item: change.ChangePartition) -> None:
-    topic = draft.topic(item.topic_id)
-    if not 0 <= item.partition < len(topic.partitions):
+    topic, partitions = draft.partitions(item.topic_id)
+    if not 0 <= item.partition < len(partitions):
         raise ReplayError(f"topic {topic.name!r} has no partition {item.partition}")
-    before = topic.partitions[item.partition]
+    before = partitions[item.partition]
     if item.partition_epoch != before.partition_epoch:
         raise ReplayError(f"partition is at epoch {before.partition_epoch}, not {item.partition_epoch}")
-    leader = before.leader if item.leader is None else item.leader
-    replicas = before.replicas if item.replicas is None else item.replicas
-    after = PartitionImage(
-        replicas=replicas,
-        isr=before.isr if item.isr is None else item.isr,
-        leader=leader,
-        leader_epoch=before.leader_epoch + (leader != before.leader or replicas != before.replicas),
-        partition_epoch=before.partition_epoch + 1,
-        # a second in-sync replica has every committed record
-        unclean=before.unclean and (item.isr is None or len(item.isr) < 2),
-    )
+    if draft.election_rules == FIRST_RULES:
+        after = first_rules.change_partition(before, item)
+    else:
+        wanted = PartitionImage(
+            replicas=before.replicas if item.replicas is None else item.replicas,
+            isr=before.isr if item.isr is None else item.isr,
+            leader=before.leader if item.leader is None else item.leader,
+            elr=before.isr + before.elr,
+            last_known_leader=before.last_known_leader,
+            recovering=before.recovering if item.recovering is None else item.recovering,
+            adding=before.adding if item.adding is None else item.adding,
+            removing=before.removing if item.removing is None else item.removing,
+            offline=before.offline,
+        )
+        _check_partition(wanted, may_lead=before.leader)
+        after = leadership.settle(before, wanted, draft.electorate(), draft.topic_rules(topic.name))
     _check_partition(after)
-    partitions = (*topic.partitions[: item.partition], after, *topic.partitions[item.partition + 1 :])
-    draft.put_topic(replace(topic, partitions=partitions))
+    partitions[item.partition] = after
 
 
-def _check_partition(partition: PartitionImage) -> None:
+def _check_partition(partition: PartitionImage, may_lead: int = NO_LEADER) -> None:
+    """ReplayError if the parts contradict each other. `may_lead`: a leader that is about to be replaced."""
     replicas, isr = partition.replicas, partition.isr
     if not replicas or len(set(replicas)) != len(replicas):
         raise ReplayError(f"replicas {list(replicas)}")
-    if not isr or len(set(isr)) != len(isr) or not set(isr) <= set(replicas):
+    if len(set(isr)) != len(isr) or not set(isr) <= set(replicas):
         raise ReplayError(f"in-sync replicas {list(isr)} of {list(replicas)}")
-    if partition.leader != NO_LEADER and partition.leader not in isr:
+    if partition.leader not in (NO_LEADER, may_lead) and partition.leader not in isr:
         raise ReplayError(f"leader {partition.leader} is not in sync: {list(isr)}")
+    for name in ("adding", "removing"):
+        members = getattr(partition, name)
+        if members and not set(members) <= set(replicas):
+            raise ReplayError(f"{name} {list(members)} of {list(replicas)}")
 
 
 def _delete_topic(draft: MutableImage, item: change.DeleteTopic) -> None:
@@ -236,7 +334,7 @@ def _set_config(draft: MutableImage, item: change.SetConfig) -> None:
     where = (item.resource_type, item.resource_name)
     if item.resource_type is ConfigResource.TOPIC and item.resource_name not in draft.topics_by_name:
         raise ReplayError(f"no topic {item.resource_name!r} to configure")
-    config: Map[str, str] = draft.configs.get(where, Map())
+    before = config = draft.configs.get(where, Map())
     if item.value is not None:
         config = config.set(item.key, item.value)
     elif item.key in config:
@@ -245,6 +343,24 @@ def _set_config(draft: MutableImage, item: change.SetConfig) -> None:
         draft.configs = draft.configs.set(where, config)
     elif where in draft.configs:
         draft.configs = draft.configs.delete(where)
+    if item.key in _ELECTION_SETTINGS and before.get(item.key) != item.value:
+        _apply_election_settings(draft, item)
+
+
+def _apply_election_settings(draft: MutableImage, item: change.SetConfig) -> None:
+    """With a smaller min.insync.replicas, those in sync commit alone. An unclean election may be allowed now."""
+    if draft.election_rules == FIRST_RULES:
+        return
+    if item.resource_type is ConfigResource.TOPIC:
+        topics: tuple[str, ...] | None = (item.resource_name,)
+    elif (item.resource_type, item.resource_name) == (ConfigResource.BROKER, ""):
+        topics = None
+    else:
+        return
+    electorate = draft.electorate()
+    _change_partitions(
+        draft, lambda found, rules: leadership.settle(found, leadership.reconsider(found), electorate, rules), topics
+    )
 
 
 def _reserve_producer_ids(draft: MutableImage, item: change.ReserveProducerIds) -> None:
@@ -262,11 +378,31 @@ def _set_feature(draft: MutableImage, item: change.SetFeature) -> None:
         draft.features = draft.features.delete(item.name)
 
 
+def _verify_digest(draft: MutableImage, item: change.VerifyDigest) -> None:
+    digest = compute_digest(draft)
+    if digest != item.digest:
+        message = f"the digest of the metadata is {digest.hex()}, not {item.digest.hex()}"
+        raise ReplayError(f"{message}: two versions of Ottla replay it differently")
+
+
+def _set_election_rules(draft: MutableImage, item: change.SetElectionRules) -> None:
+    if item.level not in (FIRST_RULES, ELIGIBLE_LEADER_REPLICAS):
+        raise ReplayError(f"this version has no election rules of level {item.level}")
+    draft.election_rules = item.level
+
+
+_ELECTION_SETTINGS = (MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION)
+
+_OF_PARTITIONS = (change.CreatePartition, change.ChangePartition, change.TakeReplicasOffline)
+"""Changes of single partitions. All others see the topics with these changes applied."""
+
 _RULES: Mapping[type, Callable[[MutableImage, Any], None]] = {
     change.SetClusterId: _set_cluster_id,
     change.RegisterBroker: _register_broker,
     change.FenceBroker: _fence_broker,
     change.UnfenceBroker: _unfence_broker,
+    change.BeginShutdown: _begin_shutdown,
+    change.TakeReplicasOffline: _take_replicas_offline,
     change.UnregisterBroker: _unregister_broker,
     change.BecomeController: _become_controller,
     change.CreateTopic: _create_topic,
@@ -276,4 +412,6 @@ _RULES: Mapping[type, Callable[[MutableImage, Any], None]] = {
     change.SetConfig: _set_config,
     change.ReserveProducerIds: _reserve_producer_ids,
     change.SetFeature: _set_feature,
+    change.SetElectionRules: _set_election_rules,
+    change.VerifyDigest: _verify_digest,
 }

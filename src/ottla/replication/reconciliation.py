@@ -20,6 +20,7 @@ from typing import Protocol
 
 from ottla.cluster.changes import (
     NO_LEADER,
+    BeginShutdown,
     Change,
     ChangePartition,
     ConfigResource,
@@ -28,7 +29,9 @@ from ottla.cluster.changes import (
     FenceBroker,
     RegisterBroker,
     SetConfig,
+    TakeReplicasOffline,
     UnfenceBroker,
+    UnregisterBroker,
 )
 from ottla.cluster.image import EMPTY, Image, PartitionImage, TopicImage
 from ottla.config import BrokerConfig, TopicConfig
@@ -153,10 +156,15 @@ class Reconciliation:
                     touched[topic_id] = None
                 case SetConfig(resource_type=ConfigResource.TOPIC, resource_name=topic):
                     configured[topic] = None
-                case RegisterBroker() | FenceBroker() | UnfenceBroker():
+                case SetConfig(resource_type=ConfigResource.BROKER, resource_name=""):
+                    leaders_moved = True  # elections depend on some of these settings
+                case RegisterBroker() | FenceBroker() | UnfenceBroker() | UnregisterBroker() | BeginShutdown():
                     leaders_moved = True
+                case TakeReplicasOffline(replicas=replicas):
+                    touched.update((topic_id, None) for topic_id, _ in replicas)
         for name in configured:
             self._configure(name, after)
+            touched.update((topic.id, None) for topic in (after.topic(name),) if topic is not None)
         if leaders_moved:
             for topic_image in after.topics():
                 if before.topics_by_name.get(topic_image.name) is not topic_image or topic_image.id in touched:

@@ -53,7 +53,7 @@ def disk() -> SimulatedDisk:
     disk.make_directory(METADATA)
     endpoints = (Endpoint("PLAINTEXT", "localhost", 9092, "PLAINTEXT"),)
     entries: tuple[tuple[Change, ...], ...] = (
-        (SetClusterId("a-cluster"), RegisterBroker(1, bytes(range(16)), endpoints)),
+        (SetClusterId("a-cluster"), RegisterBroker(1, (bytes(range(16)),), endpoints)),
         (CreateTopic(TOPIC_ID, "orders"), CreatePartition(TOPIC_ID, 0, (1,), (1,), 1)),
     )
     file = disk.open(names.path(METADATA, 1, names.LOG), create=True)

@@ -61,7 +61,7 @@ class Member:
         return await self.register()
 
     async def register(self) -> int:
-        registration = BrokerRegistration(self.id, self.directory, (Endpoint("A", "h", 1, "PLAINTEXT"),))
+        registration = BrokerRegistration(self.id, (self.directory,), (Endpoint("A", "h", 1, "PLAINTEXT"),))
         self.epoch = await self.membership.register(self.metadata, registration, CLUSTER_ID)
         return self.epoch
 

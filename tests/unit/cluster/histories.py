@@ -5,7 +5,7 @@ import random
 from hypothesis import strategies as st
 
 from ottla.cluster import changes as change
-from ottla.cluster.changes import Change, ConfigResource, Endpoint
+from ottla.cluster.changes import Change, ConfigResource, Endpoint, TopicReplicas
 from ottla.cluster.image import EMPTY, Image
 
 History = list[tuple[Change, ...]]
@@ -45,7 +45,8 @@ def _register(source: random.Random, image: Image) -> tuple[Change, ...]:
     endpoint = Endpoint("PLAINTEXT", source.choice(["localhost", "höst"]), source.randrange(65536), "PLAINTEXT")
     rack = source.choice([None, "", "a", "b"])
     broker_id = source.randrange(4)
-    return (change.RegisterBroker(broker_id, source.randbytes(16), (endpoint,), rack, source.random() < 0.5),)
+    directories = tuple(each * 16 for each in (b"d", b"e") if source.random() < 0.8)
+    return (change.RegisterBroker(broker_id, directories, (endpoint,), rack, source.random() < 0.5),)
 
 
 def _fence(source: random.Random, image: Image) -> tuple[Change, ...]:
@@ -55,6 +56,26 @@ def _fence(source: random.Random, image: Image) -> tuple[Change, ...]:
 
 def _unfence(source: random.Random, image: Image) -> tuple[Change, ...]:
     return tuple(change.UnfenceBroker(b.id, b.epoch) for b in image.all_brokers() if b.fenced and source.random() < 0.8)
+
+
+def _shut_down(source: random.Random, image: Image) -> tuple[Change, ...]:
+    alive = image.alive_brokers()
+    return tuple(change.BeginShutdown(broker.id, broker.epoch) for broker in source.sample(alive, min(1, len(alive))))
+
+
+def _take_offline(source: random.Random, image: Image) -> tuple[Change, ...]:
+    changes: list[Change] = []
+    for broker in image.all_brokers():
+        for topic in image.topics():
+            kept = tuple(number for number, found in enumerate(topic.partitions) if broker.id in found.replicas)
+            if kept and source.random() < 0.3:
+                replicas = (TopicReplicas(topic.id, kept),)
+                changes.append(change.TakeReplicasOffline(broker.id, broker.epoch, replicas, source.random() < 0.5))
+    return tuple(changes)
+
+
+def _unregister(source: random.Random, image: Image) -> tuple[Change, ...]:
+    return tuple(change.UnregisterBroker(each.id) for each in image.all_brokers() if each.fenced)[:1]
 
 
 def _control(source: random.Random, image: Image) -> tuple[Change, ...]:
@@ -71,7 +92,9 @@ def _create(source: random.Random, image: Image) -> tuple[Change, ...]:
     for number in range(source.randrange(4)):
         replicas = tuple(source.sample(alive, source.randint(1, len(alive))))
         changes.append(change.CreatePartition(topic_id, number, replicas, replicas, replicas[0]))
-    changes.append(change.SetConfig(ConfigResource.TOPIC, name, "retention.ms", "5"))
+    for key, values in (("min.insync.replicas", "123"), ("unclean.leader.election.enable", ("true", "false"))):
+        if source.random() < 0.5:
+            changes.append(change.SetConfig(ConfigResource.TOPIC, name, key, source.choice(values)))
     return tuple(changes)
 
 
@@ -92,6 +115,8 @@ def _delete(source: random.Random, image: Image) -> tuple[Change, ...]:
 
 def _configure(source: random.Random, image: Image) -> tuple[Change, ...]:
     value = source.choice([None, "", "1", "ü"])
+    if source.random() < 0.5:
+        return (change.SetConfig(ConfigResource.BROKER, "", "min.insync.replicas", source.choice([None, "1", "2"])),)
     return (change.SetConfig(ConfigResource.BROKER, source.choice(["", "1"]), source.choice("ab"), value),)
 
 
@@ -111,6 +136,9 @@ _STEPS = (
     _create,
     _create,
     _fence,
+    _shut_down,
+    _take_offline,
+    _unregister,
     _control,
     _shrink,
     _delete,

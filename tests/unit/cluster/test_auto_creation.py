@@ -17,7 +17,7 @@ from ottla.cluster.topics import CONSUMER_OFFSETS, NewTopic, create_topic
 from ottla.config import BrokerConfig
 from ottla.errors import ErrorCode, KafkaError
 
-BROKER = BrokerImage(0, 1, bytes(16), (Endpoint("PLAINTEXT", "", 0, "PLAINTEXT"),), None, fenced=False, clean=True)
+BROKER = BrokerImage(0, 1, (Endpoint("PLAINTEXT", "", 0, "PLAINTEXT"),), None, fenced=False, clean=True)
 IMAGE = replace(EMPTY, brokers=EMPTY.brokers.set(0, BROKER))
 OFFSETS_PARTITIONS = 7
 

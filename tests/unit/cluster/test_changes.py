@@ -7,28 +7,41 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.cluster import changes as change
-from ottla.cluster.changes import Change, ConfigResource, Endpoint, MalformedEntry, decode, encode
+from ottla.cluster.changes import (
+    Change,
+    ConfigResource,
+    Endpoint,
+    MalformedEntry,
+    SupportedFeature,
+    TopicReplicas,
+    decode,
+    encode,
+)
 from tests.unit.cluster.histories import History, histories
 
 ID = bytes(range(16))
 
 EXAMPLES: list[Change] = [
     change.SetClusterId("abc"),
-    change.RegisterBroker(1, ID, (Endpoint("PLAINTEXT", "höst", 9092, "PLAINTEXT"),), "rack", True, 7),
-    change.RegisterBroker(1, ID, ()),
+    change.RegisterBroker(1, (ID, ID[::-1]), (Endpoint("PLAINTEXT", "höst", 9092, "PLAINTEXT"),), "rack", True, 7),
+    change.RegisterBroker(1, (), (), features=(SupportedFeature("a", 0, 2),), incarnation=ID),
     change.FenceBroker(1, 2),
     change.UnfenceBroker(1, 2),
+    change.BeginShutdown(1, 2),
+    change.TakeReplicasOffline(1, 2, (TopicReplicas(ID, (0, 5)), TopicReplicas(ID[::-1], ())), True),
     change.UnregisterBroker(1),
     change.BecomeController(1, 2),
     change.CreateTopic(ID, "orders"),
-    change.CreatePartition(ID, 0, (1, 2), (1,), 1, 3, 4, True),
+    change.CreatePartition(ID, 0, (1, 2), (1,), 1, 3, 4, True, (2,), -1, (2,), (1,), (2,)),
     change.ChangePartition(ID, 0, 5, isr=(2,), leader=-1),
-    change.ChangePartition(ID, 0, 5, replicas=(2, 3)),
+    change.ChangePartition(ID, 0, 5, replicas=(2, 3), adding=(3,), removing=(), recovering=False),
     change.DeleteTopic(ID),
     change.SetConfig(ConfigResource.TOPIC, "orders", "retention.ms", None),
     change.SetConfig(ConfigResource.BROKER, "", "x", ""),
     change.ReserveProducerIds(1, 2, 1000, 1000),
     change.SetFeature("group.version", 1),
+    change.SetElectionRules(0),
+    change.VerifyDigest(ID),
 ]
 
 
@@ -83,7 +96,12 @@ def test_histories_survive_the_encoding(history: History) -> None:
             '[{"kind":"SetConfig","resource_type":3,"resource_name":"a","key":"b","value":"c"}]',
             "SetConfig.resource_type cannot be 3",
         ),
-        ('[{"kind":"RegisterBroker","broker_id":1,"directory_id":"AA","endpoints":[["a"]]}]', "endpoints cannot be"),
+        ('[{"kind":"RegisterBroker","broker_id":1,"directories":["AA"],"endpoints":[["a"]]}]', "endpoints cannot be"),
+        ('[{"kind":"RegisterBroker","broker_id":1,"directory_id":7,"endpoints":[]}]', "directories cannot be"),
+        (
+            '[{"kind":"TakeReplicasOffline","broker_id":1,"broker_epoch":1,"replicas":[["AA",[true]]]}]',
+            "replicas cannot",
+        ),
     ],
 )
 def test_what_is_not_understood_is_refused(text: str, message: str) -> None:

@@ -210,7 +210,7 @@ def test_producer_ids_are_never_given_twice() -> None:
         log = SharedLog(Random(1))
         members = [Metadata(log, Random(number)) for number in (1, 2)]
         for number, member in enumerate(members):
-            newcomer = BrokerRegistration(number, bytes([number]) * 16, (Endpoint("A", "h", 1, "PLAINTEXT"),))
+            newcomer = BrokerRegistration(number, (bytes([number]) * 16,), (Endpoint("A", "h", 1, "PLAINTEXT"),))
             await member.change(lambda image, newcomer=newcomer: register_broker(image, newcomer, "c"))  # type: ignore[misc]
         blocks = await asyncio.gather(
             *(member.reserve_producer_ids(number, 10) for number, member in enumerate(members) for _ in range(3))

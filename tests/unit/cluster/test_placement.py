@@ -11,7 +11,7 @@ from ottla.cluster.placement import place
 
 
 def broker(broker_id: int, rack: str | None = None) -> BrokerImage:
-    return BrokerImage(broker_id, 1, bytes(16), (), rack, False, True)
+    return BrokerImage(broker_id, 1, (), rack, False, True)
 
 
 @given(st.lists(st.sampled_from([None, "a", "b", "c"]), min_size=1, max_size=9), st.integers(1, 40), st.data())

@@ -17,7 +17,7 @@ from ottla.cluster.registration import (
 )
 from ottla.errors import ErrorCode, KafkaError
 
-BROKER = BrokerRegistration(1, b"\x01" * 16, (Endpoint("PLAINTEXT", "localhost", 9092, "PLAINTEXT"),))
+BROKER = BrokerRegistration(1, (b"\x01" * 16,), (Endpoint("PLAINTEXT", "localhost", 9092, "PLAINTEXT"),))
 
 
 def registered(image: Image, newcomer: BrokerRegistration = BROKER) -> tuple[Image, int]:
@@ -57,10 +57,10 @@ def test_a_clean_stop_is_one_of_the_previous_epoch(stopped_at: int | None, clean
 def test_a_second_broker_with_the_same_id_is_refused_while_the_first_serves() -> None:
     """Another data directory is another broker; once the first is fenced its place can be taken."""
     image, epoch = serving(EMPTY)
-    twin = replace(BROKER, directory_id=b"\x02" * 16)
+    twin = replace(BROKER, directories=(b"\x02" * 16,))
     assert code_of(lambda: register_broker(image, twin, "cluster")) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
     fenced = image.replay(image.version + 1, fence_broker(image, 1, epoch).changes)
-    assert registered(fenced, twin)[0].brokers[1].directory_id == b"\x02" * 16
+    assert registered(fenced, twin)[0].brokers[1].directories == (b"\x02" * 16,)
 
 
 def test_a_directory_of_another_cluster_is_refused() -> None:
@@ -94,5 +94,5 @@ def test_restarting_with_many_partitions_is_one_small_entry() -> None:
     assert len(encode(decision.changes)) < 400
     image, _ = serving(image, replace(BROKER, stopped_at_epoch=1))
     assert time.process_time() - started < 2
-    leaders = {(p.leader, p.leader_epoch, p.unclean) for topic in image.topics() for p in topic.partitions}
+    leaders = {(p.leader, p.leader_epoch, p.recovering) for topic in image.topics() for p in topic.partitions}
     assert leaders == {(1, 2, False)}

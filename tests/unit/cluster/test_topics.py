@@ -26,7 +26,7 @@ def cluster(brokers: int, fenced: tuple[int, ...] = ()) -> Image:
     image = EMPTY
     for broker_id in range(1, brokers + 1):
         endpoint = Endpoint("PLAINTEXT", "localhost", 9091 + broker_id, "PLAINTEXT")
-        register = change.RegisterBroker(broker_id, bytes([broker_id]) * 16, (endpoint,))
+        register = change.RegisterBroker(broker_id, (bytes([broker_id]) * 16,), (endpoint,))
         image = image.replay(image.version + 1, [register])
         if broker_id not in fenced:
             image = image.replay(image.version + 1, [change.UnfenceBroker(broker_id, image.version)])

@@ -38,7 +38,7 @@ Entry = tuple[bytes, bytes | None, int, Producer | None] | tuple[Producer, bool]
 
 
 def image_of(*names: str) -> Image:
-    changes: list[Any] = [RegisterBroker(1, bytes(16), (), None, True, 1)]
+    changes: list[Any] = [RegisterBroker(1, (bytes(16),), (), None, True, 1)]
     for name in names:
         topic_id = topic_id_of(name)
         changes.append(CreateTopic(topic_id, name))

@@ -23,7 +23,7 @@ def cluster(brokers: int) -> Image:
     for broker_id in range(1, brokers + 1):
         endpoint = Endpoint("PLAINTEXT", "localhost", 9091 + broker_id, "PLAINTEXT")
         image = image.replay(
-            image.version + 1, [change.RegisterBroker(broker_id, bytes([broker_id]) * 16, (endpoint,))]
+            image.version + 1, [change.RegisterBroker(broker_id, (bytes([broker_id]) * 16,), (endpoint,))]
         )
         image = image.replay(image.version + 1, [change.UnfenceBroker(broker_id, image.version)])
     return image

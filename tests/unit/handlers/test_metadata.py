@@ -25,7 +25,7 @@ from ottla.wire.messages.metadata import (
 )
 
 CLIENT = Client(1, "PLAINTEXT", ("client", 1), ("here", 9092))
-BROKER = BrokerImage(0, 1, bytes(16), (Endpoint("PLAINTEXT", "", 0, "PLAINTEXT"),), None, fenced=False, clean=True)
+BROKER = BrokerImage(0, 1, (Endpoint("PLAINTEXT", "", 0, "PLAINTEXT"),), None, fenced=False, clean=True)
 LED, LEADERLESS = PartitionImage((0,), (0,), 0), PartitionImage((0,), (), NO_LEADER)
 
 

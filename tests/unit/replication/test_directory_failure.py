@@ -97,7 +97,7 @@ def test_any_failing_operation_takes_the_directory_offline(operation: str) -> No
 
 
 def test_clients_see_no_leader_and_an_offline_replica() -> None:
-    # As one broker of Kafka shows it: leader -1, LEADER_NOT_AVAILABLE, the replica in sync and offline.
+    # Leader -1, LEADER_NOT_AVAILABLE, the replica offline. It is eligible to lead, not in sync (KIP-966).
     async def run() -> None:
         disk = new_disk()
         broker = await filled(disk)
@@ -111,7 +111,8 @@ def test_clients_see_no_leader_and_an_offline_replica() -> None:
             (one.error_code, one.leader_id, one.isr_nodes, one.offline_replicas) for one in answer.topics[0].partitions
         ]
         node = broker.node.broker_id
-        gone = (ErrorCode.LEADER_NOT_AVAILABLE, -1, [node], [node])
+        nobody: list[int] = []
+        gone = (ErrorCode.LEADER_NOT_AVAILABLE, -1, nobody, [node])
         assert shown == [(0, node, [node], []), gone, (0, node, [node], [])]
         results = describe_log_dirs.handle(broker.node, call(DescribeLogDirsRequest(topics=None))).results
         assert [(one.log_dir, one.error_code) for one in results] == [("/one", 0), ("/two", OFFLINE), ("/three", 0)]

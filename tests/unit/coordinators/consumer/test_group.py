@@ -383,4 +383,4 @@ def test_members_have_racks_and_topics_are_hashed_with_theirs() -> None:
 
 
 def registered(rack: str) -> changes.RegisterBroker:
-    return changes.RegisterBroker(1, bytes(16), (), rack, True)
+    return changes.RegisterBroker(1, (bytes(16),), (), rack, True)

@@ -1,0 +1,112 @@
+"""An image as a list of changes, and its digest.
+
+A snapshot replays from the empty image into an equal one. It is canonical: equal images give equal snapshots, so two
+brokers that replayed the same entries can compare digests. It ends with its own digest, which replay verifies: a
+version of Ottla that reads a snapshot in another way than it was meant stops there.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Union
+
+from ottla.cluster import changes as change
+from ottla.cluster.changes import Change, ConfigResource, encode_plain
+from ottla.cluster.entities import TopicImage
+from ottla.cluster.leadership import ELIGIBLE_LEADER_REPLICAS
+
+if TYPE_CHECKING:
+    from ottla.cluster.image import Image
+    from ottla.cluster.replay import MutableImage
+
+DIGEST_BYTES = 16
+
+
+def write_snapshot(image: "Image") -> list[Change]:
+    """Changes that replay from the empty image into this one."""
+    changes = list(_cluster_snapshot(image))
+    for name in sorted(image.topics_by_name):
+        changes.extend(_topic_snapshot(image, image.topics_by_name[name]))
+    changes.append(change.VerifyDigest(compute_digest(image)))
+    return changes
+
+
+def compute_digest(image: Union["Image", "MutableImage"]) -> bytes:
+    """The digest of everything in the image but its version. Digests of topics are kept while they do not change."""
+    whole = hashlib.sha256(encode_plain(_cluster_snapshot(image)))
+    for name in sorted(image.topics_by_name):
+        whole.update(_topic_digest(image, image.topics_by_name[name]))
+    return whole.digest()[:DIGEST_BYTES]
+
+
+def _topic_digest(image: Union["Image", "MutableImage"], topic: TopicImage) -> bytes:
+    config = image.configs.get((ConfigResource.TOPIC, topic.name))
+    known: tuple[object, bytes] | None = topic.derived.get(_topic_digest)
+    if known is None or known[0] is not config:
+        known = (config, hashlib.sha256(encode_plain(_topic_snapshot(image, topic))).digest())
+        topic.derived[_topic_digest] = known
+    return known[1]
+
+
+def _cluster_snapshot(image: Union["Image", "MutableImage"]) -> Iterator[Change]:
+    """Everything but the topics, which come after their brokers and after the settings that they depend on."""
+    if image.cluster_id is not None:
+        yield change.SetClusterId(image.cluster_id)
+    for broker_id in sorted(image.brokers):
+        broker = image.brokers[broker_id]
+        yield change.RegisterBroker(
+            broker_id=broker.id,
+            directories=broker.directories,
+            endpoints=broker.endpoints,
+            rack=broker.rack,
+            clean=broker.clean,
+            epoch=broker.epoch,
+            features=broker.features,
+            incarnation=broker.incarnation,
+            lost_directories=broker.lost_directories,
+        )
+        if not broker.fenced:
+            yield change.UnfenceBroker(broker.id, broker.epoch)
+        if broker.shutting_down:
+            yield change.BeginShutdown(broker.id, broker.epoch)
+    if image.election_rules != ELIGIBLE_LEADER_REPLICAS:
+        yield change.SetElectionRules(image.election_rules)
+    if image.controller is not None:
+        controller = image.controller
+        yield change.BecomeController(controller.broker_id, controller.broker_epoch, controller.epoch)
+    for name in sorted(image.features):
+        yield change.SetFeature(name, image.features[name])
+    if image.next_producer_id:
+        yield change.ReserveProducerIds(-1, -1, 0, image.next_producer_id)
+    for resource, name in sorted(image.configs):
+        if resource is not ConfigResource.TOPIC:
+            yield from _config_snapshot(image, resource, name)
+
+
+def _topic_snapshot(image: Union["Image", "MutableImage"], topic: TopicImage) -> Iterator[Change]:
+    yield change.CreateTopic(topic.id, topic.name)
+    if (ConfigResource.TOPIC, topic.name) in image.configs:
+        yield from _config_snapshot(image, ConfigResource.TOPIC, topic.name)
+    for number, partition in enumerate(topic.partitions):
+        yield change.CreatePartition(
+            topic_id=topic.id,
+            partition=number,
+            replicas=partition.replicas,
+            isr=partition.isr,
+            leader=partition.leader,
+            leader_epoch=partition.leader_epoch,
+            partition_epoch=partition.partition_epoch,
+            recovering=partition.recovering,
+            elr=partition.elr,
+            last_known_leader=partition.last_known_leader,
+            adding=partition.adding,
+            removing=partition.removing,
+            offline=partition.offline,
+        )
+
+
+def _config_snapshot(
+    image: Union["Image", "MutableImage"], resource: ConfigResource, name: str
+) -> Iterator[change.SetConfig]:
+    config = image.configs[resource, name]
+    for key in sorted(config):
+        yield change.SetConfig(resource, name, key, config[key])
