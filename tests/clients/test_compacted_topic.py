@@ -8,13 +8,13 @@ from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from tests.patience import PATIENCE_S
 from tests.scenarios.client_calls import connect, create_topic
-from tests.scenarios.test_compaction import COMPACTED, clean_end, until
+from tests.scenarios.test_compaction import COMPACTED, clean_end, wait_until
 
 KEYS = 50
 
 
 def send(broker: LocalBroker, value: bytes, *, commit: bool = True, **settings: Any) -> None:
-    """400 records of 50 keys by a producer of its own, whose last batch is known by its sequence from then on."""
+    """Send 400 records of 50 keys with a new producer, whose last batch the broker then remembers by its sequence."""
     names = {name.replace("_", "."): setting for name, setting in settings.items()}
     producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, **names})
     if "transactional_id" in settings:
@@ -28,7 +28,7 @@ def send(broker: LocalBroker, value: bytes, *, commit: bool = True, **settings: 
 
 
 def read(broker: LocalBroker, isolation: str) -> tuple[int, dict[bytes, bytes], int]:
-    """How many records, the last value of each key, and where the end was."""
+    """Read to the end. Returns the number of records, the last value of each key, and the end offset."""
     settings = {"group.id": "reader", "enable.partition.eof": True, "isolation.level": isolation}
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, **settings})
     consumer.assign([TopicPartition("table", 0, 0)])
@@ -56,8 +56,8 @@ def test_librdkafka_reads_a_compacted_topic_to_its_end() -> None:
         send(broker, b"aborted", transactional_id="one", commit=False)
         send(broker, b"committed", transactional_id="two")
         for _ in range(2):
-            send(broker, b"last")  # fills the segments that hold the others up
-        until(lambda: clean_end(broker, "table") >= 2000, "compaction")
+            send(broker, b"last")  # fills the active segments, so that the others can be compacted
+        wait_until(lambda: clean_end(broker, "table") >= 2000, "compaction")
         for isolation in ("read_committed", "read_uncommitted"):
             count, last, end = read(broker, isolation)
             assert end == 2402 and count < 1000

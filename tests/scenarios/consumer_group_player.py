@@ -67,7 +67,7 @@ class ConsumerGroupPlayer(Stage):
             for number in range(len(topic.partitions)):
                 made.append(changes.CreatePartition(topic.topic_id, number, (1,), (1,), 1))
         self.image = EMPTY.replay(1, made)
-        while self._described().error_code in COORDINATOR_MISSING:
+        while self._describe().error_code in COORDINATOR_MISSING:
             pass
 
     def transcript(self, script: str) -> list[str]:
@@ -111,14 +111,14 @@ class ConsumerGroupPlayer(Stage):
         codes = [ErrorCode(row.error_code).name for topic in response.topics for row in topic.partitions]
         self.tell(f"{client.name}: commits {' '.join(codes)}")
 
-    def _described(self) -> DescribedGroup:
+    def _describe(self) -> DescribedGroup:
         (group,) = self.connection.request(ConsumerGroupDescribeRequest(group_ids=[self.group_id]), 1).groups
         assert isinstance(group, DescribedGroup)
         return group
 
     def state(self) -> str:
         """The state of the group, classic or consumer."""
-        group = self._described()
+        group = self._describe()
         if group.error_code:
             (classic,) = self.connection.request(DescribeGroupsRequest(groups=[self.group_id]), 5).groups
             return f"classic {classic.group_state} {len(classic.members)}"

@@ -56,8 +56,8 @@ REFUSALS: dict[str, set[ErrorCode]] = {
     "SyncGroup": NOT_A_MEMBER,
     "TxnOffsetCommit": NOT_A_MEMBER | NO_TRANSACTION,
 }
-"""Errors that a request may get: it is not from a member, has no transaction, or is about access rules, for which the
-broker has no authorizer. Every other request must succeed."""
+"""Errors that a request may get, because its sender is no member and has no transaction, or because it is about access
+rules and the broker has no authorizer. Every other request must succeed."""
 
 TRANSIENT = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -123,7 +123,7 @@ def build_request(api: str, version: int, topic: str, topic_id: bytes) -> Messag
 
 
 def ask_until_settled(client: RawClient, request: Message, version: int) -> Any:
-    """The answer, asked for again while a coordinator is on its way."""
+    """Ask until the answer has no error that passes, such as a coordinator that is still loading."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         answer = client.request(request, version)
@@ -132,7 +132,7 @@ def ask_until_settled(client: RawClient, request: Message, version: int) -> Any:
 
 
 def parts_of(value: Any) -> Iterator[Message]:
-    """A message and all that it holds."""
+    """A message and all values inside it, at any depth."""
     if isinstance(value, list):
         for each in value:
             yield from parts_of(each)

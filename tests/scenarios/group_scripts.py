@@ -101,7 +101,7 @@ class GroupPlayer:
         return self.gather(AT_ONCE_S * self._slowness if action.endswith("...") else PATIENCE_S, [name])
 
     def gather(self, seconds: float, names: list[str] | None = None) -> list[str]:
-        """The answers that come within this time, or until all named clients have theirs."""
+        """Collect the answers that come within this time, or until all named clients have theirs."""
         events: list[str] = []
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:

@@ -13,7 +13,7 @@ PAIRS = [(api, version) for api in ACL_APIS for version in HANDLERS[api].version
 
 
 def ask_for_results(client: RawClient, api: str, version: int) -> list[tuple[int, str | None]]:
-    """Every error code that the answer carries, with its message: one of DescribeAcls, one per rule of the others."""
+    """Every error code of the answer, with its message: DescribeAcls has one, the other APIs one for each rule."""
     answer = client.request(ADMIN_REQUESTS[api](version, "orders"), version)
     if api == "DescribeAcls":
         assert answer.resources == []
@@ -24,14 +24,14 @@ def ask_for_results(client: RawClient, api: str, version: int) -> list[tuple[int
 
 @pytest.mark.parametrize(("api", "version"), PAIRS)
 def test_access_rules_need_an_authorizer(api: str, version: int, client: RawClient) -> None:
-    # One result for each of the two rules, in every version.
+    # There is one result for each of the two rules, in every version.
     message = "No Authorizer is configured on the broker" if api == "DescribeAcls" else "No Authorizer is configured."
     count = 1 if api == "DescribeAcls" else 2
     assert ask_for_results(client, api, version) == [(ErrorCode.SECURITY_DISABLED, message)] * count
 
 
 @pytest.mark.parametrize(("api", "version"), PAIRS)
-def test_the_answer_is_apache_kafkas(api: str, version: int, both_clients: Clients) -> None:
-    # Also the message, since tools show it.
+def test_the_answer_is_that_of_apache_kafka(api: str, version: int, both_clients: Clients) -> None:
+    # The message is the same too, because tools show it.
     theirs, ours = both_clients
     assert ask_for_results(theirs, api, version) == ask_for_results(ours, api, version)

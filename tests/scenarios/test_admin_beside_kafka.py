@@ -199,9 +199,9 @@ REQUESTS: list[Message] = [
 ]
 
 
-def difference(kafka: RawClient, ottla: RawClient, request: Message, deadline: float) -> str | None:
-    """Both answers if they are not alike. Kafka describes a change a moment after it has answered it, so what only
-    describes is asked again."""
+def find_difference(kafka: RawClient, ottla: RawClient, request: Message, deadline: float) -> str | None:
+    """Both answers if they differ, else None. Kafka describes a change a moment after it has answered it, so a request
+    that only describes is repeated until the deadline."""
     version = type(request).VERSIONS[-1]
     while True:
         ours = ottla.request(request, version)
@@ -212,8 +212,8 @@ def difference(kafka: RawClient, ottla: RawClient, request: Message, deadline: f
             return f"{request}\n  Kafka: {theirs}\n  Ottla: {ours}"
 
 
-def test_both_answer_alike(both: Clients) -> None:
-    """In the newest version of each API, one request after the other: some build on what the ones before changed."""
+def test_both_brokers_give_the_same_answer(both: Clients) -> None:
+    """The newest version of each API, one request after the other: some build on what earlier ones changed."""
     deadline = time.monotonic() + PATIENCE_S
-    different = [found for request in REQUESTS if (found := difference(*both, request, deadline)) is not None]
+    different = [found for request in REQUESTS if (found := find_difference(*both, request, deadline)) is not None]
     assert not different, "\n".join(different)

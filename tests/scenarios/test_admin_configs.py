@@ -87,7 +87,8 @@ def connect(broker: LocalBroker) -> RawClient:
 
 @pytest.mark.parametrize("version", range(1, 5))
 def test_a_topic_is_described(client: RawClient, topic: str, version: int) -> None:
-    """All settings, or the requested ones. From version 3 on with types and, on request, documentation."""
+    """The answer has all settings, or the requested ones. From version 3 on it has types and, on request,
+    documentation."""
     everything = describe(client, TOPIC, topic, version=version)
     assert (everything.error_code, len(everything.configs)) == (0, 33)
     (setting,) = describe(client, TOPIC, topic, "max.message.bytes", version=version, docs=True).configs
@@ -106,7 +107,7 @@ def test_a_topic_is_described(client: RawClient, topic: str, version: int) -> No
 
 
 def test_a_broker_is_described(client: RawClient) -> None:
-    """Its settings with type and source; one that cannot change says so, and passwords have no value."""
+    """Each setting has a type and a source. One that cannot be changed says so, and passwords have no value."""
     result = describe(client, BROKER, "1")
     found = {each.name: each for each in result.configs}
     assert len(found) > 300
@@ -145,8 +146,8 @@ def test_an_unknown_resource_cannot_be_described_or_changed(
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_topic_setting_holds_at_once(client: RawClient, topic: str, version: int) -> None:
-    """With a lower max.message.bytes a batch is refused right after the answer, and accepted when it is reset."""
+def test_a_topic_setting_takes_effect_at_once(client: RawClient, topic: str, version: int) -> None:
+    """After max.message.bytes is lowered, the next batch is refused; after it is reset, the batch is accepted."""
     assert produce(client, topic, 1000) == 0
     assert alter(client, TOPIC, topic, ("max.message.bytes", SET, "500"), version=version) == (0, None)
     assert value(client, TOPIC, topic, "max.message.bytes") == ("500", 1)
@@ -155,8 +156,8 @@ def test_a_topic_setting_holds_at_once(client: RawClient, topic: str, version: i
     assert produce(client, topic, 1000) == 0
 
 
-def test_lists_grow_and_shrink(client: RawClient, topic: str) -> None:
-    """Append and subtract items of cleanup.policy."""
+def test_items_of_a_list_setting_can_be_appended_and_subtracted(client: RawClient, topic: str) -> None:
+    """Items of cleanup.policy can be appended and subtracted."""
     assert alter(client, TOPIC, topic, ("cleanup.policy", APPEND, "compact")) == (0, None)
     assert value(client, TOPIC, topic, "cleanup.policy") == ("delete,compact", 1)
     assert alter(client, TOPIC, topic, ("cleanup.policy", SUBTRACT, "delete")) == (0, None)
@@ -164,7 +165,7 @@ def test_lists_grow_and_shrink(client: RawClient, topic: str) -> None:
 
 
 def test_a_refused_setting_leaves_the_others_alone(client: RawClient, topic: str) -> None:
-    """All of a resource's changes or none; validate_only checks the same and changes nothing."""
+    """All changes of a resource take effect, or none. validate_only checks the same and changes nothing."""
     code, message = alter(client, TOPIC, topic, ("retention.ms", SET, "5"), ("flush.ms", SET, "soon"))
     assert code == ErrorCode.INVALID_CONFIG
     assert "flush.ms" in (message or "")
@@ -189,8 +190,8 @@ def test_each_resource_has_its_own_result(client: RawClient, topic: str) -> None
     assert value(client, TOPIC, topic, "retention.ms") == ("9", 1)
 
 
-def test_a_broker_setting_holds_at_once(own_broker: LocalBroker) -> None:
-    """For existing and new topics. A setting of one broker overrides that of all brokers."""
+def test_a_broker_setting_takes_effect_at_once(own_broker: LocalBroker) -> None:
+    """The setting holds for existing and new topics. A setting of one broker overrides that of all brokers."""
     with connect(own_broker) as client:
         assert alter(client, BROKER, "", ("message.max.bytes", SET, "500")) == (0, None)
         assert produce(client, "orders", 1000) == ErrorCode.MESSAGE_TOO_LARGE
@@ -206,7 +207,7 @@ def test_a_broker_setting_holds_at_once(own_broker: LocalBroker) -> None:
         assert produce(client, "orders", 1000) == ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_a_topics_own_setting_stays(own_broker: LocalBroker) -> None:
+def test_a_topic_setting_overrides_the_brokers_setting(own_broker: LocalBroker) -> None:
     """A setting of a topic overrides every setting of the broker."""
     with connect(own_broker) as client:
         alter(client, TOPIC, "orders", ("max.message.bytes", SET, "5000"))
@@ -215,8 +216,8 @@ def test_a_topics_own_setting_stays(own_broker: LocalBroker) -> None:
         assert value(client, TOPIC, "orders", "max.message.bytes") == ("5000", 1)
 
 
-def test_a_topic_that_the_brokers_settings_now_contradict(own_broker: LocalBroker) -> None:
-    """The topic keeps its settings: it must not prevent a change of the broker's settings, or a start."""
+def test_a_topic_may_contradict_later_settings_of_the_broker(own_broker: LocalBroker) -> None:
+    """The topic keeps its settings. It must not prevent a change of the broker's settings, or a start."""
     with connect(own_broker) as client:
         assert alter(client, TOPIC, "orders", ("min.compaction.lag.ms", SET, "100")) == (0, None)
         assert alter(client, BROKER, "", ("log.cleaner.max.compaction.lag.ms", SET, "50")) == (0, None)
@@ -256,7 +257,7 @@ def test_the_delay_of_deletion_can_be_changed_at_run_time(own_broker: LocalBroke
     """log.segment.delete.delay.ms holds from the next removal on."""
     with connect(own_broker) as client:
         assert alter(client, BROKER, "", ("log.segment.delete.delay.ms", SET, "500")) == (0, None)
-        own_broker.advance(minutes=2)  # the wait that was under way when it was changed
+        own_broker.advance(minutes=2)  # ends the wait that was running when the setting was changed
         directory = Path(own_broker.directory)
         admin = AdminClient({"bootstrap.servers": own_broker.bootstrap})
         admin.delete_topics(["orders"])["orders"].result(PATIENCE_S)
@@ -265,8 +266,8 @@ def test_the_delay_of_deletion_can_be_changed_at_run_time(own_broker: LocalBroke
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_settings_are_there_after_a_restart(own_broker: LocalBroker, end: str) -> None:
-    """Settings of a topic, of one broker and of all brokers; they also take effect again."""
+def test_settings_survive_a_restart(own_broker: LocalBroker, end: str) -> None:
+    """Settings of a topic, of one broker and of all brokers are kept, and take effect again."""
     with connect(own_broker) as client:
         alter(client, TOPIC, "orders", ("retention.ms", SET, "77"))
         alter(client, BROKER, "1", ("message.max.bytes", SET, "500"))
@@ -281,7 +282,7 @@ def test_settings_are_there_after_a_restart(own_broker: LocalBroker, end: str) -
 
 
 def test_a_deleted_topic_takes_its_settings_along(own_broker: LocalBroker) -> None:
-    """A new one of the same name begins with the defaults."""
+    """A new topic of the same name begins with the defaults."""
     admin = AdminClient({"bootstrap.servers": own_broker.bootstrap})
     with connect(own_broker) as client:
         alter(client, TOPIC, "orders", ("retention.ms", SET, "77"))
@@ -300,8 +301,8 @@ def logger() -> Iterator[logging.Logger]:
     found.setLevel(logging.NOTSET)
 
 
-def test_levels_of_loggers(client: RawClient, logger: logging.Logger) -> None:
-    """A level can be set and described, and takes effect. Deleted, it follows the parent logger."""
+def test_the_level_of_a_logger_can_be_changed(client: RawClient, logger: logging.Logger) -> None:
+    """A level can be set and described, and takes effect. After it is deleted, the logger follows its parent."""
     assert alter(client, LOGGER, "1", (LOGGER_NAME, SET, "DEBUG"), validate_only=True) == (0, None)
     assert logger.level == logging.NOTSET
     assert alter(client, LOGGER, "1", (LOGGER_NAME, SET, "DEBUG")) == (0, None)
@@ -324,7 +325,7 @@ def test_levels_of_loggers(client: RawClient, logger: logging.Logger) -> None:
 def test_invalid_levels_are_refused(
     client: RawClient, logger: logging.Logger, change: tuple[str, int, str | None], code: ErrorCode
 ) -> None:
-    """If one level is refused, none of its request is set."""
+    """If one level is refused, no level of the same request is set."""
     answer, message = alter(client, LOGGER, "1", ("root", SET, "OFF"), change)
     assert answer == code
     assert message

@@ -16,7 +16,7 @@ NEWEST = [(name, levels[-1], levels[-1]) for name, levels in sorted(SUPPORTED.it
 
 def read_finalised_features(client: RawClient, version: int = 4) -> tuple[list[tuple[str, int, int]], int]:
     answer = client.request(ApiVersionsRequest(client_software_name="raw", client_software_version="1"), version)
-    # Below version 4 a feature that may be absent (level 0) cannot be told.
+    # Answers below version 4 leave out a feature whose lowest level is 0.
     assert [(each.name, each.min_version, each.max_version) for each in answer.supported_features] == [
         (name, levels[0], levels[-1]) for name, levels in sorted(SUPPORTED.items()) if version >= 4 or levels[0]
     ]
@@ -30,8 +30,8 @@ def update(client: RawClient, version: int, *features: tuple[str, int], **option
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_features_are_told_to_every_client(client: RawClient, version: int) -> None:
-    """What this broker has, and what the cluster agreed on: nothing that is not there."""
+def test_api_versions_lists_features(client: RawClient, version: int) -> None:
+    """ApiVersions has the features that this broker supports, and the finalized ones. No other feature is listed."""
     levels, epoch = read_finalised_features(client, version)
     assert levels == NEWEST
     assert ("metadata.version", 30, 30) in levels and ("transaction.version", 2, 2) in levels
@@ -39,8 +39,9 @@ def test_features_are_told_to_every_client(client: RawClient, version: int) -> N
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_updates(client: RawClient, version: int) -> None:
-    """The level that holds is fine, with a result per feature below version 2; any other one is refused as a whole."""
+def test_update_features_accepts_only_the_present_level(client: RawClient, version: int) -> None:
+    """The present level is accepted, with a result for each feature below version 2. Any other level is refused as a
+    whole."""
     answer = update(client, version, ("metadata.version", 30))
     assert answer.error_code == 0
     assert [(each.feature, each.error_code) for each in answer.results] == [("metadata.version", 0)] * (version < 2)
@@ -53,8 +54,8 @@ def test_updates(client: RawClient, version: int) -> None:
     assert read_finalised_features(client)[0] == NEWEST
 
 
-def test_features_are_there_after_a_restart() -> None:
-    """They are in the metadata, and a second start finds them: the epoch only grows."""
+def test_features_survive_a_restart() -> None:
+    """Features are in the metadata, and a second start reads them. Their epoch only grows."""
     with ottla.testing.broker() as broker:
         with RawClient(broker.host, broker.port) as client:
             levels, epoch = read_finalised_features(client)

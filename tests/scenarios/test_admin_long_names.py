@@ -22,8 +22,8 @@ def find_codes(value: object) -> list[int]:
 
 
 @pytest.mark.parametrize("api", BY_TOPIC)
-def test_the_longest_topic_name(api: str, client: RawClient) -> None:
-    """Refused in the oldest and in the newest version. An error message must fit into the answer."""
+def test_the_longest_topic_name_is_refused(api: str, client: RawClient) -> None:
+    """The name is refused in the oldest and in the newest version. An error message must fit into the answer."""
     for version in (0, -1):
         message = ADMIN_REQUESTS[api](0, LONGEST)
         answer = client.request(message, type(message).VERSIONS[version])

@@ -67,8 +67,8 @@ def test_the_log_start_never_moves_back(client: RawClient, topic: str) -> None:
     assert client.fetch(topic, 0, 5).high_watermark == 6
 
 
-def test_offsets_outside_of_the_log(client: RawClient, topic: str) -> None:
-    """Past the high watermark, or below 0: OFFSET_OUT_OF_RANGE, and nothing is deleted."""
+def test_offsets_outside_of_the_log_cannot_be_deleted(client: RawClient, topic: str) -> None:
+    """An offset past the high watermark, or below 0, gets OFFSET_OUT_OF_RANGE, and nothing is deleted."""
     produce(client, topic, 2)
     for offset in (3, -2, 1 << 62):
         assert delete(client, topic, (0, offset)) == [(0, ErrorCode.OFFSET_OUT_OF_RANGE, -1)]
@@ -83,7 +83,9 @@ def test_each_partition_has_its_own_result(client: RawClient, topic: str) -> Non
     assert delete(client, "nope", (0, 1)) == [(0, unknown, -1)]
 
 
-def test_a_topic_that_is_only_compacted(shared_broker: LocalBroker, client: RawClient) -> None:
+def test_records_of_a_topic_that_is_only_compacted_cannot_be_deleted(
+    shared_broker: LocalBroker, client: RawClient
+) -> None:
     """POLICY_VIOLATION, as in Kafka. With the policy compact,delete it works."""
     shared_broker.create_topic("compacted", cleanup_policy="compact")
     shared_broker.create_topic("both", cleanup_policy="compact,delete")
@@ -94,7 +96,7 @@ def test_a_topic_that_is_only_compacted(shared_broker: LocalBroker, client: RawC
 
 
 def test_internal_topics_are_protected(client: RawClient, shared_broker: LocalBroker) -> None:
-    """Their records belong to a coordinator. An unknown topic gets the error of an unknown topic."""
+    """Records of internal topics belong to a coordinator. An unknown topic gets the error of an unknown topic."""
     assert delete(client, "__transaction_state", (0, 0)) == [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
     shared_broker.create_topic("__transaction_state")
     assert delete(client, "__transaction_state", (0, 0)) == [(0, ErrorCode.INVALID_TOPIC_EXCEPTION, -1)]
@@ -119,7 +121,7 @@ def test_deleted_records_stay_deleted(end: str) -> None:
 
 
 def test_segments_without_a_record_left_are_removed() -> None:
-    """They leave the log at once, and their files are removed after file.delete.delay.ms."""
+    """Such segments leave the log at once, and their files are removed after file.delete.delay.ms."""
     with ottla.testing.broker(log_segment_delete_delay_ms=1000) as broker:
         broker.create_topic("orders", segment_bytes=1 << 20)
         segments = Path(broker.directory) / "orders-0"
@@ -135,7 +137,7 @@ def test_segments_without_a_record_left_are_removed() -> None:
 
 
 def test_a_new_topic_of_the_same_name_begins_at_0() -> None:
-    """The checkpoint of the old one is not inherited, not even over a restart."""
+    """The new topic does not inherit the checkpoint of the old one, not even after a restart."""
     with ottla.testing.broker() as broker:
         broker.create_topic("orders")
         with RawClient(broker.host, broker.port) as client:
@@ -172,7 +174,7 @@ def test_producers_are_described(client: RawClient, topic: str) -> None:
     assert (producer.last_timestamp, producer.current_txn_start_offset) == (1002, -1)
 
 
-def test_producers_of_unknown_partitions(client: RawClient, topic: str) -> None:
+def test_unknown_partitions_have_an_error_instead_of_producers(client: RawClient, topic: str) -> None:
     """Each partition has its own code, and a message."""
     here, missing = describe_producers(client, topic, 0, 9)
     assert (here.error_code, missing.error_code) == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -210,7 +212,7 @@ def test_data_directories_are_described(
         assert (directory.usable_bytes, directory.total_bytes) == (-1, -1)
 
 
-def test_all_partitions_or_none(client: RawClient, topic: str) -> None:
+def test_log_dirs_of_all_partitions_or_of_none(client: RawClient, topic: str) -> None:
     """Null asks for every partition, an empty list for none: the directory is described all the same."""
     (directory,) = describe_directories(client, everything=True)
     assert topic in [described.name for described in directory.topics]

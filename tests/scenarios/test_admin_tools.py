@@ -25,13 +25,13 @@ def operated(kafka_tools: None) -> Iterator[LocalBroker]:
 
 
 def run_kafka_tool(broker: LocalBroker, tool: str, *options: str) -> str:
-    """What the tool prints; a tool that fails raises."""
+    """Run a tool, and return what it prints. Raises if the tool fails."""
     name = tool if "." in tool else f"{TOOLS}.{tool}"
     return run_tool(name, *options, "--bootstrap-server", broker.bootstrap)
 
 
 def test_topics(operated: LocalBroker) -> None:
-    """kafka-topics: created with a setting, grown, described, deleted."""
+    """kafka-topics creates a topic with a setting, adds partitions, describes and deletes it."""
     run_kafka_tool(
         operated, "TopicCommand", "--create", "--topic", "a", "--partitions", "2", "--config", "retention.ms=1000"
     )
@@ -46,7 +46,7 @@ def test_topics(operated: LocalBroker) -> None:
 
 
 def test_settings(operated: LocalBroker) -> None:
-    """kafka-configs: a topic and all brokers; each setting with the source that Kafka would show."""
+    """kafka-configs changes settings of a topic and of all brokers, and shows each setting with its source."""
     operated.create_topic("b")
     run_kafka_tool(operated, CONFIGS, "--alter", "--topic", "b", "--add-config", "cleanup.policy=[compact,delete]")
     run_kafka_tool(operated, CONFIGS, "--alter", "--broker-defaults", "--add-config", "message.max.bytes=6000")
@@ -57,7 +57,7 @@ def test_settings(operated: LocalBroker) -> None:
 
 
 def test_records_directories_and_features(operated: LocalBroker, tmp_path: Path) -> None:
-    """kafka-delete-records, kafka-log-dirs, kafka-features."""
+    """kafka-delete-records, kafka-log-dirs and kafka-features work."""
     operated.create_topic("c")
     with RawClient(operated.host, operated.port) as client:
         client.produce("c", 0, encode([(None, b"x", (), 1)] * 5))

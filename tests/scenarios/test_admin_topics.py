@@ -42,7 +42,7 @@ def test_the_cluster_is_described(shared_broker: LocalBroker, client: RawClient,
     ("endpoint_type", "code"),
     [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (7, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)],
 )
-def test_a_broker_answers_for_brokers_only(client: RawClient, endpoint_type: int, code: ErrorCode) -> None:
+def test_endpoint_types_other_than_brokers_are_refused(client: RawClient, endpoint_type: int, code: ErrorCode) -> None:
     """Endpoint types other than the broker's are refused, with a message."""
     answer = client.request(DescribeClusterRequest(endpoint_type=endpoint_type), 1)
     assert answer.error_code == code
@@ -52,7 +52,8 @@ def test_a_broker_answers_for_brokers_only(client: RawClient, endpoint_type: int
 
 @pytest.mark.parametrize("version", range(8, 14))
 def test_metadata_lists_authorized_operations(client: RawClient, topic: str, version: int) -> None:
-    """All operations, because there is no authorizer, and only on request. From version 11 on not of the cluster."""
+    """There is no authorizer, so all operations are listed, on request. From version 11 on those of the cluster are
+    not."""
     asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], include_topic_authorized_operations=True)
     asked.include_cluster_authorized_operations = version < 11
     answer = client.request(asked, version)
@@ -95,7 +96,7 @@ def three() -> Iterator[RawClient]:
 
 
 def test_partitions_are_described_completely(three: RawClient) -> None:
-    """Leader, epoch, replicas; no replica is offline or eligible beside the ISR."""
+    """The answer has leader, epoch and replicas. No replica is offline, and none outside of the ISR is eligible."""
     (topic,) = describe_topics(three, "a").topics
     assert (topic.is_internal, topic.topic_authorized_operations) == (False, TOPIC_OPERATIONS)
     assert topic.topic_id != bytes(16)
@@ -117,8 +118,8 @@ def test_pages_of_one_partition_list_all_partitions(three: RawClient) -> None:
     assert seen == [(name, index) for name in "abc" for index in (0, 1)]
 
 
-def test_a_page_that_ends_with_a_topic(three: RawClient) -> None:
-    """The cursor then names the first partition of the next topic; none after the last one."""
+def test_a_page_may_end_with_a_topic(three: RawClient) -> None:
+    """The cursor then names the first partition of the next topic. After the last topic there is no cursor."""
     answer = describe_topics(three, "c", "a", "b", "b", limit=4)
     assert (list_partitions(answer), read_cursor(answer)) == ([("a", 0, [0, 1]), ("b", 0, [0, 1])], ("c", 0))
     assert read_cursor(describe_topics(three, "c", limit=2)) is None
@@ -130,7 +131,7 @@ def test_the_broker_limits_the_size_of_a_page(three: RawClient) -> None:
     assert list_partitions(describe_topics(three, limit=0)) == [("a", 0, [0])]
 
 
-def test_unusual_cursors(three: RawClient) -> None:
+def test_cursors_that_name_no_existing_partition(three: RawClient) -> None:
     """After the last partition of a topic the next topic follows. Negative partitions and other topics are refused."""
     assert list_partitions(describe_topics(three, "b", "c", after=("b", 9))) == [("b", 0, []), ("c", 0, [0, 1])]
     assert [code for _, code, _ in list_partitions(describe_topics(three, "b", after=("b", -1)))] == [
@@ -142,7 +143,8 @@ def test_unusual_cursors(three: RawClient) -> None:
 
 
 def test_unknown_topics(three: RawClient) -> None:
-    """They have an error code each, in the order of their names, and do not count towards the limit of a page."""
+    """Unknown topics have an error code each, in the order of their names, and do not count towards the limit of a
+    page."""
     answer = describe_topics(three, "a", "aa", "b d", limit=2)
     assert list_partitions(answer)[:1] == [("a", 0, [0, 1])]
     answer = describe_topics(three, "aa", "b d", "c")
@@ -203,14 +205,14 @@ def test_each_topic_has_its_own_result(client: RawClient, topic: str) -> None:
 
 
 def test_validate_only_changes_nothing(client: RawClient, topic: str) -> None:
-    """The same checks, the same answer, and the topic as it was."""
+    """validate_only makes the same checks and gives the same answer, and the topic stays as it was."""
     assert grow(client, (topic, 9), validate_only=True) == [(topic, 0, None)]
     assert grow(client, (topic, 1), validate_only=True)[0][1] == ErrorCode.INVALID_PARTITIONS
     assert list_partitions(describe_topics(client, topic)) == [(topic, 0, [0])]
 
 
-def test_partitions_are_there_after_a_restart() -> None:
-    """With the records in them, through a client library."""
+def test_new_partitions_survive_a_restart() -> None:
+    """New partitions and their records are still there, as a client library sees them."""
     with ottla.testing.broker() as broker:
         broker.create_topic("orders")
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})

@@ -92,7 +92,7 @@ def describe(client: RawClient, group: str, version: int = 6, **options: Any) ->
 
 @pytest.mark.parametrize("version", JoinGroupRequest.VERSIONS)
 def test_every_version(version: int, broker: LocalBroker, client: RawClient) -> None:
-    # A member joins, syncs, beats and leaves, each in this version or in the newest of the request.
+    # A member joins, syncs, sends a heartbeat and leaves, each in this version or in the newest one of the request.
     group = f"version-{version}"
     joined = join(broker, client, build_join(group), version)
     assert (joined.generation_id, joined.protocol_name, joined.leader) == (1, "range", joined.member_id)
@@ -113,7 +113,7 @@ def test_every_version(version: int, broker: LocalBroker, client: RawClient) -> 
 
 
 def test_a_group_needs_a_name(client: RawClient) -> None:
-    # INVALID_GROUP_ID from everything that changes a group.
+    # Every request that changes a group answers INVALID_GROUP_ID.
     nobody = JoinGroupResponse()
     for request, version in (
         (build_join(""), 9),
@@ -125,14 +125,15 @@ def test_a_group_needs_a_name(client: RawClient) -> None:
 
 
 @pytest.mark.parametrize("session_ms", [5999, 1_800_001, -1, 0])
-def test_a_session_has_limits(session_ms: int, client: RawClient) -> None:
-    # group.min and group.max.session.timeout.ms; the id that was given comes back with the refusal.
+def test_session_timeouts_have_limits(session_ms: int, client: RawClient) -> None:
+    # The limits are group.min.session.timeout.ms and group.max.session.timeout.ms. A refusal returns the member id of
+    # the request.
     answer = client.request(build_join("limited", "some id", session_timeout_ms=session_ms), 9)
     assert (answer.error_code, answer.member_id) == (ErrorCode.INVALID_SESSION_TIMEOUT, "some id")
     assert describe(client, "limited").error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_group_that_is_not_there(client: RawClient) -> None:
+def test_requests_for_an_unknown_group(client: RawClient) -> None:
     # The error depends on the request. DescribeGroups has none before version 6.
     somebody = JoinGroupResponse(member_id="nobody knows", generation_id=1)
     assert client.request(build_join("none", "nobody knows"), 9).error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -147,7 +148,7 @@ def test_a_group_that_is_not_there(client: RawClient) -> None:
 
 
 def test_describe_groups_lists_authorized_operations(broker: LocalBroker, client: RawClient) -> None:
-    # Only on request: read, delete, describe, and describe and alter its settings.
+    # Only on request. They are: read, delete and describe the group, describe and alter its settings.
     join(broker, client, build_join("allowed"))
     assert describe(client, "allowed").authorized_operations == -(2**31)
     allowed = describe(client, "allowed", include_authorized_operations=True).authorized_operations
@@ -155,7 +156,7 @@ def test_describe_groups_lists_authorized_operations(broker: LocalBroker, client
 
 
 def test_a_sync_must_name_the_protocol_of_the_group(broker: LocalBroker, client: RawClient) -> None:
-    # From version 5 on. Another protocol, or none, is refused.
+    # From version 5 on another protocol, or none, is refused.
     joined = join(broker, client, build_join("chosen"))
     for wrong in ({"protocol_name": None}, {"protocol_type": None}, {"protocol_name": "sticky"}):
         request = build_sync("chosen", joined)
@@ -179,7 +180,7 @@ def test_a_refused_commit_is_never_stored(player: GroupPlayer, broker: LocalBrok
         a joins instance=i1 version=9 ...
         b joins version=3 ...
     """)
-    for _ in range(2):  # b came while a waited: then both wait once more
+    for _ in range(2):  # b came while a waited, so both wait once more
         broker.advance(ms=DELAY_MS)
     player.play("""
         wait for a b
@@ -215,7 +216,7 @@ def test_a_refused_commit_is_never_stored(player: GroupPlayer, broker: LocalBrok
 
 
 def test_sessions_end_with_the_brokers_clock(broker: LocalBroker, client: RawClient) -> None:
-    # Steps of the wall clock do not count, only time that passes.
+    # Only time that passes counts, not steps of the wall clock.
     joined = join(broker, client, build_join("ticking"))
     client.request(build_sync("ticking", joined), 5)
     broker.advance(ms=7000)
@@ -248,7 +249,7 @@ def test_members_survive_a_restart(end: str) -> None:
 
 
 def test_an_assignment_that_is_too_large(broker: LocalBroker, client: RawClient) -> None:
-    # It is refused. The group and the others in its partition are not affected, and a smaller assignment is accepted.
+    # The assignment is refused. The group and others in its partition are not affected, and a smaller one is accepted.
     with RawClient(broker.host, broker.port) as neighbour:
         joined_neighbour = join(broker, neighbour, build_join("large"))  # in another group, of the same partition
         neighbour.request(build_sync("large", joined_neighbour), 5)

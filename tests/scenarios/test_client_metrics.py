@@ -36,8 +36,8 @@ def subscriptions(client: RawClient, version: int) -> list[str]:
     return [each.resource_name for each in client.request(request, version).config_resources]
 
 
-def test_life_of_a_subscription() -> None:
-    # Its first setting creates it, a restart keeps it, and it is gone with its last setting.
+def test_a_subscription_is_created_kept_and_deleted() -> None:
+    # The first setting creates the subscription, a restart keeps it, and it is gone with its last setting.
     with testing.broker() as broker:
         with connect(broker) as client:
             assert subscriptions(client, 0) == []

@@ -55,7 +55,7 @@ def commit(client: RawClient, group: str, offset: int, *, topic: str = "t", vers
 
 
 def fetch(client: RawClient, group: str, *, topic: str = "t", version: int = 9) -> tuple[int, int, str | None, int]:
-    """Offset, leader epoch, metadata, error code."""
+    """Fetch the committed offset of a partition. Returns offset, leader epoch, metadata and error code."""
     if version < 8:
         asked = OffsetFetchRequestTopic(name=topic, partition_indexes=[0])
         answer = client.request(OffsetFetchRequest(group_id=group, topics=[asked]), version)
@@ -116,7 +116,7 @@ def test_every_version_fetches(shared_broker: LocalBroker, version: int) -> None
 
 
 def test_many_groups_at_once(shared_broker: LocalBroker) -> None:
-    """Each group has its own answer, also one that is not known."""
+    """Each group has its own answer, also an unknown one."""
     with connect(shared_broker) as client:
         create_topic(client, "batched")
         for number in range(20):
@@ -129,8 +129,8 @@ def test_many_groups_at_once(shared_broker: LocalBroker) -> None:
 
 
 @pytest.mark.parametrize("ending", ["stop", "kill"])
-def test_offsets_are_there_after_a_restart(own_broker: LocalBroker, ending: str) -> None:
-    """Of many groups in many partitions, with metadata and leader epoch."""
+def test_committed_offsets_survive_a_restart(own_broker: LocalBroker, ending: str) -> None:
+    """Offsets of many groups in many partitions are kept, with metadata and leader epoch."""
     with connect(own_broker) as client:
         for number in range(200):
             assert commit(client, f"group-{number}", number, metadata=f"m{number}") == 0
@@ -193,7 +193,7 @@ def test_groups_are_listed_and_deleted(own_broker: LocalBroker) -> None:
 
 
 def test_offsets_are_deleted(own_broker: LocalBroker) -> None:
-    """A topic's offsets of one group; the group without a name cannot have any deleted."""
+    """The offsets of one group for a topic are deleted. Offsets of the group without a name cannot be."""
     with connect(own_broker) as client:
         commit(client, "g", 1)
         topic = OffsetDeleteRequestTopic(name="t", partitions=[OffsetDeleteRequestPartition(partition_index=0)])

@@ -46,7 +46,7 @@ def broker() -> Iterator[LocalBroker]:
         yield running
 
 
-def until(condition: Callable[[], object], what: str) -> None:
+def wait_until(condition: Callable[[], object], what: str) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline, f"{what} does not come true"
@@ -63,7 +63,7 @@ def fill(client: RawClient, topic: str, batches: int, keys: int = 20, mark: str 
         assert produce_batch(client, topic, batch.encode(rows)).error_code == 0
 
 
-def everything(client: RawClient, topic: str) -> list[batch.Record]:
+def read_all(client: RawClient, topic: str) -> list[batch.Record]:
     found: list[batch.Record] = []
     offset = 0
     while records := decode_records(client.fetch(topic, 0, offset)):
@@ -98,7 +98,7 @@ def children() -> list[int]:
 def is_cleaner(child: psutil.Process) -> bool:
     try:
         return "cleaner" in " ".join(child.cmdline())
-    except psutil.NoSuchProcess:  # it ended meanwhile, and may not have been waited for
+    except psutil.NoSuchProcess:  # the process ended meanwhile, and its parent may not have waited for it yet
         return False
 
 
@@ -111,18 +111,18 @@ def test_a_topic_is_compacted_while_clients_read_and_write(broker: LocalBroker) 
     with connect(broker) as client:
         assert create_topic(client, "table", configs=COMPACTED).error_code == 0
         fill(client, "table", 100)
-        before = latest(everything(client, "table"))
+        before = latest(read_all(client, "table"))
         for turn in range(200):
             fill(client, "table", 1, mark=f"{turn} ")
-            seen = latest(everything(client, "table"))
+            seen = latest(read_all(client, "table"))
             assert seen.keys() == before.keys()
             if clean_end(broker, "table") > 900:
                 break
             time.sleep(0.05)
-        until(lambda: clean_end(broker, "table") > 900, "compaction")
-        after = everything(client, "table")
+        wait_until(lambda: clean_end(broker, "table") > 900, "compaction")
+        after = read_all(client, "table")
         assert len(after) < 700 and latest(after).keys() == before.keys()
-        until(lambda: not children(), "the end of the child")
+        wait_until(lambda: not children(), "the end of the child")
         page = metrics(broker)
         assert value(page, "ottla_compactions_total") >= 1
         read, written = (value(page, f"ottla_compaction_{what}_bytes_total") for what in ("read", "written"))
@@ -131,7 +131,7 @@ def test_a_topic_is_compacted_while_clients_read_and_write(broker: LocalBroker) 
     broker.stop()
     broker.restart()
     with connect(broker) as client:
-        assert latest(everything(client, "table")) == expected
+        assert latest(read_all(client, "table")) == expected
 
 
 def test_a_damaged_log_is_reported_and_does_not_stop_the_others(
@@ -147,9 +147,9 @@ def test_a_damaged_log_is_reported_and_does_not_stop_the_others(
             file.seek(100)
             file.write(b"\xff\xff\xff")
         set_config(client, "broken", "min.cleanable.dirty.ratio", "0.01")
-        until(lambda: value(metrics(broker), f"{CLEANING}_uncleanable_partitions_count") == 1, "the report")
+        wait_until(lambda: value(metrics(broker), f"{CLEANING}_uncleanable_partitions_count") == 1, "the report")
         fill(client, "sound", 60)
-        until(lambda: clean_end(broker, "sound") > 0, "compaction of the other one")
+        wait_until(lambda: clean_end(broker, "sound") > 0, "compaction of the other one")
         assert value(metrics(broker), f"{CLEANING}_uncleanable_bytes") > 0
     lines = [record.getMessage() for record in caplog.records if "cannot be compacted" in record.getMessage()]
     assert len(lines) == 1 and "broken-0" in lines[0] and "damaged at byte 0" in lines[0]
@@ -164,29 +164,31 @@ def test_a_topic_that_is_deleted_meanwhile_leaves_nothing_behind() -> None:
         create_topic(client, "table", configs=COMPACTED)
         fill(client, "table", 100)
         directory = os.path.join(broker.directory, "table-0")
-        until(lambda: any(name.endswith(".cleaned") for name in os.listdir(directory)), "a compaction")
+        wait_until(lambda: any(name.endswith(".cleaned") for name in os.listdir(directory)), "a compaction")
         assert delete_topic(client, "table") == 0
         assert create_topic(client, "table", configs=COMPACTED).error_code == 0
-        until(lambda: not children(), "the end of the child")
-        assert everything(client, "table") == []
+        wait_until(lambda: not children(), "the end of the child")
+        assert read_all(client, "table") == []
         fill(client, "table", 1)
-        assert len(everything(client, "table")) == 10
+        assert len(read_all(client, "table")) == 10
 
 
-def test_a_kill_in_the_middle_leaves_the_log_as_it_was(broker: LocalBroker) -> None:
+def test_a_kill_during_compaction_leaves_the_log_as_it_was(broker: LocalBroker) -> None:
     with connect(broker) as client:
         create_topic(client, "table", configs={**COMPACTED, "cleanup.policy": "delete"})
         fill(client, "table", 100)
-        before = latest(everything(client, "table"))
+        before = latest(read_all(client, "table"))
         set_config(client, "table", "cleanup.policy", "compact")
         directory = os.path.join(broker.directory, "table-0")
-        until(lambda: any(".cleaned" in name or ".deleted" in name for name in os.listdir(directory)), "a compaction")
+        wait_until(
+            lambda: any(".cleaned" in name or ".deleted" in name for name in os.listdir(directory)), "a compaction"
+        )
     broker.kill()
-    until(lambda: not children(), "the end of the child")
+    wait_until(lambda: not children(), "the end of the child")
     broker.restart()
     assert not [name for name in os.listdir(directory) if name.endswith((".cleaned", ".swap"))]
     with connect(broker) as client:
-        assert latest(everything(client, "table")) == before
+        assert latest(read_all(client, "table")) == before
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
@@ -195,7 +197,7 @@ def test_the_child_ends_with_its_broker(broker: LocalBroker, monkeypatch: pytest
     with connect(broker) as client:
         create_topic(client, "table", configs=COMPACTED)
         fill(client, "table", 60)
-        until(lambda: clean_end(broker, "table") > 0, "compaction")
+        wait_until(lambda: clean_end(broker, "table") > 0, "compaction")
     assert children()
     getattr(broker, end)()
     assert not children()

@@ -47,7 +47,7 @@ def test_before_version_1_members_are_given_an_id(client: RawClient, topic: str)
     assert join(client, topic, topic, member_id="", version=1).error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_descriptions(client: RawClient, topic: str) -> None:
+def test_groups_are_described(client: RawClient, topic: str) -> None:
     # ConsumerGroupDescribe of a group, with authorized operations, and of an unknown one, with an error message.
     join(client, topic, topic)
     told = describe(client, topic, operations=True)
@@ -102,7 +102,7 @@ def fetch_offset(client: RawClient, topic: str, member_id: str | None, epoch: in
     return group.error_code, None if group.error_code else group.topics[0].partitions[0].committed_offset
 
 
-def test_deletion(client: RawClient, topic: str) -> None:
+def test_only_an_empty_group_can_be_deleted(client: RawClient, topic: str) -> None:
     # A group with members cannot be deleted. A deleted group leaves nothing behind.
     join(client, topic, topic)
     request = DeleteGroupsRequest(groups_names=[topic])
@@ -148,6 +148,6 @@ def test_the_feature_can_be_switched_off(own_broker: LocalBroker) -> None:
 
 
 def test_the_protocol_can_be_switched_off() -> None:
-    # With group.coordinator.rebalance.protocols, as in Kafka: only the classic protocol is left.
+    # group.coordinator.rebalance.protocols leaves only the classic protocol, as in Kafka.
     with ottla.testing.broker(group_coordinator_rebalance_protocols="classic") as broker, connect(broker) as client:
         assert join(client, "g", "t").error_code == ErrorCode.UNSUPPORTED_VERSION

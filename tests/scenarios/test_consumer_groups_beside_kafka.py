@@ -179,7 +179,7 @@ SCRIPTS = {
 
 @pytest.fixture(scope="module")
 def clients(both_clients: Clients) -> Clients:
-    """Each with two topics."""
+    """A client of each broker, which has two topics."""
     for client in both_clients:
         for topic, partitions in TOPICS.items():
             create_topic(client, topic, partitions)
@@ -190,19 +190,20 @@ _numbers = count()
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_the_same_answers(name: str, clients: Clients) -> None:
-    # Line by line: what each client is told, and what ConsumerGroupDescribe says after it: epochs, states, members,
-    # how much each has and is to have. On a busy machine time may run out within a line: then it is played again.
+def test_both_brokers_give_the_same_answers(name: str, clients: Clients) -> None:
+    # The transcripts are compared line by line: what each client is told, and what ConsumerGroupDescribe says after it
+    # (epochs, states, members, how many partitions each has and is to have). On a busy machine a line may take too
+    # long: then the script is played again.
     for _ in range(ATTEMPTS):
         group = f"consumer-{next(_numbers)}"
-        with ThreadPoolExecutor() as pool:  # they mostly wait
-            theirs, ours = pool.map(partial(transcript, group, SCRIPTS[name]), clients)
+        with ThreadPoolExecutor() as pool:  # both players mostly wait
+            theirs, ours = pool.map(partial(play_transcript, group, SCRIPTS[name]), clients)
         if ours == theirs:
             return
     assert ours == theirs
 
 
-def transcript(group: str, script: str, client: RawClient) -> list[str]:
+def play_transcript(group: str, script: str, client: RawClient) -> list[str]:
     player = ConsumerGroupPlayer(TOPICS)
     player.begin(client, group)
     return player.transcript(script)

@@ -32,7 +32,7 @@ ENDS = pytest.mark.parametrize("end", ("stop", "kill"))
 
 @pytest.fixture
 def broker() -> Iterator[LocalBroker]:
-    """With ten batches of one record each, of a producer that is known by its id."""
+    """A broker with ten batches of one record each, from an idempotent producer."""
     with local_broker() as running:
         running.create_topic(TOPIC)
         with connect(running) as client:
@@ -61,14 +61,14 @@ def find_batches(path: Path) -> list[int]:
 
 
 def damage_and_restart(broker: LocalBroker, end: str, damage: Callable[[Path], object]) -> None:
-    """Ended in that way, its first segment changed, started again."""
+    """End the broker in this way, damage its first segment, and start it again."""
     getattr(broker, end)()
     damage(find_segment(broker))
     broker.restart()
 
 
 def check_usable(broker: LocalBroker, values: list[bytes]) -> None:
-    """These records and no others are there, and the log goes on behind them, through another restart too."""
+    """Check that these records and no others are there, and that the log continues after them, also after a restart."""
     count = len(values)
     with connect(broker) as client:
         assert read_all_values(client, TOPIC) == values
@@ -129,7 +129,8 @@ def test_zeros_after_the_last_batch_are_the_end_of_the_log(length: int, broker: 
 @pytest.mark.parametrize("kind", ("missing", "empty", "short", "garbage"))
 @pytest.mark.parametrize("suffix", (".index", ".timeindex", ".snapshot"))
 def test_damaged_indexes_and_snapshots_are_rebuilt(suffix: str, kind: str, end: str, broker: LocalBroker) -> None:
-    # Whatever is left of them: the start succeeds, reads by offset and by time are right, the producer is known.
+    # Whatever is left of these files, the start succeeds, reads by offset and by time are right, and the producer is
+    # known.
     def damage(path: Path) -> None:
         files = list(path.parent.glob(f"*{suffix}")) or [path.with_suffix(suffix)]
         for file in files:
@@ -152,7 +153,7 @@ def test_damaged_indexes_and_snapshots_are_rebuilt(suffix: str, kind: str, end: 
 def test_checkpoints_that_are_ahead_of_the_log_or_half_written_are_ignored(
     content: bytes, end: str, broker: LocalBroker
 ) -> None:
-    # Except the log start offset, which only its checkpoint knows.
+    # The log start offset is kept: only its checkpoint has it.
     def damage(path: Path) -> None:
         for name in CHECKPOINTS[:2]:
             (Path(broker.directory) / name).write_bytes(content)

@@ -39,7 +39,7 @@ def read_woken(client: RawClient) -> PartitionResult:
 
 @pytest.mark.parametrize("codec", range(5))
 def test_a_fetch_from_the_middle_of_a_batch_returns_the_whole_batch(codec: int, client: RawClient, topic: str) -> None:
-    # The client skips the records that it did not ask for. Earlier batches do not come.
+    # The client skips the records that it did not ask for. Earlier batches are not returned.
     append(client, topic, b"0")
     append(client, topic, b"1", b"2", b"3", codec=codec)
     append(client, topic, b"4")
@@ -154,7 +154,7 @@ def fetch_both(client: RawClient, topic: str, *partitions: int, max_wait_ms: int
 
 
 def test_offsets_outside_of_the_log_are_refused(client: RawClient, topic: str) -> None:
-    # A fetch at the end of the log waits; it is no error.
+    # A fetch at the end of the log waits, and is no error.
     append(client, topic, b"0", b"1")
     assert client.fetch(topic, 0, 2).error_code == 0
     for offset in (3, 2**63 - 1, -1, -2):

@@ -39,7 +39,8 @@ class Session:
         max_bytes: int = 2**20,
         max_wait_ms: int = 0,
     ) -> FetchResponse:
-        """One request of the session: partitions to add or change, with their offsets, and partitions to forget."""
+        """Send one request of the session: partitions to add or change, with their offsets, and partitions to
+        forget."""
         answer = self.client.fetch_whole(
             FetchRequest(
                 min_bytes=1,
@@ -79,7 +80,7 @@ def small_cache() -> Iterator[LocalBroker]:
 
 
 @pytest.mark.parametrize("version", (7, 12, 13, NEWEST))
-def test_only_changes_are_told(version: int, client: RawClient, topic: str) -> None:
+def test_only_changes_are_returned(version: int, client: RawClient, topic: str) -> None:
     # The first answer has every partition; then nothing, until there are records, a new high watermark, or an error.
     target: str | bytes = find_topic_id(client, topic) if version >= 13 else topic
     session = Session(client, version)
@@ -93,7 +94,7 @@ def test_only_changes_are_told(version: int, client: RawClient, topic: str) -> N
     assert list_partitions(session.fetch({(target, 0): 1})) == []
 
 
-def test_a_partition_is_told_again_until_the_client_moves_on(client: RawClient, topic: str) -> None:
+def test_a_partition_is_returned_again_until_the_client_moves_on(client: RawClient, topic: str) -> None:
     # Only the client moves its offset. As long as it does not, the same records come again.
     append(client, topic, b"one")
     session = Session(client)
@@ -118,7 +119,7 @@ def test_partitions_come_and_go(client: RawClient, shared_broker: LocalBroker, t
     assert list_partitions(session.fetch({(second, 0): 1})) == []
 
 
-def test_an_empty_session_is_none(client: RawClient) -> None:
+def test_a_fetch_of_no_partitions_creates_no_session(client: RawClient) -> None:
     # A full fetch of nothing needs no slot: session id 0.
     session = Session(client)
     assert list_partitions(session.fetch()) == []
@@ -174,7 +175,7 @@ def test_names_and_ids_do_not_mix_in_a_session(client: RawClient, topic: str) ->
     assert by_id.fetch().error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
 
-def test_a_deleted_topic_is_told_in_every_answer(client: RawClient, topic: str) -> None:
+def test_a_deleted_topic_is_an_error_in_every_answer(client: RawClient, topic: str) -> None:
     # Errors are in every answer, not only in the first. A new topic of the same name has another id.
     found_id = find_topic_id(client, topic)
     session = Session(client)
@@ -240,7 +241,9 @@ def test_idle_sessions_are_evicted_for_newcomers(small_cache: LocalBroker) -> No
             assert list_partitions(session.fetch()) == []
 
 
-def test_two_who_share_a_session_cannot_harm_the_broker(client: RawClient, other: RawClient, topic: str) -> None:
+def test_two_clients_that_share_a_session_cannot_harm_the_broker(
+    client: RawClient, other: RawClient, topic: str
+) -> None:
     # The second client removes a partition from the session while the first one waits for it. The first is answered.
     found_id = find_topic_id(client, topic)
     session = Session(client)

@@ -56,7 +56,7 @@ def connect(broker: LocalBroker) -> RawClient:
 
 
 def produce(broker: LocalBroker, value: bytes, topic: str = "orders") -> int:
-    """The error code of one record sent once."""
+    """Send one record once. Returns the error code."""
     with connect(broker) as client:
         result = client.produce(topic, 0, encode([(None, value, (), broker.now_ms)]))
         assert result is not None
@@ -64,7 +64,7 @@ def produce(broker: LocalBroker, value: bytes, topic: str = "orders") -> int:
 
 
 def records(broker: LocalBroker, topic: str = "orders") -> list[tuple[bytes | None, int]]:
-    """Value and timestamp of all records there are."""
+    """Read value and timestamp of all records."""
     found: list[tuple[bytes | None, int]] = []
     with connect(broker) as client:
         while data := client.fetch(topic, 0, len(found)).records:
@@ -97,10 +97,10 @@ def has_bytes(client: RawClient) -> bool:
         return bool(selector.select(0))
 
 
-def belongings(directory: Path) -> tuple[int, int, int, int]:
+def list_resources(directory: Path) -> tuple[int, int, int, int]:
     """Threads, child processes, files below `directory`, and descriptors that are not files, of this process.
 
-    Other brokers of this process open and close files of their own at any time: those do not count.
+    Other brokers of this process open and close files of their own at any time, so other files do not count.
     """
     gc.collect()
     process = psutil.Process()
@@ -109,10 +109,10 @@ def belongings(directory: Path) -> tuple[int, int, int, int]:
     return threading.active_count(), len(process.children()), len(own_files), process.num_fds() - len(files)
 
 
-def has_left_nothing(before: tuple[int, int, int, int], directory: Path) -> bool:
-    """Whether this process comes to have no more than it had before. What is left behind stays, so it is found."""
+def leaves_nothing_behind(before: tuple[int, int, int, int], directory: Path) -> bool:
+    """Whether this process soon has no more than it had before. A leak does not go away, so waiting hides none."""
     deadline = time.monotonic() + PATIENCE_S
-    while any(now > then for now, then in zip(belongings(directory), before, strict=True)):
+    while any(now > then for now, then in zip(list_resources(directory), before, strict=True)):
         if time.monotonic() > deadline:
             return False
     return True
@@ -122,7 +122,7 @@ def has_left_nothing(before: tuple[int, int, int, int], directory: Path) -> bool
 
 
 def test_a_broker_speaks_kafka_on_its_own_port_and_keeps_its_own_files(broker: LocalBroker) -> None:
-    # What `bootstrap`, `port` and `directory` say is true.
+    # `bootstrap`, `port` and `directory` are those of the running broker.
     assert broker.bootstrap == f"127.0.0.1:{broker.port}"
     assert broker.running
     assert produce(broker, b"first") == 0
@@ -138,11 +138,11 @@ class Unexpected(Exception):
 def test_a_block_that_fails_leaves_nothing_behind(
     process: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # No thread, child, descriptor or directory, though the broker was busy and its client still connected.
-    with ottla.testing.broker() as warmed_up:  # what is imported and opened only once in a process
+    # No thread, child, descriptor or directory is left, although the broker was busy and its client still connected.
+    with ottla.testing.broker() as warmed_up:  # imports and opens what a process needs only once
         produce(warmed_up, b"x")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    before = belongings(tmp_path)
+    before = list_resources(tmp_path)
     with pytest.raises(Unexpected), ottla.testing.broker(process=process) as local:
         local.create_topic("orders", partitions=20)
         client = connect(local)
@@ -153,7 +153,7 @@ def test_a_block_that_fails_leaves_nothing_behind(
     assert client.is_closed_by_peer()
     client.close()
     assert is_refused(local.port)
-    assert has_left_nothing(before, tmp_path)
+    assert leaves_nothing_behind(before, tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -164,15 +164,15 @@ def test_a_broker_that_cannot_start_leaves_nothing_behind(
     # The port is taken: the error says so, and the directory that was made for it is gone.
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        before = belongings(tmp_path)
+        before = list_resources(tmp_path)
         address = f"PLAINTEXT://127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(Exception, match="in use"), ottla.testing.broker(process=process, listeners=address):
             pytest.fail("it started")
-        assert has_left_nothing(before, tmp_path)
+        assert leaves_nothing_behind(before, tmp_path)
     assert not list(tmp_path.iterdir())
 
 
-def test_two_brokers_do_not_know_each_other() -> None:
+def test_two_brokers_share_nothing() -> None:
     with ottla.testing.broker() as one, ottla.testing.broker(process=True) as other:
         one.create_topic("orders")
         other.create_topic("orders")
@@ -182,7 +182,7 @@ def test_two_brokers_do_not_know_each_other() -> None:
 
 
 def test_the_child_ends_with_the_test_that_started_it() -> None:
-    # Even if the test is killed: the child goes, and its directory with it.
+    # Even if the test is killed, the child ends and its directory is removed.
     script = (
         "import os, psutil, signal, ottla.testing\n"
         "with ottla.testing.broker(process=True) as broker:\n"
@@ -228,7 +228,7 @@ def test_a_broker_that_was_killed_recovers_what_it_acknowledged(broker: LocalBro
     assert values(broker) == [b"%d" % number for number in range(10)]
 
 
-def test_stopping_and_killing_what_is_down_does_nothing(thread_broker: LocalBroker) -> None:
+def test_stopping_and_killing_a_stopped_broker_does_nothing(thread_broker: LocalBroker) -> None:
     thread_broker.kill()
     thread_broker.kill()
     thread_broker.stop()
@@ -273,7 +273,7 @@ def test_a_topic_is_made_as_asked_or_the_refusal_is_raised(thread_broker: LocalB
 # Trouble
 
 
-def test_an_api_fails_as_often_as_it_was_told_to(broker: LocalBroker) -> None:
+def test_an_api_fails_as_often_as_requested(broker: LocalBroker) -> None:
     # Failed requests have no effect. Faults of one API happen in the order in which they were added; other APIs work.
     broker.fail("Produce", error="NOT_LEADER_OR_FOLLOWER", times=2)
     broker.fail("Produce", error=ErrorCode.REQUEST_TIMED_OUT)
@@ -298,7 +298,7 @@ def test_a_connection_is_dropped_and_the_next_is_served(broker: LocalBroker) -> 
 
 
 def test_a_request_can_be_handled_and_only_its_answer_be_lost(broker: LocalBroker) -> None:
-    # This is how duplicates come about: the record is stored, and the client does not know it.
+    # This is how duplicates arise: the record is stored, and the client does not know it.
     broker.drop("Produce", answer_only=True)
     broker.fail("Produce", error="REQUEST_TIMED_OUT", answer_only=True)
     with pytest.raises(ConnectionError):
@@ -319,7 +319,7 @@ def test_an_answer_is_delayed_on_the_clock_of_the_broker(broker: LocalBroker) ->
         assert client.read_response(request, 12).topics[0].name == "orders"
 
 
-def test_a_fault_ordered_while_the_broker_is_down_meets_its_first_request(broker: LocalBroker) -> None:
+def test_a_fault_added_while_the_broker_is_down_hits_its_first_request(broker: LocalBroker) -> None:
     # A fault that was left over from before the stop is gone.
     broker.drop("Produce", times=None)
     broker.kill()
@@ -352,7 +352,7 @@ def test_eight_days_pass_at_once(broker: LocalBroker) -> None:
     assert 0 <= broker.now_ms - second - 8 * DAY_MS < PATIENCE_S * 1000
 
 
-def test_what_is_due_is_done_when_advance_returns(broker: LocalBroker) -> None:
+def test_advance_returns_after_background_work_that_is_due(broker: LocalBroker) -> None:
     # The high watermark is written to disk every five seconds, by a thread.
     checkpoint = Path(broker.directory, "replication-offset-checkpoint")
     produce(broker, b"x")
@@ -417,7 +417,7 @@ def test_a_snapshot_in_a_named_directory_stays(thread_broker: LocalBroker, tmp_p
         assert values(other) == [b"kept"]
 
 
-def test_a_snapshot_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_snapshot_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), ottla.testing.broker(snapshot=tmp_path / "nothing"):
         pytest.fail("it started")
 
@@ -487,6 +487,6 @@ def test_the_plug_in_costs_nothing_where_it_is_not_used() -> None:
     assert printed.stdout.strip() == "['ottla', 'ottla.testing', 'ottla.testing.plugin']"
 
 
-def test_pytest_is_told_of_the_plug_in() -> None:
+def test_the_plug_in_is_registered_with_pytest() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["entry-points"]["pytest11"] == {"ottla": "ottla.testing.plugin"}

@@ -78,7 +78,7 @@ def send(client: RawClient, value: bytes, acks: int, correlation: int) -> None:
 
 
 def answer(client: RawClient) -> tuple[int, int]:
-    """Error code and offset."""
+    """Read the answer to a produce request. Returns error code and offset."""
     result = read_response(PRODUCE_VERSION, client.read_frame(), 4).topics[0].partitions[0]
     return result.error_code, result.base_offset
 
@@ -111,7 +111,7 @@ def test_many_producers_share_an_fsync(disk: Disk, broker: LocalBroker) -> None:
             send(client, b"%d" % number, -1, 1)
         assert disk.arrived.wait(PATIENCE_S)
         while list_offset(onlooker, "safe", LATEST, replica_id=DEBUG).offset < 51:
-            pass  # until all are appended; the high watermark stays, the end of the log moves
+            pass  # waits until all are appended: the end of the log moves, the high watermark does not
         disk.open.set()
         offsets = []
         for client in clients:
@@ -124,7 +124,7 @@ def test_many_producers_share_an_fsync(disk: Disk, broker: LocalBroker) -> None:
 
 
 def test_a_failed_fsync_acknowledges_nothing(disk: Disk, broker: LocalBroker) -> None:
-    # KAFKA_STORAGE_ERROR for every request that waited and every later one, in all partitions of that data directory,
+    # Every request that waited, and every later one in all partitions of that data directory, gets KAFKA_STORAGE_ERROR,
     # because nobody knows what else its disk has lost. After a restart the log has what is really on the disk.
     with connect(broker) as client, connect(broker) as consumer:
         append(client, "safe", b"first")
@@ -151,7 +151,7 @@ def test_with_the_default_flush_settings_nobody_waits_for_the_disk(disk: Disk, b
 
 
 @pytest.mark.parametrize("end", ("kill", "stop"))
-def test_what_was_acknowledged_is_there_again(end: str, broker: LocalBroker) -> None:
+def test_acknowledged_records_survive_a_kill_and_a_stop(end: str, broker: LocalBroker) -> None:
     with connect(broker) as client:
         for number in range(20):
             append(client, "safe", b"%d" % number)

@@ -15,7 +15,7 @@ def files(directory: Path) -> dict[str, bytes]:
 
 
 def test_a_directory_that_the_metadata_does_not_know_is_renamed_and_kept(ottla_broker: LocalBroker) -> None:
-    # The directory of another broker's topic, with records in it. The broker's own topic is served as before.
+    # The directory is that of another broker's topic and has records. The broker's own topic is served as before.
     with local_broker() as other:
         other.create_topic("foreign")
         with connect(other) as client:

@@ -27,7 +27,7 @@ ATTACKS = sample_size(60, 600)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory and descriptors of a process as Linux has them")
 def test_a_broker_under_siege_goes_on_working(tmp_path: Path, seed: int) -> None:
-    # All attacks, three at once: a well-behaved client is answered all the time, memory stays within its limit,
+    # All attacks run, three at once. A well-behaved client is answered all the time, memory stays within its limit,
     # descriptors are closed, and nothing unexpected is logged.
     with ottla_up(tmp_path / "data") as broker:
         findings = Siege(broker, seed).run(attacks=ATTACKS)
@@ -36,7 +36,7 @@ def test_a_broker_under_siege_goes_on_working(tmp_path: Path, seed: int) -> None
 
 
 def test_bombs_and_malformed_batches_have_a_correct_checksum(seed: int) -> None:
-    # Otherwise they would be refused for their checksum, and prove nothing.
+    # Otherwise they would be refused for their checksum, and the test would show nothing.
     random = Random(seed)
     for _ in range(20):
         check(make_bomb(random))
@@ -46,18 +46,18 @@ def test_bombs_and_malformed_batches_have_a_correct_checksum(seed: int) -> None:
             check(make_malformed_batch(random))
             passed += 1
         except CorruptBatch:
-            pass  # cut so short that it is no batch
+            pass  # the batch was cut so short that it has no header
     assert passed > 25
 
 
 @pytest.mark.parametrize("version", (10, 11))
-def test_found_a_topic_without_a_name_before_ids_count(version: int, client: RawClient) -> None:
+def test_regression_a_null_topic_name_in_a_version_without_topic_ids(version: int, client: RawClient) -> None:
     # The name may be null in requests from version 10 on, but in answers only from 12 on.
     answer = client.request(MetadataRequest(topics=[MetadataRequestTopic(name=None)]), version)
     assert [(each.name, each.error_code) for each in answer.topics] == [("", ErrorCode.INVALID_REQUEST)]
 
 
-def test_found_an_offset_that_is_kept_until_the_end_of_time(client: RawClient, topic: str) -> None:
+def test_regression_an_offset_with_the_longest_retention_time(client: RawClient, topic: str) -> None:
     # With the longest retention time there is, the expiry is beyond the largest timestamp.
     partition = OffsetCommitRequestPartition(committed_offset=7)
     commit = OffsetCommitRequest(

@@ -47,8 +47,8 @@ def groups_with_settings(client: RawClient) -> list[str]:
     return [resource.resource_name for resource in found]
 
 
-def test_life_of_a_setting(own_broker: LocalBroker) -> None:
-    """Set, seen, there after a restart, deleted: then the broker's default counts again."""
+def test_a_setting_is_stored_kept_and_deleted(own_broker: LocalBroker) -> None:
+    """A setting is described, kept over a restart, and deleted; then the broker's default counts again."""
     with connect(own_broker) as client:
         assert session_timeout(client, "g") == ("45000", DEFAULT)
         assert groups_with_settings(client) == []
@@ -63,7 +63,7 @@ def test_life_of_a_setting(own_broker: LocalBroker) -> None:
         assert groups_with_settings(client) == []
 
 
-def test_what_is_refused(own_broker: LocalBroker) -> None:
+def test_invalid_settings_are_refused(own_broker: LocalBroker) -> None:
     """Values beyond the broker's limits, unknown names and groups without a name change nothing."""
     with connect(own_broker) as client:
         assert alter(client, "g", SESSION, "1") == ErrorCode.INVALID_CONFIG
@@ -72,7 +72,7 @@ def test_what_is_refused(own_broker: LocalBroker) -> None:
         assert groups_with_settings(client) == []
 
 
-def test_a_real_client(own_broker: LocalBroker) -> None:
+def test_a_client_library_sets_and_describes_settings(own_broker: LocalBroker) -> None:
     """librdkafka's admin client sets and describes the settings of a group."""
     admin = AdminClient({"bootstrap.servers": own_broker.bootstrap})
     wanted = ConfigEntry(SESSION, "47000", incremental_operation=AlterConfigOpType.SET)

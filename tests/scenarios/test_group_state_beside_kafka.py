@@ -196,8 +196,8 @@ def sides(both_clients: Clients) -> Clients:
 
 
 @pytest.mark.parametrize("script", [SCRIPT, SETTINGS_SCRIPT], ids=["offsets", "settings"])
-def test_the_same_answers(script: dict[str, Ask], sides: Clients) -> None:
-    """One after the other; what differs is told with the name of the request."""
+def test_both_brokers_give_the_same_answers(script: dict[str, Ask], sides: Clients) -> None:
+    """The requests are sent one after the other. The message names each request whose answers differ."""
     different = []
     for name, ask in script.items():
         theirs, ours = (answer(client, ask) for client in sides)

@@ -13,7 +13,7 @@ from tests.scenarios.client_calls import create_topic
 from tests.scenarios.group_scripts import GroupPlayer
 
 SLOWNESS = (1, 1, 4, 10, 20, 40)
-"""How much more time answers are given, attempt by attempt."""
+"""How much more time answers get in each attempt."""
 
 SCRIPTS = {
     "two members come, go and come back": """
@@ -177,7 +177,7 @@ SCRIPTS = {
 
 @pytest.fixture(scope="module")
 def addresses(both_addresses: Addresses) -> Addresses:
-    """Each with a topic."""
+    """The addresses of both brokers, each of which has a topic."""
     for address in both_addresses:
         with RawClient(*address, timeout_s=PATIENCE_S) as client:
             create_topic(client, "t")
@@ -188,21 +188,22 @@ _numbers = count()
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_the_same_answers(name: str, addresses: Addresses) -> None:
-    # Line by line: what each client is told, when it is told, and what DescribeGroups says after it. Some differences
-    # are meant, and not in the scripts: a refused first join leaves no group behind; a static member that came back
-    # is shown with its new client id and address, and finds its place in a full group; an id that is given back
-    # disturbs nobody. On a busy machine something may come later than a line: then it is played again, more slowly.
+def test_both_brokers_give_the_same_answers(name: str, addresses: Addresses) -> None:
+    # The transcripts are compared line by line: what each client is told, when it is told, and what DescribeGroups says
+    # after it. The scripts leave out some intended differences: a refused first join leaves no group behind; a static
+    # member that came back is shown with its new client id and address, and keeps its place in a full group; a member
+    # id that is given back disturbs nobody. On a busy machine an answer may come after its line: then the script is
+    # played again, more slowly.
     for slowness in SLOWNESS:
         group = f"classic-{next(_numbers)}"
-        with ThreadPoolExecutor() as pool:  # they mostly wait
-            theirs, ours = pool.map(partial(transcript, group, SCRIPTS[name], slowness), addresses)
+        with ThreadPoolExecutor() as pool:  # both players mostly wait
+            theirs, ours = pool.map(partial(play_transcript, group, SCRIPTS[name], slowness), addresses)
         if ours == theirs:
             return
     assert ours == theirs
 
 
-def transcript(group: str, script: str, slowness: float, address: tuple[str, int]) -> list[str]:
+def play_transcript(group: str, script: str, slowness: float, address: tuple[str, int]) -> list[str]:
     with GroupPlayer(address, group, "t", slowness) as player:
         player.await_coordinator()
         return player.play(script)

@@ -1,6 +1,7 @@
-"""What hostile clients send to a real broker, `ottla up` in a process of its own: it keeps working in little memory.
+"""Hostile clients at a real broker, `ottla up` in a process of its own: it keeps working, and needs little memory.
 
-The server's own tests go through each limit; here it is the whole broker, and its memory as the system sees it.
+The unit tests of the server go through each limit. Here the whole broker is tested, with its memory as the operating
+system reports it.
 """
 
 import resource
@@ -48,7 +49,7 @@ def connect(broker: OttlaUp, timeout_s: float = PATIENCE_S / 2) -> RawClient:
 
 
 def check_working(broker: OttlaUp, grown_from: int, by: int = 60_000) -> None:
-    """The broker answers, and its peak memory has grown by no more than so many kilobytes."""
+    """Check that the broker answers, and that its peak memory has grown by at most `by` kilobytes."""
     assert broker.process.poll() is None
     with connect(broker) as client:
         assert append(client, TOPIC, b"still here") > 0
@@ -58,7 +59,7 @@ def check_working(broker: OttlaUp, grown_from: int, by: int = 60_000) -> None:
 
 @pytest.mark.parametrize("size", (-1, -(2**31), INT_MAX, 200_000_000, 0, 1, 7))
 def test_an_impossible_request_size_closes_the_connection(size: int, broker: OttlaUp) -> None:
-    # Negative, above socket.request.max.bytes, or too short for any request.
+    # The size is negative, above socket.request.max.bytes, or too short for any request.
     peak = read_peak_kilobytes(broker.process.pid)
     with connect(broker) as stranger:
         stranger.send(struct.pack(">i", size) + bytes(20))
@@ -91,7 +92,7 @@ HOSTILE_BODIES = {
 
 @pytest.mark.parametrize("name", HOSTILE_BODIES)
 def test_malformed_requests_of_every_api(name: str, broker: OttlaUp) -> None:
-    # In every version of every API: an answer or a closed connection, quickly, without memory and without a traceback.
+    # Every version of every API gives an answer or a closed connection, quickly, without much memory or a traceback.
     peak = read_peak_kilobytes(broker.process.pid)
     for handler in load_handlers().values():
         for version in handler.versions:
@@ -101,7 +102,8 @@ def test_malformed_requests_of_every_api(name: str, broker: OttlaUp) -> None:
             with connect(broker) as stranger:
                 stranger.send_frame(header + HOSTILE_BODIES[name])
                 with suppress(ConnectionError):
-                    stranger.send_frame(struct.pack(">hhih", 999, 0, 2, -1))  # closes it if the first one did not
+                    # makes the broker close the connection, if the first request did not
+                    stranger.send_frame(struct.pack(">hhih", 999, 0, 2, -1))
                 assert stranger.is_closed_by_peer()
     check_working(broker, peak, 20_000)
 
@@ -123,7 +125,7 @@ def test_random_bytes(broker: OttlaUp, seed: int) -> None:
 
 
 def test_a_thousand_idle_connections(broker: OttlaUp) -> None:
-    # They connect, send nothing, and close.
+    # The clients connect, send nothing, and close.
     peak = read_peak_kilobytes(broker.process.pid)
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     idle = [socket.create_connection((HOST, broker.port), 10) for _ in range(min(1000, soft - 200))]
@@ -173,8 +175,8 @@ def build_produce_frame(topic: str, value: bytes) -> bytes:
 
 
 def test_a_consumer_that_never_reads_its_answers(broker: OttlaUp) -> None:
-    # It asks 200 times for half a megabyte and reads nothing: a bounded part of that is in memory, and others are
-    # served meanwhile.
+    # The consumer asks 200 times for half a megabyte and reads nothing. Only a bounded part of that is in memory, and
+    # other clients are served meanwhile.
     peak = read_peak_kilobytes(broker.process.pid)
     wanted = FetchRequest(topics=[FetchTopic(TOPIC, partitions=[FetchPartition(0, max_bytes=INT_MAX)])])
     with connect(broker) as stranger:
@@ -186,7 +188,7 @@ def test_a_consumer_that_never_reads_its_answers(broker: OttlaUp) -> None:
 
 
 def test_ten_thousand_pipelined_requests(broker: OttlaUp) -> None:
-    # Sent at once by a client that reads only afterwards: all are answered, in order.
+    # The client sends all of them before it reads. All are answered, in order.
     peak = read_peak_kilobytes(broker.process.pid)
     kinds = ((ApiVersionsRequest(), 0), (MetadataRequest(topics=[]), 12))
     with connect(broker) as client:
@@ -198,8 +200,8 @@ def test_ten_thousand_pipelined_requests(broker: OttlaUp) -> None:
 
 
 def test_running_out_of_descriptors(tmp_path: Path) -> None:
-    # More connections than the process has descriptors for: some wait or are closed, and when others go the rest are
-    # served. Appends to the log go on.
+    # There are more connections than the process has descriptors for. Some wait or are closed; when others end, the
+    # rest are served. Appends to the log continue.
     with ottla_up(tmp_path / "data") as broker:
         with connect(broker) as client:
             assert create_topic(client, TOPIC).error_code == 0

@@ -32,9 +32,9 @@ def new_producer(client: RawClient) -> int:
 
 
 def send(client: RawClient, producer: int, sequence: int, count: int = 1, epoch: int = 0) -> PartitionResult:
-    """`count` records from this sequence on, each with its sequence as value.
+    """Send `count` records from this sequence on, each with its sequence as value.
 
-    Their time is now: a producer whose last record is days old would be forgotten on a clean restart, as in Kafka.
+    Their timestamp is now: a producer whose last record is days old would be forgotten on a clean restart, as in Kafka.
     """
     values = [b"%d" % ((sequence + number) % SEQUENCES) for number in range(count)]
     fields = {"producer_id": producer, "producer_epoch": epoch, "base_sequence": sequence}
@@ -69,7 +69,7 @@ def test_a_retry_of_any_of_the_last_five_batches_is_answered_with_its_offset(res
 
 @RESTARTS
 def test_sequences_with_a_gap_an_overlap_or_a_step_back_are_refused(restart: str, broker: LocalBroker) -> None:
-    # The right next batch is accepted after them.
+    # The correct next batch is accepted afterwards.
     with connect(broker) as client:
         producer = new_producer(client)
         send(client, producer, 0, 3)
@@ -108,7 +108,7 @@ def test_a_new_epoch_begins_at_sequence_zero_and_fences_the_old_one(restart: str
 
 @RESTARTS
 def test_no_producer_id_is_given_twice(restart: str, broker: LocalBroker) -> None:
-    # Whatever happened to the broker in between.
+    # Stops and kills of the broker in between make no difference.
     with connect(broker) as client:
         before = [new_producer(client) for _ in range(5)]
     with come_back(broker, restart) as client:

@@ -74,7 +74,7 @@ def join_group(client: RawClient, group: str) -> HeartbeatRequest:
 
 
 def build_commit(group: str, metadata_size: int) -> OffsetCommitRequest:
-    """Ten partitions, each with so many bytes of metadata."""
+    """A commit of ten partitions, each with this many bytes of metadata."""
     partitions = [
         OffsetCommitRequestPartition(
             partition_index=index, committed_offset=1, committed_metadata=make_noise(metadata_size)
@@ -94,7 +94,7 @@ def build_subscription(group: str, names: list[str]) -> ConsumerGroupHeartbeatRe
     )
 
 
-def test_offsets(client: RawClient) -> None:
+def test_offsets_that_are_too_large(client: RawClient) -> None:
     # Metadata of twice the size of a batch is refused. Another group in the same partition keeps its coordinator.
     beating = join_group(client, "beside offsets")
     for _ in range(2):
@@ -116,7 +116,7 @@ def test_a_subscription_of_a_new_group(client: RawClient) -> None:
     assert (joined.error_code, [each.partitions for each in joined.assignment.topic_partitions]) == (0, [[0]])
 
 
-def test_a_subscription_that_would_take_a_group_over(client: RawClient) -> None:
+def test_a_subscription_that_would_convert_a_classic_group(client: RawClient) -> None:
     # The classic group stays as it is. A member with a smaller subscription converts it to a consumer group.
     beating = join_group(client, "taken")
     names = [make_noise(200) for _ in range(MANY_NAMES)]

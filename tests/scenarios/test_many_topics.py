@@ -51,7 +51,7 @@ def ask(port: int) -> None:
 
 
 def test_metadata_of_many_thousand_topics(tmp_path: Path) -> None:
-    # Complete in every form of the answer. A new topic among them can be created and used, and everything is there
+    # Every form of the answer is complete. A new topic among them can be created and used, and all topics are there
     # after a restart.
     async def serve() -> None:
         config = BrokerConfig.of({"listeners": "PLAINTEXT://127.0.0.1:0", "node.id": "1"})

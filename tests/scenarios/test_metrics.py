@@ -53,7 +53,7 @@ def metrics(broker: LocalBroker) -> Exposition:
 
 
 def test_groups_are_counted(watched: LocalBroker) -> None:
-    # By protocol and by state, together with the partitions of __consumer_offsets that this broker coordinates.
+    # Groups are counted by protocol and by state, and so are the partitions of __consumer_offsets of this broker.
     partitions, groups = "ottla_coordinator_partitions", "kafka_server_group_coordinator_metrics_group_count"
     assert metrics(watched).value(partitions, coordinator="group", state="active") == 0
     watched.create_topic("orders")
@@ -72,7 +72,8 @@ def test_groups_are_counted(watched: LocalBroker) -> None:
 
 
 def test_transactions_are_counted(watched: LocalBroker) -> None:
-    # By result and by state. A partition shows that it has an open transaction, so one that hangs can be found.
+    # Transactions are counted by result and by state. A partition shows that it has an open transaction, so one that
+    # hangs can be found.
     ended, ids = "ottla_transactions_ended_total", "ottla_transactional_ids"
     late = "kafka_server_replicamanager_partitionswithlatetransactionscount"
     watched.create_topic("orders")
@@ -89,13 +90,13 @@ def test_transactions_are_counted(watched: LocalBroker) -> None:
         assert found.value("ottla_coordinator_operations_total", coordinator="transaction", operation="end") == 2
         assert found.value("ottla_transaction_marker_time_ms_count") == 2
         assert found.value("kafka_server_replicamanager_produceridcount") == 2
-        assert found.value(late) == 1  # its record is dated long ago
+        assert found.value(late) == 1  # its record has an old timestamp
         other.commit()
         assert metrics(watched).value(late) == 0
 
 
 def test_the_broker_has_exactly_the_metrics_of_the_catalogue(watched: LocalBroker) -> None:
-    # With kind and help text, as docs/metrics.md lists them.
+    # Each metric has the type and help text that docs/metrics.md lists.
     watched.create_topic("orders")
     with connect(watched) as client:
         append(client, "orders", b"x")
@@ -249,7 +250,7 @@ def test_health_follows_the_broker(watched: LocalBroker) -> None:
     stopping = threading.Thread(target=watched.stop)
     held = HTTPConnection(watched.host, port, timeout=PATIENCE_S)
     while metrics(watched).value("ottla_request_memory_bytes") == 0:
-        pass  # until the request has come
+        pass  # waits until the request has arrived
     stopping.start()
     while True:
         held.request("GET", "/health")
@@ -267,7 +268,7 @@ def test_health_follows_the_broker(watched: LocalBroker) -> None:
         assert other.connect_ex((watched.host, port)) != 0
 
 
-def test_without_a_port_there_are_no_metrics(shared_broker: LocalBroker) -> None:
+def test_no_metrics_are_served_without_a_port(shared_broker: LocalBroker) -> None:
     with pytest.raises(KeyError):
         assert shared_broker.metrics_port
 

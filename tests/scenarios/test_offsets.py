@@ -51,7 +51,7 @@ def full(request: pytest.FixtureRequest) -> Iterator[RawClient]:
             yield client
 
 
-def test_special_timestamps(full: RawClient) -> None:
+def test_special_timestamps_are_looked_up(full: RawClient) -> None:
     # Earliest and latest have no timestamp, the largest timestamp has its record, and nothing is on tiered storage.
     found = {time: list_offset(full, "times", time) for time in range(-1, -7, -1)}
     assert all(each.error_code == 0 for each in found.values())
@@ -109,7 +109,7 @@ def test_a_special_timestamp_is_refused_in_versions_that_do_not_have_it(
 
 
 def test_unknown_and_repeated_partitions(client: RawClient, topic: str) -> None:
-    # Each with its own code; a partition that is asked for twice is refused, as in Kafka.
+    # Each partition has its own code. A partition that is asked for twice is refused, as in Kafka.
     assert list_offset(client, "nobody", LATEST).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     partitions = [ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in (0, 0, 5)]
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=partitions)])
@@ -119,7 +119,7 @@ def test_unknown_and_repeated_partitions(client: RawClient, topic: str) -> None:
     assert (0, ErrorCode.INVALID_REQUEST) in codes
 
 
-def test_epochs_begin_with_each_start_and_end_where_the_next_begins() -> None:
+def test_each_start_begins_an_epoch_that_ends_where_the_next_begins() -> None:
     # Three starts, three epochs. An epoch without records ends where the one before it does; a future one is unknown.
     with local_broker() as broker:
         broker.create_topic("epochs")

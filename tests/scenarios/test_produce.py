@@ -240,6 +240,6 @@ def test_message_max_bytes_limits_all_topics() -> None:
 
 @pytest.mark.parametrize("name", ("__consumer_offsets", "__transaction_state"))
 def test_clients_cannot_write_to_internal_topics(name: str, client: RawClient) -> None:
-    # Whether they exist or not.
+    # The write is refused whether the internal topic exists or not.
     code = produce_batch(client, name, make_batch(b"forged")).error_code
     assert code in (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -47,7 +47,7 @@ def list_logs(directory: Path) -> list[str]:
 
 
 def test_records_are_deleted_when_they_are_too_old(broker: LocalBroker, caplog: pytest.LogCaptureFixture) -> None:
-    # So is the active segment, which is rolled first. The log goes on at the same offset, also after a restart.
+    # The active segment is rolled first, and deleted too. The log continues at the same offset, also after a restart.
     caplog.set_level("INFO")
     directory = fill_topic(broker, retention_ms=2 * DAY_MS, file_delete_delay_ms=5000)
     broker.advance(days=1)
@@ -96,7 +96,7 @@ def test_a_topic_with_both_policies_deletes_by_age_and_size(broker: LocalBroker)
     assert read_bounds(broker) == (1, 1)
 
 
-def test_a_changed_retention_setting_holds_at_the_next_check(broker: LocalBroker) -> None:
+def test_a_changed_retention_setting_takes_effect_at_the_next_check(broker: LocalBroker) -> None:
     # The broker's default is seven days; the topic then gets one day.
     fill_topic(broker)
     broker.advance(days=6)

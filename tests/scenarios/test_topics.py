@@ -76,7 +76,7 @@ def test_a_topic_exists_before_its_creation_is_answered(client: RawClient, other
 
 @pytest.mark.parametrize("restart", ("none", "stop", "kill"))
 def test_a_topic_that_is_created_again_has_nothing_of_the_old_one(restart: str) -> None:
-    # Another id, offsets from 0, no old record. A request with the old id is answered UNKNOWN_TOPIC_ID.
+    # The new topic has another id, offsets from 0, and no old record. A request with the old id gets UNKNOWN_TOPIC_ID.
     with local_broker() as broker:
         broker.create_topic("again")
         with connect(broker) as client:
@@ -104,7 +104,8 @@ def test_a_topic_that_is_created_again_has_nothing_of_the_old_one(restart: str) 
 
 @pytest.mark.parametrize("moment", ("stop", "kill"))
 def test_a_deleted_topic_does_not_come_back(moment: str) -> None:
-    # Killed before its files were removed: they are gone or set aside, and no later topic of the name finds them.
+    # The broker is killed before it has removed the files. They are removed or set aside, and no later topic of the
+    # name finds them.
     with local_broker() as broker:
         broker.create_topic("gone")
         with connect(broker) as client:
@@ -137,7 +138,7 @@ def test_deletion_by_id(client: RawClient, topic: str) -> None:
 
 
 def test_creation_is_checked_topic_by_topic(client: RawClient, topic: str) -> None:
-    # One request: each topic has its own answer, and those that can be created are.
+    # Each topic of one request has its own answer, and those that can be created are.
     wrong = [
         (CreatableTopic(name=topic, num_partitions=1, replication_factor=1), ErrorCode.TOPIC_ALREADY_EXISTS),
         (CreatableTopic(name="no-parts", num_partitions=0, replication_factor=1), ErrorCode.INVALID_PARTITIONS),
@@ -167,14 +168,14 @@ def test_validation_only_creates_nothing(client: RawClient) -> None:
 
 
 def test_metadata_creates_a_missing_topic_unless_the_client_forbids_it(client: RawClient) -> None:
-    # The client may, in its request (from version 4 on).
+    # A client may forbid creation in its request, from version 4 on.
     assert describe_topic(client, "unasked", create=False).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert create_by_metadata(client, "asked", 12) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert create_by_metadata(client, "asked-by-old", 3) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def create_by_metadata(client: RawClient, name: str, version: int) -> int:
-    """The first answer's error code; returns when a later answer has the topic."""
+    """Ask for metadata until an answer has the topic. Returns the error code of the first answer."""
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
     first: int = client.request(request, version).topics[0].error_code
     await_topic(client, name)
@@ -182,8 +183,8 @@ def create_by_metadata(client: RawClient, name: str, version: int) -> int:
 
 
 def test_a_deleted_topic_is_gone_before_asking_creates_it_again(both_clients: Clients) -> None:
-    # Apache Kafka and this broker alike: the first answer after a deletion does not have the topic, a later one does.
-    # A client that deletes a topic and looks whether it is gone allows creation if it does not know better.
+    # As in Apache Kafka, the first answer after a deletion does not have the topic, and a later one does. A client that
+    # deletes a topic and then checks that it is gone may allow creation in its request without intending it.
     for client in both_clients:
         create_topic(client, "fleeting")
         await_topic(client, "fleeting")

@@ -72,7 +72,7 @@ def test_committed_records_are_seen_and_aborted_ones_are_not(
 
 
 @VERSIONS
-def test_every_end_is_the_same_in_all_partitions(version: int, client: RawClient, name: str) -> None:
+def test_a_transaction_ends_alike_in_all_partitions(version: int, client: RawClient, name: str) -> None:
     topic = f"wide-{version}"
     create_topic(client, topic, partitions=5)
     producer = TransactionalProducer(client, name, version).initialise()
@@ -343,7 +343,8 @@ def test_transactions_are_described_and_listed(client: RawClient, topic: str, na
 
 
 def test_a_hanging_transaction_is_found_and_ended() -> None:
-    # With verification off a late batch can still begin one. Its coordinator does not know it; an admin ends it.
+    # With verification off a late batch can still begin a transaction that its coordinator does not know. An admin ends
+    # it.
     with ottla.testing.broker(transaction_partition_verification_enable=False) as broker, connect(broker) as client:
         broker.create_topic("t")
         producer = TransactionalProducer(client, "x", 1).initialise()
@@ -359,7 +360,7 @@ def test_a_hanging_transaction_is_found_and_ended() -> None:
         assert read_committed_values(client, "t") == [b"behind"]
 
 
-def test_a_zombies_offsets_do_no_harm_where_nothing_is_verified() -> None:
+def test_offsets_of_a_fenced_producer_do_no_harm_without_verification() -> None:
     # The log refuses the old epoch. The coordinator of the group is not affected: it is not loaded again.
     with ottla.testing.broker(transaction_partition_verification_enable=False) as broker, connect(broker) as client:
         broker.create_topic("t")
@@ -402,7 +403,7 @@ def broker() -> Iterator[LocalBroker]:
 @VERSIONS
 def test_a_transaction_that_takes_too_long_is_aborted(broker: LocalBroker, version: int, name: str) -> None:
     topic = f"late-{version}"
-    broker.create_topic(topic, retention_ms=-1)  # its records are dated long ago
+    broker.create_topic(topic, retention_ms=-1)  # its records have old timestamps
     with connect(broker) as client:
         producer = TransactionalProducer(client, name, version, timeout_ms=30_000).initialise()
         producer.write(topic, b"too late")
@@ -441,7 +442,7 @@ def test_a_topic_that_is_deleted_does_not_keep_its_transaction_open(broker: Loca
 
 @VERSIONS
 @pytest.mark.parametrize("ending", [None, True, False])
-def test_transactions_outlive_a_kill(broker: LocalBroker, version: int, ending: bool | None, name: str) -> None:
+def test_transactions_survive_a_kill(broker: LocalBroker, version: int, ending: bool | None, name: str) -> None:
     # An open transaction is still open, a decided one is completed, and the producer goes on.
     topic = f"killed-{version}-{ending}"
     group = f"group-of-{name}"
@@ -467,7 +468,7 @@ def test_transactions_outlive_a_kill(broker: LocalBroker, version: int, ending: 
             assert fetch_offset(client, group, topic, stable=True) == (7, ErrorCode.NONE)
         else:
             while not describe_transaction(client, name).transaction_state.startswith("Complete"):
-                pass  # it is being loaded, or ended
+                pass  # the coordinator is loading, or ends the transaction
             assert read_committed_values(client, topic) == [b"one"] * ending
             assert fetch_offset(client, group, topic, stable=True) == (7 if ending else -1, ErrorCode.NONE)
             producer.write(topic, b"two")

@@ -159,7 +159,7 @@ def test_a_second_producer_of_a_transactional_id(version: int, both: Clients) ->
 
 
 @VERSIONS
-def test_nobody_and_nothing(version: int, both: Clients) -> None:
+def test_unknown_producers_and_empty_requests(version: int, both: Clients) -> None:
     def script(steps: Steps) -> None:
         nobody, note = steps.producer(initialised=False), steps.note
         nobody.become(Producer(888_888, 0))
@@ -179,7 +179,7 @@ def test_nobody_and_nothing(version: int, both: Clients) -> None:
 
 
 @VERSIONS
-def test_descriptions_and_lists(version: int, both: Clients) -> None:
+def test_transactions_are_described_and_listed_alike(version: int, both: Clients) -> None:
     def script(steps: Steps) -> None:
         producer, note, client = steps.producer(timeout_ms=12_345), steps.note, steps.client
         shown = describe_transaction(client, steps.name)

@@ -163,8 +163,8 @@ def test_validation_is_the_same_with_and_without_machine_code(client: RawClient,
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of another process's memory is told by Linux only")
 def test_large_decompressions_do_not_add_up_in_memory(tmp_path: Path, seed: int) -> None:
-    # Forty batches of 18 MB of zeros, in which no record can be read, from eight clients at once: two are decompressed
-    # at a time, and nothing stays of those that were refused.
+    # Eight clients at once send forty batches of 18 MB of zeros, in which no record can be read. Two are decompressed
+    # at a time, and the memory of refused batches is freed.
     header = BatchHeader(0, 0, -1, 2, 0, 0, 0, 1_000, 1_000, -1, -1, -1, 1)
     bombs = [repack(header, codec, compress(codec, bytes(18_000_000)), 1_000) for codec in (GZIP, SNAPPY, LZ4, ZSTD)]
 

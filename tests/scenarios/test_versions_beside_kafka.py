@@ -18,7 +18,7 @@ from tests.scenarios.every_request import HANDLERS, WITH_A_CODEC_OF_THEIR_OWN, a
 
 BOTH_CODECS = ("Produce", "Fetch")
 WITH_A_TOPIC_OF_THEIR_OWN = {"CreatePartitions", "DeleteTopics"}
-"""Each version of these changes what the next one would find."""
+"""APIs of which each version changes what the next one would find."""
 ALSO_OWN = OWN | {
     "api_keys",
     "finalized_features",
@@ -29,7 +29,7 @@ ALSO_OWN = OWN | {
 }
 READING = [name for name in HANDLERS if name.startswith(("Describe", "List", "Metadata", "OffsetF"))]
 WRITTEN_BY_KAFKA = "configs[min.insync.replicas].config_source: 3, not 5"
-"""It sets min.insync.replicas for all brokers of a new cluster by itself, for its eligible leader replicas."""
+"""Apache Kafka sets min.insync.replicas for all brokers of a new cluster by itself, for eligible leader replicas."""
 PAIRS = [
     (name, version)
     for name, handler in sorted(HANDLERS.items())
@@ -76,8 +76,8 @@ def answer(side: Side, api: str, version: int) -> Any:
 
 
 def find_differences_of(kafka: Side, ottla: Side, api: str, version: int, deadline: float) -> list[str]:
-    """Places where the answers differ. A change may be shown a moment after it was answered, so what changes nothing is
-    asked again."""
+    """Find the fields in which the answers differ. A change may be visible a moment after its answer, so a request that
+    changes nothing is repeated until the deadline."""
     while True:
         ours = answer(ottla, api, version)
         found = [
@@ -90,7 +90,7 @@ def find_differences_of(kafka: Side, ottla: Side, api: str, version: int, deadli
 
 
 def test_every_version_is_answered_alike(both: tuple[Side, Side]) -> None:
-    # One after the other, all versions of all APIs that have generated messages.
+    # All versions of all APIs that have generated messages are sent, one after the other.
     different = []
     deadline = time.monotonic() + PATIENCE_S
     for api, version in PAIRS:
@@ -100,7 +100,7 @@ def test_every_version_is_answered_alike(both: tuple[Side, Side]) -> None:
 
 @pytest.mark.parametrize("version", produce.VERSIONS)
 def test_every_version_of_produce(version: int, both: tuple[Side, Side]) -> None:
-    # The same batch to both: the same offset and error.
+    # Both get the same batch, and give the same offset and error.
     results = []
     for client, topic_ids in both:
         target = topic_ids["Produce"] if version >= produce.TOPIC_ID_FROM else "Produce"
@@ -111,7 +111,7 @@ def test_every_version_of_produce(version: int, both: tuple[Side, Side]) -> None
 
 @pytest.mark.parametrize("version", fetch.VERSIONS)
 def test_every_version_of_fetch(version: int, both: tuple[Side, Side]) -> None:
-    # The same log on both: the same records and offsets.
+    # Both have the same log, and return the same records and offsets.
     results = []
     for client, topic_ids in both:
         if version == fetch.VERSIONS[0]:

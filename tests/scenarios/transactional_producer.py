@@ -36,7 +36,7 @@ NOBODY = Producer(-1, -1)
 
 
 RETRIED = ([ErrorCode.CONCURRENT_TRANSACTIONS], [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
-"""What a client asks for again: the last transaction is being ended, or the broker has just started."""
+"""Errors after which a client retries: the last transaction is being ended, or the broker has just started."""
 
 
 class TransactionalProducer:
@@ -77,7 +77,7 @@ class TransactionalProducer:
         self.producer = producer
 
     def add(self, topic: str, *partitions: int, version: int = 3) -> list[ErrorCode]:
-        """AddPartitionsToTxn, as clients of version 1 send it; a code for each partition."""
+        """Send AddPartitionsToTxn, as clients of transactions v1 do. Returns a code for each partition."""
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=self.producer.id,
@@ -97,7 +97,7 @@ class TransactionalProducer:
         )
 
     def send(self, topic: str, *values: bytes, partition: int = 0, version: int | None = None) -> ErrorCode:
-        """Produce, in the version that goes with the version of transactions."""
+        """Produce, in the version that belongs to the version of transactions."""
         version = version or (12 if self.version == 2 else 11)
         batch = self.batch(topic, *values, partition=partition)
         result = produce_batch(
@@ -109,7 +109,7 @@ class TransactionalProducer:
         return ErrorCode(result.error_code)
 
     def write(self, topic: str, *values: bytes, partition: int = 0) -> None:
-        """Whatever it takes to have the records in the transaction."""
+        """Write records in the transaction, with all requests that this needs."""
         if self.version < 2:
             while (codes := self.add(topic, partition)) in RETRIED:
                 pass
@@ -223,7 +223,7 @@ def write_marker(
     transaction_version: int = 0,
     partition: int = 0,
 ) -> ErrorCode:
-    """WriteTxnMarkers, as an admin client or a coordinator sends it."""
+    """Send WriteTxnMarkers, as an admin client or a coordinator does."""
     marker = WritableTxnMarker(
         producer_id=producer.id,
         producer_epoch=producer.epoch,

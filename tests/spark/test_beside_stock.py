@@ -13,7 +13,7 @@ import pytest
 from benchmarks.peers.apache_kafka import ApacheKafka
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
-from tests.scenarios.test_compaction import COMPACTED, clean_end, until
+from tests.scenarios.test_compaction import COMPACTED, clean_end, wait_until
 from tests.spark.beside import CODECS, EACH, FIRST_MS, OURS, PARTITIONS, STOCK, batch, fill, make_topic, records, rows
 from tests.spark.topics import finish, send
 
@@ -71,7 +71,7 @@ def test_a_compacted_topic_is_equal(spark: "SparkSession") -> None:
         make_topic(broker.bootstrap, "table", 1, **{name.replace(".", "_"): each for name, each in COMPACTED.items()})
         for turn in range(4):
             send(broker, "table", [{"key": f"{number % 20}", "value": f"{turn}" + "." * 90} for number in range(400)])
-        until(lambda: clean_end(broker, "table") >= 800, "compaction")
+        wait_until(lambda: clean_end(broker, "table") >= 800, "compaction")
         for options in ({}, {"startingOffsets": '{"table": {"0": 7}}', "endingOffsets": '{"table": {"0": 390}}'}):
             stock, ours = both(spark, broker.bootstrap, subscribe="table", **options)
             assert rows(ours) == rows(stock)

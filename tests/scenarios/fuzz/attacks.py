@@ -130,7 +130,8 @@ def mutated_requests(random: Random, target: Target) -> None:
     for mutant in mutants(random, build_valid_frame(random, target)[4:], 10):
         with target.connect() as stranger:
             stranger.send_frame(mutant)
-            stranger.send_frame(struct.pack(">hhih", 999, 0, 2, -1))  # closes it if the first one did not
+            # makes the broker close the connection, if the first request did not
+            stranger.send_frame(struct.pack(">hhih", 999, 0, 2, -1))
             stranger.is_closed_by_peer()
 
 

@@ -34,7 +34,7 @@ TIDY_S = 2.0
 PEAK_BYTES_MAX = 250_000_000
 GROWTH_BYTES_MAX = 20_000_000
 FLAT_FROM_S = 30.0
-"""Growth of memory is checked only in runs that are to take at least this time."""
+"""Growth of memory is checked only in runs of at least this length."""
 WARM_UP_RECORDS, WARM_UP_BATCHES = 1000, 15
 """Enough records that the machine code for validation is loaded before memory is compared."""
 SPARE_DESCRIPTORS = 10
@@ -60,7 +60,7 @@ class Findings:
 
 
 def split_in_thirds(samples: list[int]) -> list[list[int]]:
-    """Three parts of the same length."""
+    """Split the samples into three parts of the same length."""
     third = max(len(samples) // 3, 1)
     return [samples[:third], samples[third : 2 * third] or samples, samples[2 * third :] or samples]
 
@@ -76,12 +76,12 @@ class Siege:
             for topic in (GOOD, VICTIM):
                 assert create_topic(client, topic, configs={"retention.ms": "-1"}).error_code == 0
             append(client, VICTIM, b"x" * 500_000)
-            for kind in (0, 1):  # the internal topics have files of their own, and are made when somebody asks
+            for kind in (0, 1):  # the internal topics have files of their own, and are created on first use
                 ask_until_settled(client, FindCoordinatorRequest(coordinator_keys=["any"], key_type=kind), 6)
             self._target = Target(HOST, broker.port, VICTIM, find_topic_id(client, VICTIM))
 
     def run(self, seconds: float = math.inf, attacks: float = math.inf) -> Findings:
-        """Until the time is over or there were so many attacks. Memory must be flat if a siege is to take long."""
+        """Attack until the time is over, or this many attacks were made. In a long siege memory must not grow."""
         is_long = FLAT_FROM_S <= seconds < math.inf
         with self._connect() as client:
             if is_long:
@@ -103,7 +103,7 @@ class Siege:
                 stranger.join(PATIENCE_S)
             if self._broker.process.poll() is None:
                 self._tidy(client)
-        self._judge(before, is_long)
+        self._judge_run(before, is_long)
         return self.findings
 
     def _connect(self) -> RawClient:
@@ -146,7 +146,7 @@ class Siege:
         if VICTIM not in [each.name for each in listed]:
             create_topic(client, VICTIM)
 
-    def _judge(self, descriptors: int, is_long: bool) -> None:
+    def _judge_run(self, descriptors: int, is_long: bool) -> None:
         problems, resident = self.findings.problems, self.findings.resident
         if self._broker.process.poll() is not None:
             problems.append(f"the broker ended with status {self._broker.process.returncode}")
@@ -162,11 +162,11 @@ class Siege:
             _, middle, last = split_in_thirds(resident)
             if (growth := median(last) - median(middle)) > GROWTH_BYTES_MAX:
                 problems.append(f"memory grew by {int(growth) >> 20} MB from the second third to the last")
-        problems += tracebacks(Path(self._broker.log).read_text())
+        problems += find_tracebacks(Path(self._broker.log).read_text())
 
 
-def tracebacks(log: str) -> list[str]:
-    """Each event of a log that came with one, told once however often it happened."""
+def find_tracebacks(log: str) -> list[str]:
+    """Each log line that has a traceback, once however often it occurs."""
     events = [event for event in re.split(r"^(?=\S)", log, flags=re.MULTILINE) if "Traceback" in event]
     by_end = {event.strip().splitlines()[-1]: event for event in reversed(events)}
     return [f"the log has a traceback:\n{event[:3000]}" for event in by_end.values()]
