@@ -22,7 +22,8 @@ class OttlaUp:
         self.data = data
         self._place = ["--read-only" if read_only else "--data", str(data)]
         self.log = data.with_name(data.name + ".stderr")
-        # Bound and never listening: no client that is looking for the broker gets its port, and so talks to itself.
+        # This socket is bound and never listens. It reserves the port: otherwise a client that tries to reach the
+        # broker while it is down could get the port as its own, and connect to itself.
         self._reserved = socket.socket()
         self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._reserved.bind((HOST, 0))
@@ -40,7 +41,7 @@ class OttlaUp:
         return f"{HOST}:{self.port}"
 
     def spawn(self) -> subprocess.Popen[str]:
-        """Started, and not waited for."""
+        """Start the process without waiting until it is ready."""
         command = [sys.executable, "-m", "ottla", "up", "--host", HOST, "--port", str(self.port)]
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
@@ -66,7 +67,7 @@ class OttlaUp:
         self.wait()
 
     def terminate(self) -> int:
-        """SIGTERM; the exit status."""
+        """Send SIGTERM, and wait for the end. Returns the exit status."""
         self.signal(signal.SIGTERM)
         return self.wait()
 
@@ -91,5 +92,5 @@ def ottla_up(data: Path, *settings: str, read_only: bool = False) -> Iterator[Ot
         yield broker
     finally:
         broker.close()
-    # Clients ask again after an unknown error, and so hide that the broker stumbled.
+    # Clients retry after an unknown error, which hides that the broker failed.
     assert "Traceback" not in broker.log.read_text(), broker.log.read_text()[-3000:]

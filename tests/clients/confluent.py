@@ -46,8 +46,8 @@ def send(bootstrap: str, topic: str, messages: Sequence[Sent], delivery: Deliver
 
 
 @contextmanager
-def consumer(bootstrap: str) -> Iterator[Consumer]:
-    """Without a group; librdkafka wants the name of one all the same."""
+def open_consumer(bootstrap: str) -> Iterator[Consumer]:
+    """A consumer without a group. librdkafka needs a group name all the same."""
     opened = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -56,7 +56,7 @@ def consumer(bootstrap: str) -> Iterator[Consumer]:
             "auto.offset.reset": "error",
             "fetch.wait.max.ms": 50,
             "reconnect.backoff.max.ms": 100,
-            "log_level": 0,  # of a broker that dies the tests know
+            "log_level": 0,  # the tests kill the broker themselves
         }
     )
     try:
@@ -65,8 +65,8 @@ def consumer(bootstrap: str) -> Iterator[Consumer]:
         opened.close()
 
 
-def take(opened: Consumer, count: int) -> list[Message]:
-    """`count` messages of what is assigned, within the patience; an error among them is raised."""
+def take_messages(opened: Consumer, count: int) -> list[Message]:
+    """Receive `count` messages of the assigned partitions in time. Raises an error that comes instead of a message."""
     found: list[Message] = []
     while len(found) < count:
         came = opened.consume(count - len(found), PATIENCE_S)
@@ -78,12 +78,12 @@ def take(opened: Consumer, count: int) -> list[Message]:
 
 
 def receive(bootstrap: str, topic: str, partitions: int, count: int) -> list[Sent]:
-    with consumer(bootstrap) as opened:
+    with open_consumer(bootstrap) as opened:
         opened.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(partitions)])
-        return [as_sent(message) for message in take(opened, count)]
+        return [convert_message(message) for message in take_messages(opened, count)]
 
 
-def as_sent(message: Message) -> Sent:
+def convert_message(message: Message) -> Sent:
     partition = message.partition()
     assert partition is not None
     headers: Any = message.headers() or ()

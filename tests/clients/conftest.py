@@ -1,4 +1,5 @@
-"""One broker, as a child, for all tests of this folder that leave it alive; each has topics of its own."""
+"""One broker in a child process, shared by all tests of this folder that do not kill it. Each test has its own
+topics."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -15,12 +16,12 @@ _numbers = count()
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[LocalBroker]:
-    # Records are dated long ago, so that a seed gives the same ones: retention, which would take them, does not run.
+    # Records have old timestamps, so that a seed gives the same ones. Retention would delete them, so it does not run.
     with local_broker(process=True, message_max_bytes=LARGEST_MESSAGE, log_initial_task_delay_ms=86_400_000) as running:
         yield running
 
 
 @pytest.fixture
 def topic() -> str:
-    """A name that nobody has used; the topic is not created."""
+    """An unused name. The topic is not created."""
     return f"topic-{next(_numbers)}"

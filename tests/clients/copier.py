@@ -2,9 +2,9 @@
 
     python -m tests.clients.copier BOOTSTRAP SOURCE TARGET
 
-Each transaction takes a few records, writes them to the target and commits how far it came in the source; some are
-aborted on purpose. Started again it goes on where the last one ended, under the same transactional id, so that one that
-is only believed dead can do no harm. It never ends by itself.
+Each transaction takes a few records, writes them to the target and commits their offset in the source. Some
+transactions are aborted on purpose. A restarted copier continues where the last one ended, under the same transactional
+id, so a copier that is wrongly believed dead is fenced. It never ends by itself.
 """
 
 import sys
@@ -13,24 +13,24 @@ from random import Random
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 PATIENCE_S = 60.0
-"""For one step of a transaction; then another producer takes over."""
+"""The time-out of one step of a transaction. After it another producer takes over."""
 TAKEN = 20
 ABORTED = 0.15
 
 
 def main(bootstrap: str, source: str, target: str) -> None:
     while True:
-        live(bootstrap, source, target)
+        run_producer(bootstrap, source, target)
 
 
-def live(bootstrap: str, source: str, target: str) -> None:
-    """One life of a producer; it ends with an error that only a new one gets over."""
+def run_producer(bootstrap: str, source: str, target: str) -> None:
+    """Copy with one producer, until an error that needs a new producer."""
     quiet = {
         "bootstrap.servers": bootstrap,
         "log_level": 0,
         "reconnect.backoff.max.ms": 100,
         # librdkafka 2.16 that bootstraps again keeps the group's coordinator in a cache, as a broker that it has given
-        # up: it waits there for ever with what it has to send.
+        # up. It waits for that broker for ever with what it has to send.
         "metadata.recovery.strategy": "none",
     }
     producer = Producer({**quiet, "transactional.id": f"{source}-to-{target}", "transaction.timeout.ms": 60_000})
@@ -80,7 +80,7 @@ def copy(producer: Producer, consumer: Consumer, source: TopicPartition, target:
 
 
 def rewind(consumer: Consumer, source: TopicPartition) -> None:
-    """Back to where the last commit says."""
+    """Seek to the last committed offset."""
     (committed,) = consumer.committed([source], PATIENCE_S)
     consumer.assign([TopicPartition(source.topic, source.partition, max(committed.offset, 0))])
 

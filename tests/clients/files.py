@@ -1,8 +1,8 @@
-"""What is in a directory, to be compared with what is in it later."""
+"""Reads all files of a directory, so that a test can compare them with a later state."""
 
 from pathlib import Path
 
 
 def contents(directory: Path) -> dict[str, bytes]:
-    """Every file below it, by its path."""
+    """The content of every file below the directory, by path."""
     return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}

@@ -21,21 +21,22 @@ NULL_HEADERS = True
 
 
 class Unavailable(Exception):
-    """There is no Go here, or its modules are out of reach; the message says which."""
+    """Go is not installed, or its modules cannot be downloaded. The message says which."""
 
 
 @functools.cache
-def missing() -> str:
-    """Why it cannot run here; empty if it can. The first call builds it."""
+def explain_missing() -> str:
+    """Why the client cannot run; empty if it can. The first call builds it."""
     try:
-        program()
+        build_program()
     except Unavailable as reason:
         return str(reason)
     return ""
 
 
-def program() -> Path:
-    """Built if its source has changed since. Two runs at a time each build, and one of them is used."""
+def build_program() -> Path:
+    """The path of the program, which is built if its source has changed. If two test runs build at once, one result is
+    used."""
     digest = hashlib.sha256()
     for source in sorted(SOURCE.iterdir()):
         digest.update(source.read_bytes())
@@ -94,8 +95,10 @@ def receive(bootstrap: str, topic: str, partitions: int, count: int) -> list[Sen
 
 
 def run(job: str, **order: Any) -> Any:
-    """What it answers to an order, as its main.go describes them."""
-    done = subprocess.run([program(), job], input=json.dumps(order), capture_output=True, text=True, timeout=PATIENCE_S)
+    """Run one job, as main.go describes them, and return its answer."""
+    done = subprocess.run(
+        [build_program(), job], input=json.dumps(order), capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -1,11 +1,11 @@
-"""A member of a group as a program that may be killed: it reads, commits what it read, and tells all of it.
+"""A member of a group as a program that may be killed: it reads, commits what it read, and reports both.
 
     python -m tests.clients.group_member LIBRARY BOOTSTRAP GROUP TOPIC ASSIGNOR SESSION_MS [INSTANCE]
 
 With `consumer` for an assignor the member speaks the consumer protocol, and the coordinator assigns.
 
-Events go to standard output in the words of Kafka's own VerifiableConsumer, one JSON object a line, so that whoever
-reads them need not know which client it is. SIGTERM ends it in order: it leaves the group, unless it is static.
+Events go to standard output in the format of Kafka's own VerifiableConsumer, one JSON object a line, so a reader of the
+events need not know which client it is. SIGTERM ends the member in order: it leaves the group, unless it is static.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 CONSUMER = "consumer"
-"""In the place of an assignor: the protocol in which members have none."""
+"""Given instead of an assignor: the consumer protocol, in which members do not assign."""
 
 SESSION_MS = 8000
-"""A member that was killed is missed after this time; one that lives must not be silent for so long."""
+"""How long the group waits for a member that was killed. A live member must not be silent for so long."""
 HEARTBEAT_MS = 250
 POLLED = 500
 
@@ -39,7 +39,7 @@ class Membership(NamedTuple):
 
 
 class Ending:
-    """Whether somebody asked us to end."""
+    """Records whether SIGTERM has asked the program to end."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -49,16 +49,16 @@ class Ending:
         self.asked = True
 
 
-def tell(name: str, **details: Any) -> None:
+def report(name: str, **details: Any) -> None:
     print(json.dumps({"timestamp": int(time.time() * 1000), "name": name, **details}), flush=True)
 
 
-def tell_partitions(name: str, partitions: Iterable[int]) -> None:
-    tell(name, partitions=[{"partition": partition} for partition in partitions])
+def report_partitions(name: str, partitions: Iterable[int]) -> None:
+    report(name, partitions=[{"partition": partition} for partition in partitions])
 
 
-def tell_read(read: Sequence[Place]) -> dict[int, int]:
-    """The offset to commit for each partition."""
+def report_read(read: Sequence[Place]) -> dict[int, int]:
+    """Report records that were read. Returns the offset to commit for each partition."""
     offsets: dict[int, list[int]] = {}
     for partition, offset in read:
         offsets.setdefault(partition, []).append(offset)
@@ -66,36 +66,38 @@ def tell_read(read: Sequence[Place]) -> dict[int, int]:
         {"partition": partition, "count": len(found), "minOffset": min(found), "maxOffset": max(found)}
         for partition, found in offsets.items()
     ]
-    tell("records_consumed", partitions=ranges)
+    report("records_consumed", partitions=ranges)
     return {partition: max(found) + 1 for partition, found in offsets.items()}
 
 
 class Progress:
-    """What was read of the partitions that are ours and is not committed yet."""
+    """The offsets that were read in the assigned partitions and are not committed yet."""
 
     def __init__(self) -> None:
         self.offsets: dict[int, int] = {}
 
     def assigned(self, partitions: Iterable[int]) -> None:
-        tell_partitions("partitions_assigned", partitions)
+        report_partitions("partitions_assigned", partitions)
 
     def revoked(self, partitions: Iterable[int]) -> None:
         partitions = list(partitions)
-        tell_partitions("partitions_revoked", partitions)
+        report_partitions("partitions_revoked", partitions)
         for partition in partitions:
             self.offsets.pop(partition, None)
 
     def read(self, places: Sequence[Place]) -> None:
         if places:
-            self.offsets |= tell_read(places)
+            self.offsets |= report_read(places)
 
     def committed(self, offsets: Mapping[int, int], error: Exception | None = None) -> None:
-        """Or not: then it is tried again, for a member may keep its partitions through a rebalance.
+        """Report a commit that succeeded or failed. After a failure the offsets are kept and committed again, because a
+        member may keep its partitions through a rebalance.
 
-        What was sent is told, and not what is left of it: a partition may have been revoked before the answer came.
+        The event has the offsets that were sent, not those that are left: a partition may have been revoked before the
+        answer.
         """
         places = [{"partition": partition, "offset": offset} for partition, offset in offsets.items()]
-        tell("offsets_committed", offsets=places, success=error is None, **({"error": str(error)} if error else {}))
+        report("offsets_committed", offsets=places, success=error is None, **({"error": str(error)} if error else {}))
         if error is None:
             self.offsets = {}
 
@@ -133,7 +135,7 @@ def confluent(member: Membership) -> None:
         messages = [each for each in polled if each.error() is None]
         for error in (each.error() for each in polled):
             if error is not None and error.fatal():
-                tell("gives_up", error=str(error))
+                report("gives_up", error=str(error))
         progress.read([(each.partition() or 0, each.offset() or 0) for each in messages])
         if not progress.offsets:
             continue
@@ -149,7 +151,7 @@ def confluent(member: Membership) -> None:
 
 
 def settings_of(member: Membership) -> dict[str, Any]:
-    """What both libraries that are written in Python call the same."""
+    """The settings that have the same names in kafka-python and aiokafka."""
     return {
         "bootstrap_servers": member.bootstrap,
         "group_id": member.group,
@@ -249,7 +251,7 @@ async def _aiokafka(member: Membership) -> None:
 
 
 async def _start(consumer: Any, ended: asyncio.Event) -> None:
-    """A broker that is down at this moment is tried again, as the other libraries do by themselves."""
+    """Start a consumer, again and again while the broker is down, as the other libraries do by themselves."""
     from aiokafka.errors import KafkaConnectionError
 
     while not ended.is_set():
@@ -270,6 +272,6 @@ LIBRARIES: dict[str, Callable[[Membership], None]] = {
 
 if __name__ == "__main__":
     library, *words = sys.argv[1:]
-    tell("startup_complete")
+    report("startup_complete")
     LIBRARIES[library](Membership(*words))
-    tell("shutdown_complete")
+    report("shutdown_complete")

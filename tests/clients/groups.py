@@ -1,4 +1,4 @@
-"""Members of groups as child processes, and what their events must add up to."""
+"""Members of groups as child processes, and checks of the events that they report."""
 
 import json
 import os
@@ -23,12 +23,12 @@ JAVA_ASSIGNORS = {
     "cooperative-sticky": "CooperativeStickyAssignor",
 }
 RESTART_MS = PATIENCE_MS
-"""The session of a member that is to return within it, however long it takes to start."""
+"""The session time-out of a member that is restarted and must be back within it, however long its start takes."""
 JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m")
 
 
-def at_once(*works: Callable[[], None]) -> None:
-    """Each in a thread: groups wait more than they work. When all have ended, the first failure is raised."""
+def run_at_once(*works: Callable[[], None]) -> None:
+    """Run each function in a thread, since groups mostly wait. When all have ended, the first failure is raised."""
     with ThreadPoolExecutor(len(works)) as pool:
         futures = [pool.submit(work) for work in works]
     for future in futures:
@@ -72,22 +72,22 @@ class MemberProcess:
                 self._group.add(self, Event(details["timestamp"], self.number, details["name"], details))
 
     def kill(self) -> None:
-        """kill -9: it leaves nothing and nobody."""
+        """Kill the process with SIGKILL. It does not leave its group."""
         self.process.kill()
-        self._ended()
+        self._wait_for_end()
 
     def terminate(self) -> None:
         self.process.send_signal(signal.SIGTERM)
-        status = self._ended()
-        # The last one: it was asked to end before it had begun to listen.
+        status = self._wait_for_end()
+        # -SIGTERM: the process was asked to end before it had installed its signal handler.
         assert status in (0, 143, -signal.SIGTERM), (self.library, status, self._errors.read_text()[-2000:])
 
-    def _ended(self) -> int:
+    def _wait_for_end(self) -> int:
         status = self.process.wait(PATIENCE_S)
         self._reader.join()
         assert self.process.stdout is not None
         self.process.stdout.close()
-        self._group.gone(self)
+        self._group.remove(self)
         return status
 
 
@@ -122,7 +122,7 @@ def command(library: str, member: Membership, directory: Path) -> list[str]:
 
 
 class TestedGroup:
-    """One group, everything that its members told, and how far they came."""
+    """One group: all events of its members, and how far they have read and committed."""
 
     __test__ = False
 
@@ -166,7 +166,7 @@ class TestedGroup:
                     self._committed[each["partition"]] = max(self._committed[each["partition"]], each["offset"])
             self._news.notify_all()
 
-    def gone(self, member: MemberProcess) -> None:
+    def remove(self, member: MemberProcess) -> None:
         with self._news:
             self.members.remove(member)
             self._news.notify_all()
@@ -176,25 +176,26 @@ class TestedGroup:
             assert self._news.wait_for(done, PATIENCE_S), f"{what}: {self.events[-12:]}"
 
     def await_shares(self, *counts: int) -> None:
-        """Until every partition is somebody's, and members have so many each."""
+        """Wait until every partition has an owner, and the members own these numbers of partitions."""
         self.await_news(lambda: self.shares() == sorted(counts), f"{self.shares()} is not {sorted(counts)}")
 
     def shares(self) -> list[int]:
-        """How many partitions each has; nothing at all while one of them is of two, or of nobody."""
+        """How many partitions each member owns. Empty while a partition has two owners or none."""
         held = sorted(partition for member in self.members for partition in member.assigned)
         return sorted(len(each.assigned) for each in self.members) if held == list(range(self._partitions)) else []
 
     def await_committed(self, count: int) -> None:
-        """Until so many records were committed."""
+        """Wait until so many records are committed."""
         self.await_news(lambda: sum(self._committed.values()) >= count, f"{count} are not committed")
 
     # --- what it must add up to ---
 
     def check(self, ends: dict[int, int]) -> int:
-        """Every record was read; nobody began behind what was committed before; how many were read twice."""
+        """Check that every record was read, and that no member began after the last commit. Returns how many were read
+        twice."""
         for partition, end in ends.items():
             ranges = [(first, last) for first, last, _ in self._read_of(partition)]
-            assert covered(ranges) == end, (partition, covered(ranges), end)
+            assert find_covered_end(ranges) == end, (partition, find_covered_end(ranges), end)
             self._check_beginnings(partition)
         read = sum(last - first + 1 for partition in ends for first, last, _ in self._read_of(partition))
         return read - sum(ends.values())
@@ -209,7 +210,7 @@ class TestedGroup:
         ]
 
     def _check_beginnings(self, partition: int) -> None:
-        """With each assignment a member goes on where the last commit before it was, and leaves nothing out."""
+        """Check that after each assignment a member continues at the last commit before it, and leaves nothing out."""
         commits = [
             (event.at_ms, each["offset"])
             for event in self.events
@@ -233,8 +234,8 @@ class TestedGroup:
                         expected = each["maxOffset"] + 1
 
 
-def covered(ranges: list[tuple[int, int]]) -> int:
-    """Up to which offset, from 0 on, everything is in one of them."""
+def find_covered_end(ranges: list[tuple[int, int]]) -> int:
+    """The offset up to which the ranges cover everything from 0 on."""
     end = 0
     for first, last in sorted(ranges):
         if first > end:

@@ -1,4 +1,4 @@
-"""What the clients send: records of every shape that a Kafka record can have, told apart by nothing but their bytes."""
+"""Random records of every shape that a Kafka record can have. Only their bytes tell them apart."""
 
 from collections.abc import Sequence
 from random import Random
@@ -30,25 +30,27 @@ class Client(Protocol):
     """One client library, reduced to what every library can do."""
 
     NULL_HEADERS: bool
-    """Whether it lets a header be null."""
+    """Whether the library accepts a null value in a header."""
 
     def send(self, bootstrap: str, topic: str, messages: Sequence[Sent], delivery: Delivery) -> None:
-        """Returns when all are acknowledged, or with acks=0 when all have left."""
+        """Send messages. Returns when all are acknowledged, or with acks=0 when all were written to the socket."""
 
     def receive(self, bootstrap: str, topic: str, partitions: int, count: int) -> list[Sent]:
-        """The first `count` records of all partitions from their beginning; per partition in the order of offsets."""
+        """Read the first `count` records of all partitions from their beginning, in the order of offsets of each
+        partition."""
 
 
 def messages(
     random: Random, count: int, partitions: int, *, largest: int = 2000, null_headers: bool = True
 ) -> list[Sent]:
-    """Keys, values and headers that are null, empty or long; text that is not ASCII; times that jump."""
+    """Generate records: keys, values and headers that are null, empty or long, text that is not ASCII, times that
+    jump."""
     now = 1_750_000_000_000
     found = []
     for _ in range(count):
         key, value = _part(random, 40), _part(random, largest)
         if value is None and key is None:
-            key = b"deleted"  # aiokafka sends no record without both
+            key = b"deleted"  # aiokafka sends no record without key and value
         count_of_headers = random.choice((0, 0, 1, 3))
         headers = tuple((random.choice(NAMES), _header(random, null_headers)) for _ in range(count_of_headers))
         timestamp = now + random.randrange(-10_000, 10_000)
@@ -57,7 +59,7 @@ def messages(
 
 
 def _part(random: Random, largest: int) -> bytes | None:
-    """Half of it repeats itself, so that a codec has something to do."""
+    """Random bytes, half of which repeat, so that a codec can compress them."""
     length = random.choice((None, 0, 1, largest // 2, largest))
     if length is None:
         return None
@@ -69,8 +71,8 @@ def _header(random: Random, null: bool) -> bytes | None:
     return b"" if value is None and not null else value
 
 
-def by_partition(sent: Sequence[Sent]) -> dict[int, list[Sent]]:
-    """In the order they were sent, which is the order that a partition keeps."""
+def group_by_partition(sent: Sequence[Sent]) -> dict[int, list[Sent]]:
+    """The records of each partition in the order they were sent, which a partition keeps."""
     found: dict[int, list[Sent]] = {}
     for message in sent:
         found.setdefault(message.partition, []).append(message)

@@ -1,11 +1,11 @@
-"""A producer that goes on whatever happens to its broker, and what it may rely on afterwards."""
+"""A producer that continues whatever happens to its broker, and the offsets that it was told."""
 
 from collections.abc import Callable
 from time import monotonic
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, Producer, TopicPartition
 
-from tests.clients.confluent import consumer, take
+from tests.clients.confluent import open_consumer, take_messages
 from tests.patience import PATIENCE_S
 
 VALUE = b"x" * 500
@@ -21,13 +21,14 @@ class Sender:
         self.acknowledged: dict[int, int] = {}
         self.failures: list[str] = []
         self.troubles: list[str] = []
-        """What the library told of its connection: a request that timed out, a broker that is gone."""
+        """Errors that the library reported: a request that timed out, a broker that is gone."""
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": idempotent,
                 "acks": -1,
-                "max.in.flight.requests.per.connection": 5 if idempotent else 1,  # else a retry changes the order
+                # without idempotence a retry would change the order
+                "max.in.flight.requests.per.connection": 5 if idempotent else 1,
                 "linger.ms": 1,
                 "batch.num.messages": 20,
                 "request.timeout.ms": request_timeout_ms,
@@ -37,7 +38,7 @@ class Sender:
                 "reconnect.backoff.ms": 10,
                 "reconnect.backoff.max.ms": 50,
                 "error_cb": lambda error: self.troubles.append(str(error)),
-                "log_level": 0,  # it would tell of every death
+                "log_level": 0,  # the library would log every death of the broker
             }
         )
 
@@ -55,7 +56,7 @@ class Sender:
         self.sent += count
 
     def work_until(self, done: Callable[[], bool]) -> None:
-        """Send, at a moderate pace, until that is so."""
+        """Send at a moderate pace until the condition is true."""
         deadline = monotonic() + PATIENCE_S
         while not done():
             assert monotonic() < deadline, (self.sent, len(self.acknowledged), self.troubles)
@@ -64,7 +65,7 @@ class Sender:
             self._producer.poll(0.003)
 
     def work(self, count: int) -> None:
-        """Send until so many more are acknowledged."""
+        """Send until so many more records are acknowledged."""
         wanted = len(self.acknowledged) + count
         self.work_until(lambda: len(self.acknowledged) >= wanted)
 
@@ -74,14 +75,14 @@ class Sender:
         assert len(self.acknowledged) == self.sent
 
 
-def numbers(bootstrap: str, topic: str) -> list[tuple[int, int]]:
-    """Number and offset of every record."""
-    with consumer(bootstrap) as opened:
+def read_numbers(bootstrap: str, topic: str) -> list[tuple[int, int]]:
+    """Read number and offset of every record."""
+    with open_consumer(bootstrap) as opened:
         partition = TopicPartition(topic, 0)
         _, end = opened.get_watermark_offsets(partition, PATIENCE_S)
         opened.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         found = []
-        for message in take(opened, end):
+        for message in take_messages(opened, end):
             key, offset, value = message.key(), message.offset(), message.value()
             assert value == VALUE and key is not None and offset is not None
             found.append((int(key), offset))

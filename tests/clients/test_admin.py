@@ -22,11 +22,11 @@ from tests.clients.messages import Delivery, Sent
 from tests.patience import PATIENCE_S
 
 TIMES = (1000, 3000, 2000)
-"""Of the records at offsets 0, 1 and 2."""
+"""The timestamps of the records at offsets 0, 1 and 2."""
 
 
 class Offsets(NamedTuple):
-    """What a library says of partition 0."""
+    """The offsets that a library returns for partition 0."""
 
     beginning: int
     end: int
@@ -49,17 +49,18 @@ def confluent_topics(bootstrap: str) -> dict[str, int]:
 
 
 def confluent_delete(bootstrap: str, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})  # in a variable: it must outlive the answer
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # kept in a variable, because it must outlive the answer
     admin.delete_topics([topic])[topic].result(PATIENCE_S)
 
 
 def confluent_offsets(bootstrap: str, topic: str, times: tuple[int, ...]) -> Offsets:
-    with confluent.consumer(bootstrap) as consumer:
+    with confluent.open_consumer(bootstrap) as consumer:
         beginning, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), PATIENCE_S)
         at = {}
         for time in times:
             (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, time)], PATIENCE_S)
-            at[time] = found.offset if 0 <= found.offset < end else None  # it says the end for "none"
+            # the library returns the end if there is no such record
+            at[time] = found.offset if 0 <= found.offset < end else None
         return Offsets(beginning, end, at)
 
 
@@ -162,8 +163,8 @@ ALL = pytest.mark.parametrize("library", ADMINS)
 
 
 @ALL
-def test_topics_are_made_seen_and_removed(library: str, broker: LocalBroker, topic: str) -> None:
-    # With their partitions, as soon as the call returns; created again, they are empty.
+def test_topics_are_created_listed_and_deleted(library: str, broker: LocalBroker, topic: str) -> None:
+    # A topic has its partitions as soon as the call returns. A topic that is created again is empty.
     admin = ADMINS[library]
     for _ in range(2):
         admin.create(broker.bootstrap, topic, 3)
@@ -176,8 +177,9 @@ def test_topics_are_made_seen_and_removed(library: str, broker: LocalBroker, top
 
 
 @pytest.mark.parametrize("library", ("confluent", "kafka-python"))
-def test_a_refusal_is_the_librarys_own_error(library: str, broker: LocalBroker, topic: str) -> None:
-    # Created twice, removed twice: each library knows the code that came. (aiokafka raises no errors here.)
+def test_an_error_code_becomes_the_error_of_the_library(library: str, broker: LocalBroker, topic: str) -> None:
+    # A topic is created twice and deleted twice: each library raises its error for the code. (aiokafka raises none
+    # here.)
     admin = ADMINS[library]
     admin.create(broker.bootstrap, topic, 1)
     with pytest.raises(Exception, match=r"(?i)already.?exists"):
@@ -189,7 +191,7 @@ def test_a_refusal_is_the_librarys_own_error(library: str, broker: LocalBroker, 
 
 @ALL
 def test_offsets_at_both_ends_and_by_time(library: str, broker: LocalBroker, topic: str) -> None:
-    # First by offset among the records at or after a time; none after the last.
+    # A lookup by time finds the record with the lowest offset among those at or after it, and none after the last.
     broker.create_topic(topic)
     assert ADMINS[library].offsets(broker.bootstrap, topic, (0,)) == Offsets(0, 0, {0: None})
     for timestamp in TIMES:

@@ -32,8 +32,8 @@ ANY = AclBindingFilter(*RULE, AclOperation.ANY, AclPermissionType.ANY)
 
 
 def test_confluent_kafka_is_told_that_security_is_disabled(broker: LocalBroker) -> None:
-    # The code is the broker's, and not "unsupported by the broker" as for an API that is not there. confluent-kafka
-    # 2.16 drops the error of DescribeAcls and finds no rules, against Apache Kafka too.
+    # The error is the broker's SECURITY_DISABLED, not "unsupported by the broker" as for an API that is missing.
+    # confluent-kafka 2.16 drops the error of DescribeAcls and finds no rules, against Apache Kafka too.
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     assert admin.describe_acls(ANY).result(PATIENCE_S) == []
     for asked in (*admin.create_acls([ADDED]).values(), *admin.delete_acls([ANY]).values()):

@@ -1,4 +1,4 @@
-"""Settings and partitions by the admin clients of the libraries: described, altered, grown, each in its own words."""
+"""Settings and partitions through the admin clients of the libraries: described, altered, added."""
 
 import asyncio
 from collections.abc import Callable
@@ -122,15 +122,15 @@ ADMINS = {
 
 @pytest.mark.parametrize("library", ADMINS)
 def test_settings_are_described_and_altered(library: str, broker: LocalBroker, topic: str) -> None:
-    # What one library has set, every library describes.
+    # A setting that one library has changed is described by every library.
     broker.create_topic(topic, retention_ms=60_000)
     ADMINS[library].alter(broker.bootstrap, topic, "70000")
     assert [admin.describe(broker.bootstrap, topic) for admin in ADMINS.values()] == ["70000"] * len(ADMINS)
 
 
 @pytest.mark.parametrize("library", ADMINS)
-def test_partitions_are_added_and_never_taken_away(library: str, broker: LocalBroker, topic: str) -> None:
-    # Seen as soon as the call returns; fewer than there are is an error that each library tells.
+def test_partitions_can_be_added_but_not_removed(library: str, broker: LocalBroker, topic: str) -> None:
+    # New partitions are visible as soon as the call returns. Each library raises an error if there would be fewer.
     broker.create_topic(topic, 2)
     ADMINS[library].grow(broker.bootstrap, topic, 4)
     assert confluent_topics(broker.bootstrap)[topic] == 4

@@ -28,7 +28,7 @@ QUICK = ("-X", "enable.idempotence=false")
 
 
 class CommandLine:
-    """The command, with the broker it is to talk to."""
+    """Runs the command with the broker it talks to."""
 
     def __init__(self, bootstrap: str, directory: Path) -> None:
         self.directory = directory
@@ -53,13 +53,13 @@ class CommandLine:
         )
 
     def __call__(self, *arguments: str, data: bytes = b"") -> bytes:
-        """What a command that succeeds prints. It says nothing on stderr."""
+        """Run a command that must succeed. Returns what it prints. It must print nothing on stderr."""
         ended = self.ended(*arguments, *(QUICK if arguments[0] == "produce" else ()), data=data)
         assert (ended.returncode, ended.stderr) == (0, b""), ended.stderr.decode()
         return ended.stdout
 
     def shell(self, line: str) -> str:
-        """Both outputs of a line of bash, as they would be on a terminal."""
+        """Run a line of bash. Returns stdout and stderr together, as a terminal shows them."""
         ended = subprocess.run(
             ["bash", "-c", line],
             cwd=self.directory,
@@ -89,7 +89,7 @@ def ottla(broker: LocalBroker, tmp_path: Path) -> CommandLine:
 
 
 def examples() -> list[tuple[str, list[str]]]:
-    """Each command of the page, and the lines it prints."""
+    """Each command of the documentation page, and the lines that it prints."""
     found: list[tuple[str, list[str]]] = []
     for block in re.findall(r"^```console\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE):
         for line in block.splitlines():
@@ -101,13 +101,14 @@ def examples() -> list[tuple[str, list[str]]]:
 
 
 def fits(printed: str, expected: str) -> bool:
-    """`…` is anything, and how wide a column is depends on what else is in it."""
+    """Whether the output matches the expected lines. `…` stands for any text, and the width of columns does not
+    count."""
     pattern = ".*".join(re.escape(piece) for piece in SEVERAL.split(SPACES.sub(" ", expected)))
     return re.fullmatch(pattern, SPACES.sub(" ", printed)) is not None
 
 
-def test_the_page_tells_the_truth(tmp_path: Path) -> None:
-    # Every example, in order, on one fresh broker: what it prints is what the page says.
+def test_the_examples_of_the_page_print_what_it_says(tmp_path: Path) -> None:
+    # Every example runs in order on one new broker, and prints what the page says.
     require_program("bash")
     commands = {command.split("ottla ", 1)[1].split()[0] for command, _ in examples() if "ottla " in command}
     assert commands >= {"topic", "produce", "consume", "config", "bench", "log", "completion", "group", "txn"}
@@ -122,8 +123,8 @@ def test_the_page_tells_the_truth(tmp_path: Path) -> None:
                 assert fits(line, wanted), f"{command}\n{line}\n{wanted}"
 
 
-def test_any_bytes_come_back_as_they_went(ottla: CommandLine, topic: str) -> None:
-    # Whole files, with every byte value, and lines that end with a byte of one's choice.
+def test_any_bytes_survive_a_round_trip(ottla: CommandLine, topic: str) -> None:
+    # Whole files with every byte value, and lines that end with a byte of the user's choice.
     value = bytes(range(256)) * 1000
     ottla("produce", "--create", topic, "--format", "whole", data=value)
     assert ottla("consume", topic, "--format", "%s") == value
@@ -131,8 +132,8 @@ def test_any_bytes_come_back_as_they_went(ottla: CommandLine, topic: str) -> Non
     assert ottla("consume", topic, "--offset", "1", "--format", "%k|%s;") == b"k\n|v\n1;|\xff;"
 
 
-def test_a_copy_by_json_is_the_same_records(ottla: CommandLine, topic: str) -> None:
-    # Keys, nulls, headers, times and partitions survive the way through text.
+def test_a_copy_through_json_has_the_same_records(ottla: CommandLine, topic: str) -> None:
+    # Keys, nulls, headers, times and partitions survive the conversion to text and back.
     ottla("topic", "create", "-p", "3", topic, f"{topic}-copy")
     line = b'{"key": {"base64": "/%02d="}, "value": null, "timestamp": %d}\n'
     lines = b"".join(line % (number, number) for number in range(10, 40))
@@ -156,8 +157,8 @@ def test_the_newest_records_of_all_partitions_in_the_order_of_time(ottla: Comman
     assert len(ottla("consume", topic, "-p", "0", "-p", "3").split()) == 17
 
 
-def test_following_shows_what_comes_and_ends_with_an_interrupt(ottla: CommandLine, topic: str) -> None:
-    # Records that were there come first, new ones as they are sent; an interrupt is the way to end, and no failure.
+def test_following_prints_new_records_until_an_interrupt(ottla: CommandLine, topic: str) -> None:
+    # Existing records come first, new ones as they are sent. An interrupt is the normal end, not a failure.
     ottla("produce", "--create", topic, data=b"there\n")
     with ottla.running("consume", topic, "--follow") as follower:
         assert follower.stdout is not None
@@ -169,7 +170,7 @@ def test_following_shows_what_comes_and_ends_with_an_interrupt(ottla: CommandLin
         assert (follower.returncode, output, errors) == (0, b"", b"")
 
 
-def test_following_ends_by_itself_after_so_many(ottla: CommandLine, topic: str) -> None:
+def test_following_ends_after_the_requested_number_of_records(ottla: CommandLine, topic: str) -> None:
     ottla("topic", "create", topic)
     with ottla.running("consume", topic, "--follow", "--count", "3", "--value-matches", "yes") as follower:
         ottla("produce", topic, data=b"yes 1\nno\nyes 2\nyes 3\nyes 4\n")
@@ -177,7 +178,7 @@ def test_following_ends_by_itself_after_so_many(ottla: CommandLine, topic: str) 
         assert (follower.returncode, output, errors) == (0, b"yes 1\nyes 2\nyes 3\n", b"")
 
 
-def test_a_reader_that_has_seen_enough_is_no_trouble(ottla: CommandLine, topic: str) -> None:
+def test_a_pipe_that_closes_early_is_no_failure(ottla: CommandLine, topic: str) -> None:
     ottla("produce", "--create", topic, data=b"line\n" * 50_000)
     printed = ottla.shell(f"set -o pipefail; ottla consume {topic} | head -1; echo status $?")
     assert printed == "line\nstatus 0\n"
@@ -187,7 +188,7 @@ def test_a_reader_that_has_seen_enough_is_no_trouble(ottla: CommandLine, topic: 
 
 
 def test_an_interrupted_producer_has_sent_what_it_read(ottla: CommandLine, topic: str) -> None:
-    # Whole lines are on their way at once, though more may come; the one that was begun is not a record.
+    # Whole lines are sent at once, although more may come. A line that is not complete is not a record.
     ottla("topic", "create", topic)
     with ottla.running("produce", topic) as child:
         assert child.stdin is not None
@@ -199,7 +200,7 @@ def test_an_interrupted_producer_has_sent_what_it_read(ottla: CommandLine, topic
     assert ottla("consume", topic) == b"one\ntwo\n"
 
 
-def test_a_record_that_the_broker_refuses_is_told(ottla: CommandLine, topic: str) -> None:
+def test_a_record_that_the_broker_refuses_is_reported(ottla: CommandLine, topic: str) -> None:
     ottla("topic", "create", topic, "--set", "max.message.bytes=1000")
     ended = ottla.ended("produce", topic, data=b"x" * 2000)
     assert ended.returncode == 1
@@ -207,8 +208,9 @@ def test_a_record_that_the_broker_refuses_is_told(ottla: CommandLine, topic: str
     assert "1 record not delivered: Message size too large" in line
 
 
-def test_a_broker_that_dies_under_a_producer_is_told(tmp_path: Path) -> None:
-    # What it took stays taken; for what is left the patience is the client's own setting. One line says so.
+def test_a_broker_that_dies_under_a_producer_is_reported(tmp_path: Path) -> None:
+    # Records that the broker acknowledged stay in the log. A setting of the client says how long it retries the rest.
+    # The error is one line.
     with local_broker(process=True) as fresh:
         ottla = CommandLine(fresh.bootstrap, tmp_path)
         ottla("topic", "create", "orders")
@@ -233,7 +235,7 @@ def test_several_topics_at_once_say_which_of_them_failed(ottla: CommandLine, top
     assert ottla("topic", "delete", topic, "--if-exists") == b""
 
 
-def test_a_topic_that_does_not_exist_is_told_and_not_made(ottla: CommandLine, topic: str) -> None:
+def test_a_missing_topic_is_reported_and_not_created(ottla: CommandLine, topic: str) -> None:
     for arguments in ["consume"], ["produce"], ["topic", "describe"], ["topic", "alter", "-p", "3"]:
         ended = ottla.ended(*arguments, topic, data=b"x\n")
         assert (ended.returncode, ended.stdout) == (1, b"")
@@ -279,13 +281,13 @@ def test_groups_and_transactions_of_our_broker(ottla: CommandLine, topic: str) -
     use_transactions(ottla, topic)
 
 
-def test_apache_kafka_is_served_as_well(apache_kafka: ApacheKafka, tmp_path: Path) -> None:
-    # Every command does on it what the page shows it do on ours.
+def test_every_command_works_with_apache_kafka(apache_kafka: ApacheKafka, tmp_path: Path) -> None:
+    # Every command does on Apache Kafka what the page shows for our broker.
     use_everything(CommandLine(apache_kafka.bootstrap, tmp_path))
 
 
 def use_everything(ottla: CommandLine) -> None:
-    """Each command, and what must come of it on any cluster."""
+    """Run each command, and check the result that it must have on any cluster."""
     name = "use-everything"
     assert ottla("topic", "create", name, "-p", "2") == f"topic '{name}' created\n".encode()
     assert ottla.ended("topic", "create", name).returncode == 1
@@ -315,7 +317,7 @@ def use_everything(ottla: CommandLine) -> None:
 
 
 def use_groups(ottla: CommandLine, topic: str) -> None:
-    """Where a group goes on is set, told and forgotten."""
+    """Set, show and delete the committed offsets of a group."""
     group = "use-groups"
 
     def reset(*arguments: str) -> list[int]:
@@ -349,7 +351,7 @@ def use_groups(ottla: CommandLine, topic: str) -> None:
 
 
 def use_transactions(ottla: CommandLine, topic: str) -> None:
-    """A transaction is shown while it is open, and after it was ended; none hangs."""
+    """Show a transaction while it is open and after it has ended. None is reported as hanging."""
     producer = Producer({"bootstrap.servers": ottla.bootstrap, "transactional.id": "use-transactions"})
     producer.init_transactions(PATIENCE_S)
     producer.begin_transaction()

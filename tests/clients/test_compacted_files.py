@@ -21,7 +21,8 @@ pytestmark = pytest.mark.usefixtures("kafka_tools")
 
 
 def compacted(directory: Path) -> Log:
-    """All that compaction makes: gaps, packed and empty batches, delete horizons, markers with and without."""
+    """A directory with everything that compaction writes: gaps, compressed and empty batches, delete horizons, markers
+    with and without one."""
     disk = RealDisk()
     log = Log.create(disk, str(directory), TOPIC_ID, SETTINGS, NOW)
     for codec in range(5):
@@ -40,7 +41,7 @@ def compacted(directory: Path) -> Log:
 
 
 def test_kafkas_own_tool_reads_what_compaction_wrote(tmp_path: Path) -> None:
-    # Every record that we see is seen by Kafka, with its offset, time and key; checksums and indexes are right.
+    # Kafka reads every record that we read, with its offset, time and key. Checksums and indexes are right.
     log = compacted(tmp_path / "orders-0")
     found = stored(log)
     assert any(header.has_delete_horizon for header, _ in found) and any(not header.record_count for header, _ in found)

@@ -42,7 +42,7 @@ def broker() -> Iterator[LocalBroker]:
 
 @pytest.fixture
 def group(broker: LocalBroker, tmp_path: Path) -> Iterator[TestedGroup]:
-    """A group and a topic that nobody else has."""
+    """A group and a topic of its own."""
     name = f"group-{next(_numbers)}"
     broker.create_topic(name, PARTITIONS)
     with TestedGroup(tmp_path, broker.bootstrap, name, name, PARTITIONS) as tested:
@@ -68,8 +68,8 @@ def ends(count: int) -> dict[int, int]:
 
 
 def test_members_come_and_go(broker: LocalBroker, group: TestedGroup) -> None:
-    # Two share; one is killed and the other has everything after its session; one ends in order, and a third takes
-    # over at once. Everything is read, nothing again that was committed before.
+    # Two members share the partitions. One is killed, and the other owns everything after the session of the first. One
+    # ends in order, and a third takes over at once. Every record is read, and no committed record is read again.
     first, second = group.start("confluent", CONSUMER), group.start("confluent", CONSUMER)
     group.await_shares(3, 3)
     send(broker, group.topic)
@@ -89,7 +89,7 @@ def test_members_come_and_go(broker: LocalBroker, group: TestedGroup) -> None:
 
 
 def test_a_static_member_restarts(broker: LocalBroker, group: TestedGroup) -> None:
-    # It leaves for now and comes back to what it had, within its session; the other one hears nothing of it.
+    # The member leaves for a while and gets its partitions back within its session. The other member does not notice.
     set_session(broker, group.topic, PATIENCE_MS)
     first, second = group.start("confluent", CONSUMER, "one"), group.start("confluent", CONSUMER, "two")
     group.await_shares(3, 3)
@@ -104,8 +104,8 @@ def test_a_static_member_restarts(broker: LocalBroker, group: TestedGroup) -> No
     assert group.check(ends(RECORDS)) == 0
 
 
-def test_members_go_on_after_the_broker_returns(broker: LocalBroker, group: TestedGroup) -> None:
-    # kill -9 of the broker: the group is loaded again with its epochs, and its members go on.
+def test_members_continue_after_a_restart_of_the_broker(broker: LocalBroker, group: TestedGroup) -> None:
+    # After kill -9 of the broker the group is loaded again with its epochs, and its members continue.
     for _ in range(2):
         group.start("confluent", CONSUMER)
     group.await_shares(3, 3)
@@ -118,9 +118,9 @@ def test_members_go_on_after_the_broker_returns(broker: LocalBroker, group: Test
     group.check(ends(2 * RECORDS))
 
 
-def test_a_group_goes_over_to_the_consumer_protocol_and_back(broker: LocalBroker, group: TestedGroup) -> None:
-    # Members are restarted one by one, first with the new protocol, then with the old one; everything is read. The old
-    # ones have been through a rebalance: then librdkafka's assignments carry data.
+def test_a_group_is_converted_to_the_consumer_protocol_and_back(broker: LocalBroker, group: TestedGroup) -> None:
+    # Members are restarted one by one, first with the new protocol, then with the old one, and every record is read.
+    # The old members have been through a rebalance, so librdkafka's assignments carry user data.
     old = [group.start("confluent", "cooperative-sticky")]
     group.await_shares(6)
     old.append(group.start("confluent", "cooperative-sticky"))
@@ -148,8 +148,9 @@ def test_a_group_goes_over_to_the_consumer_protocol_and_back(broker: LocalBroker
 
 
 @pytest.mark.usefixtures("kafka_tools")
-def test_java_members(broker: LocalBroker, group: TestedGroup) -> None:
-    # Kafka's own VerifiableConsumer beside librdkafka, as a static member; killed, it leaves its share to the other.
+def test_java_members_share_a_group(broker: LocalBroker, group: TestedGroup) -> None:
+    # Kafka's own VerifiableConsumer runs beside librdkafka, as a static member. When it is killed, the other member
+    # takes over its partitions.
     java, other = group.start("java", CONSUMER, "java"), group.start("confluent", CONSUMER)
     group.await_shares(3, 3)
     send(broker, group.topic)
@@ -166,8 +167,8 @@ def test_java_members(broker: LocalBroker, group: TestedGroup) -> None:
 
 
 @pytest.mark.usefixtures("kafka_tools")
-def test_a_java_group_goes_over(broker: LocalBroker, group: TestedGroup) -> None:
-    # The classic member is Java's, which is asked to join by its heartbeats and goes on with less.
+def test_a_java_group_is_converted_to_the_consumer_protocol(broker: LocalBroker, group: TestedGroup) -> None:
+    # The classic member is Java's: its heartbeats tell it to rejoin, and it continues with fewer partitions.
     java = group.start("java", "range")
     group.await_shares(6)
     send(broker, group.topic)
@@ -186,7 +187,7 @@ def describe(broker: LocalBroker, group: str, *words: str) -> str:
 
 
 def test_a_pattern_finds_topics_that_come_later(broker: LocalBroker) -> None:
-    # RE2 on the broker: whole names only; a topic that is created meanwhile is read from its beginning.
+    # The broker matches whole names with RE2. A topic that is created later is read from its beginning.
     name = f"pattern-{next(_numbers)}"
     for topic in (f"{name}-a", f"not-{name}-a"):
         broker.create_topic(topic, 2)
@@ -209,7 +210,7 @@ def test_a_pattern_finds_topics_that_come_later(broker: LocalBroker) -> None:
 
 
 def await_assigned(consumer: Consumer, expected: set[tuple[str, int]]) -> None:
-    """Polls until it has these partitions."""
+    """Poll until the consumer has these partitions."""
     found: set[Any] = set()
     for _ in range(int(PATIENCE_S / 0.1)):
         consumer.poll(0.1)

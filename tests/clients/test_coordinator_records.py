@@ -63,8 +63,8 @@ def keep_busy(broker: LocalBroker) -> None:
         consumer.close()
 
 
-def printed(broker: LocalBroker, topic: str, formatter: str) -> list[tuple[Decoded, Decoded | None]]:
-    """Key and value of each record that the console consumer prints with one of Kafka's formatters."""
+def read_printed(broker: LocalBroker, topic: str, formatter: str) -> list[tuple[Decoded, Decoded | None]]:
+    """The key and value of each record, as the console consumer prints them with one of Kafka's formatters."""
     with RawClient(broker.host, broker.port) as client:
         end = list_offset(client, topic, LATEST).offset
     where = ("--bootstrap-server", broker.bootstrap, "--topic", topic, "--partition", "0", "--offset", "earliest")
@@ -81,21 +81,21 @@ def printed(broker: LocalBroker, topic: str, formatter: str) -> list[tuple[Decod
 
 
 def control_records(broker: LocalBroker, topic: str) -> int:
-    """Markers are not handed to a consumer: two transactions committed offsets."""
+    """How many markers the topic has, which no consumer gets: two transactions committed offsets."""
     return 2 if topic == OFFSETS else 0
 
 
 def test_offsets_are_printed(busy_broker: LocalBroker) -> None:
-    """Both groups' commits, each before the one of its transaction."""
-    records = printed(busy_broker, OFFSETS, "OffsetsMessageFormatter")
+    """The commits of both groups are there, each before the commit of its transaction."""
+    records = read_printed(busy_broker, OFFSETS, "OffsetsMessageFormatter")
     shown = [(key["group"], key["topic"], key["partition"], value and value["offset"]) for key, value in records]
     assert shown == [(group, "t", 0, offset) for group in (CLASSIC, CONSUMER) for offset in (1, 2)]
     assert all(value and value["topicId"] for _, value in records)
 
 
 def test_classic_groups_are_printed(busy_broker: LocalBroker) -> None:
-    """A generation with its member, then the empty group that it left."""
-    records = printed(busy_broker, OFFSETS, "GroupMetadataMessageFormatter")
+    """A generation with its member comes first, then the empty group that the member left."""
+    records = read_printed(busy_broker, OFFSETS, "GroupMetadataMessageFormatter")
     (_, stable), (_, empty) = [(key, value) for key, value in records if key.get("group") == CLASSIC]
     assert stable and empty
     assert (stable["protocolType"], stable["generation"], stable["protocol"]) == ("consumer", 1, "range")
@@ -104,8 +104,8 @@ def test_classic_groups_are_printed(busy_broker: LocalBroker) -> None:
 
 
 def test_transactions_are_printed(busy_broker: LocalBroker) -> None:
-    """Three transactions, each from ongoing over prepared to complete; the states are Kafka's numbers."""
-    records = printed(busy_broker, TRANSACTIONS, "TransactionLogMessageFormatter")
+    """Three transactions each go from ongoing over prepared to complete. The states are Kafka's numbers."""
+    records = read_printed(busy_broker, TRANSACTIONS, "TransactionLogMessageFormatter")
     assert {key["transactionalId"] for key, _ in records} == {"tx"}
     states = [value["transactionStatus"] for _, value in records if value]
     assert [state for state, before in zip(states, [None, *states], strict=False) if state != before] == [
@@ -123,7 +123,7 @@ def test_transactions_are_printed(busy_broker: LocalBroker) -> None:
 
 
 def test_segments_are_dumped(busy_broker: LocalBroker) -> None:
-    """Every record of both topics is decoded by Kafka's reader of segments, and none of them is unknown to it."""
+    """Kafka's reader of segments decodes every record of both topics, and none has an unknown type."""
     types = count_types(dump(busy_broker, OFFSETS, "--offsets-decoder"))
     assert set(types) == {"1", "2", "3", "5", "6", "7", "8"}
     assert types["1"] == 4

@@ -6,7 +6,7 @@ import pytest
 
 from ottla.testing import LocalBroker
 from tests.clients import confluent, franz
-from tests.clients.messages import CODECS, Delivery, by_partition, messages
+from tests.clients.messages import CODECS, Delivery, group_by_partition, messages
 from tests.needs import skip_without
 
 PARTITIONS = 3
@@ -14,32 +14,32 @@ PARTITIONS = 3
 
 @pytest.fixture(scope="module", autouse=True)
 def go_client() -> None:
-    if reason := franz.missing():
+    if reason := franz.explain_missing():
         skip_without("the Go client", reason)
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_codec_in_both_directions(codec: str, broker: LocalBroker, topic: str, seed: int) -> None:
-    # Keys, values, headers and times as they were sent, from Go to librdkafka and back.
+    # Keys, values, headers and times stay as they were sent, from Go to librdkafka and back.
     for number, (sender, receiver) in enumerate(((franz, confluent), (confluent, franz), (franz, franz))):
         name = f"{topic}-{number}"
         broker.create_topic(name, PARTITIONS)
         sent = messages(Random(seed), 200, PARTITIONS)
         sender.send(broker.bootstrap, name, sent, Delivery(codec, idempotent=True))
         received = receiver.receive(broker.bootstrap, name, PARTITIONS, len(sent))
-        assert by_partition(received) == by_partition(sent)
+        assert group_by_partition(received) == group_by_partition(sent)
 
 
 @pytest.mark.parametrize("acks", (-1, 1, 0))
 def test_every_kind_of_acknowledgement(acks: int, broker: LocalBroker, topic: str, seed: int) -> None:
-    # Without idempotence, to a topic that its first record creates.
+    # The producer is not idempotent, and its first record creates the topic.
     sent = messages(Random(seed), 20, 1)
     franz.send(broker.bootstrap, topic, sent, Delivery(acks=acks))
     assert franz.receive(broker.bootstrap, topic, 1, len(sent)) == sent
 
 
-def test_admin(broker: LocalBroker, topic: str) -> None:
-    # A topic is created, described, altered, grown, cut at its front, and deleted.
+def test_admin_calls(broker: LocalBroker, topic: str) -> None:
+    # A topic is created, described and altered, gets partitions, has its oldest records deleted, and is deleted.
     assert franz.run("admin", Bootstrap=broker.bootstrap, Topic=topic) == {
         "Created": 2,
         "Retention": "60000",

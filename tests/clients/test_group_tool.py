@@ -33,45 +33,45 @@ def group(broker: LocalBroker, topic: str) -> str:
     return name
 
 
-def command(broker: LocalBroker, *arguments: str) -> list[list[str]]:
-    """The words of each line that it prints."""
+def run_command(broker: LocalBroker, *arguments: str) -> list[list[str]]:
+    """Run kafka-consumer-groups. Returns the words of each line that it prints."""
     printed = run_tool(COMMAND, "--bootstrap-server", broker.bootstrap, *arguments)
     return [line.split() for line in printed.splitlines() if line.strip()]
 
 
 @pytest.mark.usefixtures("kafka_tools")
 def test_kafkas_own_command(broker: LocalBroker, topic: str, group: str) -> None:
-    """Described with its lag, set back, partly forgotten, and deleted."""
-    described = command(broker, "--describe", "--group", group)[1:]
+    """The group is described with its lag, its offsets are reset, some of them are deleted, then the group is."""
+    described = run_command(broker, "--describe", "--group", group)[1:]
     assert [line[:6] for line in described] == [
         [group, topic, "0", "2", "5", "3"],
         [group, f"{topic}-done", "0", "1", "1", "0"],
     ]
-    reset = command(broker, "--group", group, "--reset-offsets", "--shift-by", "-1", "--topic", topic, "--execute")
+    reset = run_command(broker, "--group", group, "--reset-offsets", "--shift-by", "-1", "--topic", topic, "--execute")
     assert reset[1:] == [[group, topic, "0", "1"]]
-    forgotten = command(broker, "--group", group, "--delete-offsets", "--topic", f"{topic}-done")
+    forgotten = run_command(broker, "--group", group, "--delete-offsets", "--topic", f"{topic}-done")
     assert forgotten[-1] == [f"{topic}-done", "0", "Successful"]
-    assert [line[:4] for line in command(broker, "--describe", "--group", group)[1:]] == [[group, topic, "0", "1"]]
-    assert "successful" in " ".join(command(broker, "--delete", "--group", group)[0])
-    assert [group] not in command(broker, "--list")
+    assert [line[:4] for line in run_command(broker, "--describe", "--group", group)[1:]] == [[group, topic, "0", "1"]]
+    assert "successful" in " ".join(run_command(broker, "--delete", "--group", group)[0])
+    assert [group] not in run_command(broker, "--list")
 
 
 def test_librdkafkas_admin_client(broker: LocalBroker, topic: str, group: str) -> None:
-    """Offsets are listed, changed and gone with the group."""
+    """Offsets are listed and changed, and are gone after the group is deleted."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    assert listed(admin, group) == {topic: 2, f"{topic}-done": 1}
+    assert list_offsets(admin, group) == {topic: 2, f"{topic}-done": 1}
     wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, 4)])
     for future in admin.alter_consumer_group_offsets([wanted]).values():
         future.result(timeout=PATIENCE_S)
-    assert listed(admin, group) == {topic: 4, f"{topic}-done": 1}
+    assert list_offsets(admin, group) == {topic: 4, f"{topic}-done": 1}
     for future in admin.delete_consumer_groups([group]).values():
         future.result(timeout=PATIENCE_S)
-    assert listed(admin, group) == {}
+    assert list_offsets(admin, group) == {}
     (again,) = admin.delete_consumer_groups([group]).values()
     with pytest.raises(KafkaException, match="GROUP_ID_NOT_FOUND"):
         again.result(timeout=PATIENCE_S)
 
 
-def listed(admin: AdminClient, group: str) -> dict[str, int]:
+def list_offsets(admin: AdminClient, group: str) -> dict[str, int]:
     (future,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
     return {each.topic: each.offset for each in future.result(timeout=PATIENCE_S).topic_partitions}

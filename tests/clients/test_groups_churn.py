@@ -1,6 +1,6 @@
-"""A group that never rests: members of every library come, go, die and return, the broker dies too, records flow.
+"""A group under churn: members of every library come, go, die and return, and the broker dies too, while records flow.
 
-OTTLA_GROUP_RECORDS=500000     how many; `make churn` sets it
+OTTLA_GROUP_RECORDS=500000 how many records; `make churn` sets it
 """
 
 import os
@@ -25,7 +25,7 @@ PARTITIONS = 8
 MEMBERS_MAX = 4
 LIBRARIES = ("confluent", "aiokafka", "kafka_python")
 BOTH = "both"
-"""Members of the classic and of the consumer protocol: the group goes from one to the other and back."""
+"""Members of the classic and of the consumer protocol. The group is converted from one to the other and back."""
 SETTINGS: dict[str, Any] = {
     "group_initial_rebalance_delay_ms": 200,
     "group_min_session_timeout_ms": 1000,
@@ -37,7 +37,7 @@ SETTINGS: dict[str, Any] = {
 
 
 class Stream:
-    """A producer in the background, which sends when it is told how much; what it sent is in order and complete."""
+    """A producer in the background, which sends as many records as it is told, in order and without loss."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.sent = 0
@@ -59,7 +59,9 @@ class Stream:
 
     def send(self, count: int) -> None:
         for number in range(self.sent, self.sent + count):
-            self._producer.produce(self._topic, b"%d" % number, partition=number % PARTITIONS, on_delivery=self._told)
+            self._producer.produce(
+                self._topic, b"%d" % number, partition=number % PARTITIONS, on_delivery=self._handle_delivery
+            )
         self.sent += count
 
     def ends(self) -> dict[int, int]:
@@ -71,7 +73,7 @@ class Stream:
         self._thread.join()
         assert (left, self._failures) == (0, [])
 
-    def _told(self, error: KafkaError | None, _: Message) -> None:
+    def _handle_delivery(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:
             self._failures.append(str(error))
 
@@ -81,7 +83,7 @@ class Stream:
 
 
 class Churn:
-    """One random event after the other."""
+    """Runs one random event after the other."""
 
     def __init__(self, random: Random, broker: LocalBroker, group: TestedGroup, assignor: str) -> None:
         self._random, self._broker, self._group, self._assignor = random, broker, group, assignor
@@ -127,8 +129,8 @@ class Churn:
     ["range", BOTH, *(pytest.param(each, marks=pytest.mark.long) for each in ("cooperative-sticky", CONSUMER))],
 )
 def test_a_churning_group_reads_everything(assignor: str, tmp_path: Path, seed: int) -> None:
-    # Whatever happens to members and broker: every record is read, each assignment goes on where the
-    # last commit before it was, without a gap.
+    # Whatever happens to members and broker, every record is read, and each assignment continues without a gap at the
+    # last commit before it.
     random = Random(seed)
     with local_broker(process=True, **SETTINGS) as broker:
         broker.create_topic("stream", PARTITIONS)
@@ -140,7 +142,8 @@ def test_a_churning_group_reads_everything(assignor: str, tmp_path: Path, seed: 
                 for number in range(1, EVENTS + 1):
                     stream.send(RECORDS // EVENTS)
                     churn.happen()
-                    # Sometimes the group is given time to settle, sometimes the next event hits it in the middle.
+                    # Sometimes the group has time to settle, sometimes the next event comes in the middle of a
+                    # rebalance.
                     if random.random() < 0.5:
                         group.await_committed(RECORDS // EVENTS * (number - 1))
             finally:

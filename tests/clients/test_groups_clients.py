@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from benchmarks.peers.apache_kafka import run_tool
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
-from tests.clients.groups import RESTART_MS, TestedGroup, at_once
+from tests.clients.groups import RESTART_MS, TestedGroup, run_at_once
 from tests.patience import PATIENCE_MS, PATIENCE_S
 
 PARTITIONS = 6
@@ -30,7 +30,7 @@ def broker() -> Iterator[LocalBroker]:
 
 @contextmanager
 def new_group(broker: LocalBroker, directory: Path) -> Iterator[TestedGroup]:
-    """A group and a topic that nobody else has."""
+    """Create a group and a topic of its own."""
     name = f"group-{next(_numbers)}"
     broker.create_topic(name, PARTITIONS)
     (directory / name).mkdir()
@@ -56,8 +56,9 @@ def ends(count: int) -> dict[int, int]:
 
 
 def test_members_come_and_go(broker: LocalBroker, tmp_path: Path) -> None:
-    # Two share; one is killed and the other has everything after its session; one ends in order, and a third takes
-    # over at once. Everything is read, nothing again that was committed before. Four such groups, at the same time.
+    # Two members share the partitions. One is killed, and the other owns everything after the session of the first. One
+    # ends in order, and a third takes over at once. Every record is read, and no committed record is read again. Four
+    # such groups run at the same time.
     def come_and_go(library: str, assignor: str) -> None:
         with new_group(broker, tmp_path) as group:
             first, second = group.start(library, assignor), group.start(library, assignor)
@@ -77,7 +78,7 @@ def test_members_come_and_go(broker: LocalBroker, tmp_path: Path) -> None:
             third.terminate()
             assert group.check(ends(3 * RECORDS)) == 0
 
-    at_once(
+    run_at_once(
         partial(come_and_go, "confluent", "range"),
         partial(come_and_go, "confluent", "cooperative-sticky"),
         partial(come_and_go, "aiokafka", "sticky"),
@@ -86,7 +87,7 @@ def test_members_come_and_go(broker: LocalBroker, tmp_path: Path) -> None:
 
 
 def test_libraries_share_a_group(broker: LocalBroker, group: TestedGroup) -> None:
-    # What all of them know is `range`, and their formats are the same.
+    # All libraries know the assignor `range`, and their formats are the same.
     members = [group.start(library) for library in ("confluent", "aiokafka", "kafka_python")]
     group.await_shares(2, 2, 2)
     send(broker, group)
@@ -100,7 +101,7 @@ def test_libraries_share_a_group(broker: LocalBroker, group: TestedGroup) -> Non
 
 @pytest.mark.parametrize("library", ["confluent", "aiokafka", "kafka_python"])
 def test_a_static_member_restarts(library: str, broker: LocalBroker, group: TestedGroup) -> None:
-    # Within its session it comes back to what it had, and nobody else is asked to join.
+    # The member gets its partitions back within its session, and nobody else has to rejoin.
     first = group.start(library, instance="one", session_ms=RESTART_MS)
     second = group.start(library, instance="two", session_ms=RESTART_MS)
     group.await_shares(3, 3)
@@ -115,8 +116,8 @@ def test_a_static_member_restarts(library: str, broker: LocalBroker, group: Test
     assert group.check(ends(RECORDS)) == 0
 
 
-def test_a_static_member_is_fenced_by_its_double(broker: LocalBroker, group: TestedGroup) -> None:
-    # Until its next heartbeat the earlier member may still read, but what it commits is never stored.
+def test_a_static_member_is_fenced_by_a_second_one_with_its_id(broker: LocalBroker, group: TestedGroup) -> None:
+    # The earlier member may still read until its next heartbeat, but its commits are never stored.
     first = group.start("confluent", instance="one")
     group.await_shares(6)
     double = group.start("confluent", instance="one")
@@ -131,8 +132,8 @@ def test_a_static_member_is_fenced_by_its_double(broker: LocalBroker, group: Tes
     group.check(ends(RECORDS))
 
 
-def test_members_go_on_after_the_broker_returns(broker: LocalBroker, group: TestedGroup) -> None:
-    # kill -9 of the broker: the group is loaded again, and its members go on, whichever way each finds back.
+def test_members_continue_after_a_restart_of_the_broker(broker: LocalBroker, group: TestedGroup) -> None:
+    # After kill -9 of the broker the group is loaded again, and its members continue, however each library reconnects.
     for library in ("confluent", "aiokafka", "kafka_python"):
         group.start(library)
     group.await_shares(2, 2, 2)
@@ -146,8 +147,9 @@ def test_members_go_on_after_the_broker_returns(broker: LocalBroker, group: Test
 
 
 @pytest.mark.usefixtures("kafka_tools")
-def test_java_members(broker: LocalBroker, tmp_path: Path) -> None:
-    # Kafka's own VerifiableConsumer beside librdkafka: both have their share; killed, it leaves it to the other.
+def test_java_members_share_a_group(broker: LocalBroker, tmp_path: Path) -> None:
+    # Kafka's own VerifiableConsumer runs beside librdkafka, and both have a share. When it is killed, the other takes
+    # over.
     def leave_to_the_other(assignor: str) -> None:
         with new_group(broker, tmp_path) as group:
             killed, other = group.start("java", assignor), group.start("confluent", assignor)
@@ -161,12 +163,12 @@ def test_java_members(broker: LocalBroker, tmp_path: Path) -> None:
             other.terminate()
             assert group.check(ends(2 * RECORDS)) == 0
 
-    at_once(partial(leave_to_the_other, "range"), partial(leave_to_the_other, "cooperative-sticky"))
+    run_at_once(partial(leave_to_the_other, "range"), partial(leave_to_the_other, "cooperative-sticky"))
 
 
 @pytest.mark.usefixtures("kafka_tools")
 def test_a_java_member_restarts_and_the_broker_too(broker: LocalBroker, group: TestedGroup) -> None:
-    # Static, it comes back to what it had without a rebalance; after kill -9 of the broker both members go on.
+    # A static member gets its partitions back without a rebalance. After kill -9 of the broker both members continue.
     first = group.start("confluent", instance="one")
     second = group.start("java", instance="two", session_ms=RESTART_MS)
     group.await_shares(3, 3)
@@ -186,8 +188,8 @@ def test_a_java_member_restarts_and_the_broker_too(broker: LocalBroker, group: T
 
 
 @pytest.mark.usefixtures("kafka_tools")
-def test_the_console_consumer_goes_on_where_it_was(broker: LocalBroker, group: TestedGroup) -> None:
-    # It reads a part and ends, and its group's next one has the rest.
+def test_the_console_consumer_continues_where_it_was(broker: LocalBroker, group: TestedGroup) -> None:
+    # The console consumer reads a part and ends, and the next one of its group reads the rest.
     send(broker, group)
     read = []
     for part in (RECORDS // 3, RECORDS - RECORDS // 3):
@@ -201,7 +203,7 @@ def test_the_console_consumer_goes_on_where_it_was(broker: LocalBroker, group: T
 
 @pytest.mark.usefixtures("kafka_tools")
 def test_kafkas_own_command_describes_members(broker: LocalBroker, group: TestedGroup) -> None:
-    # Who is in the group, from where, and what each reads.
+    # The command shows who is in the group, from which address, and what each member reads.
     group.start("aiokafka", instance="one")
     group.start("aiokafka", instance="two")
     group.await_shares(3, 3)

@@ -46,16 +46,16 @@ def at(broker: LocalBroker) -> tuple[str, str]:
     ],
     ids=[*CODECS, "lz4, acks=1, not idempotent"],
 )
-def test_the_java_producer(settings: tuple[str, ...], broker: LocalBroker, topic: str) -> None:
-    # A topic that it creates by writing to it; what it sent is read by librdkafka.
+def test_the_java_producer_writes(settings: tuple[str, ...], broker: LocalBroker, topic: str) -> None:
+    # The producer creates the topic by writing to it, and librdkafka reads what it sent.
     sent = [(f"key {number}", f"value {number} größe") for number in range(500)]
     console_producer(broker, topic, "".join(f"{key}:{value}\n" for key, value in sent), *settings)
     received = confluent.receive(broker.bootstrap, topic, 1, len(sent))
     assert [(each.key, each.value) for each in received] == [(key.encode(), value.encode()) for key, value in sent]
 
 
-def test_the_java_consumer(broker: LocalBroker, topic: str) -> None:
-    # Keys, headers, times and tombstones as librdkafka sent them, in one batch, from an offset within it.
+def test_the_java_consumer_reads(broker: LocalBroker, topic: str) -> None:
+    # Keys, headers, times and tombstones stay as librdkafka sent them in one batch. The consumer begins in its middle.
     broker.create_topic(topic)
     sent = [
         Sent(0, b"first", b"not asked for", (), 1000),
@@ -71,7 +71,7 @@ def test_the_java_consumer(broker: LocalBroker, topic: str) -> None:
 
 
 def test_the_java_consumer_reads_every_codec(broker: LocalBroker, topic: str) -> None:
-    # One after the other in one partition, in a topic that keeps what the producer chose.
+    # The batches follow each other in one partition of a topic that keeps the codec of the producer.
     broker.create_topic(topic)
     for number, codec in enumerate(CODECS):
         part = [Sent(0, b"key", b"%d of %s" % (index, codec.encode()), (), 1000 + number) for index in range(20)]
@@ -80,8 +80,8 @@ def test_the_java_consumer_reads_every_codec(broker: LocalBroker, topic: str) ->
     assert shown == [f"{index} of {codec}" for codec in CODECS for index in range(20)]
 
 
-def test_the_offset_of_the_largest_time(broker: LocalBroker, topic: str) -> None:
-    # As kafka-get-offsets tells it.
+def test_the_offset_of_the_largest_timestamp_is_found(broker: LocalBroker, topic: str) -> None:
+    # kafka-get-offsets returns it.
     broker.create_topic(topic, 2)
     for timestamp in (1000, 3000, 2000):
         confluent.send(broker.bootstrap, topic, [Sent(1, b"key", b"value", (), timestamp)], Delivery())
@@ -90,7 +90,8 @@ def test_the_offset_of_the_largest_time(broker: LocalBroker, topic: str) -> None
 
 
 def written(end: str, sent: list[Sent], target: Path) -> list[Path]:
-    """Every file of a partition with these records, half of them compressed; its broker ended in that way once."""
+    """Write a partition with these records, half of them compressed, and end its broker in this way. Returns its
+    files."""
     with local_broker(process=True, log_segment_bytes=1 << 20) as broker:
         broker.create_topic("dumped")
         half = len(sent) // 2
@@ -108,8 +109,8 @@ def written(end: str, sent: list[Sent], target: Path) -> list[Path]:
 
 
 def test_kafkas_own_tool_reads_our_files(tmp_path: Path, seed: int) -> None:
-    # DumpLogSegments on every segment, index and snapshot, closed cleanly or recovered: all records are there, in
-    # order, with sound checksums; both indexes agree with the log; the producer's state is what it sent.
+    # DumpLogSegments reads every segment, index and snapshot, after a clean end or a recovery. All records are there in
+    # order with correct checksums, both indexes agree with the log, and the producer state matches what was sent.
     random = Random(seed)
     sent = [Sent(0, b"%d" % number, random.randbytes(2000), (), 1_750_000_000_000 + number) for number in range(1500)]
     files = [path for end in ("stop", "kill") for path in written(end, sent, tmp_path / end)]

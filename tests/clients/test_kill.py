@@ -1,6 +1,6 @@
-"""kill -9 at any moment, with producers at work: no acknowledged record is lost, doubled or out of its place.
+"""kill -9 at any moment, with producers at work: no acknowledged record is lost, duplicated or reordered.
 
-OTTLA_KILLS=200     how often a broker dies in each test; `make chaos` sets it
+OTTLA_KILLS=200 how often a broker dies in each test; `make chaos` sets it
 """
 
 import os
@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import Message, TopicPartition
 
 from tests.clients.child import HOST, OttlaUp, ottla_up
-from tests.clients.confluent import consumer, take
-from tests.clients.sender import Sender, numbers
+from tests.clients.confluent import open_consumer, take_messages
+from tests.clients.sender import Sender, read_numbers
 from tests.raw_client import RawClient
 from tests.samples import sample_size
 from tests.scenarios.client_calls import create_topic
@@ -29,7 +29,7 @@ def create_topics(broker: OttlaUp, *topics: str) -> None:
 
 
 def die_and_return(broker: OttlaUp, random: Random) -> None:
-    """Killed, and sometimes killed again in the middle of its recovery."""
+    """Kill the broker and start it again; sometimes kill it once more during its recovery."""
     broker.kill()
     while random.random() < 0.3:
         with suppress(TimeoutExpired):
@@ -40,13 +40,14 @@ def die_and_return(broker: OttlaUp, random: Random) -> None:
 
 @pytest.mark.parametrize("flush", ("page cache", "every record"))
 def test_kill_9_keeps_every_acknowledged_record(flush: str, tmp_path: Path, seed: int) -> None:
-    # Idempotent: each record exactly once, in order, at the offset that was acknowledged. Plain, one request in
-    # flight: each at least once, the first copies in order. A consumer that reads through it all sees every offset
-    # once. Also with acknowledgements that wait for fsync, over many small segments.
+    # With an idempotent producer each record is there exactly once, in order, at the acknowledged offset. With a plain
+    # producer and one request in flight each record is there at least once, and the first copies are in order. A
+    # consumer that reads all the time sees every offset once. The same holds with acknowledgements that wait for fsync,
+    # over many small segments.
     random = Random(seed)
     interval = 1 if flush == "every record" else 10_000_000
     settings = (f"log.flush.interval.messages={interval}", "log.segment.bytes=1048576")
-    with ottla_up(tmp_path / "data", *settings) as broker, consumer(broker.bootstrap) as reader:
+    with ottla_up(tmp_path / "data", *settings) as broker, open_consumer(broker.bootstrap) as reader:
         create_topics(broker, "once", "at-least-once")
         reader.assign([TopicPartition("once", 0, 0)])
         seen: list[Message] = []
@@ -59,10 +60,10 @@ def test_kill_9_keeps_every_acknowledged_record(flush: str, tmp_path: Path, seed
             die_and_return(broker, random)
         once.finish()
         at_least_once.finish()
-        assert numbers(broker.bootstrap, "once") == sorted(once.acknowledged.items())
-        assert [number for number, _ in numbers(broker.bootstrap, "once")] == list(range(once.sent))
-        seen += take(reader, once.sent - len(seen))
+        assert read_numbers(broker.bootstrap, "once") == sorted(once.acknowledged.items())
+        assert [number for number, _ in read_numbers(broker.bootstrap, "once")] == list(range(once.sent))
+        seen += take_messages(reader, once.sent - len(seen))
         assert [message.offset() for message in seen] == list(range(once.sent))
-        found = numbers(broker.bootstrap, "at-least-once")
+        found = read_numbers(broker.bootstrap, "at-least-once")
         assert list(dict.fromkeys(number for number, _ in found)) == list(range(at_least_once.sent))
         assert set(at_least_once.acknowledged.items()) <= set(found)

@@ -1,4 +1,4 @@
-"""The pipeline's reading half with records of another client, from Ottla and from Apache Kafka."""
+"""Reading by the pipeline: records that another client wrote, from Ottla and from Apache Kafka."""
 
 from typing import Any
 
@@ -18,9 +18,9 @@ EACH = 300
 
 
 def fill(bootstrap: str, topic: str) -> list[dict[str, Any]]:
-    """Two partitions: one with records in every codec, one with transactions of which every second is aborted.
+    """Fill two partitions: one with records in every codec, one with transactions of which every second is aborted.
 
-    What a reader of committed records should see of it, but for offsets and times.
+    Returns what a read_committed reader should see, without offsets and timestamps.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(PATIENCE_S)
@@ -66,5 +66,5 @@ def test_records_of_another_client_are_read_from_ottla(broker: LocalBroker, topi
     check_reading(broker.bootstrap, topic)
 
 
-def test_and_from_apache_kafka(apache_kafka: ApacheKafka, topic: str) -> None:
+def test_records_of_another_client_are_read_from_apache_kafka(apache_kafka: ApacheKafka, topic: str) -> None:
     check_reading(apache_kafka.bootstrap, topic)

@@ -1,4 +1,4 @@
-"""The pipeline's writing half against Apache Kafka: what holds with our broker holds with the other one."""
+"""Writing by the pipeline to Apache Kafka: the guarantees are those that hold with our own broker."""
 
 import os
 from functools import partial
@@ -26,7 +26,7 @@ SOURCE = test_batch_ledger.SOURCE
 MARKERS_S = 20.0
 
 STRIDE = int(os.environ.get("OTTLA_CRASH_STRIDE", "4"))
-"""Clients die at every fourth request; with 1 at every one, as they do in the unit tests with our own broker."""
+"""Clients die at every fourth request. With 1 they die at every request, as in the unit tests with our own broker."""
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     return int(request.param)
 
 
-def test_the_protocol_is_the_clusters(settings: dict[str, str]) -> None:
+def test_the_transaction_protocol_is_that_of_the_cluster(settings: dict[str, str]) -> None:
     client = MortalClient(settings)
     assert find_transaction_protocol(client) == IMPLICIT
     client.close()
@@ -115,7 +115,7 @@ def test_a_query_of_tasks_that_dies_at_any_request_leaves_every_batch_exactly_on
 
 
 def wait_for_markers(client: MortalClient, topic: str) -> None:
-    """Until readers see the end of the last transaction: its markers are written after it was acknowledged."""
+    """Wait until readers see the end of the last transaction: its markers are written after it was acknowledged."""
     backoff = client.start_backoff(MARKERS_S)
     (count,) = client.count_partitions([topic]).values()
     wanted = {TopicPartition(topic, partition): LATEST for partition in range(count)}
@@ -124,7 +124,7 @@ def wait_for_markers(client: MortalClient, topic: str) -> None:
 
 
 def test_attempts_are_counted_and_leftovers_found(settings: dict[str, str]) -> None:
-    """Kafka too raises an epoch by one for each new producer, and lists what is open."""
+    """Kafka also raises the epoch by one for each new producer, and lists open transactions."""
     create(settings, "leftovers", test_task_ledger.PARTITIONS)
     client = MortalClient(settings)
     book = ClaimBook(client, "query-leftovers")

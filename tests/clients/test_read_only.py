@@ -19,7 +19,7 @@ COUNT = 2_000
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """What a broker that was killed has left."""
+    """The data directory of a broker that was killed."""
     directory = tmp_path / "data"
     with ottla_up(directory) as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5})
@@ -41,7 +41,7 @@ def read_in_a_group(bootstrap: str, count: int) -> list[int]:
     )
     consumer.subscribe([TOPIC])
     try:
-        values = [int(message.value() or b"") for message in confluent.take(consumer, count)]
+        values = [int(message.value() or b"") for message in confluent.take_messages(consumer, count)]
         consumer.commit(asynchronous=False)
         return values
     finally:
@@ -60,7 +60,7 @@ def test_a_killed_brokers_directory_is_served_and_not_changed(data: Path) -> Non
     assert contents(data) == before
 
 
-def test_whoever_wants_to_change_something_is_told(data: Path) -> None:
+def test_requests_that_would_change_something_are_refused(data: Path) -> None:
     with ottla_up(data, read_only=True) as broker:
         refused: list[KafkaError | None] = []
         producer = Producer({"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 20_000})
@@ -81,7 +81,9 @@ def test_whoever_wants_to_change_something_is_told(data: Path) -> None:
         (["--read-only", ".", "--data", "."], "cannot be used together"),
     ],
 )
-def test_what_cannot_be_served_is_told_in_one_line(tmp_path: Path, arguments: list[str], reason: str) -> None:
+def test_a_directory_that_cannot_be_served_is_reported_in_one_line(
+    tmp_path: Path, arguments: list[str], reason: str
+) -> None:
     command = [sys.executable, "-m", "ottla", "up", "--port", "0", *arguments]
     ended = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(SOURCE)}, capture_output=True, text=True)
     assert ended.returncode in (1, 2)

@@ -1,6 +1,6 @@
-"""The broker is killed again and again while drivers of an exactly-once sink write, and die too: all rows come once.
+"""The broker is killed again and again while drivers of an exactly-once sink write and die too: all rows come once.
 
-What Spark would run around it is left out, so that there is time for many deaths: `make spark-chaos` has more.
+Spark itself is left out, so that there is time for many deaths. `make spark-chaos` includes it.
 """
 
 import os
@@ -28,12 +28,12 @@ KILLS = int(os.environ.get("OTTLA_KILLS", "2"))
 BATCHES = 6 * KILLS
 ATTEMPTS_MAX = 50
 REQUESTS = {"batch": 18, "task": 45}
-"""A batch takes so many, or fewer: then nobody dies."""
+"""The most requests after which a driver dies. A batch that needs fewer requests sees no death."""
 
 
 @contextmanager
-def killed_often(broker: LocalBroker, random: Random) -> Iterator[None]:
-    """Until the end of the block, but never more than KILLS times."""
+def kill_often(broker: LocalBroker, random: Random) -> Iterator[None]:
+    """Kill the broker often until the end of the block, but at most KILLS times."""
     over = Event()
 
     def kill() -> None:
@@ -53,33 +53,35 @@ def killed_often(broker: LocalBroker, random: Random) -> Iterator[None]:
 
 
 def insist(work: Callable[[Client], None], settings: dict[str, str], random: Random, requests: int) -> None:
-    """Until a driver lives through it; each new one may die at any request, its answer heard or not."""
+    """Repeat the work until a driver completes it. Each driver may die at any request, before or after the answer."""
     for _ in range(ATTEMPTS_MAX):
         mortal = MortalClient(settings, random.randrange(requests), sends_before=random.random() < 0.5)
         try:
             if not dies(work, mortal):
                 return
         except (KafkaError, Unreachable, BatchToRepeat):
-            continue  # the query ends with a line, and is started again
+            continue  # the query ends with an error line, and is started again
     raise AssertionError("no driver got through")
 
 
 def run_tasks(client: Client, topic: str, batch_id: int, random: Random) -> None:
-    """Planned anew each time; what another plan has left open is ended, as a new run does it."""
+    """Run a batch as tasks with a new plan. Transactions that another plan left open are ended first, as a new run
+    does."""
     test_task_ledger.run(client, topic, batch_id, random.randrange(1, 5))
     TaskLedger(client, "query", topic).end_leftovers()
 
 
 @pytest.mark.parametrize("way", ["batch", "task"])
 def test_drivers_and_brokers_that_die_lose_and_repeat_nothing(way: str, seed: int) -> None:
-    """One transaction for a batch, or one for each task. A group's offsets that go with a batch are never ahead."""
+    """A batch is one transaction, or one for each task. The group's offsets that belong to a batch are never ahead of
+    it."""
     random = Random(seed)
     with ottla.testing.broker(process=True) as broker:
         broker.create_topic("output", test_task_ledger.PARTITIONS)
         broker.create_topic(test_batch_ledger.SOURCE.topic)
         settings = {"bootstrap.servers": broker.bootstrap}
         reading = Client({**settings, "retry.backoff.ms": "20"})
-        with killed_often(broker, Random(seed + 1)):
+        with kill_often(broker, Random(seed + 1)):
             for batch in range(BATCHES):
                 if way == "batch":
                     work = partial(test_batch_ledger.run, topic="output", batch_id=batch)

@@ -1,7 +1,7 @@
 """The server over TLS: records go through the transport, which encrypts them, and never from file to socket.
 
-The settings of a TLS listener are not there yet, so the context is handed to the broker as a simulator's network is.
-Skipped where there is no openssl to make a certificate.
+There are no settings for a TLS listener yet, so the test passes the TLS context to the broker, as the simulation passes
+its network. Skipped where there is no openssl to make a certificate.
 """
 
 import asyncio
@@ -25,19 +25,19 @@ from ottla.broker.call import Answer
 from ottla.config import BrokerConfig, ConfigError, Listener
 from ottla.server import Server, ServerSettings
 from ottla.wire.messages.api_versions import ApiVersionsRequest
-from tests.clients.confluent import take
+from tests.clients.confluent import take_messages
 from tests.needs import require_program
 from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
 from tests.unit.server.serving import offload, on_both_loops, run, until
 
 STOP_S = 2.0 * PATIENCE_S
-"""More than a client that does not answer the end of TLS may take."""
+"""Longer than the server waits for a client that does not answer the end of TLS."""
 
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One file with the key and a certificate that it has signed itself."""
+    """One file with a key and a self-signed certificate."""
     require_program("openssl")
     path = tmp_path_factory.mktemp("tls") / "broker.pem"
     subprocess.run(
@@ -70,7 +70,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def port(certificate: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """Of a broker in a thread, whose only listener speaks TLS."""
+    """The port of a broker in a thread, whose only listener speaks TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     config = BrokerConfig.of({"listeners": "SSL://127.0.0.1:0"})
@@ -110,8 +110,8 @@ def settings(port: int, certificate: Path) -> dict[str, str | int | float | bool
     }
 
 
-def test_records_there_and_back(port: int, certificate: Path, seed: int) -> None:
-    # Megabytes of them, so that answers are larger than any buffer of the transport; in order, byte for byte.
+def test_records_make_a_round_trip(port: int, certificate: Path, seed: int) -> None:
+    # The answers have megabytes of records, more than any buffer of the transport. They arrive in order, byte for byte.
     random = Random(seed)
     sent = [random.randbytes(50_000) for _ in range(200)]
     producer = Producer(settings(port, certificate))
@@ -121,13 +121,13 @@ def test_records_there_and_back(port: int, certificate: Path, seed: int) -> None
     consumer = Consumer(settings(port, certificate) | {"group.id": "unused", "enable.auto.commit": False})
     try:
         consumer.assign([TopicPartition("orders", 0, OFFSET_BEGINNING)])
-        assert [message.value() for message in take(consumer, len(sent))] == sent
+        assert [message.value() for message in take_messages(consumer, len(sent))] == sent
     finally:
         consumer.close()
 
 
-def test_a_client_without_tls_is_closed_on(port: int, certificate: Path) -> None:
-    # Its request is no greeting of TLS; others are served.
+def test_the_connection_of_a_client_without_tls_is_closed(port: int, certificate: Path) -> None:
+    # The request is not a TLS handshake, so its connection is closed. Other clients are served.
     with RawClient("127.0.0.1", port, timeout_s=PATIENCE_S) as plain:
         plain.send_request(ApiVersionsRequest(), 0)
         assert plain.is_closed_by_peer()
@@ -136,8 +136,9 @@ def test_a_client_without_tls_is_closed_on(port: int, certificate: Path) -> None
 
 
 @on_both_loops
-def test_a_client_that_has_gone_while_nobody_read_holds_up_no_stop(loop: str, certificate: Path) -> None:
-    # Its second request waits behind the first one, so nothing more is read of it, not even its end.
+def test_a_client_that_left_unnoticed_does_not_delay_a_stop(loop: str, certificate: Path) -> None:
+    # The second request waits behind the first one, so the server reads nothing more, not even the end of the
+    # connection.
     context, trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context(cafile=certificate)
     context.load_cert_chain(certificate)
     gate = asyncio.Event()
@@ -172,8 +173,8 @@ def is_half_closed(port: int) -> bool:
     return any(each.status == psutil.CONN_CLOSE_WAIT for each in mine)
 
 
-def test_a_listener_that_asks_for_tls_is_not_opened_without_it(tmp_path: Path) -> None:
-    # Until its settings are there: a broker that was told to encrypt and does not is worse than none.
+def test_a_listener_that_asks_for_tls_is_refused(tmp_path: Path) -> None:
+    # There are no TLS settings yet, and a broker that silently does not encrypt would be worse than none.
     config = BrokerConfig.of({"listeners": "SSL://127.0.0.1:0"})
     with pytest.raises(ConfigError, match="SSL"):
         asyncio.run(Broker(config, str(tmp_path / "data"), listen=listen_on_sockets).start())

@@ -32,7 +32,7 @@ RECORDS = 400
 
 
 def committed_values(bootstrap: str, topic: str, count: int) -> list[bytes]:
-    """The first records that a read_committed consumer gets, and whatever else comes with them."""
+    """The first `count` records that a read_committed consumer gets, and all others that come with them."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -68,7 +68,7 @@ def test_librdkafka_commits_and_aborts_and_is_fenced(broker: LocalBroker, topic:
     first.produce(topic, b"of a zombie")
     first.flush(PATIENCE_S)
     second = Producer(settings)
-    second.init_transactions(PATIENCE_S)  # aborts what the first has open
+    second.init_transactions(PATIENCE_S)  # aborts the open transaction of the first producer
     with pytest.raises(KafkaException) as fenced:
         first.commit_transaction(PATIENCE_S)
     assert fenced.value.args[0].fatal()
@@ -110,7 +110,7 @@ def test_kafka_python_commits_and_aborts(broker: LocalBroker, topic: str) -> Non
 
 
 def test_aiokafka_commits_offsets_with_what_it_wrote(broker: LocalBroker, topic: str) -> None:
-    # Aborted, the group stays where it was; committed, it is where the transaction says.
+    # After an abort the group stays where it was; after a commit it is where the transaction says.
     broker.create_topic(topic)
     place = AioPartition(topic, 0)
 
@@ -135,8 +135,8 @@ def test_aiokafka_commits_offsets_with_what_it_wrote(broker: LocalBroker, topic:
 # Chains of copies
 
 
-def test_a_chain_of_copies_under_kill_9_of_everybody(tmp_path: Path, seed: int) -> None:
-    # Two copiers in a row and the broker die at any moment; the last topic has every record once, in order.
+def test_a_chain_of_copies_survives_kill_9_of_all_parts(tmp_path: Path, seed: int) -> None:
+    # Two copiers in a row and the broker die at any moment. The last topic has every record once, in order.
     random = Random(seed)
     with ottla_up(tmp_path / "data") as broker:
         create_topics(broker, "first", "middle", "last")
@@ -169,7 +169,7 @@ def create_topics(broker: OttlaUp, *topics: str) -> None:
 
 
 def fill(bootstrap: str, topic: str, count: int) -> list[bytes]:
-    """So many numbered records."""
+    """Send this many numbered records."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
     values = [b"%d" % number for number in range(count)]
     for value in values:
@@ -185,7 +185,7 @@ def start_copier(broker: OttlaUp, source: str, target: str) -> subprocess.Popen[
 
 
 def wait_for_progress(bootstrap: str, random: Random) -> None:
-    """Until the middle has some more than it had."""
+    """Wait until the topic in the middle has more records than before."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "log_level": 0})
     place = TopicPartition("middle", 0)
     try:
@@ -200,8 +200,8 @@ def wait_for_progress(bootstrap: str, random: Random) -> None:
 
 
 @pytest.mark.usefixtures("kafka_tools")
-def test_kafkas_own_message_copier_under_kill_9(tmp_path: Path) -> None:
-    # Transactions v2, some aborted on purpose. In turn the broker dies while it copies, and the copier itself.
+def test_kafkas_own_message_copier_survives_kill_9(tmp_path: Path) -> None:
+    # The copier uses transactions v2, and aborts some on purpose. By turns the broker and the copier itself die.
     with ottla_up(tmp_path / "data") as broker:
         create_topics(broker, "input", "output")
         values = fill(broker.bootstrap, "input", 1_500)
@@ -225,7 +225,7 @@ def test_kafkas_own_message_copier_under_kill_9(tmp_path: Path) -> None:
 
 @contextmanager
 def java_copier(broker: OttlaUp) -> Iterator[tuple[subprocess.Popen[str], Iterator[str]]]:
-    """The process, and the lines in which it tells of each transaction."""
+    """Start the copier. Returns the process and the lines in which it reports each transaction."""
     command = [
         *java_command(f"{TOOLS}.TransactionalMessageCopier", options=SHORT_LIVED_JVM),
         "--broker-list",
@@ -254,7 +254,7 @@ def java_copier(broker: OttlaUp) -> Iterator[tuple[subprocess.Popen[str], Iterat
 
 
 @pytest.mark.usefixtures("kafka_tools")
-def test_kafkas_own_tools_show_and_mend_transactions(broker: LocalBroker, topic: str) -> None:
+def test_kafkas_own_tools_show_and_abort_transactions(broker: LocalBroker, topic: str) -> None:
     # kafka-transactions: list, describe, find-hanging, abort.
     broker.create_topic(topic)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic, "log_level": 0})

@@ -10,7 +10,7 @@ from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from tests.clients import aio, confluent, kafka_python
 from tests.clients.messages import Client, Delivery, Sent
-from tests.clients.sender import Sender, numbers
+from tests.clients.sender import Sender, read_numbers
 
 CLIENTS: dict[str, Client] = {"confluent": confluent, "aiokafka": aio, "kafka-python": kafka_python}
 ALL = pytest.mark.parametrize("client", CLIENTS)
@@ -24,14 +24,14 @@ def check_exactly_once(client: str, broker: LocalBroker, sent: Sequence[Sent]) -
     CLIENTS[client].send(broker.bootstrap, "orders", sent, Delivery(idempotent=True))
     found = confluent.receive(broker.bootstrap, "orders", 1, len(sent))
     assert found == sent
-    with confluent.consumer(broker.bootstrap) as consumer:
+    with confluent.open_consumer(broker.bootstrap) as consumer:
         assert consumer.get_watermark_offsets(TopicPartition("orders", 0), 10) == (0, len(sent))
 
 
 @ALL
 @pytest.mark.parametrize("error", ("NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT"))
 def test_an_idempotent_producer_retries_what_was_refused(client: str, error: str) -> None:
-    # An error that calls for a retry, twice: each record is there once, in order.
+    # The broker answers twice with a retriable error. Each record is there once, in order.
     with local_broker() as broker:
         broker.create_topic("orders")
         broker.fail("Produce", error, times=2)
@@ -40,7 +40,7 @@ def test_an_idempotent_producer_retries_what_was_refused(client: str, error: str
 
 @ALL
 def test_a_dropped_connection_costs_no_record(client: str) -> None:
-    # Before the request was handled, twice.
+    # The connection is dropped twice, before the request is handled.
     with local_broker() as broker:
         broker.create_topic("orders")
         broker.drop("Produce", times=2)
@@ -48,7 +48,7 @@ def test_a_dropped_connection_costs_no_record(client: str) -> None:
 
 
 @ALL
-def test_an_answer_that_is_lost_doubles_no_record(client: str) -> None:
+def test_a_lost_answer_duplicates_no_record(client: str) -> None:
     # The batch was written and its acknowledgement was lost: the broker recognises the retry by its sequence number.
     with local_broker() as broker:
         broker.create_topic("orders")
@@ -56,9 +56,9 @@ def test_an_answer_that_is_lost_doubles_no_record(client: str) -> None:
         check_exactly_once(client, broker, numbered(50))
 
 
-def test_connections_that_die_all_the_time(seed: int) -> None:
-    # Every few requests an answer is lost or a connection dropped, with five requests in flight: each record once,
-    # in order, at the offset that was acknowledged.
+def test_connections_that_are_lost_all_the_time_cost_no_record(seed: int) -> None:
+    # Every few requests an answer is lost or a connection is dropped, with five requests in flight. Each record is
+    # there once, in order, at the acknowledged offset.
     random = Random(seed)
     with local_broker() as broker:
         broker.create_topic("orders")
@@ -68,5 +68,5 @@ def test_connections_that_die_all_the_time(seed: int) -> None:
             sender.work(random.randrange(50, 200))
         broker.clear_faults()
         sender.finish()
-        assert numbers(broker.bootstrap, "orders") == sorted(sender.acknowledged.items())
-        assert [number for number, _ in numbers(broker.bootstrap, "orders")] == list(range(sender.sent))
+        assert read_numbers(broker.bootstrap, "orders") == sorted(sender.acknowledged.items())
+        assert [number for number, _ in read_numbers(broker.bootstrap, "orders")] == list(range(sender.sent))
