@@ -1,10 +1,12 @@
 """`python -m benchmarks.soak --minutes 60`: start a broker, let clients come and go, and watch its memory.
 
 The broker is `ottla up` in a directory of its own. Its settings are the defaults, except that it keeps little data, so
-that the data stops growing soon. First every partition is filled with as many idempotent producers as it remembers;
-then the clients start. The broker's memory, descriptors and threads are read from /proc. The exit status is 0 if they
-level off, 1 if they grow, and 2 if the run was too short for a verdict. Ctrl-C ends the run early, with the verdict on
-what was seen until then if that was long enough, and status 130.
+that the data stops growing soon. First the broker is made to load the machine code for record checks, and every
+partition is filled with as many idempotent producers as it remembers. Then the clients start.
+
+The broker's memory, descriptors and threads are read from /proc. The exit status is 0 if they level off, 1 if they
+grow, and 2 if the run was too short for a verdict. Ctrl-C ends the run early, with the verdict on what was seen until
+then if that was long enough, and status 130.
 """
 
 import argparse
@@ -27,7 +29,7 @@ from benchmarks.soak.samples import (
     sentence,
     table,
 )
-from benchmarks.soak.short_lived import FILL_COUNT, fill_producer_states
+from benchmarks.soak.short_lived import FILL_COUNT, fill_producer_states, load_machine_code
 from benchmarks.soak.topics import PARTITIONS, TOPICS
 from ottla.testing.topics import create_topic
 
@@ -56,6 +58,7 @@ def main() -> int:
         for topic in TOPICS:
             create_topic("127.0.0.1", broker.port, topic, PARTITIONS, {})
         try:
+            load_machine_code(broker.bootstrap)
             if options.short_lived:
                 fill(broker.bootstrap)
             with Crowd(broker.bootstrap, load, options.seed) as crowd:

@@ -17,6 +17,9 @@ from ottla.storage.producer_state import EVICTED_AT_ONCE, PRODUCERS_MAX
 
 FILL_COUNT = PRODUCERS_MAX + EVICTED_AT_ONCE
 """Enough that every partition has reached the bound, and has forgotten producers at least once."""
+WARM_UP_BATCHES, WARM_UP_RECORDS = 20, 1000
+"""Enough records that the broker loads the machine code for checks, which takes 140 MB once."""
+GZIP = 1
 
 
 def fill_producer_states(bootstrap: str, report: Callable[[int], None]) -> None:
@@ -26,6 +29,23 @@ def fill_producer_states(bootstrap: str, report: Callable[[int], None]) -> None:
         for number in range(FILL_COUNT):
             send_once(client)
             report(number + 1)
+    finally:
+        client.close()
+
+
+def load_machine_code(bootstrap: str) -> None:
+    """Send enough records that the broker checks them with machine code from now on.
+
+    Otherwise the clients would bring the broker there after some minutes, and the step would look like growth.
+    """
+    client = Client({"bootstrap.servers": bootstrap, "client.id": "soak-warm-up"})
+    now_ms = int(time.time() * 1000)
+    sender = Sender(client)
+    try:
+        for _ in range(WARM_UP_BATCHES):
+            data = batch.encode([(None, b"warm-up", (), now_ms)] * WARM_UP_RECORDS, codec=GZIP)
+            sender.send(EncodedBatch(TOPICS[0], 0, WARM_UP_RECORDS, now_ms, GZIP, data))
+        sender.flush()
     finally:
         client.close()
 
