@@ -1,4 +1,4 @@
-"""Both connectors on the same topics: a topic with everything in it, and rows in a form that can be compared."""
+"""Helpers for tests that compare both connectors: a topic with every kind of record, and rows that can be compared."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,10 @@ STOCK, OURS = "kafka", "ottla"
 FIRST_MS = 1_700_000_000_000
 PARTITIONS = 3
 EACH = 8
-"""Records of a codec."""
+"""How many records each codec gets."""
 WAIT_MS = "20"
-"""For a fetch that finds nothing: behind the end of a transaction the stock connector waits for two of them."""
+"""The time-out of a fetch that finds nothing. After the end of a transaction the stock connector waits for two of
+them."""
 
 
 def make_topic(bootstrap: str, name: str, partitions: int = PARTITIONS, **configs: str) -> None:
@@ -28,7 +29,7 @@ def make_topic(bootstrap: str, name: str, partitions: int = PARTITIONS, **config
 
 
 def fill(bootstrap: str, topic: str) -> None:
-    """Keys, headers, nulls, tombstones and times in every codec, then transactions, of which one is aborted."""
+    """Write keys, headers, nulls, tombstones and times in every codec, then transactions, of which one is aborted."""
     number = 0
     for codec in CODECS:
         producer = Producer({"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 20})
@@ -65,8 +66,8 @@ def batch(spark: "SparkSession", connector: str, bootstrap: str, **options: Any)
     return spark.read.format(connector).options(**settings, **texts).load()
 
 
-def rows(frame: "DataFrame") -> list[tuple[Any, ...]]:
-    """By topic, partition and offset; times as they are in UTC, wherever this runs."""
+def collect_rows(frame: "DataFrame") -> list[tuple[Any, ...]]:
+    """Rows sorted by topic, partition and offset, with times in UTC, whatever the local time zone is."""
     columns = [f"unix_micros({name}) as {name}" if name == "timestamp" else name for name in frame.columns]
     found = [tuple(_plain(each) for each in row) for row in frame.selectExpr(*columns).collect()]
     place = [frame.columns.index(name) for name in ("topic", "partition", "offset")]
@@ -79,8 +80,8 @@ def _plain(value: Any) -> Any:
     return [(pair["key"], _plain(pair["value"])) for pair in value] if isinstance(value, list) else value
 
 
-def records(bootstrap: str, topic: str, partitions: int) -> list[list[tuple[Any, ...]]]:
-    """What an ordinary client finds in each partition, in order: key, value and headers."""
+def read_records(bootstrap: str, topic: str, partitions: int) -> list[list[tuple[Any, ...]]]:
+    """Key, value and headers of each record, as an ordinary client reads them, in order for each partition."""
     settings = {"bootstrap.servers": bootstrap, "group.id": "beside", "isolation.level": "read_committed"}
     consumer = Consumer({**settings, "fetch.wait.max.ms": WAIT_MS})
     places = [TopicPartition(topic, partition, 0) for partition in range(partitions)]

@@ -1,6 +1,6 @@
-"""One Spark for all tests of this folder, and one broker; each test has topics of its own.
+"""One Spark session for all tests of this folder, and one broker; each test has topics of its own.
 
-Where the jars of Spark's own Kafka connector are in reach, Spark has them: for comparisons, ours needs none.
+If the jars of Spark's own Kafka connector can be found, the session has them, for comparisons. Ours needs none.
 """
 
 import functools
@@ -16,13 +16,13 @@ from ottla.testing import LocalBroker
 from tests.kafka_peer import FETCH_S
 from tests.needs import skip_without
 from tests.patience import PATIENCE_S
-from tests.spark.early_python import early_python
+from tests.spark.early_python import create_early_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For a JVM that lives for seconds: half of its time would go into making code fast that is then hardly run."""
+"""Options for a JVM that lives for seconds, and would spend half of them on optimising code that hardly runs."""
 
 SETTINGS = {
     "spark.driver.memory": "1g",
@@ -34,7 +34,7 @@ SETTINGS = {
 
 @functools.cache
 def jars_or_reason() -> tuple[str, str]:
-    """The stock connector's jars, or why there are none."""
+    """The jars of the stock connector, or the reason why there are none."""
     try:
         return find_connector_jars(FETCH_S), ""
     except Unavailable as reason:
@@ -43,22 +43,22 @@ def jars_or_reason() -> tuple[str, str]:
 
 @pytest.fixture(scope="session")
 def stock_connector() -> None:
-    """`format("kafka")` works in this session."""
+    """For tests that need `format("kafka")`. Skips them if its jars are missing."""
     if reason := jars_or_reason()[1]:
         skip_without("Spark's Kafka connector", reason)
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
-    """Started by the first test that wants it. Its JVM and Python's daemon end with it."""
+    """The Spark session. The first test that needs it starts it. The JVM and Python's daemon end with it."""
     from pyspark.logger import PySparkLogger
 
     import ottla.spark
 
-    # PySpark's loggers give every handler their own form, and pytest hands them the one by which all tests see logs.
+    # PySpark's loggers set their own formatter on every handler, also on the one with which pytest captures logs.
     del PySparkLogger.addHandler
     before = dict(os.environ)
-    os.environ["PYSPARK_PYTHON"] = early_python(tmp_path_factory.mktemp("python"))
+    os.environ["PYSPARK_PYTHON"] = create_early_python(tmp_path_factory.mktemp("python"))
     session = ottla.spark.session("tests", master="local[2]", config={**SETTINGS, "spark.jars": jars_or_reason()[0]})
     gateway = session.sparkContext._gateway
     assert gateway is not None

@@ -1,4 +1,4 @@
-"""A driver of its own, to be killed: reads a topic in small batches and writes another, exactly once, without an end.
+"""A Spark driver that tests kill: it reads a topic in small batches and writes another, exactly once, and never ends.
 
     python -m tests.spark.driver <bootstrap> <source> <sink> <checkpoint> <kind> <group> <master>
 
@@ -20,7 +20,7 @@ SETTINGS_HERE = {
     "spark.executor.extraJavaOptions": QUICK_JAVA,
     "spark.ui.enabled": "false",
 }
-"""Where executors may be lost: a task is tried again, as in every cluster."""
+"""Where executors may be lost, a failed task is tried again, as in every cluster."""
 
 KINDS = ("plain", "append", "update", "complete")
 

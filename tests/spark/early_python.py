@@ -41,8 +41,8 @@ runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
 
 
-def early_python(directory: Path) -> str:
-    """The path of such an executable, made in a directory."""
+def create_early_python(directory: Path) -> str:
+    """Create the executable in a directory. Returns its path."""
     executable, second = directory / "early-python", directory / "early_python_second.py"
     second.write_text(SECOND)
     executable.write_text(EXECUTABLE.format(python=sys.executable, second=second))

@@ -23,7 +23,7 @@ from ottla.testing import LocalBroker
 from ottla.topic_partition import TopicPartition
 from tests.patience import PATIENCE_S
 from tests.spark.driver import BATCH
-from tests.spark.early_python import early_python
+from tests.spark.early_python import create_early_python
 from tests.spark.topics import send
 from tests.unit.client.reading_back import await_markers
 
@@ -31,7 +31,7 @@ HOME = Path(__file__).parents[2]
 KEYS = 7
 SOURCES, SINKS = 2, 3
 STARTS_MAX = 4
-"""How often a driver may end by itself after each kill: a query ends when it cannot go on, and is started again."""
+"""How often a driver may end by itself after each kill: a query that cannot continue ends, and is started again."""
 
 
 class Job:
@@ -45,7 +45,7 @@ class Job:
         checkpoint = directory / f"checkpoint-{kind}"
         self._arguments = [broker.bootstrap, self._source, self._sink, str(checkpoint), kind, self._group, master]
         self._log = directory / f"driver-{kind}.log"
-        self._python = early_python(directory)
+        self._python = create_early_python(directory)
         self._driver: subprocess.Popen[bytes] | None = None
         self._ends = 0
         self._last_done: tuple[list[int], int] = [], 0
@@ -77,24 +77,25 @@ class Job:
             self._driver = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
 
     def wait_for_writes(self, random: Random) -> None:
-        """Until some more was written, committed or not: somewhere within the next two batches."""
+        """Wait until more was written, committed or not. The wait ends at a random moment within the next two
+        batches."""
         self._ends = 0
         rows = BATCH if self.kind in ("plain", "append") else KEYS
         wanted = self._written() + random.randrange(1, 2 * rows)
-        self._wait(lambda: self._written() >= wanted or self._done() >= self.sent)
+        self._wait(lambda: self._written() >= wanted or self._count_done() >= self.sent)
 
     def wait_for_all(self) -> None:
-        self._wait(lambda: self._done() >= self.sent)
+        self._wait(lambda: self._count_done() >= self.sent)
 
     def kill_driver(self) -> None:
-        """With all that it has started: the JVM has a group of its own, and so have Python's workers."""
+        """Kill the driver and all its children: the JVM and Python's workers have process groups of their own."""
         if self._driver is not None and self._driver.poll() is None:
             kill(psutil.Process(self._driver.pid))
             self._driver.wait(PATIENCE_S)
         self._driver = None
 
     def kill_worker(self, random: Random) -> None:
-        """One of Python's workers, whatever it is doing."""
+        """Kill one of Python's workers, whatever it is doing."""
         if self._driver is None or self._driver.poll() is not None:
             return
         workers = [each for each in psutil.Process(self._driver.pid).children(recursive=True) if _is_worker(each)]
@@ -108,9 +109,10 @@ class Job:
     # What it has done
 
     def check(self) -> None:
-        """At any moment: the group is not ahead of what readers of committed records see, and that is the model.
+        """Check the output at any moment: it matches the model, and the group's offset is not ahead of it.
 
-        A transaction that is committed shows in one partition after the other: so what is about to end ends first.
+        A committed transaction becomes visible in one partition after the other, so the check first waits for
+        transactions that are about to end.
         """
         ahead = self._committed()
         await_markers(self._client)
@@ -120,7 +122,7 @@ class Job:
         self._check_order(output)
 
     def check_all(self) -> None:
-        """At the end: everything is there, once, and no transaction is open."""
+        """Check the output at the end: everything is there once, and no transaction is open."""
         await_markers(self._client)
         output = self._output()
         self._check_order(output)
@@ -141,18 +143,18 @@ class Job:
             self._check_whole_batches(output)
 
     def _check_whole_batches(self, output: dict[str, list[int]]) -> None:
-        """Each batch has all keys, and counts more rows than the one before."""
+        """Check that each batch has all keys, and counts more rows than the batch before."""
         totals = [sum(batch) for batch in zip(*(output[key] for key in sorted(output)), strict=False)]
         assert len(set(totals)) == len(totals), "a batch was written twice"
 
     def _total(self, output: dict[str, list[int]]) -> int:
-        """How many records of the source have come through."""
+        """How many records of the source have reached the output."""
         if self.kind in ("plain", "append"):
             return sum(map(len, output.values()))
         return sum(values[-1] for values in output.values())
 
     def _output(self) -> dict[str, list[int]]:
-        """By key, in the order of the topic."""
+        """The committed values of each key, in the order of the topic."""
         table = ottla.read(
             self._sink, bootstrap=self._broker.bootstrap, columns=("key", "value"), isolation="read_committed"
         ).to_arrow()
@@ -161,8 +163,9 @@ class Job:
             found.setdefault(key.decode(), []).append(int(value))
         return found
 
-    def _done(self) -> int:
-        """Read again only when there is more to read: it is asked often, and beside a machine's worth of Spark."""
+    def _count_done(self) -> int:
+        """How many records have reached the output. The topic is read only when it has grown, because this is called
+        often on a busy machine."""
         ends = self._ends_of_sink(READ_COMMITTED)
         if self._last_done[0] != ends:
             self._last_done = ends, self._total(self._output())
@@ -183,7 +186,9 @@ class Job:
     def _wait(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
-            assert time.monotonic() < deadline, f"{self.kind}: {self._done()} of {self.sent}; {self._last_words()}"
+            assert time.monotonic() < deadline, (
+                f"{self.kind}: {self._count_done()} of {self.sent}; {self._last_words()}"
+            )
             if self._driver is not None and self._driver.poll() is not None:
                 self._ends += 1
                 assert self._ends <= STARTS_MAX, self._last_words()
@@ -195,7 +200,7 @@ class Job:
 
 
 def kill(process: psutil.Process) -> None:
-    """With all its children."""
+    """Kill a process and all its children."""
     processes = [process, *process.children(recursive=True)]
     for each in processes:
         signal_quietly(each)

@@ -1,4 +1,4 @@
-"""A standalone cluster of Spark on this machine, from the PyPI package, which has no scripts to start one."""
+"""A standalone Spark cluster on this machine, from the PyPI package, which has no scripts to start one."""
 
 import os
 import socket
@@ -24,7 +24,7 @@ WORKERS = 2
 
 
 class Standalone:
-    """A master and workers with a core each."""
+    """A master, and workers with one core each."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -44,7 +44,7 @@ class Standalone:
             self._launch("worker.Worker", "-c", "1", "-m", "600m", "-d", directory, self.master)
 
     def kill_executor(self, random: Random) -> None:
-        """One that runs just now."""
+        """Kill one of the running executors."""
         deadline = time.monotonic() + PATIENCE_S
         while not (found := [*self._executors()]):
             assert time.monotonic() < deadline, "no executor"
@@ -67,7 +67,7 @@ class Standalone:
                     continue
 
     def _launch(self, role: str, *arguments: str) -> None:
-        """Executors, and Python's workers below them, inherit where our package is."""
+        """Start a master or a worker. Executors and Python's workers inherit the path of our package from it."""
         environment = {
             **os.environ,
             **java_environment(os.environ),

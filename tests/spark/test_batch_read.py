@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def test_rows_are_what_was_sent(spark: "SparkSession", broker: LocalBroker) -> None:
-    """All columns, with keys, nulls, headers and times, out of two partitions and every codec."""
+    """All columns are right, with keys, nulls, headers and times, from two partitions and every codec."""
     broker.create_topic("everything", partitions=2, retention_ms=-1)
     expected = []
     for number, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
@@ -45,14 +45,14 @@ def test_rows_are_what_was_sent(spark: "SparkSession", broker: LocalBroker) -> N
         )
     frame = reader(spark, broker, "everything", includeHeaders="true").load()
     assert frame.columns == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
-    time = "cast(timestamp as timestamp_ntz) as timestamp"  # as it is in UTC, wherever this runs
+    time = "cast(timestamp as timestamp_ntz) as timestamp"  # in UTC, whatever the local time zone is
     found = frame.selectExpr(*frame.columns[:5], time, *frame.columns[6:]).collect()
     rows = [(*row[:7], [tuple(each) for each in row[7]] if row[7] else None) for row in found]
     assert sorted(rows, key=lambda row: (row[3], row[4])) == sorted(expected, key=lambda row: (row[3], row[4]))
 
 
-def test_parts_of_a_topic(spark: "SparkSession", broker: LocalBroker) -> None:
-    """From and to offsets, times, single partitions, and with chosen columns."""
+def test_a_part_of_a_topic_can_be_read(spark: "SparkSession", broker: LocalBroker) -> None:
+    """Offsets and times limit what is read, and so do single partitions and chosen columns."""
     broker.create_topic("parts", partitions=2, retention_ms=-1)
     start = 1_700_000_000_000
     records = [{"value": f"{number}", "partition": number % 2, "timestamp": start + number} for number in range(20)]
@@ -69,8 +69,8 @@ def test_parts_of_a_topic(spark: "SparkSession", broker: LocalBroker) -> None:
     assert sorted(values(tasks), key=int) == [str(number) for number in range(20)]
 
 
-def test_only_what_was_committed(spark: "SparkSession", broker: LocalBroker) -> None:
-    """Rows of an aborted transaction are there for read_uncommitted alone."""
+def test_only_committed_rows_are_read(spark: "SparkSession", broker: LocalBroker) -> None:
+    """Only read_uncommitted returns rows of an aborted transaction."""
     broker.create_topic("decided")
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "decider"})
     producer.init_transactions(PATIENCE_S)
@@ -84,8 +84,8 @@ def test_only_what_was_committed(spark: "SparkSession", broker: LocalBroker) -> 
     assert values(reader(spark, broker, "decided").load()) == ["kept", "dropped"]
 
 
-def test_from_where_a_group_stands(spark: "SparkSession", broker: LocalBroker) -> None:
-    """A partition where the group never was is read from its beginning."""
+def test_reading_begins_at_the_offsets_of_a_group(spark: "SparkSession", broker: LocalBroker) -> None:
+    """A partition without a committed offset is read from its beginning."""
     broker.create_topic("grouped", partitions=2)
     send(broker, "grouped", [{"value": f"{number}", "partition": number % 2} for number in range(6)])
     client = Client({"bootstrap.servers": broker.bootstrap})
@@ -95,8 +95,8 @@ def test_from_where_a_group_stands(spark: "SparkSession", broker: LocalBroker) -
     assert values(reader(spark, broker, "grouped", **options).load()) == ["0", "2", "4", "5"]
 
 
-def test_many_rows(spark: "SparkSession", broker: LocalBroker) -> None:
-    """More than an Arrow batch and more than an answer holds: nothing twice, nothing lost, sums as computed by hand."""
+def test_many_rows_are_read_once(spark: "SparkSession", broker: LocalBroker) -> None:
+    """The topic has more rows than one Arrow batch or one answer. None is lost or repeated, and sums are right."""
     broker.create_topic("many", partitions=3)
     count = 100_000
     send(broker, "many", ({"value": f"{number:0100d}", "key": f"{number % 7}"} for number in range(count)))

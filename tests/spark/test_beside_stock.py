@@ -1,6 +1,6 @@
-"""`format("ottla")` beside Spark's own Kafka connector: the same topics, options and rows, and the same comes of it.
+"""`format("ottla")` beside Spark's own Kafka connector: the same topics, options and rows give the same results.
 
-The stock connector runs against Ottla here as well, and ours against Apache Kafka.
+The stock connector also runs against Ottla here, and ours against Apache Kafka.
 """
 
 import json
@@ -14,7 +14,19 @@ from benchmarks.peers.apache_kafka import ApacheKafka
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from tests.scenarios.test_compaction import COMPACTED, clean_end, wait_until
-from tests.spark.beside import CODECS, EACH, FIRST_MS, OURS, PARTITIONS, STOCK, batch, fill, make_topic, records, rows
+from tests.spark.beside import (
+    CODECS,
+    EACH,
+    FIRST_MS,
+    OURS,
+    PARTITIONS,
+    STOCK,
+    batch,
+    collect_rows,
+    fill,
+    make_topic,
+    read_records,
+)
 from tests.spark.topics import finish, send
 
 if TYPE_CHECKING:
@@ -27,12 +39,12 @@ PLAIN = len(CODECS) * EACH
 NEVER_MS = 9_999_999_999_999
 COMMITTED = {"kafka.isolation.level": "read_committed"}
 NOT_AGAIN = {"fetchOffset.retryIntervalMs": 1}
-"""What is refused is asked for three times more, a second after another."""
+"""The stock connector retries a refused request three times, a second apart."""
 
 
 @pytest.fixture(scope="module")
 def bootstrap(ottla_session_broker: LocalBroker) -> Iterator[str]:
-    """Of Ottla, with a topic that has everything."""
+    """The address of Ottla, with a topic that has every kind of record."""
     make_topic(ottla_session_broker.bootstrap, TOPIC)
     fill(ottla_session_broker.bootstrap, TOPIC)
     yield ottla_session_broker.bootstrap
@@ -46,12 +58,12 @@ def both(spark: "SparkSession", bootstrap: str, **options: Any) -> tuple["DataFr
 
 
 def test_rows_and_columns_are_equal(spark: "SparkSession", bootstrap: str) -> None:
-    """All columns of everything that a topic can hold: headers, nulls, codecs, times, what was committed or not."""
+    """All columns are equal, for all kinds of records: headers, nulls, codecs, times, committed or not."""
     for options, count in (({}, PLAIN + 9), (COMMITTED, PLAIN + 6)):
         stock, ours = both(spark, bootstrap, includeHeaders="true", **options)
         assert ours.schema == stock.schema
-        assert rows(ours) == rows(stock)
-        assert len(rows(ours)) == count
+        assert collect_rows(ours) == collect_rows(stock)
+        assert len(collect_rows(ours)) == count
     stock, ours = both(spark, bootstrap)
     assert ours.schema == stock.schema
 
@@ -60,13 +72,13 @@ def test_times_of_the_broker_are_equal(spark: "SparkSession", bootstrap: str) ->
     make_topic(bootstrap, "appended", message_timestamp_type="LogAppendTime")
     fill(bootstrap, "appended")
     stock, ours = both(spark, bootstrap, subscribe="appended")
-    found = rows(ours)
-    assert found == rows(stock)
+    found = collect_rows(ours)
+    assert found == collect_rows(stock)
     assert {row[6] for row in found} == {1}
 
 
 def test_a_compacted_topic_is_equal(spark: "SparkSession") -> None:
-    """With gaps in its offsets, and ranges of which nothing is left."""
+    """The topic has gaps in its offsets, and ranges of which no record is left."""
     with local_broker(log_cleaner_backoff_ms=50) as broker:
         make_topic(broker.bootstrap, "table", 1, **{name.replace(".", "_"): each for name, each in COMPACTED.items()})
         for turn in range(4):
@@ -74,8 +86,8 @@ def test_a_compacted_topic_is_equal(spark: "SparkSession") -> None:
         wait_until(lambda: clean_end(broker, "table") >= 800, "compaction")
         for options in ({}, {"startingOffsets": '{"table": {"0": 7}}', "endingOffsets": '{"table": {"0": 390}}'}):
             stock, ours = both(spark, broker.bootstrap, subscribe="table", **options)
-            assert rows(ours) == rows(stock)
-            assert len(rows(ours)) < 1000
+            assert collect_rows(ours) == collect_rows(stock)
+            assert len(collect_rows(ours)) < 1000
 
 
 OPTIONS: list[dict[str, Any]] = [
@@ -96,14 +108,14 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-def test_options_mean_the_same(spark: "SparkSession", bootstrap: str) -> None:
-    """Not all of it may be nothing, nor everything. As many tasks as were asked for, which the stock connector comes
-    near to by rounding."""
+def test_options_have_the_same_meaning(spark: "SparkSession", bootstrap: str) -> None:
+    """Each option must select some rows but not all. There are as many tasks as requested; the stock connector
+    rounds."""
     counts = []
     for options in OPTIONS:
         stock, ours = both(spark, bootstrap, **options)
-        found = rows(ours)
-        assert found == rows(stock), options
+        found = collect_rows(ours)
+        assert found == collect_rows(stock), options
         if "minPartitions" in options:
             assert ours.rdd.getNumPartitions() == options["minPartitions"] >= stock.rdd.getNumPartitions() > PARTITIONS
         counts.append(len(found))
@@ -131,7 +143,7 @@ def test_what_one_refuses_the_other_refuses(spark: "SparkSession", bootstrap: st
 
 
 def test_written_records_are_equal(spark: "SparkSession", bootstrap: str) -> None:
-    """Keys go to the same partitions in the same order, with headers, nulls and a partition column or without."""
+    """Keys go to the same partitions in the same order, with headers and nulls, with and without a partition column."""
     header = "array(named_struct('key', 'n', 'value', binary(string(id))), named_struct('key', 'n', 'value', null))"
     keyed = "if(id % 4 = 3, null, string(id % 10)) as value"
     for number, columns in enumerate(
@@ -147,7 +159,7 @@ def test_written_records_are_equal(spark: "SparkSession", bootstrap: str) -> Non
             make_topic(bootstrap, topic)
             options = {"kafka.bootstrap.servers": bootstrap, "includeHeaders": "true"}
             write(frame.selectExpr("*", f"'{topic}' as topic"), connector, **options)
-            found.append(records(bootstrap, topic, 3))
+            found.append(read_records(bootstrap, topic, 3))
         assert found[0] == found[1]
         assert sum(map(len, found[1])) == 60 and all(found[1])
 
@@ -164,7 +176,7 @@ def copy_all(
     topics: tuple[str, str],
     **options: str,
 ) -> None:
-    """Everything that is there now, read by one connector and written by another, in several micro-batches."""
+    """Copy all present records, read by one connector and written by another, in several micro-batches."""
     source, sink = topics
     reading = {"kafka.bootstrap.servers": bootstrap, "subscribe": source, "startingOffsets": "earliest"}
     frame = spark.readStream.format(connectors[0]).options(**reading, maxOffsetsPerTrigger="40").load()
@@ -173,13 +185,15 @@ def copy_all(
     finish(writer.trigger(availableNow=True).start())
 
 
-def copied(bootstrap: str, topic: str) -> list[tuple[Any, ...]]:
-    return sorted((record[:2] for part in records(bootstrap, topic, 2) for record in part), key=str)
+def read_copy(bootstrap: str, topic: str) -> list[tuple[Any, ...]]:
+    return sorted((record[:2] for part in read_records(bootstrap, topic, 2) for record in part), key=str)
 
 
 @pytest.mark.long
-def test_one_goes_on_where_the_other_stopped(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
-    """A query's checkpoint serves both, whoever reads and whoever writes. Only that a sink which writes exactly once
+def test_one_connector_continues_where_the_other_stopped(
+    spark: "SparkSession", broker: LocalBroker, tmp_path: Path
+) -> None:
+    """Both connectors can use a query's checkpoint, for reading and for writing. The exception: an exactly-once sink
     has no ledger of what the stock connector wrote, and must be told to begin one."""
     bootstrap, topics = broker.bootstrap, ("taken-over", "taken-over-copy")
     for topic in topics:
@@ -191,7 +205,7 @@ def test_one_goes_on_where_the_other_stopped(spark: "SparkSession", broker: Loca
         send(broker, topics[0], new)
         expected.extend((each["key"].encode(), each["value"].encode()) for each in new)
         copy_all(spark, connectors, bootstrap, tmp_path, topics, **options)
-        assert copied(bootstrap, topics[1]) == sorted(expected, key=str), (turn, connectors)
+        assert read_copy(bootstrap, topics[1]) == sorted(expected, key=str), (turn, connectors)
 
     run(0, (STOCK, STOCK))
     run(1, (OURS, STOCK))
@@ -201,17 +215,19 @@ def test_one_goes_on_where_the_other_stopped(spark: "SparkSession", broker: Loca
     run(4, (STOCK, OURS))
 
 
-def test_against_apache_kafka(spark: "SparkSession", apache_kafka: ApacheKafka, tmp_path: Path) -> None:
-    """Our connector gives the rows of the stock connector there too, in batches and streams; what it writes is read by
-    the stock connector."""
+def test_both_connectors_agree_on_apache_kafka(
+    spark: "SparkSession", apache_kafka: ApacheKafka, tmp_path: Path
+) -> None:
+    """Our connector returns the rows of the stock connector there too, in batches and streams, and the stock connector
+    reads what ours writes."""
     bootstrap = apache_kafka.bootstrap
     make_topic(bootstrap, TOPIC)
     fill(bootstrap, TOPIC)
     for options in (COMMITTED, {"startingTimestamp": FIRST_MS + 9500}, {"minPartitions": 7}):
         stock, ours = both(spark, bootstrap, includeHeaders="true", **options)
-        assert rows(ours) == rows(stock) != []
+        assert collect_rows(ours) == collect_rows(stock) != []
     make_topic(bootstrap, "copied", 2)
     copy_all(spark, (OURS, OURS), bootstrap, tmp_path, (TOPIC, "copied"))
-    written = rows(batch(spark, STOCK, bootstrap, subscribe="copied", **COMMITTED))
+    written = collect_rows(batch(spark, STOCK, bootstrap, subscribe="copied", **COMMITTED))
     stock, _ = both(spark, bootstrap)
-    assert sorted((row[:2] for row in written), key=str) == sorted((row[:2] for row in rows(stock)), key=str)
+    assert sorted((row[:2] for row in written), key=str) == sorted((row[:2] for row in collect_rows(stock)), key=str)

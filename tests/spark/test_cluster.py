@@ -12,7 +12,7 @@ from tests.spark.standalone import standalone
 def test_a_cluster_that_loses_an_executor_writes_everything_once(
     broker: LocalBroker, tmp_path: Path, seed: int
 ) -> None:
-    """Counts by key: a shuffle and state, which another executor takes over. The driver lives through it."""
+    """The job counts by key, with a shuffle and state that another executor takes over. The driver survives."""
     random = Random(seed)
     with standalone(tmp_path) as cluster:
         job = Job(broker, "update", tmp_path, cluster.master)

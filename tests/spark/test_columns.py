@@ -21,7 +21,8 @@ SOUND = '{"id": 1, "name": "a", "at": "2024-05-01T10:00:00Z", "tags": ["x", "y"]
 
 
 def test_a_topic_is_a_table_with_columns(spark: "SparkSession", broker: LocalBroker) -> None:
-    """SQL alone: a view of a topic with JSON in it, its fields as columns, and a bad record as nulls with a reason."""
+    """With SQL alone: a view of a topic with JSON has its fields as columns, and a bad record has nulls with a
+    reason."""
     broker.create_topic("events")
     send(broker, "events", [{"key": "k", "value": SOUND}, {"value": "poison"}])
     spark.sql(f"""
@@ -36,14 +37,14 @@ def test_a_topic_is_a_table_with_columns(spark: "SparkSession", broker: LocalBro
     assert rows[1] == (None, None, None, None, None, "value: not the JSON")
 
 
-def test_types_mean_what_they_mean_to_spark(spark: "SparkSession") -> None:
-    """A schema as SQL writes it is read by us as Spark's own parser reads it."""
+def test_types_have_the_meaning_that_spark_gives_them(spark: "SparkSession") -> None:
+    """We read a schema in SQL's notation as Spark's own parser reads it."""
     text = f"{EVENT}, a BYTE, b SMALLINT, c INT, d FLOAT, e BOOLEAN, f DATE, g BINARY, h TIMESTAMP_NTZ, `i j`: DECIMAL"
     assert to_spark_type(choose_format("json", schema=text)) == StructType.fromDDL(text)
 
 
 def test_a_registry_and_a_bad_record_that_ends_the_query(spark: "SparkSession", broker: LocalBroker) -> None:
-    """Tasks ask the registry for the schemas that values name; the first bad value is told with its place."""
+    """Tasks ask the registry for the schemas that values name. The error for the first bad value has its offset."""
     broker.create_topic("orders")
     send(broker, "orders", [{"value": framed(1, b"\x02")}, {"value": framed(2, b"\x04\x02x")}])
     with served(Shelf()) as url:
@@ -57,7 +58,7 @@ def test_a_registry_and_a_bad_record_that_ends_the_query(spark: "SparkSession", 
 
 
 def test_a_stream_sends_bad_records_on(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
-    """Over a restart: sound records are rows, each once; the others are in the dead-letter topic, as they were."""
+    """Over a restart, each valid record is a row once, and the others are unchanged in the dead-letter topic."""
     broker.create_topic("mixed")
     broker.create_topic("mixed-dead")
     options = {

@@ -1,4 +1,4 @@
-"""`ottla demo` with its pipeline on Spark: the results are right, and nothing is left of it, whenever it ends."""
+"""`ottla demo` with its pipeline on Spark: the results are right, and it leaves no process behind, whenever it ends."""
 
 import os
 import re
@@ -13,21 +13,26 @@ import pytest
 
 from tests.patience import PATIENCE_S
 from tests.spark.conftest import QUICK_JAVA
-from tests.spark.early_python import early_python
+from tests.spark.early_python import create_early_python
 
 COMMAND = [sys.executable, "-m", "ottla", "demo", "--rate", "1000"]
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """With settings of Spark's own beside the demo's, as a machine may have them: a JVM that starts sooner."""
+    """The environment of the demo, with settings that let the JVM start sooner, as a user may have set them."""
     (tmp_path / "spark-defaults.conf").write_text(f"spark.driver.extraJavaOptions {QUICK_JAVA}\n")
     home = str(Path(__file__).parents[2] / "src")
-    return {**os.environ, "PYTHONPATH": home, "SPARK_CONF_DIR": str(tmp_path), "PYSPARK_PYTHON": early_python(tmp_path)}
+    return {
+        **os.environ,
+        "PYTHONPATH": home,
+        "SPARK_CONF_DIR": str(tmp_path),
+        "PYSPARK_PYTHON": create_early_python(tmp_path),
+    }
 
 
 def test_without_a_terminal_it_checks_itself_and_ends(environment: dict[str, str]) -> None:
-    # The pipeline's results equal the naive model; one line now and then, and nothing on stderr.
+    # The pipeline's results equal the naive model. It prints a line now and then, and nothing on stderr.
     ended = subprocess.run(
         [*COMMAND, "--seconds", "1"], env=environment, capture_output=True, text=True, timeout=PATIENCE_S
     )
@@ -42,7 +47,7 @@ def test_without_a_terminal_it_checks_itself_and_ends(environment: dict[str, str
 
 
 def test_it_can_be_ended_while_spark_starts(environment: dict[str, str]) -> None:
-    # Broker, driver and JVM end with it, without a word of Spark's or a traceback.
+    # Broker, driver and JVM end with it, without a message of Spark or a traceback.
     child = subprocess.Popen(COMMAND, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     with child:
         try:
@@ -60,7 +65,7 @@ def test_it_can_be_ended_while_spark_starts(environment: dict[str, str]) -> None
 
 
 def started_processes(demo: psutil.Process) -> list[psutil.Process]:
-    """Wait until the JVM is there."""
+    """Wait until the JVM has started. Returns the processes of the demo."""
     while True:
         processes = demo.children(recursive=True)
         if any("java" in process.name() for process in processes if process.is_running()):

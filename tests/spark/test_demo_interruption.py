@@ -1,4 +1,4 @@
-"""Ctrl-C in every phase of `ottla demo`: it ends with all its processes, and says nothing but that it has stopped."""
+"""Ctrl-C in every phase of `ottla demo`: it ends with all its processes, and prints only that it has stopped."""
 
 import os
 import re
@@ -17,7 +17,7 @@ import pytest
 from tests.patience import PATIENCE_S
 from tests.samples import FULL
 from tests.spark.conftest import QUICK_JAVA
-from tests.spark.early_python import early_python
+from tests.spark.early_python import create_early_python
 
 COMMAND = [sys.executable, "-m", "ottla", "demo", "--rate", "1000", "--seconds", "2"]
 PHASES = {
@@ -29,13 +29,13 @@ PHASES = {
     "the comparison": "Reading all results again",
     "everything is idle": "Ctrl-C stops the demo",
 }
-"""What the screen shows in each; the broker starts as soon as the demo has a child."""
+"""The text on the screen in each phase. The broker starts as soon as the demo has a child process."""
 ALL = [(phase, whole_group) for phase in PHASES for whole_group in (False, True)]
 SAMPLE = [("the broker starts", True), ("the first batch", False), ("the shop is open", True)]
 
 
 class Demo:
-    """A demo on a terminal, in a process group of its own, and what it has shown."""
+    """A demo on a terminal, in a process group of its own, and the text that it has shown."""
 
     def __init__(self, environment: dict[str, str]) -> None:
         self._terminal, its_end = os.openpty()
@@ -54,7 +54,7 @@ class Demo:
             if select.select([self._terminal], [], [], 0.01)[0]:
                 try:
                     self.shown += os.read(self._terminal, 65_536).decode(errors="replace")
-                except OSError:  # its other end is closed
+                except OSError:  # the other end of the terminal is closed
                     return
             self.note_processes()
 
@@ -79,7 +79,12 @@ def demo(tmp_path: Path) -> Iterator[Demo]:
     (tmp_path / "spark-defaults.conf").write_text(f"spark.driver.extraJavaOptions {QUICK_JAVA}\n")
     home = str(Path(__file__).parents[2] / "src")
     started = Demo(
-        {**os.environ, "PYTHONPATH": home, "SPARK_CONF_DIR": str(tmp_path), "PYSPARK_PYTHON": early_python(tmp_path)}
+        {
+            **os.environ,
+            "PYTHONPATH": home,
+            "SPARK_CONF_DIR": str(tmp_path),
+            "PYSPARK_PYTHON": create_early_python(tmp_path),
+        }
     )
     try:
         yield started
@@ -89,8 +94,8 @@ def demo(tmp_path: Path) -> Iterator[Demo]:
 
 @pytest.mark.parametrize(("phase", "whole_group"), ALL if FULL else SAMPLE)
 def test_ctrl_c_ends_the_demo_and_everything_it_started(phase: str, whole_group: bool, demo: Demo) -> None:
-    # Sent to the demo alone, as `kill` does, and to its process group, as a terminal does. Broker, driver, JVM and
-    # Python workers are gone, and so is the directory; there is no traceback.
+    # The signal goes to the demo alone, as with `kill`, or to its process group, as from a terminal. Broker, driver,
+    # JVM and Python workers end, the directory is removed, and there is no traceback.
     text = PHASES[phase]
     demo.watch_until(lambda: text in demo.shown and demo.processes)
     demo.note_processes()

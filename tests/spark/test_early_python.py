@@ -1,4 +1,4 @@
-"""The Python that Spark's tests run with: it connects first, and then is the Python that was asked for."""
+"""The Python that Spark's tests run with: it connects first, and then becomes the requested Python."""
 
 import os
 import socket
@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from tests.patience import PATIENCE_S
-from tests.spark.early_python import early_python
+from tests.spark.early_python import create_early_python
 
 WORKER = """
 from pyspark.util import local_connect_and_auth
@@ -18,7 +18,8 @@ file.close()
 
 
 def test_a_worker_is_connected_before_it_begins(tmp_path: Path) -> None:
-    # The connection that the worker gets from PySpark is the one that was made, and accepted by its secret, before.
+    # The worker gets from PySpark the connection that was made, and accepted by its secret, before PySpark was
+    # imported.
     (tmp_path / "some_worker.py").write_text(WORKER)
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(PATIENCE_S)
@@ -28,7 +29,7 @@ def test_a_worker_is_connected_before_it_begins(tmp_path: Path) -> None:
             "PYTHON_WORKER_FACTORY_PORT": str(server.getsockname()[1]),
             "PYTHON_WORKER_FACTORY_SECRET": "secret",
         }
-        with subprocess.Popen([early_python(tmp_path), "-m", "some_worker"], env=environment) as worker:
+        with subprocess.Popen([create_early_python(tmp_path), "-m", "some_worker"], env=environment) as worker:
             connection, _ = server.accept()
             connection.settimeout(PATIENCE_S)
             with connection:
@@ -39,6 +40,6 @@ def test_a_worker_is_connected_before_it_begins(tmp_path: Path) -> None:
 
 
 def test_everything_else_is_plain_python(tmp_path: Path) -> None:
-    command = [early_python(tmp_path), "-c", "import pyspark, sys; print(sys.argv)", "x y"]
+    command = [create_early_python(tmp_path), "-c", "import pyspark, sys; print(sys.argv)", "x y"]
     said = subprocess.run(command, capture_output=True, check=True, text=True, timeout=PATIENCE_S).stdout
     assert said == "['-c', 'x y']\n"

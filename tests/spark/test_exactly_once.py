@@ -1,4 +1,4 @@
-"""Streaming queries that write topics: every row once for readers of committed records, whatever is repeated."""
+"""Streaming queries that write topics: read_committed consumers get every row once, whatever is repeated."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +23,8 @@ def plain_query(frame: "DataFrame", broker: LocalBroker, checkpoint: Path, **opt
 
 
 def forget_last_commit(checkpoint: Path) -> None:
-    """As if the driver had died after the sink was done and before Spark wrote it down."""
+    """Remove Spark's last commit file, as if the driver had died after the sink finished and before Spark recorded
+    it."""
     files = [file for file in (checkpoint / "commits").iterdir() if file.name.isdecimal()]
     newest = max(files, key=lambda file: int(file.name))
     newest.unlink()
@@ -31,7 +32,7 @@ def forget_last_commit(checkpoint: Path) -> None:
 
 
 def test_a_batch_that_spark_repeats_lands_once(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
-    """writeStream.format("ottla"): the replay of a batch that was decided writes nothing."""
+    """writeStream.format("ottla"): the replay of a batch that is already committed writes nothing."""
     broker.create_topic("words", partitions=2)
     broker.create_topic("copies", partitions=3)
     send(broker, "words", [{"value": f"{number}", "key": f"{number % 5}"} for number in range(40)])
@@ -45,7 +46,7 @@ def test_a_batch_that_spark_repeats_lands_once(spark: "SparkSession", broker: Lo
 
 
 def test_at_least_once_is_an_option(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
-    """The same crash without transactions: the batch is there twice. So the test above sees what it claims to see."""
+    """After the same crash without transactions the batch is there twice. So the test above can detect a repetition."""
     broker.create_topic("again")
     broker.create_topic("copied-again")
     send(broker, "again", [{"value": "once"}])
@@ -60,8 +61,8 @@ def test_at_least_once_is_an_option(spark: "SparkSession", broker: LocalBroker, 
 @pytest.mark.parametrize(
     "mode", ["update", *(pytest.param(each, marks=pytest.mark.long) for each in ("append", "complete"))]
 )
-def test_one_transaction_for_a_batch(spark: "SparkSession", broker: LocalBroker, tmp_path: Path, mode: str) -> None:
-    """write_stream: counts by key as each mode gives them, once; the group's offsets land with them."""
+def test_a_batch_is_one_transaction(spark: "SparkSession", broker: LocalBroker, tmp_path: Path, mode: str) -> None:
+    """write_stream: counts by key are there once, as each output mode gives them, and the group's offsets with them."""
     broker.create_topic(f"in-{mode}", partitions=2)
     broker.create_topic(f"out-{mode}", partitions=3)
     rows = stream(spark, broker, f"in-{mode}", startingOffsets="earliest").load().selectExpr("string(value) as key")
@@ -99,7 +100,7 @@ def test_one_transaction_for_a_batch(spark: "SparkSession", broker: LocalBroker,
     assert sum(committed(broker, f"group-{mode}", f"in-{mode}", 2)) == 4
 
 
-def test_what_a_sink_cannot_do_is_told(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
+def test_what_a_sink_cannot_do_is_an_error(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
     broker.create_topic("sink")
     frame = stream(spark, broker, "sink", startingOffsets="earliest").load()
     send(broker, "sink", [{"value": "x"}])
@@ -127,7 +128,8 @@ def test_what_a_sink_cannot_do_is_told(spark: "SparkSession", broker: LocalBroke
 def test_a_row_that_cannot_be_written_ends_the_query_with_one_line(
     spark: "SparkSession", broker: LocalBroker, tmp_path: Path
 ) -> None:
-    """Found in a task, told by the driver; nothing of the batch is seen, and the source's group has not moved."""
+    """A task finds the row, and the driver reports it. Nothing of the batch is visible, and the source's group has not
+    moved."""
     broker.create_topic("large")
     broker.create_topic("small", partitions=2)
     send(broker, "large", [{"value": "x", "key": f"{number}"} for number in range(3)])

@@ -1,4 +1,4 @@
-"""The examples that need Spark, and README's: each compares its own result with a model, so it has only to be run.
+"""The examples that need Spark, and README's. Each compares its own result with a model, so the test only runs it.
 
 The suite runs README's and two that its seed chooses; `make test-all` runs all of them.
 """
@@ -27,7 +27,7 @@ SNIPPET = re.compile(r"^```python\n(import ottla\.spark\n.*?)^```$", re.MULTILIN
 
 
 def test_there_are_examples() -> None:
-    # The classic uses of an event log, each told on the page about them.
+    # The examples are the classic uses of an event log, and each is described on the page about them.
     assert len(NAMES) >= 6
     page = (ROOT / "docs" / "examples.md").read_text()
     assert [name for name in NAMES if f"(../examples/{name}.py)" not in page] == []
@@ -56,7 +56,7 @@ def test_an_example_works(
 def test_the_example_of_the_readme_works(
     spark: "SparkSession", ottla_broker: LocalBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # As it stands there, but for the places; with the records that README has sent before.
+    # The example runs unchanged except for addresses and paths, with the records that README sends before.
     (snippet,) = SNIPPET.findall((ROOT / "README.md").read_text())
     ottla_broker.create_topic("totals")
     send(ottla_broker, "orders", [{"key": "alice", "value": "10"}, {"key": "bob", "value": "20"}])

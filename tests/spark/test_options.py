@@ -1,4 +1,4 @@
-"""Options: what each means, and one clear line for each that is wrong."""
+"""Options: the meaning of each, and one clear line for each that is wrong."""
 
 import pytest
 
@@ -29,21 +29,21 @@ def test_defaults_are_those_of_the_stock_connector() -> None:
     assert stream().max_delay_s == 900
 
 
-def test_names_are_found_in_any_case() -> None:
-    """Spark hands names over in lower case: startingOffsets must not be passed over for that."""
+def test_option_names_ignore_case() -> None:
+    """Spark passes names in lower case, and startingOffsets must be found all the same."""
     found = stream(startingoffsets="earliest", FAILONDATALOSS="False")
     assert found.starting.everywhere == EARLIEST
     assert not found.fail_on_data_loss
 
 
-def test_times_go_before_offsets() -> None:
+def test_times_take_precedence_over_offsets() -> None:
     found = batch(startingOffsets="earliest", startingTimestamp="17", endingOffsetsByTimestamp='{"orders": {"0": 5}}')
     assert found.starting == Boundary("startingTimestamp", 17, by_time=True)
     assert found.ending.each == {TopicPartition("orders", 0): 5}
     assert found.ending.by_time
 
 
-def test_everything_that_can_be_said() -> None:
+def test_every_option_is_parsed() -> None:
     found = stream(
         **{
             "kafka.isolation.level": "read_committed",
@@ -91,14 +91,14 @@ def test_everything_that_can_be_said() -> None:
         ({"startingOfsets": "earliest"}, True, "startingofsets: there is no such option"),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line(options: dict[str, str], streaming: bool, said: str) -> None:
+def test_a_wrong_option_is_reported_in_one_line(options: dict[str, str], streaming: bool, said: str) -> None:
     with pytest.raises(OptionError) as error:
         parse_read_options({**BASE, "subscribe": "orders", **options}, streaming=streaming)
     assert said in str(error.value)
     assert "\n" not in str(error.value)
 
 
-def test_wrong_options_of_a_write() -> None:
+def test_a_wrong_option_of_a_write_is_reported_in_one_line() -> None:
     for options, said in (
         ({"topic": " "}, "topic: it names no topic"),
         ({"guarantee": "twice"}, "guarantee: 'twice'"),
@@ -116,7 +116,7 @@ def test_assignments_are_read() -> None:
         parse_read_options({**BASE, "assign": '{"b": 1}'}, streaming=True)
 
 
-def test_named_offsets_must_cover_what_is_read() -> None:
+def test_given_offsets_must_cover_all_partitions() -> None:
     boundary = stream(startingOffsets='{"orders": {"0": 23}}').starting
     zero, one = TopicPartition("orders", 0), TopicPartition("orders", 1)
     assert boundary.covering([zero]) == {zero: 23}
@@ -127,7 +127,7 @@ def test_named_offsets_must_cover_what_is_read() -> None:
 
 
 def test_offsets_have_the_shape_of_the_stock_connector() -> None:
-    """A checkpoint can be read by eye, and partitions are in order."""
+    """A person can read a checkpoint, and partitions are in order."""
     text = offsets_to_json({TopicPartition("b", 10): 1, TopicPartition("b", 9): 2, TopicPartition("a", 0): 3})
     assert list(text.items()) == [("a", {"0": 3}), ("b", {"9": 2, "10": 1})]
     assert offsets_to_json(offsets_from_json(text)) == text

@@ -1,4 +1,4 @@
-"""Offsets into tasks and micro-batches, against what must hold for every input."""
+"""Planning divides offsets into tasks and micro-batches: properties that hold for every input."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +16,7 @@ def offsets(pairs: list[tuple[int, int]], index: int) -> dict[TopicPartition, in
 
 @given(parts, st.integers(1, 50) | st.none(), st.integers(1, 300) | st.none())
 def test_tasks_cover_everything_once(pairs: list[tuple[int, int]], least: int | None, most: int | None) -> None:
-    """Whatever the limits are, each offset is read by exactly one task, in order."""
+    """Whatever the limits are, exactly one task reads each offset, in order."""
     ranges = list_ranges(offsets(pairs, 0), offsets(pairs, 1))
     pieces = divide_ranges(ranges, least, most)
     joined: list[OffsetRange] = []
@@ -31,15 +31,15 @@ def test_tasks_cover_everything_once(pairs: list[tuple[int, int]], least: int | 
     assert len(pieces) >= min(least or 1, sum(each.size for each in ranges))
 
 
-def test_tasks_are_shared_out_by_size() -> None:
+def test_large_ranges_are_split_into_more_tasks() -> None:
     large, small = OffsetRange(TopicPartition("t", 0), 0, 900), OffsetRange(TopicPartition("t", 1), 5, 105)
     pieces = divide_ranges([large, small], 10, None)
     assert [piece.size for piece in pieces] == [100] * 10
 
 
 @given(parts, st.integers(1, 500))
-def test_a_batch_keeps_to_its_limit_and_gets_ahead(pairs: list[tuple[int, int]], most: int) -> None:
-    """No partition with something to read is left standing, and rounding costs at most one offset each."""
+def test_a_batch_respects_its_limit_and_makes_progress(pairs: list[tuple[int, int]], most: int) -> None:
+    """Every partition with unread records gets a share, and rounding costs at most one offset each."""
     start, latest = offsets(pairs, 0), offsets(pairs, 1)
     end = limit_offsets(start, latest, most)
     taken = {where: end[where] - start[where] for where in latest}

@@ -1,4 +1,4 @@
-"""Progress of queries in consumer groups, as Spark tells a listener of it."""
+"""Progress of queries in consumer groups, as Spark reports it to a listener."""
 
 import time
 from pathlib import Path
@@ -25,7 +25,7 @@ def progress(query_id: str, *ends: str) -> Any:
 
 
 def test_the_end_of_a_batch_is_committed(broker: LocalBroker) -> None:
-    """Of the query that is meant, of topics alone, and of those that were chosen."""
+    """Only for the chosen query and topics, and only for offsets of topics."""
     broker.create_topic("seen", partitions=2)
     broker.create_topic("other")
     client = Client({"bootstrap.servers": broker.bootstrap})
@@ -37,12 +37,12 @@ def test_the_end_of_a_batch_is_committed(broker: LocalBroker) -> None:
     listener.onQueryTerminated(SimpleNamespace(id="mine"))  # type: ignore[arg-type]
 
 
-def test_a_group_that_cannot_be_told_does_not_stop_a_query(broker: LocalBroker) -> None:
+def test_a_failed_commit_does_not_stop_a_query(broker: LocalBroker) -> None:
     client = Client({"bootstrap.servers": "127.0.0.1:1", "default.api.timeout.ms": "50"})
     GroupOffsets(client, "watchers", "mine", None).onQueryProgress(progress("mine", '{"seen": {"0": 3}}'))
 
 
-def test_offsets_of_other_sources_are_passed_over() -> None:
+def test_offsets_of_other_sources_are_ignored() -> None:
     for text in (None, "", "null", "12", '{"a": 1}', '{"a": {"x": 1}}', "[1]", '"text"', '{"a": {"0": {"b": 1}}}'):
         assert parse_topic_offsets(text) == {}
 
@@ -50,14 +50,14 @@ def test_offsets_of_other_sources_are_passed_over() -> None:
 def test_every_tool_shows_how_far_a_running_query_is(
     spark: "SparkSession", broker: LocalBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its last batch too, without a next one; and what it has not read is the group's lag."""
+    """The last batch counts too, without a next one, and what the query has not read is the group's lag."""
     broker.create_topic("watched", partitions=2)
     send(broker, "watched", [{"value": f"{each}", "partition": each % 2} for each in range(6)])
     rows = stream(spark, broker, "watched", startingOffsets="earliest").load()
     query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
     listener = ottla.spark.commit_group_offsets(query, "live-watchers", {"bootstrap.servers": broker.bootstrap})
     try:
-        send(broker, "watched", [{"value": "more", "partition": 0}])  # the first batch may be over already
+        send(broker, "watched", [{"value": "more", "partition": 0}])  # the first batch may have ended already
         deadline = time.monotonic() + PATIENCE_S
         while committed(broker, "live-watchers", "watched", 2) != [4, 3]:
             assert time.monotonic() < deadline and query.isActive

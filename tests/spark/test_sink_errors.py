@@ -1,6 +1,6 @@
-"""What an exactly-once sink cannot write is told in one line, and nothing of the batch is seen.
+"""What an exactly-once sink cannot write is reported in one line, and nothing of the batch is visible.
 
-The parts of sinks that run in tasks and in the driver are called as Spark calls them, without Spark.
+The tests call the parts of sinks that run in tasks and in the driver as Spark does, without Spark.
 """
 
 from collections.abc import Iterator
@@ -28,12 +28,12 @@ LARGE = b"x" * 2_000_000
 Messages = list[WriterCommitMessage | None]
 
 LIMIT_MS = "5000"
-"""How long it is tried to reach a broker that is away. A broker that has just started must be ready by then."""
+"""How long a sink tries to reach a broker. A broker that has just started must be ready by then."""
 
 
 @pytest.fixture(autouse=True)
 def task(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """The task that runs: batch 0 of a query, its first attempt."""
+    """Sets the running task: batch 0 of a query, first attempt."""
     properties = {QUERY_ID: "query", BATCH_ID: "0"}
     context = SimpleNamespace(
         properties=properties, getLocalProperty=properties.get, partitionId=lambda: 0, attemptNumber=lambda: 0
@@ -61,13 +61,13 @@ def seen(broker: LocalBroker) -> list[bytes | None]:
 
 
 def write(broker: LocalBroker, *found: bytes, partition: int = 0, **given: str) -> None:
-    """A batch of one task, by the plain sink."""
+    """Write a batch of one task with the plain sink."""
     writer = OttlaStreamWriter(options(broker, **given))
     writer.commit([writer.write(rows(*found, partition=partition))], 0)
 
 
 def trouble(broker: LocalBroker, found: Iterator[pa.RecordBatch], **given: str) -> str | None:
-    """What the driver of `write_stream` is told by a task of a batch; the batch is not committed."""
+    """The error that a task reports to the driver of `write_stream`. The batch is not committed."""
     settings = options(broker, **given)
     client = Client(settings.kafka)
     ledger = BatchLedger(client, "query", TOPIC)
@@ -109,10 +109,10 @@ def test_a_row_that_cannot_be_written_is_named(ottla_broker: LocalBroker, found:
         ("EndTxn", "UNKNOWN_SERVER_ERROR", "cannot end transaction 'query-output-0'"),
     ],
 )
-def test_what_the_broker_refuses_is_told_with_what_helps(
+def test_a_refusal_of_the_broker_is_reported_with_advice(
     ottla_broker: LocalBroker, api: str, error: str, said: str
 ) -> None:
-    """And the batch is written when the query is started again."""
+    """The batch is written when the query is started again."""
     ottla_broker.create_topic(TOPIC)
     ottla_broker.fail(api, error)
     with pytest.raises(BatchRefused) as refused:
@@ -123,7 +123,7 @@ def test_what_the_broker_refuses_is_told_with_what_helps(
     assert seen(ottla_broker) == [b"row"]
 
 
-def test_a_topic_that_is_missing_and_a_broker_that_is_away(ottla_broker: LocalBroker) -> None:
+def test_a_missing_topic_and_a_stopped_broker_are_reported(ottla_broker: LocalBroker) -> None:
     with pytest.raises(BatchRefused, match="there is no topic 'output'"):
         write(ottla_broker, b"row")
     ottla_broker.create_topic(TOPIC)
@@ -135,8 +135,9 @@ def test_a_topic_that_is_missing_and_a_broker_that_is_away(ottla_broker: LocalBr
     assert seen(ottla_broker) == [b"row"]
 
 
-def test_a_transaction_that_timed_out(ottla_broker: LocalBroker) -> None:
-    """Before the end of the batch: nothing of it lands, and the line names the setting."""
+def test_a_transaction_that_timed_out_is_reported(ottla_broker: LocalBroker) -> None:
+    """The transaction times out before the end of the batch. Nothing of the batch is visible, and the line names the
+    setting."""
     ottla_broker.create_topic(TOPIC)
     writer = OttlaStreamWriter(options(ottla_broker, **{"kafka.transaction.timeout.ms": "60000"}))
     messages: Messages = [writer.write(rows(b"row"))]
@@ -149,8 +150,9 @@ def test_a_transaction_that_timed_out(ottla_broker: LocalBroker) -> None:
     assert seen(ottla_broker) == [b"row"]
 
 
-def test_a_second_copy_of_the_query(ottla_broker: LocalBroker) -> None:
-    """It has the same checkpoint, so the same id: the later one wins, the earlier one is told, the batch is there."""
+def test_a_second_copy_of_the_query_fences_the_first(ottla_broker: LocalBroker) -> None:
+    """The copy has the same checkpoint, so the same id. The later one wins, the earlier one gets an error, and the
+    batch is there."""
     ottla_broker.create_topic(TOPIC)
     writer = OttlaStreamWriter(options(ottla_broker))
     messages: Messages = [writer.write(rows(b"row"))]
@@ -161,7 +163,7 @@ def test_a_second_copy_of_the_query(ottla_broker: LocalBroker) -> None:
     assert seen(ottla_broker) == [b"row"]
 
 
-def test_a_ledger_that_is_gone(ottla_broker: LocalBroker, task: SimpleNamespace) -> None:
+def test_a_missing_ledger_is_reported(ottla_broker: LocalBroker, task: SimpleNamespace) -> None:
     ottla_broker.create_topic(TOPIC)
     task.properties[BATCH_ID] = "5"
     writer = OttlaStreamWriter(options(ottla_broker))
@@ -172,9 +174,9 @@ def test_a_ledger_that_is_gone(ottla_broker: LocalBroker, task: SimpleNamespace)
     assert seen(ottla_broker) == [b"row"]
 
 
-def test_an_attempt_that_is_not_the_first_writes_nothing(ottla_broker: LocalBroker, task: SimpleNamespace) -> None:
-    """Of a task that failed, or of one that Spark runs again beside the first in a new attempt at its stage. The error
-    of the first attempt shows again, if it was the rows'."""
+def test_a_later_attempt_writes_nothing(ottla_broker: LocalBroker, task: SimpleNamespace) -> None:
+    """A later attempt follows a task that failed, or runs beside the first in a new attempt at its stage. The error of
+    the first attempt is shown again if the rows caused it."""
     ottla_broker.create_topic(TOPIC)
     settings = options(ottla_broker)
     client = Client(settings.kafka)
@@ -201,10 +203,10 @@ def test_an_attempt_that_is_not_the_first_writes_nothing(ottla_broker: LocalBrok
     client.close()
 
 
-def test_what_crashed_tasks_left_open_ends_with_the_first_batch_of_a_new_run(
+def test_transactions_of_crashed_tasks_end_with_the_first_batch_of_a_new_run(
     ottla_broker: LocalBroker, task: SimpleNamespace
 ) -> None:
-    """The batch is planned with fewer tasks than before, and its readers wait for nobody."""
+    """The batch has fewer tasks than before, and its readers need not wait."""
     ottla_broker.create_topic(TOPIC)
     writer = OttlaStreamWriter(options(ottla_broker))
     task.partitionId = lambda: 1

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def broker(ottla_session_broker: LocalBroker) -> LocalBroker:
-    """Two topics that can be joined, of which one needs quotes."""
+    """A broker with two topics that can be joined, of which one needs quotes."""
     broker = ottla_session_broker
     broker.create_topic("sold")
     broker.create_topic("shop.items")
@@ -31,8 +31,8 @@ SALES = [("a", 1.5), ("b", 2), ("a", 3)]
 QUERY = "select i.value, sum(price) as total from Sold s join `shop.items` i on i.key = s.item group by 1 order by 1"
 
 
-def test_tables_are_made_for_people() -> None:
-    """Text, fields as columns, and bad records as nulls with a reason, unless something else is said."""
+def test_tables_have_readable_columns_by_default() -> None:
+    """By default values are text, fields are columns, and bad records are nulls with a reason."""
     given = complete_options("b:1", None)
     assert (given["keyformat"], given["valueformat"], given["badrecords"]) == ("string", "string", "null")
     assert given["columns"] == "key,value,topic,partition,offset,timestamp,error"
@@ -44,8 +44,8 @@ def test_tables_are_made_for_people() -> None:
     assert given["columns"] == "key,value,topic,partition,offset,timestamp"
 
 
-def test_a_query_over_topics(spark: "SparkSession", broker: LocalBroker) -> None:
-    """Only what it names becomes a view, and only for as long as it takes; what is no topic is told."""
+def test_a_query_makes_views_of_the_topics_it_names(spark: "SparkSession", broker: LocalBroker) -> None:
+    """Only topics that the query names become views, and only while it runs. A name that is no topic is an error."""
     options = {"valueFormat": "json", "valueSchema": "item STRING, price DOUBLE"}
     ottla.spark.tables(spark, "shop.items", bootstrap=broker.bootstrap)
     frame = ottla.spark.sql(QUERY, bootstrap=broker.bootstrap, options=options, spark=spark)
@@ -63,7 +63,7 @@ def test_a_query_over_topics(spark: "SparkSession", broker: LocalBroker) -> None
 def test_the_command_prints_rows(
     spark: "SparkSession", broker: LocalBroker, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As a table and as JSON; fields of JSON are columns without a word about them; errors are one line."""
+    """Rows are printed as a table or as JSON. Fields of JSON are columns without any option. Errors are one line."""
 
     def ottla_sql(*arguments: str) -> tuple[int, str, str]:
         status = main(["sql", *arguments, "-b", broker.bootstrap])
@@ -89,8 +89,11 @@ def test_the_command_prints_rows(
         assert err.startswith(said) and err.count("\n") == 1
 
 
-def test_a_query_is_followed(spark: "SparkSession", broker: LocalBroker, capsys: pytest.CaptureFixture[str]) -> None:
-    """Rows that come later are printed too, until there are as many as were asked for; then nothing is running."""
+def test_a_followed_query_prints_new_rows(
+    spark: "SparkSession", broker: LocalBroker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows that come later are printed too, up to the requested number. Then the command ends, and nothing keeps
+    running."""
     broker.create_topic("live")
     send(broker, "live", [{"value": "first"}])
     feeding = Thread(target=send, args=(broker, "live", [{"value": "second"}, {"value": "third"}]))

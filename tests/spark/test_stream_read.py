@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def run(spark: "SparkSession", broker: LocalBroker, topic: str, directory: Path, **options: Any) -> "StreamingQuery":
-    """Everything that is there now, into Parquet files with a checkpoint beside them."""
+    """Run a query over all present records, into Parquet files with a checkpoint beside them."""
     frame = stream(spark, broker, topic, **{"startingOffsets": "earliest", **options}).load()
     query = (
         frame.selectExpr("topic", "partition", "offset", "string(value) as value")
@@ -33,8 +33,8 @@ def rows(spark: "SparkSession", directory: Path) -> list[tuple[str, int, int, st
     return sorted(tuple(row) for row in spark.read.parquet(str(directory / "rows")).collect())
 
 
-def test_a_query_goes_on_where_it_stopped(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
-    """Batches keep to their limit; a restart reads what came since and nothing twice; the group shows the progress."""
+def test_a_query_continues_where_it_stopped(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
+    """Batches respect their limit. A restart reads what came since, and nothing twice. The group shows the progress."""
     broker.create_topic("clicks", partitions=2)
     send(broker, "clicks", [{"value": f"{number}", "partition": number % 2} for number in range(50)])
     options = {"maxOffsetsPerTrigger": 20, "kafka.group.id": "clicks-group"}
@@ -63,8 +63,8 @@ def test_new_topics_of_a_pattern_are_read(spark: "SparkSession", broker: LocalBr
     assert rows(spark, tmp_path) == [("shop-a", 0, 0, "first"), ("shop-a", 0, 1, "third"), ("shop-b", 1, 0, "second")]
 
 
-def test_what_retention_took_is_told(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
-    """A query whose topic was made anew behind it stops with the numbers, or goes on if it was told to."""
+def test_a_topic_that_was_created_again_is_reported(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
+    """A query whose topic was deleted and created again stops with the offsets, or continues if it was told to."""
     broker.create_topic("lost")
     send(broker, "lost", [{"value": f"{number}"} for number in range(10)])
     run(spark, broker, "lost", tmp_path)

@@ -19,7 +19,8 @@ def write(frame: "DataFrame", broker: LocalBroker, **options: str) -> None:
 
 
 def test_rows_become_records(spark: "SparkSession", broker: LocalBroker) -> None:
-    """Keys, nulls, headers, partitions and topics of each row; the option goes before the column."""
+    """Keys, nulls, headers, partitions and topics of each row are written. The topic option overrides the topic
+    column."""
     for topic in ("left", "right"):
         broker.create_topic(topic, partitions=3)
     rows = [
@@ -47,7 +48,7 @@ def test_many_rows_arrive_once(spark: "SparkSession", broker: LocalBroker) -> No
     assert sorted(map(int, found)) == list(range(count))
 
 
-def test_what_cannot_be_written_is_told_in_one_line(spark: "SparkSession", broker: LocalBroker) -> None:
+def test_rows_that_cannot_be_written_are_reported_in_one_line(spark: "SparkSession", broker: LocalBroker) -> None:
     broker.create_topic("unfit")
     words = spark.createDataFrame([("x", 1)], "value string, number int")
     for frame, options, said in (
@@ -68,7 +69,7 @@ def test_what_cannot_be_written_is_told_in_one_line(spark: "SparkSession", broke
 def test_the_default_mode_is_refused_by_spark_and_it_says_which_to_use(
     spark: "SparkSession", broker: LocalBroker
 ) -> None:
-    """The one word more that a batch job needs when it moves over from format("kafka"): see docs/spark.md."""
+    """The one word that a batch job must add when it moves from format("kafka"): see docs/spark.md."""
     rows = spark.createDataFrame([("x",)], "value string")
     writer = rows.write.format("ottla").option("kafka.bootstrap.servers", broker.bootstrap).option("topic", "any")
     with pytest.raises(PySparkException, match='use either the "Append"'):

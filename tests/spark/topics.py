@@ -1,4 +1,4 @@
-"""Topics of a test: records in by an ordinary client, rows out by Spark."""
+"""Helpers for topics: an ordinary client writes records, and Spark reads rows."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ Broker = LocalBroker | ApacheKafka
 
 
 def send(broker: Broker, topic: str, records: Iterable[dict[str, Any]], **settings: Any) -> None:
-    """Records as confluent-kafka takes them: value, key, partition, headers, timestamp."""
+    """Send records, given as arguments of confluent-kafka: value, key, partition, headers, timestamp."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5, **settings})
     failures: list[str] = []
 
@@ -36,7 +36,7 @@ def send(broker: Broker, topic: str, records: Iterable[dict[str, Any]], **settin
 
 
 def received(broker: Broker, topic: str, count: int) -> list[Message]:
-    """So many records of a topic's first partition, as an ordinary client gets them."""
+    """Read this many records of a topic's first partition with an ordinary client."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "received"})
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[Message] = consumer.consume(count, PATIENCE_S)
@@ -57,13 +57,13 @@ def stream(spark: "SparkSession", broker: Broker, topic: str, **options: Any) ->
 
 
 def values(frame: "DataFrame") -> list[str]:
-    """In order of partitions and offsets."""
+    """The values of a frame, in the order of partitions and offsets."""
     rows = frame.select("partition", "offset", "value").collect()
     return [bytes(row.value).decode() for row in sorted(rows, key=lambda row: (row.partition, row.offset))]
 
 
 def committed(broker: Broker, group: str, topic: str, partitions: int) -> list[int]:
-    """Where a group stands in each partition, as every tool shows it."""
+    """The committed offset of a group in each partition, as every tool shows it."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     wanted = [ConsumerGroupTopicPartitions(group, [TopicPartition(topic, each) for each in range(partitions)])]
     found = admin.list_consumer_group_offsets(wanted)[group].result(PATIENCE_S)
@@ -71,6 +71,6 @@ def committed(broker: Broker, group: str, topic: str, partitions: int) -> list[i
 
 
 def finish(query: "StreamingQuery") -> None:
-    """Wait for a query that ends by itself; its error is the test's."""
+    """Wait for a query that ends by itself. Its error fails the test."""
     assert query.awaitTermination(PATIENCE_S), "the query did not end"
     query.exception()
