@@ -20,7 +20,7 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsReques
 from tests.unit.client.crashes import MortalClient, dies
 from tests.unit.client.exactly_once import test_batch_ledger, test_task_ledger
 from tests.unit.client.reading_back import values
-from tests.unit.client.test_sending import TOPIC, encoded, numbers
+from tests.unit.client.test_sending import TOPIC, encode, numbers
 
 SOURCE = test_batch_ledger.SOURCE
 MARKERS_S = 20.0
@@ -50,7 +50,7 @@ def test_batches_in_every_codec_arrive_once_and_in_order(settings: dict[str, str
         create(settings, TOPIC, 5)
     client = MortalClient(settings)
     sender = Sender(client, request_bytes_max=400)
-    for batch in encoded(300, codec=codec):
+    for batch in encode(300, codec=codec):
         batch.partition = codec
         sender.send(batch)
     sender.flush()
@@ -132,8 +132,8 @@ def test_attempts_are_counted_and_leftovers_found(settings: dict[str, str]) -> N
         (claim,) = book.open(1)
         assert [take_claim(client, claim), take_claim(client, claim)] == [True, False]
         book.forget()
-    test_task_ledger.written(client, "leftovers", 0, 3)
-    open_tasks = test_task_ledger.written(client, "leftovers", 0, 1)
+    test_task_ledger.collect_reports(client, "leftovers", 0, 3)
+    open_tasks = test_task_ledger.collect_reports(client, "leftovers", 0, 1)
     ledger = TaskLedger(client, "query", "leftovers")
     ledger.commit(0, open_tasks)
     assert ledger.end_leftovers() == ["query-leftovers-1", "query-leftovers-2"]

@@ -10,7 +10,7 @@ from benchmarks.peers.apache_kafka import Unavailable
 
 
 def test_a_missing_program_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    # An empty PATH: neither java nor mvn can be found.
+    # PATH is empty, so neither java nor mvn can be found.
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv(apache_kafka.JARS_VARIABLE, raising=False)
     monkeypatch.setattr(apache_kafka, "CACHE", tmp_path / "cache")
@@ -28,7 +28,7 @@ def test_a_directory_without_jars_is_refused(monkeypatch: pytest.MonkeyPatch, tm
 
 
 def test_a_failed_resolution_is_not_mistaken_for_jars(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    # A Maven that copies one jar and then fails: the next run must try again.
+    # Maven copies one jar and then fails. The next run must try again.
     maven = tmp_path / "mvn"
     maven.write_text('#!/bin/sh\nfor last; do :; done\n: > "${last#*=}/kafka-clients-1.jar"\necho no network\nexit 1\n')
     maven.chmod(0o755)
@@ -42,7 +42,7 @@ def test_a_failed_resolution_is_not_mistaken_for_jars(monkeypatch: pytest.Monkey
 
 
 def test_the_project_file_lists_every_artifact() -> None:
-    # Well-formed, and with the pinned version of each.
+    # The file is well-formed, and has the pinned version of each artifact.
     project = xml.fromstring(apache_kafka.build_project_file())
     listed = [tuple(part.text for part in dependency) for dependency in project.iter("dependency")]
     assert listed == list(apache_kafka.ARTIFACTS)

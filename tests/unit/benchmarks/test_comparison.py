@@ -1,4 +1,4 @@
-"""Who is compared with whom, and in which order."""
+"""The comparison of brokers: which ones are compared, and in which order."""
 
 import argparse
 from pathlib import Path
@@ -18,24 +18,24 @@ def parse(*arguments: str) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def test_who_goes_first_alternates() -> None:
+def test_the_broker_that_goes_first_alternates() -> None:
     # A machine that gets slower and slower must not favour one side.
     assert list(Turns(pairs=3, sides=2).take("row", ("a", "b"))) == [0, 1, 1, 0, 0, 1]
 
 
-def test_after_the_patience_is_over_a_row_has_one_pair() -> None:
+def test_after_the_time_limit_a_row_has_one_pair() -> None:
     assert list(Turns(pairs=3, sides=2, patience_seconds=0).take("row", ("a", "b"))) == [0, 1]
     assert len(list(Turns(pairs=3, sides=2, patience_seconds=None).take("row", ("a", "b")))) == 6
 
 
-def test_the_peer_is_apache_kafka_or_nobody() -> None:
+def test_the_peer_is_apache_kafka_or_none() -> None:
     assert choose_contest(parse()).peer.startswith("Apache Kafka")
     assert len(choose_contest(parse()).makers) == 2
     assert len(choose_contest(parse("--alone")).makers) == 1
 
 
 def test_another_checkout_runs_its_own_source(tmp_path: Path) -> None:
-    # Its `src` comes first on the path of modules; the broker of this tree has that of this tree.
+    # The checkout's `src` comes first on the module path. The broker of this tree has that of this tree.
     source = tmp_path / "src" / "ottla"
     source.mkdir(parents=True)
     (source / "__main__.py").touch()

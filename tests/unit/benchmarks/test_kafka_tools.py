@@ -1,4 +1,4 @@
-"""What Apache Kafka's load generators print is read as they mean it."""
+"""Parsing of the output of Apache Kafka's load generators."""
 
 import pytest
 
@@ -13,7 +13,7 @@ PRODUCED = """\
 """
 
 
-def test_the_steady_state_counts() -> None:
+def test_the_line_of_the_steady_state_is_used() -> None:
     # The line without the records that warmed up the client comes last.
     assert parse_last(RECORDS_PER_SECOND, PRODUCED) == 90909.1
 
@@ -24,6 +24,6 @@ def test_a_mean_is_read() -> None:
 
 
 def test_a_tool_that_prints_nothing_has_failed() -> None:
-    # It may end with status 0 all the same.
+    # The tool may end with status 0 all the same.
     with pytest.raises(JobFailure, match="no result"):
         parse_last(RECORDS_PER_SECOND, "org.apache.kafka.common.errors.TimeoutException")

@@ -1,4 +1,4 @@
-"""The table says who is better by how much: whichever way a row counts, above one means Ottla."""
+"""The report: a ratio above one means that Ottla is better, whether a row counts speed or time."""
 
 from benchmarks.report import (
     BEGIN,
@@ -32,7 +32,7 @@ def test_the_ratio_is_the_median_of_pairs_and_not_the_ratio_of_medians() -> None
 
 
 def test_a_regression_is_a_row_that_is_worse_by_more_than_the_tolerance() -> None:
-    # By the median of the pairs, whichever way the row counts; a row without a peer is none.
+    # The median of the pairs decides, for speed and for time. A row without a peer is no regression.
     slower = Measurement(SPEED, ours=[90.0, 94.0, 100.0], peers=[100.0, 100.0, 100.0])
     longer = Measurement(WAIT, ours=[1.1], peers=[1.0])
     equal = Measurement(SPEED, ours=[96.0], peers=[100.0])
@@ -40,7 +40,7 @@ def test_a_regression_is_a_row_that_is_worse_by_more_than_the_tolerance() -> Non
 
 
 def test_a_run_without_the_peer_has_no_ratio() -> None:
-    # `--alone`: the column is empty rather than wrong.
+    # With `--alone` the column is empty rather than wrong.
     measurement = Measurement(SPEED, ours=[1.0])
     assert format_ratio(measurement) == "-"
     assert "| produce | MB/s | 1.00" in render_table([measurement], "peer")
@@ -55,12 +55,12 @@ def test_every_single_value_is_in_the_document() -> None:
 
 
 def test_numbers_keep_three_digits() -> None:
-    # Enough to compare, too few to look exact.
+    # Three digits are enough to compare, and too few to look exact.
     assert [format_number(value) for value in (12345.6, 123.4, 12.34, 1.234)] == ["12,346", "123", "12.3", "1.23"]
 
 
 def test_a_page_with_marks_keeps_the_rest_of_itself() -> None:
-    # What stood between the marks before is gone; a new file holds the table and nothing else.
+    # The old text between the marks is replaced. A new file has the table and nothing else.
     page = f"before\n{BEGIN}\nold\n{END}\nafter\n"
     assert insert_text(page, "new") == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
     assert insert_text(insert_text(page, "new"), "old") == page

@@ -1,4 +1,4 @@
-"""The requests that are measured are ones that Kafka's schema can read, and a refusal is told from an answer."""
+"""The requests of the benchmark are valid by Kafka's schema, and a refusal does not count as an answer."""
 
 import io
 import struct
@@ -15,7 +15,8 @@ from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_request_is_what_the_schema_says(kind: str) -> None:
-    # Read back by another implementation, to the last byte; the correlation id stands where it is written.
+    # Another implementation reads the request back to the last byte. The correlation id is where the benchmark writes
+    # it.
     (frame,) = build_frames([kind], "orders", "written")
     request = bytearray(frame.data)
     struct.pack_into(">i", request, CORRELATION_AT, 77)

@@ -22,7 +22,7 @@ def test_a_directory_must_hold_all_of_them(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 def test_what_pyspark_has_already_is_left_out() -> None:
-    # Two versions of one class on a class path are a riddle for a user.
+    # Two versions of a class on one class path would cause errors that a user cannot explain.
     project = xml.fromstring(build_project_file(stock_connector.ARTIFACTS, alone=True))
     dependencies = list(project.iter("dependency"))
     assert len(dependencies) == len(stock_connector.ARTIFACTS)

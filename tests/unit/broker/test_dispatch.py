@@ -1,4 +1,4 @@
-"""From a request to its answer, where the server ends in between."""
+"""Dispatch of a request when the server stops before the answer."""
 
 import asyncio
 import gc
@@ -14,7 +14,8 @@ from tests.unit.handlers.one_broker import broker_on
 
 
 def test_a_request_that_is_cancelled_before_it_begins_leaves_nothing_behind() -> None:
-    # A server that stops cancels the tasks of its requests; one that has not begun holds a coroutine nobody awaits.
+    # A stopping server cancels the tasks of its requests. A task that has not begun holds a coroutine that nobody
+    # awaits.
     async def scenario() -> None:
         broker = broker_on(SimulatedDisk(Random(1)))
         await broker.start()

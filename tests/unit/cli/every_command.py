@@ -10,10 +10,10 @@ from typing import NamedTuple
 from ottla.cli import COMMANDS, command_parser, main
 
 MISSING = "missing"
-"""The name of every topic, group, query and transactional id, and every text that needs no form."""
+"""The value for every name of a topic, group, query or transactional id, and for every text without a format."""
 
 VALUES = {"SCHEMA": "a INT", "TIME": "1h", "KEY=VALUE": "a=b", "NAME=VALUE": "a=b", "REGEX": "a"}
-"""Arguments that must have a form, by what the parser calls them."""
+"""Values for arguments that need a format, by their names in the parser."""
 
 FURTHER = {
     "topic alter": ("--partitions", "2"),
@@ -21,7 +21,7 @@ FURTHER = {
     "group reset": ("--topic", MISSING),
     "bench": ("--seconds", "0.1"),
 }
-"""What a command needs although its parser does not say so, or what lets it end soon."""
+"""Options that a command needs although its parser does not say so, or that let it end soon."""
 
 
 class Ended(NamedTuple):
@@ -43,7 +43,7 @@ class Command:
         return any(argument.dest == "bootstrap" for argument in self.arguments)
 
     def line(self, chosen: argparse.Action | None = None, value: str = "") -> list[str]:
-        """The words to type; the chosen argument has this value."""
+        """The words of the command line. The chosen argument has this value."""
         typed = [*self._words]
         for argument in self.arguments:
             if argument is chosen and not argument.option_strings:

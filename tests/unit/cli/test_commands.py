@@ -1,4 +1,4 @@
-"""What all commands share: they start without what they do not need, and say in one line what is wrong."""
+"""What all commands have in common: they import only what they need, and report an error in one line."""
 
 import argparse
 import socket
@@ -32,8 +32,8 @@ def modules_after(*arguments: str) -> set[str]:
     return set(done.stdout.splitlines()[-1].split())
 
 
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    """Exit status and the one line on stderr."""
+def run_refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """Run a command that must fail. Returns the exit status and the one line on stderr."""
     try:
         status = main(arguments)
     except SystemExit as left:
@@ -46,7 +46,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, s
 
 @pytest.mark.parametrize("command", [command for command in COMMANDS if command not in ("up", "demo")])
 def test_a_command_imports_nothing_it_does_not_need(command: str) -> None:
-    # Neither a broker nor the client library is there before it is known what to do; nor the other commands.
+    # Neither the broker, nor the client library, nor the other commands are imported before the arguments are parsed.
     modules = modules_after(command, "--help")
     assert f"ottla.cli.{command}" in modules
     assert not modules & {"ottla.broker.broker", "ottla.cli.up", "confluent_kafka", "asyncio", "uvloop"}
@@ -80,10 +80,10 @@ def test_a_command_imports_nothing_it_does_not_need(command: str) -> None:
         (["topic", "list", "-X", "colour"], "-X"),
     ],
 )
-def test_what_was_asked_wrongly_is_told_in_one_line(
+def test_wrong_usage_is_reported_in_one_line(
     arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, line = refused(capsys, *arguments)
+    status, line = run_refused(capsys, *arguments)
     assert status == 2
     assert line.startswith("ottla")
     assert named in line
@@ -113,28 +113,28 @@ def free_port() -> int:
     [["topic", "list"], ["consume", "orders"], ["produce", "orders"]],
     ids=lambda arguments: arguments[0],
 )
-def test_a_broker_that_is_away_is_told_within_seconds(
+def test_a_stopped_broker_is_reported_within_seconds(
     arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Long before the time is over that a connection may take. One of them waits as long as it does for a refusal; the
+    # The error comes long before the connection time-out. One case waits as long as a refused connection takes; the
     # others would only repeat that.
     monkeypatch.setattr("ottla.cli.client.CONNECT_S", 2 * PATIENCE_S)
     if arguments[0] != "topic":
         monkeypatch.setattr("ottla.cli.client.REFUSED_S", 0.1)
     address = f"127.0.0.1:{free_port()}"
-    assert refused(capsys, *arguments, "-b", address) == (
+    assert run_refused(capsys, *arguments, "-b", address) == (
         1,
         f"ottla: cannot connect to {address}: connection refused. Is a broker running there? (ottla up)",
     )
 
 
-def test_a_listener_that_never_answers_is_told_too(
+def test_a_listener_that_never_answers_is_reported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ottla.cli.client.CONNECT_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
-        status, line = refused(capsys, "topic", "list", "-b", address)
+        status, line = run_refused(capsys, "topic", "list", "-b", address)
     assert status == 1
     assert line == f"ottla: cannot connect to {address}: no answer in time. Is that the address of a Kafka broker?"
 
@@ -144,7 +144,7 @@ def test_the_cluster_can_be_named_in_the_environment(
 ) -> None:
     monkeypatch.setattr("ottla.cli.client.REFUSED_S", 0.1)
     monkeypatch.setenv("OTTLA_BOOTSTRAP", f"127.0.0.1:{free_port()}")
-    status, line = refused(capsys, "topic", "list")
+    status, line = run_refused(capsys, "topic", "list")
     assert status == 1
     assert "127.0.0.1:" in line
 
@@ -165,13 +165,13 @@ def test_an_error_of_the_library_becomes_one_plain_line(text: str, expected: str
     assert explain(KafkaError(KafkaError._TRANSPORT, text)) == expected
 
 
-def test_a_later_setting_is_stronger_and_values_may_have_equals_signs() -> None:
+def test_the_last_setting_wins_and_values_may_have_equals_signs() -> None:
     assert parse_pairs(["a=1", "b = x=y", "a=2"], "-X") == {"a": "2", "b": " x=y"}
     with pytest.raises(CommandError):
         parse_pairs(["=1"], "-X")
 
 
-def test_an_interrupt_is_quiet(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupt_prints_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def run(options: argparse.Namespace) -> int:
         raise KeyboardInterrupt
 
@@ -181,7 +181,7 @@ def test_an_interrupt_is_quiet(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device here is always full")
-def test_output_that_cannot_be_written_is_told() -> None:
+def test_output_that_cannot_be_written_is_reported() -> None:
     command = [sys.executable, "-m", "ottla", "completion", "bash"]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(command, env={"PYTHONPATH": SOURCE}, stdout=full, stderr=subprocess.PIPE, text=True)

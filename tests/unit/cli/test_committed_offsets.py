@@ -21,7 +21,7 @@ TOPIC = "events"
 PARTITIONS = 64
 ROUNDS = 10
 WORDS = ("AgAAAAAAAAAA", "ÿ", "日本", "\N{CHERRY BLOSSOM}")
-"""As Kafka Streams writes it (base64), and characters of two, three and four bytes in UTF-8."""
+"""Metadata as Kafka Streams writes it (base64), and characters of two, three and four bytes in UTF-8."""
 
 
 @pytest.fixture
@@ -32,12 +32,13 @@ def client(ottla_broker: LocalBroker) -> Iterator[Client]:
 
 
 def metadata_of(partition: int, number: int) -> str:
-    """Every length from 0 to 63, of one of the words; the last one as long as a broker takes it."""
+    """Metadata of every length from 0 to 63, made of one of the words. The last one has the largest length that a
+    broker accepts."""
     word = WORDS[(partition + number) % len(WORDS)]
     return ("x" * 4096) if partition == PARTITIONS - 1 else (word * partition)[:partition]
 
 
-def described(capsys: pytest.CaptureFixture[str], bootstrap: str, *groups: str) -> dict[str, dict[int, str | None]]:
+def describe(capsys: pytest.CaptureFixture[str], bootstrap: str, *groups: str) -> dict[str, dict[int, str | None]]:
     assert main(["group", "describe", *groups, "--format", "json", "-b", bootstrap]) == 0
     printed = capsys.readouterr()
     assert printed.err == ""
@@ -50,14 +51,14 @@ def described(capsys: pytest.CaptureFixture[str], bootstrap: str, *groups: str) 
 def test_metadata_of_every_length_is_shown_as_it_was_committed(
     client: Client, ottla_broker: LocalBroker, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # A client that reads past the end of the text finds other texts there, cut within a character.
+    # A client that reads past the end of a text would find other texts there, cut within a character.
     expected: dict[str, dict[int, str | None]] = {}
     for number in range(ROUNDS):
         texts = {partition: metadata_of(partition, number) for partition in range(PARTITIONS)}
         offsets = {TopicPartition(TOPIC, partition): CommittedOffset(0, text) for partition, text in texts.items()}
         commit_offsets(client, f"group-{number}", offsets)
         expected[f"group-{number}"] = {partition: text or None for partition, text in texts.items()}
-    assert described(capsys, ottla_broker.bootstrap, *expected) == expected
+    assert describe(capsys, ottla_broker.bootstrap, *expected) == expected
 
 
 def test_no_metadata_at_all_is_shown_as_none(
@@ -69,7 +70,7 @@ def test_no_metadata_at_all_is_shown_as_none(
     ]
     topics = [OffsetCommitRequestTopic(name=TOPIC, partitions=partitions)]
     client.ask_coordinator("group", "silent", OffsetCommitRequest(group_id="silent", topics=topics), version_max=9)
-    assert described(capsys, ottla_broker.bootstrap, "silent") == {"silent": {0: None, 1: None}}
+    assert describe(capsys, ottla_broker.bootstrap, "silent") == {"silent": {0: None, 1: None}}
 
 
 def test_a_reset_begins_with_offsets_that_carry_metadata(

@@ -30,7 +30,7 @@ def bash(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def offered(script: Path, *words: str) -> list[str]:
-    """What bash offers for the last word."""
+    """The completions that bash offers for the last word."""
     done = subprocess.run(
         ["bash", "-c", ASK, "ask", script, *words], capture_output=True, text=True, timeout=PATIENCE_S
     )
@@ -53,7 +53,7 @@ def offered(script: Path, *words: str) -> list[str]:
         (["ottla", "completion", ""], ["bash", "zsh", "fish"]),
     ],
 )
-def test_bash_offers_what_fits(bash: Path, words: list[str], expected: list[str]) -> None:
+def test_bash_offers_matching_words(bash: Path, words: list[str], expected: list[str]) -> None:
     assert offered(bash, *words) == expected
 
 
@@ -65,7 +65,7 @@ def test_every_command_is_in_the_tree() -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_every_place_and_option_is_in_the_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_argument_and_option_is_in_the_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", shell]) == 0
     script = capsys.readouterr().out
     for command in commands_of(command_parser(COMMANDS)):
@@ -87,7 +87,7 @@ def test_no_help_text_breaks_out_of_its_quotes(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_the_shell_itself_takes_the_script(shell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_shell_itself_accepts_the_script(shell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     require_program(shell)
     main(["completion", shell])
     script = tmp_path / "script"

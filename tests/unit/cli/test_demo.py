@@ -1,4 +1,5 @@
-"""`ottla demo` without Spark: on a terminal it waits for Ctrl-C, else it ends by itself; it leaves nothing behind."""
+"""`ottla demo` without Spark: on a terminal it waits for Ctrl-C, otherwise it ends by itself. It leaves nothing
+behind."""
 
 import os
 import re
@@ -30,7 +31,7 @@ def test_without_a_terminal_it_ends_by_itself() -> None:
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 128 + signal.SIGTERM)])
 def test_on_a_terminal_the_broker_stays_until_it_is_interrupted(number: signal.Signals, status: int) -> None:
-    # It says what to type next with the broker's address, waits, and takes the broker with it when it ends.
+    # It prints what to type next with the broker's address, and waits. When it ends, the broker ends too.
     terminal, its_end = os.openpty()
     child = subprocess.Popen(COMMAND, env=ENVIRONMENT, stdin=its_end, stdout=its_end, stderr=its_end)
     os.close(its_end)
@@ -55,7 +56,7 @@ def test_on_a_terminal_the_broker_stays_until_it_is_interrupted(number: signal.S
 
 
 def test_without_pyspark_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The reason, which is printed before the exchange of records; nothing where everything is there.
+    # The line has the reason, and is printed before the exchange of records. There is none if everything is installed.
     monkeypatch.setattr(demo, "find_spec", lambda module: None if module == "pyspark" else object())
     assert demo._why_without_spark().startswith("PySpark is not installed (it comes with the extra 'spark' of Ottla)")
 

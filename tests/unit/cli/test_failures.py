@@ -1,6 +1,6 @@
-"""What breaks a command, fed to each command there is: it ends with one line on stderr, and never with a traceback.
+"""Everything that can break a command, tried with every command: it ends with one line on stderr, never a traceback.
 
-The commands and their arguments are found in the parsers, so that a new one is tried without being named here.
+The commands and their arguments are found in the parsers, so a new command is tried without being named here.
 """
 
 import argparse
@@ -23,10 +23,10 @@ ROOT = Path(__file__).parents[3]
 COMMANDS = every_command()
 CLIENTS = [command for command in COMMANDS if command.takes_bootstrap]
 WITH_A_BROKER = [command for command in CLIENTS if command.name != "sql"]
-"""`sql` starts a Spark when a broker answers; tests/spark has its errors."""
+"""`sql` starts Spark when a broker answers. Its errors are tested in tests/spark."""
 
 DONE_WITHOUT = ("bench", "topic create", "topic list", "group list", "txn list", "txn find-hanging", "sink list")
-"""Commands that need no topic or group of a name."""
+"""Commands that need no existing topic or group."""
 
 PATHS = ("FILE", "DIR", "PATH")
 WRONG_NUMBERS = ("many", "", "-99999999999999999999", "99999999999999999999", "nan", "1e999", "0x10")
@@ -36,7 +36,7 @@ Answering = Callable[[bytes], str]
 
 
 def failed(ended: Ended) -> str:
-    """The one line that a command which failed has to say."""
+    """Check that a command failed with one line on stderr. Returns the line."""
     assert "Traceback" not in ended.errors
     assert ended.status in (1, 2), ended
     (line,) = ended.errors.splitlines()
@@ -97,7 +97,7 @@ def _answer_all(server: socket.socket, answer: bytes) -> None:
                 pass
 
 
-def test_there_are_all_commands() -> None:
+def test_every_command_is_found() -> None:
     names = {command.name for command in COMMANDS}
     assert {"up", "demo", "sql", "consume", "topic describe", "group reset", "txn abort", "log verify"} <= names
     assert set(DONE_WITHOUT) <= names
@@ -145,7 +145,7 @@ def test_a_broker_that_answers_wrongly(answer: bytes, said: str, answering: Answ
 
 @pytest.mark.parametrize("command", CLIENTS, ids=named)
 @pytest.mark.parametrize("address", ["nowhere.invalid:9092", "127.0.0.1:99999", ","])
-def test_an_address_that_is_none(command: Command, address: str, hurried: None) -> None:
+def test_an_invalid_address(command: Command, address: str, hurried: None) -> None:
     failed(run([*command.line(), "-b", address]))
 
 
@@ -163,8 +163,8 @@ def test_names_that_the_cluster_does_not_know(command: Command, broker: LocalBro
     "text", ["\udcff", "a\nb", "a b", "x" * 1000, ""], ids=["bytes", "lines", "space", "long", "empty"]
 )
 @pytest.mark.parametrize("command", WITH_A_BROKER, ids=named)
-def test_names_that_cannot_be(command: Command, text: str, broker: LocalBroker) -> None:
-    # Not every such name is wrong everywhere: a group may have any.
+def test_invalid_names(command: Command, text: str, broker: LocalBroker) -> None:
+    # Not every such name is wrong everywhere: a group may have any name.
     for argument in command.arguments:
         if argument.option_strings or argument.choices or argument.type is not None:
             continue
@@ -200,11 +200,11 @@ def test_files_that_cannot_be_read(
     wrong = [str(tmp_path / "none"), str(binary / "within a file"), "/dev/null/x"]
     if argument.metavar == "FILE":
         wrong.append(str(tmp_path / "directory"))
-    if argument.dest != "files":  # any bytes may be records
+    if argument.dest != "files":  # any bytes are valid records
         wrong.append(str(binary))
     for path in wrong:
         if argument.dest == "data" and path.endswith("none"):
-            continue  # a broker makes its directory
+            continue  # a broker creates its directory
         line = [
             word.replace("missing", f"files-{command.name}-{argument.dest}") for word in command.line(argument, path)
         ]
@@ -214,7 +214,7 @@ def test_files_that_cannot_be_read(
 
 @pytest.mark.parametrize("command", WITH_A_BROKER, ids=named)
 def test_input_that_is_no_text(command: Command, broker: LocalBroker) -> None:
-    """Whoever reads standard input says what is wrong with it; the others do not look."""
+    """Commands that read standard input report what is wrong with it; the others ignore it."""
     for argument in command.arguments:
         if argument.metavar == "FILE":
             broker.create_topic(f"input-{argument.dest}")
@@ -241,8 +241,8 @@ print(json.dumps(statuses), file=sys.stderr)
 """
 
 
-def test_output_that_nobody_reads(broker: LocalBroker) -> None:
-    # Every command that prints something, in one child: the pipe is closed, and that is no error.
+def test_a_closed_output_pipe(broker: LocalBroker) -> None:
+    # Every command that prints something runs in one child process, with a closed pipe, which is no error.
     broker.create_topic("printed")
     lines = {
         command.name: [*(word.replace("missing", "printed") for word in command.line()), "-b", broker.bootstrap]
@@ -262,7 +262,7 @@ def test_output_that_nobody_reads(broker: LocalBroker) -> None:
     assert json.loads(line) == dict.fromkeys(lines, 0)
 
 
-def test_a_bug_is_one_line_too_and_a_traceback_if_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_one_line_and_a_traceback_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(options: argparse.Namespace) -> int:
         raise KeyError("nothing")
 

@@ -1,4 +1,4 @@
-"""`ottla log dump` on files that a log wrote: every kind of file is told, damage is found, nothing is changed."""
+"""`ottla log dump` on files that a log wrote: every kind of file is shown, damage is found, nothing is changed."""
 
 import json
 from collections import defaultdict
@@ -34,10 +34,10 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def dumped(
+def dump(
     capsys: pytest.CaptureFixture[str], *arguments: str | Path, status: int = 0
 ) -> dict[str, list[dict[str, Any]]]:
-    """The entries as JSON, by kind."""
+    """Run the command, and return its entries from JSON, grouped by kind."""
     assert main(["log", "dump", "--format", "json", *map(str, arguments)]) == status
     kinds = defaultdict(list)
     for line in capsys.readouterr().out.splitlines():
@@ -50,8 +50,8 @@ def without_file(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in entry.items() if name != "file"} for entry in entries]
 
 
-def test_batches_are_told_with_what_their_headers_say(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    batches = dumped(capsys, data / "orders-0")["batch"]
+def test_batches_are_shown_with_their_headers(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    batches = dump(capsys, data / "orders-0")["batch"]
     assert [(entry["first_offset"], entry["last_offset"], entry["records"]) for entry in batches] == [
         (0, 1, 2),
         (2, 4, 3),
@@ -65,9 +65,9 @@ def test_batches_are_told_with_what_their_headers_say(data: Path, capsys: pytest
     assert (batches[3]["control"], batches[3]["coordinator_epoch"]) == ("abort", 5)
 
 
-def test_records_are_told_when_asked_for(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "record" not in dumped(capsys, data)
-    records = without_file(dumped(capsys, "--records", data)["record"])
+def test_records_are_shown_on_request(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "record" not in dump(capsys, data)
+    records = without_file(dump(capsys, "--records", data)["record"])
     assert records[1] == {"offset": 1, "timestamp": NOW + 1, "key": None, "value": "two", "headers": []}
     assert records[4] == {
         "offset": 4,
@@ -79,9 +79,9 @@ def test_records_are_told_when_asked_for(data: Path, capsys: pytest.CaptureFixtu
     assert records[5]["value"] == {"base64": "/g=="}
 
 
-def test_every_other_kind_of_file_is_told(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # What the log wrote beside its segment, and the data directory's checkpoint; a foreign file is left out.
-    found = dumped(capsys, data)
+def test_every_other_kind_of_file_is_shown(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # This includes the files beside the segment, and the checkpoint of the data directory. A foreign file is left out.
+    found = dump(capsys, data)
     assert without_file(found["leader-epoch"]) == [{"epoch": 0, "start_offset": 0}, {"epoch": 3, "start_offset": 2}]
     (aborted,) = without_file(found["aborted-transaction"])
     assert aborted == {"producer_id": 7, "first_offset": 5, "last_offset": 6, "last_stable_offset": 7}
@@ -96,24 +96,24 @@ def test_every_other_kind_of_file_is_told(data: Path, capsys: pytest.CaptureFixt
 
 
 def test_an_index_padded_with_zeros_ends_with_its_entries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # As Apache Kafka keeps that of its active segment. Offsets are told whole, not relative to the segment.
+    # Apache Kafka pads the index of its active segment so. Offsets are absolute, not relative to the segment.
     index = tmp_path / "00000000000000000100.index"
     index.write_bytes(bytes.fromhex("00000005 00000010") + bytes(80))
     times = tmp_path / "00000000000000000100.timeindex"
     times.write_bytes(bytes.fromhex("0000000000000100 00000005") + bytes(120))
-    found = dumped(capsys, index, times)
+    found = dump(capsys, index, times)
     assert without_file(found["offset-index"]) == [{"offset": 105, "position": 16}]
     assert without_file(found["time-index"]) == [{"timestamp": 256, "offset": 105}]
 
 
-def test_damage_is_found_and_the_rest_is_still_told(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # The status is 1, the entry says where, and the files after the damaged one follow.
+def test_damage_is_found_and_the_rest_is_still_shown(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # The status is 1, the entry says where the damage is, and the files after the damaged one follow.
     segment = data / "orders-0" / "00000000000000000000.log"
     content = bytearray(segment.read_bytes())
-    second = dumped(capsys, segment)["batch"][1]
+    second = dump(capsys, segment)["batch"][1]
     content[second["position"] + 70] ^= 1
     segment.write_bytes(content)
-    found = dumped(capsys, data, status=1)
+    found = dump(capsys, data, status=1)
     assert [entry["first_offset"] for entry in found["batch"]] == [0]
     assert f"at byte {second['position']} of {len(content)}" in found["damage"][0]["reason"]
     assert found["leader-epoch"]
@@ -123,11 +123,11 @@ def test_damage_is_found_and_the_rest_is_still_told(data: Path, capsys: pytest.C
 def test_a_cut_file_is_damage_too(name: str, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = data / "orders-0" / name
     path.write_bytes(path.read_bytes()[:-3])
-    (damage,) = dumped(capsys, path, status=1)["damage"]
+    (damage,) = dump(capsys, path, status=1)["damage"]
     assert damage["file"] == str(path)
 
 
-def test_text_is_for_people(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_text_output_is_readable(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["log", "dump", "--records", str(data)]) == 0
     text = capsys.readouterr().out
     assert f"\n{data}/orders-0/00000000000000000000.log\n  batch first_offset=0 last_offset=1 records=2 " in text
@@ -137,12 +137,12 @@ def test_text_is_for_people(data: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_nothing_is_changed(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
-    dumped(capsys, "--records", data)
+    dump(capsys, "--records", data)
     assert {path: path.read_bytes() for path in data.rglob("*") if path.is_file()} == before
 
 
 @pytest.mark.parametrize(("name", "reason"), [("nowhere", "No such file"), ("something.else", "no broker writes")])
-def test_a_file_that_is_none_of_a_brokers_is_refused(
+def test_a_file_that_no_broker_writes_is_refused(
     name: str, reason: str, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["log", "dump", str(data / name)]) == 1

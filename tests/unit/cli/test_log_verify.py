@@ -1,4 +1,4 @@
-"""`ottla log verify`: whatever is changed in a data directory is found, and what is derived can be made anew."""
+"""`ottla log verify`: every change in a data directory is found, and derived files can be rebuilt."""
 
 import itertools
 import json
@@ -47,8 +47,8 @@ def data(sound: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(sound, tmp_path / "data"))
 
 
-def verified(capsys: pytest.CaptureFixture[str], path: Path, *options: str) -> dict[str, Any]:
-    """What it says as JSON, after its status was compared with that."""
+def verify(capsys: pytest.CaptureFixture[str], path: Path, *options: str) -> dict[str, Any]:
+    """Run the command, and check its status. Returns its report from JSON."""
     status = main(["log", "verify", "--format", "json", *options, str(path)])
     report: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert status == bool(report["problems"])
@@ -78,13 +78,13 @@ def read_back(data: Path) -> list[batch.Record]:
 
 def test_a_sound_directory_has_no_problems_and_is_not_changed(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = contents(data)
-    report = verified(capsys, data)
+    report = verify(capsys, data)
     assert (report["partitions"], report["segments"], report["records"]) == (1, 3, 66)
     assert report["problems"] == []
     assert contents(data) == before
 
 
-def test_it_says_so_in_one_line(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_valid_directory_is_reported_in_one_line(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["log", "verify", str(data)]) == 0
     assert capsys.readouterr().out == f"1 partition, 3 segments, 66 records, {size_of(data):.1f} MB: no damage\n"
 
@@ -97,20 +97,20 @@ def size_of(data: Path) -> float:
 def test_a_file_that_is_cut_short_is_found(data: Path, suffix: str, capsys: pytest.CaptureFixture[str]) -> None:
     for file in sorted((data / PARTITION).glob(f"*{suffix}"))[:1]:
         file.write_bytes(file.read_bytes()[:-3])
-        assert file.name in problem_files(verified(capsys, data))
+        assert file.name in problem_files(verify(capsys, data))
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint"])
-def test_derived_files_are_made_anew(data: Path, suffix: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_derived_files_are_rebuilt(data: Path, suffix: str, capsys: pytest.CaptureFixture[str]) -> None:
     before = read_back(data)
     originals = contents(data)
     for file in (data / PARTITION).glob(f"*{suffix}"):
         file.write_bytes(bytes(byte ^ 0x55 for byte in file.read_bytes()))
-    assert verified(capsys, data)["problems"]
-    report = verified(capsys, data, "--repair")
+    assert verify(capsys, data)["problems"]
+    report = verify(capsys, data, "--repair")
     assert report["problems"] == []
     assert report["repaired"]
-    assert verified(capsys, data)["problems"] == []
+    assert verify(capsys, data)["problems"] == []
     assert read_back(data) == before
     if suffix == ".txnindex":
         assert {name: part for name, part in contents(data).items() if name.endswith(suffix)} == {
@@ -118,13 +118,13 @@ def test_derived_files_are_made_anew(data: Path, suffix: str, capsys: pytest.Cap
         }
 
 
-def test_a_lost_transaction_index_is_found_and_made_anew(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # Without it a read_committed consumer would be shown what was aborted.
+def test_a_lost_transaction_index_is_found_and_rebuilt(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # Without the index a read_committed consumer would see aborted records.
     lost = sorted((data / PARTITION).glob("*.txnindex"))[0]
     original = lost.read_bytes()
     lost.unlink()
-    assert problem_files(verified(capsys, data)) == {lost.name}
-    assert verified(capsys, data, "--repair")["problems"] == []
+    assert problem_files(verify(capsys, data)) == {lost.name}
+    assert verify(capsys, data, "--repair")["problems"] == []
     assert lost.read_bytes() == original
 
 
@@ -133,34 +133,34 @@ def test_a_torn_end_is_cut_off_and_nothing_else(data: Path, capsys: pytest.Captu
     last = sorted((data / PARTITION).glob("*.log"))[-1]
     whole = last.read_bytes()
     last.write_bytes(whole + whole[:40])
-    assert problem_files(verified(capsys, data)) == {last.name}
-    assert verified(capsys, data, "--repair")["problems"] == []
+    assert problem_files(verify(capsys, data)) == {last.name}
+    assert verify(capsys, data, "--repair")["problems"] == []
     assert last.read_bytes() == whole
     assert read_back(data) == before
 
 
-def test_damage_in_the_middle_is_told_and_left_alone(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # What follows it was acknowledged: no repair takes it away.
+def test_damage_in_the_middle_is_reported_and_left_alone(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # The records after the damage were acknowledged, so no repair removes them.
     first = sorted((data / PARTITION).glob("*.log"))[0]
     changed = bytearray(first.read_bytes())
     changed[200] ^= 1
     first.write_bytes(changed)
-    report = verified(capsys, data, "--repair")
+    report = verify(capsys, data, "--repair")
     assert problem_files(report) == {first.name}
     assert "damaged" in report["problems"][0]["reason"]
     assert first.read_bytes() == changed
 
 
-def test_a_batch_with_another_offset_is_told_and_nothing_is_cut_off(
+def test_a_batch_with_a_wrong_offset_is_reported_and_nothing_is_cut_off(
     data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # An offset is not under the checksum. One that is too large makes all sound batches after it look out of order.
+    # The checksum does not cover the offset. One that is too large makes all valid batches after it look out of order.
     last = sorted((data / PARTITION).glob("*.log"))[-1]
     changed = bytearray(last.read_bytes())
     second = next(itertools.islice(batch.headers(changed), 1, None))[0]
     changed[second + 4] ^= 1
     last.write_bytes(changed)
-    report = verified(capsys, data, "--repair")
+    report = verify(capsys, data, "--repair")
     assert [problem["reason"] for problem in report["problems"]] == [
         f"offset {(1 << 24) + 45} at byte {second}, and offset 46 after it"
     ]
@@ -171,25 +171,25 @@ def test_a_batch_with_another_offset_is_told_and_nothing_is_cut_off(
 def test_a_last_batch_that_was_flushed_and_damaged_is_not_cut_off(
     data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # It was acknowledged, and a person may still read something of it.
+    # The batch was acknowledged, and a person may still recover a part of it.
     last = sorted((data / PARTITION).glob("*.log"))[-1]
     changed = bytearray(last.read_bytes())
     changed[-1] ^= 1
     last.write_bytes(changed)
-    assert verified(capsys, data, "--repair")["problems"]
+    assert verify(capsys, data, "--repair")["problems"]
     assert last.read_bytes() == changed
 
 
-def test_a_gap_is_noticed_unless_the_log_was_compacted(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # A compacted log has gaps. Of another one a gap may be damage, or of a time when it was compacted.
+def test_a_gap_is_reported_unless_the_log_was_compacted(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # A compacted log has gaps. In another log a gap may be damage, or be left from a time when the log was compacted.
     first = sorted((data / PARTITION).glob("*.log"))[0]
     whole = first.read_bytes()
     (start, _), (end, _) = itertools.islice(batch.headers(whole), 3, 5)
     first.write_bytes(whole[:start] + whole[end:])
     for file in (data / PARTITION).glob("*index"):
         file.unlink()
-    verified(capsys, data, "--repair")
-    report = verified(capsys, data)
+    verify(capsys, data, "--repair")
+    report = verify(capsys, data)
     assert report["problems"] == []
     reason = "offsets 3 to 3 are not there, and nothing says that it was compacted"
     assert report["notices"] == [{"path": str(first), "reason": reason}]
@@ -199,17 +199,17 @@ def test_a_gap_is_noticed_unless_the_log_was_compacted(data: Path, capsys: pytes
         f"1 partition, 3 segments, 65 records, {size_of(data):.1f} MB: no damage, 1 notice",
     ]
     (data / "cleaner-offset-checkpoint").write_bytes(encode_checkpoint({TopicPartition("orders", 0): 22}))
-    assert verified(capsys, data)["notices"] == []
+    assert verify(capsys, data)["notices"] == []
 
 
-def test_an_epoch_that_goes_back_does_not_spoil_the_file(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # A repair would make the file from the batches, and one of them is wrong.
+def test_an_epoch_that_goes_back_does_not_change_the_file(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # A repair would rebuild the file from the batches, and one of them is wrong.
     first = sorted((data / PARTITION).glob("*.log"))[0]
     epochs = (data / PARTITION / "leader-epoch-checkpoint").read_bytes()
     changed = bytearray(first.read_bytes())
     changed[12] ^= 1
     first.write_bytes(changed)
-    report = verified(capsys, data, "--repair")
+    report = verify(capsys, data, "--repair")
     assert [(problem["reason"], problem["repairable"]) for problem in report["problems"]] == [
         (f"offset 1 is of leader epoch 0, offset 0 before it of {1 << 24}", False)
     ]
@@ -217,22 +217,23 @@ def test_an_epoch_that_goes_back_does_not_spoil_the_file(data: Path, capsys: pyt
 
 
 def test_an_index_of_an_older_kafka_is_sound(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # Its followers append several batches at once: one entry with the last offset of all, and where the first begins.
+    # A follower of an older Kafka appends several batches at once, with one entry: the last offset of all, and the
+    # position of the first.
     first = sorted((data / PARTITION).glob("*.index"))[0]
     index = OffsetIndex.decode(first.read_bytes())
     index.offsets[1] += 1
     first.write_bytes(index.encode())
-    assert verified(capsys, data)["problems"] == []
+    assert verify(capsys, data)["problems"] == []
     index.offsets[1] = index.offsets[2]
     first.write_bytes(index.encode())
-    assert problem_files(verified(capsys, data)) == {first.name}
+    assert problem_files(verify(capsys, data)) == {first.name}
 
 
-def test_records_that_were_flushed_and_are_gone_are_missed(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_flushed_records_that_are_gone_are_reported(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for file in sorted((data / PARTITION).iterdir())[-20:]:
         if file.name.startswith("00000000000000000044"):
             file.unlink()
-    assert "recovery-point-offset-checkpoint" in problem_files(verified(capsys, data))
+    assert "recovery-point-offset-checkpoint" in problem_files(verify(capsys, data))
 
 
 def test_a_directory_in_use_is_refused(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -244,12 +245,12 @@ def test_a_directory_in_use_is_refused(data: Path, capsys: pytest.CaptureFixture
     assert capsys.readouterr().err == f"ottla: {data} is in use by another process\n"
 
 
-def test_what_is_no_data_directory_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_that_is_no_data_directory_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["log", "verify", str(tmp_path)]) == 1
     assert "is no data directory" in capsys.readouterr().err
     assert main(["log", "verify", str(tmp_path / "away")]) == 1
     assert capsys.readouterr().err == f"ottla: {tmp_path / 'away'}: No such file or directory\n"
 
 
-def test_one_partition_can_be_asked_for(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert verified(capsys, data / PARTITION)["partitions"] == 1
+def test_one_partition_can_be_verified(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert verify(capsys, data / PARTITION)["partitions"] == 1

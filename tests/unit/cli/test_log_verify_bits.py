@@ -1,7 +1,9 @@
-"""`ottla log verify` and every single bit of a data directory: changed, it is reported, or it is known why it is not.
+"""`ottla log verify` and every single bit of a data directory: a change is reported, or there is a known reason why
+not.
 
-The directory is small and has all that a broker leaves at a clean shutdown. Under a checksum one bit of each byte is
-enough; of everything else it is all eight. The suite changes a sample that its seed chooses, `make test-all` every bit.
+The directory is small and has all files that a broker leaves after a clean shutdown. Under a checksum one bit of each
+byte is enough; everywhere else all eight are tried. The suite changes a sample that its seed chooses, `make test-all`
+every bit.
 """
 
 from collections.abc import Iterator
@@ -28,9 +30,9 @@ METADATA = f"{HOME}/__cluster_metadata-0"
 PARTITION = TopicPartition("orders", 0)
 VALUES = 3
 SAMPLE = 40
-"""Bits of each file."""
+"""How many bits of each file are tried."""
 UNCOVERED = 21
-"""Of a batch: base offset, length, leader epoch, magic and the checksum itself."""
+"""The first fields of a batch, which are not under its checksum: base offset, length, leader epoch, magic, checksum."""
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +77,7 @@ UNSEEN = {
     "offset index: offset": "of a later batch before the next entry, as an older Kafka writes it",
     "time index: offset": "another one of the same batch, as an older Kafka writes it",
 }
-"""What may change and is not told, each with the reason. Nothing that a consumer is shown is among it."""
+"""Changes that are not reported, each with the reason. None of them changes what a consumer sees."""
 
 
 def files_of(disk: SimulatedDisk) -> Iterator[str]:
@@ -87,7 +89,7 @@ def files_of(disk: SimulatedDisk) -> Iterator[str]:
 
 
 def bits_of(path: str, data: bytes) -> Iterator[tuple[int, int]]:
-    """Byte and bit of each change."""
+    """The byte and the bit of each change to try."""
     covered = set(range(len(data))) if path.endswith(names.SNAPSHOT) else set()
     if path.endswith(names.LOG):
         for start, header in batch.headers(data):
@@ -97,7 +99,7 @@ def bits_of(path: str, data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def field_of(path: str, data: bytes, at: int) -> str:
-    """What of `UNSEEN` is at a place; the place itself where nothing is to go unseen."""
+    """The name in `UNSEEN` of the field at this position, or the position if every change there must be reported."""
     name = path.rpartition("/")[2]
     if name == "replication-offset-checkpoint":
         return "high watermark"
@@ -114,14 +116,14 @@ def field_of(path: str, data: bytes, at: int) -> str:
     return f"{name}, byte {at}: {data[max(at - 8, 0) : at + 8]!r}"
 
 
-def is_told(disk: SimulatedDisk) -> bool:
+def is_reported(disk: SimulatedDisk) -> bool:
     report = Report()
     verify_path(disk, HOME, report, mend=False, on_problem=lambda problem: None)
     return bool(report.problems or report.notices)
 
 
 def answers(disk: SimulatedDisk) -> list[object]:
-    """Everything that clients can ask of the log, asked of a copy of its files."""
+    """All answers that clients can get from the log, read from a copy of its files."""
     end = 2 * (VALUES + 3)
     log = Log.open(
         OverlayDisk(disk), DIRECTORY, LogSettings(), clean=True, recovery_point=end, log_start_offset=2, now_ms=NOW
@@ -133,9 +135,9 @@ def answers(disk: SimulatedDisk) -> list[object]:
     return [*found, log.find_max_timestamp()]
 
 
-def test_a_sound_directory_is_sound(disk: SimulatedDisk) -> None:
-    # Or the other tests would prove nothing.
-    assert not is_told(disk)
+def test_a_valid_directory_has_no_problems(disk: SimulatedDisk) -> None:
+    # Otherwise the other tests would show nothing.
+    assert not is_reported(disk)
     assert {path.rpartition("/")[2].lstrip("0123456789") for path in files_of(disk)} == {
         ".log",
         ".index",
@@ -152,8 +154,8 @@ def test_a_sound_directory_is_sound(disk: SimulatedDisk) -> None:
     }
 
 
-def test_every_changed_bit_is_told_or_changes_nothing(disk: SimulatedDisk, seed: int) -> None:
-    # Field by field, what goes unseen is what is listed, and all of that does; the answers of the log stay the same.
+def test_every_changed_bit_is_reported_or_changes_no_answer(disk: SimulatedDisk, seed: int) -> None:
+    # The fields whose changes are not reported are exactly those that are listed. The answers of the log stay the same.
     random = Random(seed)
     unseen: dict[str, list[tuple[str, int, int]]] = {}
     sound = answers(disk)
@@ -163,7 +165,7 @@ def test_every_changed_bit_is_told_or_changes_nothing(disk: SimulatedDisk, seed:
         bits = [*bits_of(path, data)]
         for at, bit in bits if FULL else random.sample(bits, min(len(bits), SAMPLE)):
             file.write_at(at, bytes([data[at] ^ 1 << bit]))
-            if not is_told(disk):
+            if not is_reported(disk):
                 unseen.setdefault(field_of(path, data, at), []).append((path, at, bit))
                 assert answers(disk) == sound, (path, at, bit)
             file.write_at(at, data[at : at + 1])

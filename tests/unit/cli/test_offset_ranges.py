@@ -29,18 +29,19 @@ NOW = 1_700_000_000_000
         ("2023-11-14", int(datetime(2023, 11, 14).timestamp() * 1000)),
     ],
 )
-def test_a_time_can_be_said_in_several_ways(text: str, expected: int) -> None:
+def test_a_time_has_several_formats(text: str, expected: int) -> None:
     assert time_ms(text, NOW) == expected
 
 
 @pytest.mark.parametrize("text", ["yesterday", "", "10 m", "-5", "10w", "2023-13-01", "²"])
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_an_invalid_time_is_refused(text: str) -> None:
     with pytest.raises(CommandError, match="is not a time such as"):
         time_ms(text, NOW)
 
 
 class OneTopic:
-    """Partition 0 holds the offsets 10 to 99, one a second since the epoch; partition 1 holds none, after 5."""
+    """A topic whose partition 0 has the offsets 10 to 99, one a second since the epoch. Partition 1 is empty and begins
+    at 5."""
 
     def list_offsets(self, topic: str, partitions: Iterable[int], spec: Any) -> dict[int, int]:
         if spec._value == OffsetSpec.earliest()._value:
@@ -59,32 +60,32 @@ def ranges(last: int | None = None, **given: Any) -> list[OffsetRange]:
     return [found[0], found[1]]
 
 
-def test_without_options_it_is_everything() -> None:
+def test_without_options_everything_is_read() -> None:
     assert ranges() == [(10, 100), (5, 5)]
 
 
 @pytest.mark.parametrize(("offset", "start"), [(0, 10), (42, 42), (100, 100), (1000, 100)])
-def test_an_offset_is_moved_to_where_records_are(offset: int, start: int) -> None:
+def test_an_offset_is_limited_to_the_log(offset: int, start: int) -> None:
     assert ranges(offset=offset) == [(start, 100), (5, 5)]
 
 
 @pytest.mark.parametrize(("last", "start"), [(0, 100), (7, 93), (1000, 10)])
-def test_the_newest_of_each_partition(last: int, start: int) -> None:
+def test_the_newest_records_of_each_partition(last: int, start: int) -> None:
     assert ranges(last=last) == [(start, 100), (5, 5)]
 
 
 @pytest.mark.parametrize(("since", "start"), [("1970-01-01T00:00:42Z", 42), ("3000", 10), ("2020-01-01", 100)])
-def test_a_time_to_begin_with(since: str, start: int) -> None:
-    # Later than every record is the end: nothing is read, unless it is followed.
+def test_reading_begins_at_a_time(since: str, start: int) -> None:
+    # A time after every record means the end: nothing is read, unless the command follows the topic.
     assert ranges(since=since) == [(start, 100), (5, 5)]
 
 
 @pytest.mark.parametrize(("until", "end"), [("42000", 42), ("2020-01-01", 100)])
-def test_a_time_to_end_before(until: str, end: int) -> None:
+def test_reading_ends_before_a_time(until: str, end: int) -> None:
     assert ranges(until=until) == [(10, end), (5, 5)]
 
 
-def test_the_newest_before_a_time() -> None:
+def test_the_newest_records_before_a_time() -> None:
     assert ranges(last=2, until="42000") == [(40, 42), (5, 5)]
 
 

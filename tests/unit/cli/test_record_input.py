@@ -1,4 +1,4 @@
-"""How `ottla produce` turns what it reads into records, and how it says that it cannot."""
+"""How `ottla produce` turns its input into records, and which errors it reports."""
 
 import io
 from pathlib import Path
@@ -14,7 +14,7 @@ def read(data: bytes, form: str = LINES, line_format: LineFormat | None = None) 
 
 
 def test_every_line_is_a_value_byte_for_byte() -> None:
-    # Empty lines are records too, the last line may lack its end, and no byte but the delimiter means anything.
+    # Empty lines are records too, the last line may lack its delimiter, and only the delimiter has a meaning.
     values = [record.value for record in read(b"a\n\n\xff\r\0b\nlast")]
     assert values == [b"a", b"", b"\xff\r\0b", b"last"]
     assert read(b"") == []
@@ -38,7 +38,7 @@ def test_a_line_without_key_separator_is_named() -> None:
 
 
 def test_the_null_marker_makes_tombstones() -> None:
-    # Only a field that is the marker and nothing else; without a marker nothing is null.
+    # A field is null if it equals the marker. Without a marker nothing is null.
     found = read(b"k:NULL\nNULL:v\nk:NULLs\n", line_format=LineFormat(key_separator=b":", null=b"NULL"))
     assert [(record.key, record.value) for record in found] == [(b"k", None), (None, b"v"), (b"k", b"NULLs")]
     assert read(b"NULL\n")[0].value == b"NULL"
@@ -48,7 +48,7 @@ def test_a_whole_file_is_one_record() -> None:
     assert read(b"a\nb\n", WHOLE) == [InputRecord(None, b"a\nb\n")]
 
 
-def test_json_says_all_there_is_to_a_record() -> None:
+def test_json_has_every_field_of_a_record() -> None:
     line = (
         b'{"key": {"base64": "/wA="}, "value": "\xc3\xa9", "headers": [["a", null], ["a", "1"]],'
         b' "timestamp": 1700000000000, "partition": 3, "offset": 9, "topic": "t"}\n'
@@ -57,8 +57,8 @@ def test_json_says_all_there_is_to_a_record() -> None:
     assert read(line + b"\n" + line, JSON) == [expected, expected]
 
 
-def test_json_fields_may_be_missing_or_other_json() -> None:
-    # A value that is a document of its own is sent as that document.
+def test_json_fields_may_be_missing_or_be_documents() -> None:
+    # A value that is a JSON document is sent as that document.
     found = read(b'{}\n{"value": {"a": [1]}, "headers": {"h": 2}}\n', JSON)
     assert found == [InputRecord(None, None), InputRecord(None, b'{"a": [1]}', (("h", b"2"),))]
 
@@ -78,13 +78,13 @@ def test_json_fields_may_be_missing_or_other_json() -> None:
         b'{"partition": -1}',
     ],
 )
-def test_what_is_no_record_in_json_is_named(line: bytes) -> None:
+def test_json_that_is_no_record_is_reported(line: bytes) -> None:
     with pytest.raises(CommandError, match="input, line 2: not a record in JSON"):
         read(b"{}\n" + line + b"\n", JSON)
 
 
 def test_files_are_read_one_after_the_other(tmp_path: Path) -> None:
-    # `-` is standard input, and so is nothing at all.
+    # `-` means standard input, and so does an empty list.
     first = tmp_path / "first"
     first.write_bytes(b"1\n2")
     names = [str(first), "-", str(first)]
@@ -93,6 +93,6 @@ def test_files_are_read_one_after_the_other(tmp_path: Path) -> None:
     assert [record.value for record in read_records([], io.BytesIO(b"in\n"), LINES, LineFormat())] == [b"in"]
 
 
-def test_a_file_that_is_not_there_is_named() -> None:
+def test_a_missing_file_is_named() -> None:
     with pytest.raises(CommandError, match="nowhere: No such file"):
         list(read_records(["nowhere"], io.BytesIO(), LINES, LineFormat()))

@@ -21,23 +21,23 @@ def message(
     return Message("orders", 2, 7, key, value, [*headers], None, (1, 1_700_000_000_000))
 
 
-def written(form: str, record: Message, null: bytes = b"") -> bytes:
+def write(form: str, record: Message, null: bytes = b"") -> bytes:
     return writer_of(form, key_separator=b"\t", delimiter=b"\n", null=null)(record)
 
 
-def test_a_value_is_written_as_it_is() -> None:
-    assert written("value", message(value=b"\xff\n\0")) == b"\xff\n\0\n"
-    assert written("value", message(value=None)) == b"\n"
-    assert written("value", message(value=None), b"NULL") == b"NULL\n"
+def test_a_value_is_written_unchanged() -> None:
+    assert write("value", message(value=b"\xff\n\0")) == b"\xff\n\0\n"
+    assert write("value", message(value=None)) == b"\n"
+    assert write("value", message(value=None), b"NULL") == b"NULL\n"
 
 
 def test_keys_come_before_values() -> None:
-    assert written("key-value", message()) == b"k\tv\n"
-    assert written("key-value", message(key=None), b"-") == b"-\tv\n"
+    assert write("key-value", message()) == b"k\tv\n"
+    assert write("key-value", message(key=None), b"-") == b"-\tv\n"
 
 
-def test_json_has_every_field_and_base64_for_what_is_no_text() -> None:
-    line = written("json", message(b"\xff", "é".encode(), [("h", None), ("h", b"\xfe")]))
+def test_json_has_every_field_and_base64_for_bytes_that_are_not_text() -> None:
+    line = write("json", message(b"\xff", "é".encode(), [("h", None), ("h", b"\xfe")]))
     assert line.endswith(b"\n")
     assert json.loads(line) == {
         "topic": "orders",
@@ -58,8 +58,8 @@ def test_json_has_every_field_and_base64_for_what_is_no_text() -> None:
 def test_produce_reads_the_json_that_consume_writes(
     key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]
 ) -> None:
-    # One line, whatever the bytes, and from it the same record.
-    line = written("json", message(key, value, headers))
+    # Each record is one line, whatever its bytes are, and the line gives the same record back.
+    line = write("json", message(key, value, headers))
     assert line.count(b"\n") == 1
     (record,) = records(io.BytesIO(line), "input", JSON_INPUT, LineFormat())
     assert record == (key, value, tuple(headers), 1_700_000_000_000, 2)
@@ -77,16 +77,16 @@ def test_produce_reads_the_json_that_consume_writes(
     ],
 )
 def test_a_template_is_filled_in(template: str, expected: bytes) -> None:
-    assert written(template, message(headers=[("a", b"1"), ("b", None)])) == expected
+    assert write(template, message(headers=[("a", b"1"), ("b", None)])) == expected
 
 
 def test_a_null_has_the_length_minus_one() -> None:
-    assert written("%K %S [%s]", message(None, None), b"NULL") == b"-1 -1 [NULL]"
-    assert written("%h|%S", message(None, b"")) == b"|0"
+    assert write("%K %S [%s]", message(None, None), b"NULL") == b"-1 -1 [NULL]"
+    assert write("%h|%S", message(None, b"")) == b"|0"
 
 
 @pytest.mark.parametrize("form", ["values", "", "%q", "100%", "%s\\q", "%s\\"])
-def test_a_format_that_means_nothing_is_refused(form: str) -> None:
+def test_an_invalid_format_is_refused(form: str) -> None:
     with pytest.raises(CommandError) as caught:
-        written(form, message())
+        write(form, message())
     assert caught.value.status == 2

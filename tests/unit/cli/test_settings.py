@@ -1,4 +1,4 @@
-"""Which settings a broker gets from the command line, and what is said about wrong ones."""
+"""Which settings a broker gets from the command line, and the errors for wrong ones."""
 
 from argparse import Namespace
 from pathlib import Path
@@ -35,8 +35,8 @@ def properties(directory: Path, text: str) -> str:
     return str(path)
 
 
-def test_with_no_arguments_it_just_works() -> None:
-    # Only this machine is let in, on Kafka's port; data goes to the user's own place.
+def test_the_defaults_work_without_arguments() -> None:
+    # The broker listens on the loopback address only, on Kafka's port, and data is in the user's data directory.
     config = up()
     assert listener(config) == ("localhost", 9092)
     assert data_directory(config) == "/data/ottla"
@@ -48,7 +48,7 @@ def test_without_xdg_the_data_is_in_the_home_directory(monkeypatch: pytest.Monke
     assert data_directory(up({"HOME": "/somebody"})) == "/somebody/.local/share/ottla"
 
 
-def test_the_strongest_source_wins(tmp_path: Path) -> None:
+def test_sources_of_settings_have_an_order(tmp_path: Path) -> None:
     # --set above --port and --data, those above the file, the file above the defaults.
     file = properties(tmp_path, "listeners=PLAINTEXT://:1111\nlog.dirs=/from/file\nnum.partitions=3\n")
     assert listener(up(config=file)) == ("", 1111)
@@ -66,7 +66,7 @@ def test_the_strongest_source_wins(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["log.dir=/old", "log.dirs=/old"])
-def test_the_old_name_of_the_directory_counts_too(tmp_path: Path, text: str) -> None:
+def test_the_old_name_of_the_directory_is_accepted(tmp_path: Path, text: str) -> None:
     file = properties(tmp_path, text)
     assert data_directory(up(config=file)) == "/old"
     assert data_directory(up(config=file, data="/new")) == "/new"

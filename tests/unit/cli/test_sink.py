@@ -1,4 +1,4 @@
-"""`ottla sink`: what a cluster remembers of queries that write exactly once, and an end to what they left open."""
+"""`ottla sink`: shows the ledgers of queries that write exactly once, and ends transactions that they left open."""
 
 import json
 
@@ -30,7 +30,7 @@ def write(client: Client, topic: str, producer: ProducerIdentity | None) -> None
 
 @pytest.fixture
 def client(ottla_broker: LocalBroker) -> Client:
-    """Two queries: one has landed a batch and left the next open, the other has two tasks, one of which died."""
+    """Two queries: one has committed a batch and left the next open, the other has two tasks, one of which died."""
     client = Client({"bootstrap.servers": ottla_broker.bootstrap})
     for topic in ("totals", "copies", "copies-1"):
         ottla_broker.create_topic(topic)
@@ -52,40 +52,40 @@ def client(ottla_broker: LocalBroker) -> Client:
     return client
 
 
-def told(capsys: pytest.CaptureFixture[str], broker: LocalBroker, *arguments: str) -> str:
+def run_sink(capsys: pytest.CaptureFixture[str], broker: LocalBroker, *arguments: str) -> str:
     assert main(["sink", *arguments, "-b", broker.bootstrap]) == 0
     return capsys.readouterr().out
 
 
-def test_ledgers_batches_and_open_transactions(
+def test_ledgers_batches_and_open_transactions_are_shown(
     ottla_broker: LocalBroker, client: Client, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A task of one topic is not taken for another topic that has its name; claims are nobody's business."""
-    assert [line.split() for line in told(capsys, ottla_broker, "list").splitlines()] == [
+    """A task of one topic is not shown under another topic whose name begins alike. Claims are not shown."""
+    assert [line.split() for line in run_sink(capsys, ottla_broker, "list").splitlines()] == [
         ["QUERY", "TOPIC", "TRANSACTIONS", "LAST_BATCH", "OPEN"],
         [FIRST, "totals", "per", "batch", "0", "1"],
         [SECOND, "copies", "per", "task", "0", "1"],
     ]
-    head, _, *rows = told(capsys, ottla_broker, "describe", "aaaa").splitlines()
+    head, _, *rows = run_sink(capsys, ottla_broker, "describe", "aaaa").splitlines()
     assert head == f"{SECOND}: topic 'copies', one transaction per task, last batch 0, 1 open transaction"
     assert [row.split()[:3] for row in rows] == [
         [f"{SECOND}-copies-0", "0", "complete-commit"],
         [f"{SECOND}-copies-1", "0", "ongoing"],
     ]
-    (found,) = json.loads(told(capsys, ottla_broker, "describe", f"{FIRST}-totals", "--format", "json"))
+    (found,) = json.loads(run_sink(capsys, ottla_broker, "describe", f"{FIRST}-totals", "--format", "json"))
     assert (found["ledger"], found["last_batch"], found["open"]) == (f"{FIRST}-totals", 0, 1)
     (transaction,) = found["transactions"]
     assert (transaction["state"], transaction["timeout_s"], transaction["partitions"]) == ("ongoing", 300, ["totals-0"])
     client.close()
 
 
-def test_what_is_open_can_be_ended(
+def test_open_transactions_can_be_ended(
     ottla_broker: LocalBroker, client: Client, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Readers wait no longer; the query that comes back after all goes on."""
-    assert told(capsys, ottla_broker, "abort", FIRST) == f"{FIRST}: topic 'totals', 1 transaction aborted\n"
-    assert told(capsys, ottla_broker, "abort", SECOND) == f"{SECOND}: topic 'copies', 1 transaction aborted\n"
-    assert json.loads(told(capsys, ottla_broker, "list", "--format", "json"))[1]["open"] == 0
+    """Readers do not wait any more, and the query continues when it comes back."""
+    assert run_sink(capsys, ottla_broker, "abort", FIRST) == f"{FIRST}: topic 'totals', 1 transaction aborted\n"
+    assert run_sink(capsys, ottla_broker, "abort", SECOND) == f"{SECOND}: topic 'copies', 1 transaction aborted\n"
+    assert json.loads(run_sink(capsys, ottla_broker, "list", "--format", "json"))[1]["open"] == 0
     ledger = BatchLedger(client, FIRST, "totals")
     write(client, "totals", ledger.begin(1))
     ledger.commit(1)
@@ -93,6 +93,6 @@ def test_what_is_open_can_be_ended(
     client.close()
 
 
-def test_a_query_that_nobody_knows(ottla_broker: LocalBroker, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_query_is_reported(ottla_broker: LocalBroker, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sink", "describe", "beef", "-b", ottla_broker.bootstrap]) == 1
     assert capsys.readouterr().err == "ottla: no query whose id begins with 'beef' writes a topic exactly once\n"

@@ -1,4 +1,4 @@
-"""`ottla up` as a process: what it prints, how it ends, and how it says what stands in its way."""
+"""`ottla up` as a process: what it prints, how it ends, and what it reports when it cannot start."""
 
 import os
 import re
@@ -30,7 +30,7 @@ def finished(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A broker that has said it is ready, and the line it said it with."""
+    """Start a broker and wait until it is ready. Returns the process and the line that it printed."""
     child = subprocess.Popen(
         command("up", *arguments), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -43,7 +43,7 @@ def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def refusal(*arguments: str) -> tuple[int, str]:
-    """Exit status and the one line on stderr of a broker that will not start."""
+    """The exit status and the one line on stderr of a broker that cannot start."""
     ended = finished("up", "--log-level", "error", *arguments)
     assert ended.stdout == ""
     (line,) = ended.stderr.splitlines()
@@ -62,9 +62,10 @@ def test_an_unknown_command_is_refused() -> None:
     assert "Traceback" not in ended.stderr
 
 
-def test_it_says_when_it_accepts_connections_and_keeps_others_out(tmp_path: Path) -> None:
-    # One line with the address, the directory and the time it took; a connection is accepted then; memory is
-    # below 60 MB; a second broker is kept off the directory. Processor time, because a machine may be busy.
+def test_it_prints_when_it_is_ready_and_locks_its_directory(tmp_path: Path) -> None:
+    # One line has the address, the directory and the time it took. A connection is accepted then, memory is below 60
+    # MB, and a second broker cannot use the directory. The test measures processor time, because the machine may be
+    # busy.
     with running("--port", "0", "--data", str(tmp_path)) as (child, line):
         match = re.fullmatch(rf"ottla {__version__} ready on localhost:(\d+) \(data (\S+), (\d+\.\d\d) s\)", line)
         assert match is not None, line
@@ -103,14 +104,14 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     assert "--port" in line
 
 
-def test_a_host_that_is_not_ours_is_named(tmp_path: Path) -> None:
+def test_a_host_of_another_machine_is_named(tmp_path: Path) -> None:
     status, line = refusal("--host", "192.0.2.1", "--port", "0", "--data", str(tmp_path))
     assert status == 1
     assert "192.0.2.1" in line
 
 
-def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    # A plain file stands where the directory should be; this holds for root too, whom no permission stops.
+def test_a_directory_that_cannot_be_created_is_named(tmp_path: Path) -> None:
+    # A plain file is where the directory should be. This fails for root too, who may write anywhere.
     obstacle = tmp_path / "file"
     obstacle.write_text("")
     status, line = refusal("--port", "0", "--data", str(obstacle / "data"))
@@ -149,7 +150,7 @@ sys.exit(main(["up", "--data", sys.argv[2]]))
 
 @contextmanager
 def draining(deadline_s: float, directory: Path) -> Iterator[subprocess.Popen[str]]:
-    """A broker that was told to stop and never gets done with it."""
+    """A broker that was told to stop and never finishes."""
     arguments = [sys.executable, "-c", SLOW, str(deadline_s), str(directory)]
     child = subprocess.Popen(arguments, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     with child:
@@ -179,8 +180,8 @@ def test_a_stop_that_misses_its_deadline_says_so(tmp_path: Path) -> None:
         assert errors.splitlines()[-1].startswith("ottla: the broker did not stop within")
 
 
-def test_metrics_have_a_port_of_their_own_and_a_log_line_its_form(tmp_path: Path) -> None:
-    # The line names the address; what is there is text for Prometheus; a second broker is told which port is taken.
+def test_metrics_have_a_port_of_their_own_and_a_log_line_names_it(tmp_path: Path) -> None:
+    # The line names the address, whose page is text for Prometheus. A second broker reports which port is taken.
     with running("--port", "0", "--metrics-port", "0", "--data", str(tmp_path / "one")) as (child, line):
         match = re.search(r", metrics on (http://localhost:(\d+)/metrics)$", line)
         assert match is not None, line

@@ -1,4 +1,5 @@
-"""A client that dies in the middle of its work, at a request: before it leaves, or when only the answer is missing."""
+"""A client that dies at one of its requests: before the request is sent, or after it was handled and before the
+answer."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,11 +9,11 @@ from ottla.client.connection import Awaited, Connection
 
 
 class Crash(BaseException):
-    """No handler of errors catches it, as none catches a kill."""
+    """The death of the client. Not an Exception, so that no handler catches it, as none catches a kill."""
 
 
 class MortalClient(Client):
-    """Dies at its request number `dies_at`, counted over all brokers; -1: never."""
+    """A client that dies at its request number `dies_at`, counted over all brokers; -1: never."""
 
     def __init__(self, settings: dict[str, str], dies_at: int = -1, *, sends_before: bool = False) -> None:
         super().__init__({"retry.backoff.ms": "5", "retry.backoff.max.ms": "20", **settings})
@@ -25,7 +26,7 @@ class MortalClient(Client):
         return Mortal(connection, self)  # type: ignore[return-value]
 
     def count(self) -> bool:
-        """Whether this request is the last."""
+        """Count a request. Returns whether the client dies at it."""
         self.requests += 1
         return self.requests - 1 == self._dies_at
 
@@ -35,7 +36,7 @@ class MortalClient(Client):
 
 
 class Mortal:
-    """A connection of it."""
+    """A connection of such a client."""
 
     def __init__(self, connection: Connection, client: MortalClient) -> None:
         self._connection = connection
@@ -50,7 +51,7 @@ class Mortal:
             raise Crash
         awaited = self._connection.send(request, version_max)
         if dies:
-            self._connection.receive(awaited)  # so that the broker has handled it
+            self._connection.receive(awaited)  # the answer shows that the broker has handled the request
             raise Crash
         return awaited
 
@@ -59,7 +60,7 @@ class Mortal:
 
 
 def dies(work: Callable[[Client], object], client: MortalClient) -> bool:
-    """Whether it died at its work; its connections are closed with it."""
+    """Run the work. Returns whether the client died; its connections are closed then."""
     try:
         work(client)
         return False

@@ -1,4 +1,4 @@
-"""What a consumer finds in a topic: the naive way, record by record."""
+"""Reads a topic record by record, in the simplest way, for comparison."""
 
 from ottla.client.client import EARLIEST, LATEST, READ_COMMITTED, Client
 from ottla.client.fetching import fetch
@@ -20,14 +20,14 @@ def records(client: Client, topic: str, partition: int, isolation: int = READ_CO
 
 
 def values(client: Client, topic: str, isolation: int = READ_COMMITTED) -> dict[int, list[bytes | None]]:
-    """By partition, without those that have none."""
+    """The values of each partition, without nulls."""
     (count,) = client.count_partitions([topic]).values()
     found = {number: [each.value for each in records(client, topic, number, isolation)] for number in range(count)}
     return {number: each for number, each in found.items() if each}
 
 
 def await_markers(client: Client) -> None:
-    """A transaction that is committed shows in one partition after the other: wait for those that are about to end."""
+    """Wait for transactions that are about to end: a committed one becomes visible in one partition after the other."""
     backoff = client.start_backoff(PATIENCE_S)
     while _some_are_ending(client):
         assert backoff.pause(), "a transaction does not end"

@@ -1,4 +1,4 @@
-"""A schema registry for tests: a real HTTP server, and a shelf of schemas that it answers with."""
+"""A schema registry for tests: a real HTTP server that answers from a shelf of schemas."""
 
 import json
 import struct
@@ -22,7 +22,7 @@ SHOP = {"type": "object", "properties": {"id": {"type": "integer"}}}
 
 
 def proto(name: str, package: str, *fields: tuple[str, int, str], imports: tuple[str, ...] = ()) -> str:
-    """A file with one message `name`, in base64; a field is text, or a message by its type's name."""
+    """A Protobuf file with one message `name`, in base64. A field is text, or a message given by its type's name."""
     kind = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="x", package=package, syntax="proto3", dependency=imports)
     message = file.message_type.add(name=name)
@@ -34,7 +34,7 @@ def proto(name: str, package: str, *fields: tuple[str, int, str], imports: tuple
 
 
 class Shelf:
-    """What the registry answers, and what it was asked."""
+    """The answers of the registry, and the requests that it got."""
 
     def __init__(self) -> None:
         customer = {"schemaType": "PROTOBUF", "schema": proto("Customer", "shop", ("name", 1, ""))}
@@ -61,7 +61,7 @@ class Shelf:
 
 @contextmanager
 def served(shelf: Shelf) -> Iterator[str]:
-    """The registry's address."""
+    """Serve the shelf. Returns the registry's address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -1,4 +1,4 @@
-"""Trying again: pauses double up to a limit, differ a little, and end at the deadline."""
+"""Retries: pauses double up to a limit, vary a little, and end at the deadline."""
 
 from random import Random
 
@@ -30,7 +30,7 @@ def test_pauses_grow_and_end_with_the_deadline() -> None:
     assert not trying.pause()
 
 
-def test_what_the_broker_asks_for_is_waited_within_the_limit() -> None:
+def test_a_throttle_time_is_waited_for_within_the_limit() -> None:
     time = Time()
     trying = backoff(time, 3.0)
     trying.throttle(2.0)

@@ -1,4 +1,4 @@
-"""The pipeline's view of a cluster, with a real broker: topics, offsets, leaders, and what happens when it is away."""
+"""The client with a real broker: topics, offsets, leaders, and what happens when the broker is down."""
 
 import pickle
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def append(client: Client, topic: str, partition: int, timestamps: list[int]) ->
 
 
 def test_topics_by_name_and_by_pattern(ottla_broker: LocalBroker, client: Client) -> None:
-    # Patterns must fit the whole name; a topic that is added later is seen.
+    # Patterns must match the whole name. A topic that is added later is found.
     for name, partitions in (("events", 3), ("events.old", 1), ("metrics", 2)):
         ottla_broker.create_topic(name, partitions)
     assert client.count_partitions(["metrics", "events"]) == {"events": 3, "metrics": 2}
@@ -52,7 +52,7 @@ def test_topics_by_name_and_by_pattern(ottla_broker: LocalBroker, client: Client
         client.count_partitions(pattern="(")
 
 
-def test_a_topic_or_partition_that_is_not_there_is_told_soon(ottla_broker: LocalBroker) -> None:
+def test_a_missing_topic_or_partition_is_reported_soon(ottla_broker: LocalBroker) -> None:
     client = Client({"bootstrap.servers": ottla_broker.bootstrap, **QUICK})
     ottla_broker.create_topic("events")
     with pytest.raises(UnknownTopic, match="there is no topic 'evnts'"):
@@ -62,7 +62,7 @@ def test_a_topic_or_partition_that_is_not_there_is_told_soon(ottla_broker: Local
     client.close()
 
 
-def test_offsets_by_place_and_by_time(ottla_broker: LocalBroker, client: Client) -> None:
+def test_offsets_are_listed_by_position_and_by_time(ottla_broker: LocalBroker, client: Client) -> None:
     ottla_broker.create_topic("events", 2)
     append(client, "events", 0, [1000, 2000, 3000])
     first, second = TopicPartition("events", 0), TopicPartition("events", 1)
@@ -73,8 +73,8 @@ def test_offsets_by_place_and_by_time(ottla_broker: LocalBroker, client: Client)
     assert client.list_offsets({first: 3001})[first].offset == -1
 
 
-def test_answers_that_ask_for_another_try_get_one(ottla_broker: LocalBroker, client: Client) -> None:
-    # An error that passes, and a connection that is lost: neither is seen by the caller.
+def test_retriable_errors_are_retried(ottla_broker: LocalBroker, client: Client) -> None:
+    # The caller sees neither a retriable error nor a lost connection.
     ottla_broker.create_topic("events")
     where = TopicPartition("events", 0)
     ottla_broker.fail("ListOffsets", "NOT_LEADER_OR_FOLLOWER", times=2)
@@ -100,7 +100,7 @@ def test_a_broker_that_restarts_is_found_again(ottla_broker: LocalBroker, client
 
 
 def test_the_coordinator_of_a_group_answers(ottla_broker: LocalBroker, client: Client) -> None:
-    # While the coordinator loads, and after it has moved, the question is asked again.
+    # The request is repeated while the coordinator loads, and after it has moved.
     ottla_broker.fail("OffsetFetch", "NOT_COORDINATOR")
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="readers", topics=None)], require_stable=True)
     answer = client.ask_coordinator("group", "readers", request)
@@ -108,7 +108,7 @@ def test_the_coordinator_of_a_group_answers(ottla_broker: LocalBroker, client: C
     assert not list(find_error_codes(answer))
 
 
-def test_errors_that_do_not_pass_are_not_tried_again(ottla_broker: LocalBroker, client: Client) -> None:
+def test_other_errors_are_not_retried(ottla_broker: LocalBroker, client: Client) -> None:
     ottla_broker.create_topic("events")
     ottla_broker.fail("ListOffsets", "TOPIC_AUTHORIZATION_FAILED", times=None)
     with pytest.raises(KafkaError) as raised:
@@ -116,14 +116,14 @@ def test_errors_that_do_not_pass_are_not_tried_again(ottla_broker: LocalBroker, 
     assert raised.value.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def test_a_broker_that_is_away_is_one_line(ottla_broker: LocalBroker) -> None:
+def test_a_stopped_broker_is_reported_in_one_line(ottla_broker: LocalBroker) -> None:
     client = Client({"bootstrap.servers": ottla_broker.bootstrap, **QUICK})
     ottla_broker.stop()
     with pytest.raises(Unreachable, match=f"{ottla_broker.bootstrap}: connection refused"):
         client.count_partitions(["events"])
 
 
-def test_a_pickled_client_is_one_with_all_of_its_settings() -> None:
+def test_a_pickled_client_keeps_its_settings() -> None:
     client = Client({"bootstrap.servers": "one:9092"})
     copy = pickle.loads(pickle.dumps(client))
     assert copy is pickle.loads(pickle.dumps(client)) is get_shared_client({"bootstrap.servers": "one:9092"})

@@ -1,4 +1,4 @@
-"""The connection of the command line: it asks in a version that both know, and proves who it is as RFC 5802 says."""
+"""A client connection: it uses a version that both sides know, and authenticates as RFC 5802 says."""
 
 from random import Random
 
@@ -14,7 +14,7 @@ from ottla.wire.messages.vote import VoteRequest
 
 
 class Scripted(Connection):
-    """The other side of a SASL exchange, from a script."""
+    """The other side of a SASL exchange, with scripted answers."""
 
     def __init__(self, answers: list[bytes]) -> None:
         self._name = "broker:9092"
@@ -51,7 +51,7 @@ def test_scram_gives_the_proof_of_the_standards_example() -> None:
     ],
     ids=["wrong proof", "another nonce", "endless work", "no scram"],
 )
-def test_a_broker_that_does_not_play_by_the_rules_is_not_trusted(answers: list[bytes]) -> None:
+def test_a_broker_that_breaks_the_protocol_is_not_trusted(answers: list[bytes]) -> None:
     with pytest.raises(Unreachable):
         Scripted(answers)._scram(USER, NONCE)
 
@@ -80,8 +80,8 @@ def test_settings_that_cannot_be_used_are_named() -> None:
             Security.of(wrong)
 
 
-def test_several_requests_may_be_under_way(ottla_broker: LocalBroker) -> None:
-    # Answers are given to whom they belong, in whatever order they are asked for; one that nobody wants disturbs none.
+def test_several_requests_may_be_in_flight(ottla_broker: LocalBroker) -> None:
+    # Each caller gets its own answer, in whatever order callers ask. An answer that nobody wants disturbs no other.
     host, port = ottla_broker.bootstrap.split(":")
     with Connection(host, int(port), Security(), Random(1)) as connection:
         first = connection.send(MetadataRequest(topics=[MetadataRequestTopic(name="one")]))
@@ -92,9 +92,9 @@ def test_several_requests_may_be_under_way(ottla_broker: LocalBroker) -> None:
         assert [topic.name for topic in connection.receive(first).topics] == ["one"]
         late = connection.send(DescribeClusterRequest())
         connection.receive(connection.send(DescribeClusterRequest()))
-        connection.abandon(late)  # it has come already
+        connection.abandon(late)  # its answer has arrived already
         assert connection.ask(DescribeClusterRequest()).error_code == 0
-        assert not connection._early  # nothing is kept that nobody will ask for
+        assert not connection._early  # no answer is kept that nobody will ask for
 
 
 def test_a_version_can_be_capped(ottla_broker: LocalBroker) -> None:

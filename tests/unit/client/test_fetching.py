@@ -1,4 +1,4 @@
-"""Raw batches from a real broker: ranges, transactions, gaps, trouble on the way, and offsets that are gone."""
+"""Raw batches from a real broker: ranges, transactions, gaps, network errors, and offsets that are gone."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -27,7 +27,7 @@ from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.produce import PartitionData, ProduceRequest, TopicData
 
 SMALL = 400
-"""Bytes of an answer: a few batches, so that there are many answers."""
+"""The size limit of an answer: a few batches, so that there are many answers."""
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def offsets(batches: Iterator[memoryview]) -> list[int]:
 
 
 def test_a_range_comes_in_whole_batches_and_in_order(client: Client) -> None:
-    # The batches that the range begins and ends in come whole; many small answers say the same as one.
+    # Batches at both ends of the range are complete. Many small answers give the same as one.
     fill(client, 100)
     assert offsets(fetch(client, "events", 0, 0, 100)) == list(range(100))
     assert offsets(fetch(client, "events", 0, 12, 34)) == list(range(10, 35))
@@ -64,8 +64,8 @@ def test_a_range_comes_in_whole_batches_and_in_order(client: Client) -> None:
     assert offsets(fetch(client, "events", 0, 40, 40)) == []
 
 
-def test_a_reader_that_is_left_does_not_disturb_the_next(client: Client) -> None:
-    # The answer that was asked for in advance belongs to nobody; two readers may share a connection.
+def test_an_abandoned_reader_does_not_disturb_the_next(client: Client) -> None:
+    # The answer to a prefetch is dropped. Two readers may share a connection.
     fill(client, 100)
     left = fetch(client, "events", 0, 0, 100, max_bytes=SMALL)
     next(left)
@@ -75,7 +75,7 @@ def test_a_reader_that_is_left_does_not_disturb_the_next(client: Client) -> None
     assert first + offsets(other) == list(range(50, 100))
 
 
-def test_trouble_on_the_way_is_waited_out(ottla_broker: LocalBroker, client: Client) -> None:
+def test_network_errors_are_retried(ottla_broker: LocalBroker, client: Client) -> None:
     fill(client, 60)
     ottla_broker.fail("Fetch", "NOT_LEADER_OR_FOLLOWER", times=2)
     assert offsets(fetch(client, "events", 0, 0, 60, max_bytes=SMALL)) == list(range(60))
@@ -88,8 +88,8 @@ def test_trouble_on_the_way_is_waited_out(ottla_broker: LocalBroker, client: Cli
     assert seen + offsets(batches) == list(range(60))
 
 
-def test_only_committed_records_are_seen_if_that_is_asked(client: Client) -> None:
-    # Three transactions of one producer, the second aborted; markers are never seen.
+def test_read_committed_returns_only_committed_records(client: Client) -> None:
+    # One producer has three transactions, of which the second is aborted. Markers are never returned.
     request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000)
     producer = client.ask_coordinator("transaction", "t", request)
     node = client.find_coordinator("transaction", "t")
@@ -126,12 +126,12 @@ def test_only_committed_records_are_seen_if_that_is_asked(client: Client) -> Non
 
 
 def add_partitions(client: Client, node: int, request: AddPartitionsToTxnRequest) -> None:
-    """CONCURRENT_TRANSACTIONS while the markers of the one before are written: tried again."""
+    """Add partitions, and retry CONCURRENT_TRANSACTIONS while the last markers are written."""
     for code in find_error_codes(client.connect(node).ask(request, version_max=3)):
         raise KafkaError(code)
 
 
-def test_offsets_that_are_gone_are_told_with_numbers(client: Client) -> None:
+def test_missing_offsets_are_reported_with_numbers(client: Client) -> None:
     fill(client, 50)
     partition = DeleteRecordsPartition(partition_index=0, offset=30)
     topics = [DeleteRecordsTopic(name="events", partitions=[partition])]
@@ -144,7 +144,7 @@ def test_offsets_that_are_gone_are_told_with_numbers(client: Client) -> None:
 
 
 def change_answers(monkeypatch: pytest.MonkeyPatch, change: Callable[[FetchResponse], None]) -> None:
-    """Fetch answers as a broker might send them that is not at hand."""
+    """Change the answers to Fetch, for cases that the test broker does not produce."""
     sound = Connection.receive
 
     def changed(self: Connection, awaited: Awaited) -> Any:
@@ -157,7 +157,7 @@ def change_answers(monkeypatch: pytest.MonkeyPatch, change: Callable[[FetchRespo
 
 
 def test_a_broker_that_throttles_is_asked_again(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Kafka's answer over quota has a time to wait and no partitions.
+    # Over quota, Kafka's answer has a throttle time and no partitions.
     fill(client, 20)
     seen = []
 
@@ -171,8 +171,8 @@ def test_a_broker_that_throttles_is_asked_again(client: Client, monkeypatch: pyt
     assert len(seen) == 2
 
 
-def test_a_range_of_which_compaction_has_left_nothing_ends(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The broker says so several times: one answer without records is no proof.
+def test_a_range_that_compaction_has_emptied_ends(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The broker answers so several times, because one answer without records is no proof.
     fill(client, 20)
     seen = []
 
@@ -186,8 +186,8 @@ def test_a_range_of_which_compaction_has_left_nothing_ends(client: Client, monke
     assert len(seen) == 1 + EMPTY_ANSWERS_MAX
 
 
-def test_a_batch_that_was_damaged_on_the_way_is_not_passed_on(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Unless the user has switched the check off, as Kafka's consumers can.
+def test_a_batch_damaged_in_transit_is_not_returned(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Unless the user has switched off the check, as Kafka's consumers can.
     fill(client, 20)
 
     def damage(answer: FetchResponse) -> None:
@@ -204,7 +204,7 @@ def test_a_batch_that_was_damaged_on_the_way_is_not_passed_on(client: Client, mo
     careless.close()
 
 
-def test_a_range_beyond_the_log_ends_with_what_is_missing(ottla_broker: LocalBroker, client: Client) -> None:
+def test_a_range_beyond_the_log_ends_with_an_error(ottla_broker: LocalBroker, client: Client) -> None:
     fill(client, 10)
     hurried = Client({**client.raw_settings, "default.api.timeout.ms": "50"})
     with pytest.raises(KafkaError, match="the log ends at 10, before the requested end 20"):
@@ -212,7 +212,7 @@ def test_a_range_beyond_the_log_ends_with_what_is_missing(ottla_broker: LocalBro
     hurried.close()
 
 
-def test_errors_that_do_not_pass_are_told_with_their_place(ottla_broker: LocalBroker, client: Client) -> None:
+def test_other_errors_are_reported_with_their_partition(ottla_broker: LocalBroker, client: Client) -> None:
     fill(client, 10)
     ottla_broker.fail("Fetch", "TOPIC_AUTHORIZATION_FAILED", times=None)
     with pytest.raises(KafkaError) as raised:

@@ -1,4 +1,4 @@
-"""Batches to a real broker that fails, drops, delays and restarts: everything arrives, once, in order."""
+"""Batches sent to a real broker that fails, drops, delays and restarts: everything arrives once, in order."""
 
 from collections.abc import Iterator
 from random import Random
@@ -28,8 +28,8 @@ def client(ottla_broker: LocalBroker) -> Iterator[Client]:
     found.close()
 
 
-def encoded(count: int, partitions: int = 1, *, per_batch: int = 5, codec: int = 0) -> list[EncodedBatch]:
-    """Records with numbers for values, `per_batch` in a batch, one partition after the other."""
+def encode(count: int, partitions: int = 1, *, per_batch: int = 5, codec: int = 0) -> list[EncodedBatch]:
+    """Encode records with numbers as values, `per_batch` in a batch, one partition after the other."""
     found = []
     for first in range(0, count, per_batch):
         numbers = [b"%d" % number for number in range(first, min(first + per_batch, count))]
@@ -51,7 +51,7 @@ def numbers(count: int, partitions: int = 1, per_batch: int = 5) -> dict[int, li
 def test_many_batches_arrive_in_order(ottla_broker: LocalBroker, client: Client) -> None:
     ottla_broker.create_topic(TOPIC, 3)
     sender = Sender(client, request_bytes_max=400)
-    sender.send_all(encoded(1000, 3))
+    sender.send_all(encode(1000, 3))
     sender.flush()
     assert values(client, TOPIC) == numbers(1000, 3)
     assert sender.next_offsets == {TopicPartition(TOPIC, each): len(numbers(1000, 3)[each]) for each in range(3)}
@@ -59,13 +59,13 @@ def test_many_batches_arrive_in_order(ottla_broker: LocalBroker, client: Client)
 
 @pytest.mark.parametrize("answer_only", [False, True])
 @pytest.mark.parametrize("trouble", ["NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS", "drop"])
-def test_trouble_on_the_way_neither_loses_nor_doubles_nor_reorders(
+def test_network_errors_lose_duplicate_and_reorder_nothing(
     ottla_broker: LocalBroker, client: Client, trouble: str, answer_only: bool
 ) -> None:
-    """Requests fail before and after they were handled, while others behind them are under way."""
+    """Requests fail before and after they were handled, while later ones are in flight."""
     ottla_broker.create_topic(TOPIC, 2)
     sender = Sender(client, request_bytes_max=200)
-    batches = encoded(600, 2)
+    batches = encode(600, 2)
     for first in range(0, len(batches), 20):
         sender.send_all(batches[first : first + 10])
         if trouble == "drop":
@@ -77,13 +77,12 @@ def test_trouble_on_the_way_neither_loses_nor_doubles_nor_reorders(
     assert values(client, TOPIC) == numbers(600, 2)
 
 
-def test_what_was_sent_behind_a_batch_that_failed_is_sent_again_behind_it(
-    ottla_broker: LocalBroker, client: Client
-) -> None:
-    """Four requests are under way when the first fails: the broker finds the others out of order, which is no loss."""
+def test_batches_after_a_failed_one_are_sent_again_after_it(ottla_broker: LocalBroker, client: Client) -> None:
+    """Four requests are in flight when the first fails. The broker finds the others out of order, and they are sent
+    again."""
     ottla_broker.create_topic(TOPIC)
     sender = Sender(client, request_bytes_max=1)
-    batches = encoded(25)
+    batches = encode(25)
     sender.send(batches[0])
     sender.flush()
     ottla_broker.fail("Produce", "NOT_LEADER_OR_FOLLOWER")
@@ -95,7 +94,7 @@ def test_what_was_sent_behind_a_batch_that_failed_is_sent_again_behind_it(
 def test_a_broker_that_restarts_is_waited_for(ottla_broker: LocalBroker, client: Client) -> None:
     ottla_broker.create_topic(TOPIC)
     sender = Sender(client, request_bytes_max=100)
-    batches = encoded(100)
+    batches = encode(100)
     sender.send_all(batches[:10])
     ottla_broker.kill()
     ottla_broker.restart()
@@ -108,44 +107,45 @@ def test_a_broker_that_restarts_is_waited_for(ottla_broker: LocalBroker, client:
 def test_a_batch_that_the_topic_finds_too_large_is_split(ottla_broker: LocalBroker, client: Client, codec: int) -> None:
     ottla_broker.create_topic(TOPIC, max_message_bytes=HEADER_SIZE + 100)
     sender = Sender(client)
-    sender.send_all(encoded(90, per_batch=30, codec=codec))
+    sender.send_all(encode(90, per_batch=30, codec=codec))
     sender.flush()
     assert values(client, TOPIC) == numbers(90)
 
 
-def test_an_error_that_stays_is_the_senders_last_word(ottla_broker: LocalBroker, client: Client) -> None:
-    """One record alone is too large for the topic: the error names the partition, and again for every later call."""
+def test_a_sender_fails_for_good_after_a_fatal_error(ottla_broker: LocalBroker, client: Client) -> None:
+    """One record alone is too large for the topic. The error names the partition, and every later call raises it
+    again."""
     ottla_broker.create_topic(TOPIC, max_message_bytes=HEADER_SIZE + 1)
     sender = Sender(client)
-    sender.send_all(encoded(2))
+    sender.send_all(encode(2))
     for _ in range(2):
         with pytest.raises(KafkaError, match="events-0") as refused:
             sender.flush()
         assert refused.value.code == ErrorCode.MESSAGE_TOO_LARGE
     with pytest.raises(KafkaError):
-        sender.send_all(encoded(1))
+        sender.send_all(encode(1))
 
 
-def test_trouble_that_does_not_end_is_told(ottla_broker: LocalBroker, client: Client) -> None:
+def test_errors_that_do_not_end_are_reported(ottla_broker: LocalBroker, client: Client) -> None:
     ottla_broker.create_topic(TOPIC)
     sender = Sender(client, delivery_s=0.2)
     ottla_broker.fail("Produce", "NOT_ENOUGH_REPLICAS", None)
-    sender.send_all(encoded(1))
+    sender.send_all(encode(1))
     with pytest.raises(KafkaError) as refused:
         sender.flush()
     assert refused.value.code == ErrorCode.NOT_ENOUGH_REPLICAS
 
 
-def test_a_broker_that_is_gone_is_told(ottla_broker: LocalBroker) -> None:
+def test_a_stopped_broker_is_reported(ottla_broker: LocalBroker) -> None:
     ottla_broker.create_topic(TOPIC)
     client = Client(
         {"bootstrap.servers": ottla_broker.bootstrap, "default.api.timeout.ms": "200", "retry.backoff.ms": "5"}
     )
     sender = Sender(client, delivery_s=0.2)
-    sender.send_all(encoded(5))
+    sender.send_all(encode(5))
     sender.flush()
     ottla_broker.stop()
-    sender.send_all(encoded(5))
+    sender.send_all(encode(5))
     with pytest.raises(Unreachable):
         sender.flush()
 
@@ -155,10 +155,11 @@ def test_fewer_acknowledgements_need_no_producer_id(ottla_broker: LocalBroker, c
     ottla_broker.create_topic(TOPIC, 2)
     ottla_broker.fail("InitProducerId", "UNKNOWN_SERVER_ERROR", None)
     sender = Sender(client, acks=acks, request_bytes_max=300)
-    sender.send_all(encoded(100, 2))
+    sender.send_all(encode(100, 2))
     sender.flush()
-    last = Sender(client, acks=1)  # on the same connection: when it is answered, so is all before it
-    last.send_all(encoded(5))
+    # uses the same connection, so its answer shows that all earlier requests were handled
+    last = Sender(client, acks=1)
+    last.send_all(encode(5))
     last.flush()
     assert values(client, TOPIC)[1] == numbers(100, 2)[1]
     with pytest.raises(ValueError, match="acks=all"):
@@ -166,10 +167,10 @@ def test_fewer_acknowledgements_need_no_producer_id(ottla_broker: LocalBroker, c
 
 
 def test_memory_is_bounded(ottla_broker: LocalBroker, client: Client) -> None:
-    """However much is sent, no more than the limit is held: the sender waits for answers meanwhile."""
+    """However much is sent, the sender holds no more than the limit, and waits for answers."""
     ottla_broker.create_topic(TOPIC)
     sender = Sender(client, request_bytes_max=200, buffered_bytes_max=1000)
-    for batch in encoded(500):
+    for batch in encode(500):
         sender.send(batch)
         assert sender.buffered_bytes <= 1000
     sender.flush()

@@ -1,4 +1,4 @@
-"""A client's settings: the Java client's names and librdkafka's mean the same, and nonsense is told by its name."""
+"""Client settings: names of the Java client and of librdkafka mean the same, and a wrong setting is named."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def test_both_clients_names_are_understood() -> None:
     assert java.request_timeout_s == 5
 
 
-def test_settings_that_say_nothing_to_this_client_are_passed_over() -> None:
+def test_settings_without_meaning_for_this_client_are_ignored() -> None:
     assert ClientSettings.of({**SERVERS, "group.id": "x", "fetch.min.bytes": "1"}) == ClientSettings.of(SERVERS)
 
 
@@ -52,6 +52,6 @@ def test_settings_that_say_nothing_to_this_client_are_passed_over() -> None:
         ({**SERVERS, "security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}, "sasl.mechanism: 'GSSAPI'"),
     ],
 )
-def test_what_cannot_be_done_is_told_by_its_name(settings: dict[str, str], reason: str) -> None:
+def test_an_unsupported_setting_is_named(settings: dict[str, str], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         ClientSettings.of(settings)

@@ -1,4 +1,4 @@
-"""What the demo says to try next can be typed as it stands."""
+"""The commands that the demo suggests can be typed as they stand."""
 
 import json
 import re
@@ -14,8 +14,8 @@ COMMAND = re.compile(r"\.venv/bin/ottla (.*)$", re.MULTILINE)
 
 
 @pytest.mark.parametrize("text", [after_the_story("localhost:1", OPENING_MS), after_the_exchange("localhost:1")])
-def test_commands_are_ones_that_there_are(text: str) -> None:
-    # All but `up` name the broker; a wrong one would end the parser.
+def test_the_suggested_commands_exist(text: str) -> None:
+    # All except `up` name the broker. The parser would end with an error for a wrong command.
     commands = [shlex.split(command) for command in COMMAND.findall(text)]
     assert len(commands) >= 5
     for command in commands:
@@ -23,8 +23,8 @@ def test_commands_are_ones_that_there_are(text: str) -> None:
         assert command == ["up"] or options.bootstrap == "localhost:1"
 
 
-def test_the_order_to_send_is_one() -> None:
-    # It is of the time that it is in the shop, so that the pipeline still counts it.
+def test_the_suggested_order_is_valid() -> None:
+    # The order has the current time of the shop, so that the pipeline still counts it.
     found = re.search(r"echo '(.*)' \|", after_the_story("localhost:1", OPENING_MS))
     assert found is not None
     assert json.loads(found[1])["at"] == "2026-01-05T09:00:00.000Z"

@@ -1,4 +1,4 @@
-"""The demo's pipeline as a child: its failures are one line, and a child that does not end is ended."""
+"""The demo's pipeline as a child process: a failure is one line, and a child that does not end is killed."""
 
 import os
 import subprocess
@@ -36,18 +36,18 @@ def child(program: str, directory: Path) -> Iterator[PipelineProcess]:
         pipeline.stop(Interruption())
 
 
-def first_told(pipeline: PipelineProcess) -> dict[str, object]:
+def read_first_message(pipeline: PipelineProcess) -> dict[str, object]:
     while not (messages := pipeline.read_messages()):
         time.sleep(0.01)
     return messages[0]
 
 
-def test_what_a_pipeline_tells_is_heard_and_what_it_is_told_arrives(tmp_path: Path) -> None:
+def test_messages_from_and_to_a_pipeline_arrive(tmp_path: Path) -> None:
     echo = "import sys\nfor line in sys.stdin: print('{\"heard\": \"' + line.strip() + '\"}', flush=True)"
     with child(echo, tmp_path) as pipeline:
         assert pipeline.read_messages() == []
         pipeline.finish()
-        assert first_told(pipeline) == {"heard": "finish"}
+        assert read_first_message(pipeline) == {"heard": "finish"}
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_what_a_pipeline_tells_is_heard_and_what_it_is_told_arrives(tmp_path: Pa
         ("", "demo: the pipeline ended: it wrote no message"),
     ],
 )
-def test_a_pipeline_that_fails_is_one_line(program: str, said: str, tmp_path: Path) -> None:
+def test_the_failure_of_a_pipeline_is_one_line(program: str, said: str, tmp_path: Path) -> None:
     with child(program, tmp_path) as pipeline, pytest.raises(CommandError) as refusal:
         while True:
             pipeline.read_messages()
@@ -66,11 +66,11 @@ def test_a_pipeline_that_fails_is_one_line(program: str, said: str, tmp_path: Pa
     assert str(refusal.value) == said
 
 
-def test_a_pipeline_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # It is not told so by a signal, but by the end of its input; who does not hear that is killed.
+def test_a_pipeline_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The end of its input tells the child to end, not a signal. A child that ignores it is killed.
     monkeypatch.setattr(children, "PIPELINE_STOP_S", 0.1)
     with child(DEAF, tmp_path) as pipeline:
-        first_told(pipeline)
+        read_first_message(pipeline)
         pid = pipeline._child.pid
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)

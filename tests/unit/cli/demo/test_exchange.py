@@ -1,4 +1,4 @@
-"""The demo's exchange of records, against librdkafka's own mock broker: records are counted, and damage is told."""
+"""The demo's exchange of records, against librdkafka's own mock broker: records are counted, and damage is reported."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from tests.patience import PATIENCE_S
 
 @pytest.fixture
 def mock(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The address of a mock broker, which makes topics when they are asked for and knows no CreateTopics."""
+    """The address of a mock broker, which creates topics on first use and has no CreateTopics."""
     host = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "mock", "log_level": 3})
     (broker,) = host.list_topics(timeout=PATIENCE_S).brokers.values()
     host.list_topics(TOPIC, timeout=PATIENCE_S)
@@ -21,8 +21,8 @@ def mock(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     host.flush(1)
 
 
-def test_what_was_sent_comes_back(mock: str) -> None:
-    # Produced, acknowledged and consumed agree, and nothing is complained about.
+def test_all_sent_records_come_back(mock: str) -> None:
+    # The numbers of produced, acknowledged and consumed records agree, and no problem is reported.
     records = Exchange(mock, 100)
     records.turn(producing=True)
     while not records.finished:
@@ -42,7 +42,7 @@ def test_what_was_sent_comes_back(mock: str) -> None:
     ],
     ids=["lost", "twice", "elsewhere"],
 )
-def test_a_record_that_is_not_the_one_due_is_told(mock: str, arrivals: list[tuple[int, int]], complaint: str) -> None:
+def test_a_record_out_of_order_is_reported(mock: str, arrivals: list[tuple[int, int]], complaint: str) -> None:
     records = Exchange(mock, NUMBER.size)
     for partition, number in arrivals:
         records._check(partition, NUMBER.pack(number))
@@ -51,7 +51,7 @@ def test_a_record_that_is_not_the_one_due_is_told(mock: str, arrivals: list[tupl
     assert any(complaint in line for line in records.complaints)
 
 
-def test_a_changed_record_is_told(mock: str) -> None:
+def test_a_changed_record_is_reported(mock: str) -> None:
     records = Exchange(mock, NUMBER.size + 1)
     records._check(0, NUMBER.pack(0) + b"\xff")
     records.close()

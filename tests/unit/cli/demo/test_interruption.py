@@ -1,4 +1,4 @@
-"""Signals are noticed where it is safe, the second one is heard too, and afterwards they are what they were."""
+"""Signals are noticed where it is safe, a second one is noticed too, and the handlers are restored afterwards."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from ottla.cli.demo.interruption import Interrupted, Interruption
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_waits_until_somebody_asks(number: signal.Signals) -> None:
+def test_a_signal_waits_until_the_program_checks_for_it(number: signal.Signals) -> None:
     before = signal.getsignal(number)
     with Interruption() as interruption:
         interruption.check()

@@ -1,4 +1,4 @@
-"""What the demo shows: rates of the last seconds, a page of constant height, and lines where there is no terminal."""
+"""The demo's screen: rates of the last seconds, a page of constant height, and plain lines without a terminal."""
 
 import pytest
 
@@ -21,7 +21,7 @@ FIGURES = Figures(
 
 
 def test_a_rate_is_that_of_the_last_seconds() -> None:
-    # What was long ago does not count any more.
+    # Older records do not count.
     rate = Rate()
     assert rate.per_second == 0
     for second, count in enumerate((0, 1_000, 2_000, 2_010, 2_020, 2_030)):
@@ -30,7 +30,7 @@ def test_a_rate_is_that_of_the_last_seconds() -> None:
 
 
 def test_a_page_has_the_newest_minutes_and_always_the_same_height() -> None:
-    # Or what is drawn next would not cover it.
+    # Otherwise the next page would not cover the last one.
     shown = page(FIGURES)
     assert len(shown) == len(page(Figures()))
     assert "12 s, 09:12 in the shop, watermark none yet" in shown[0]

@@ -1,4 +1,4 @@
-"""The demo's shop and its books: the same seed makes the same day, and wrong results are told."""
+"""The demo's shop and its books: the same seed gives the same day, and wrong results are reported."""
 
 import json
 from collections import Counter
@@ -16,21 +16,21 @@ EVENTS = 3_000
 Rows = list[dict[str, object]]
 
 
-def a_day(seed: int) -> tuple[Shop, list[Event], list[Event]]:
+def generate_day(seed: int) -> tuple[Shop, list[Event], list[Event]]:
     shop = Shop(Random(seed), per_minute=500)
     customers = shop.customers()
     return shop, customers, [shop.event() for _ in range(EVENTS)]
 
 
 def test_the_same_seed_makes_the_same_day() -> None:
-    # Customers and events to the byte; another seed makes another day.
-    assert a_day(1)[1:] == a_day(1)[1:]
-    assert a_day(1)[2] != a_day(2)[2]
+    # Customers and events are equal to the byte. Another seed gives another day.
+    assert generate_day(1)[1:] == generate_day(1)[1:]
+    assert generate_day(1)[2] != generate_day(2)[2]
 
 
 def test_a_day_has_everything_in_it() -> None:
-    # Orders and views, late ones, all kinds of bad ones, guests, and as many minutes as the rate says.
-    shop, customers, events = a_day(1)
+    # A day has orders and views, late events, all kinds of bad ones, guests, and as many minutes as the rate says.
+    shop, customers, events = generate_day(1)
     assert {event.topic for event in events} == {ORDERS, PAGE_VIEWS}
     assert any(customer.value is None for customer in customers)
     assert shop.delayed
@@ -40,8 +40,8 @@ def test_a_day_has_everything_in_it() -> None:
     assert shop.orders + shop.page_views == EVENTS
 
 
-def test_an_order_that_is_too_late_is_sold_but_in_no_minute() -> None:
-    shop, _, _ = a_day(1)
+def test_an_order_that_is_too_late_counts_in_no_minute() -> None:
+    shop, _, _ = generate_day(1)
     minutes = dict(shop.books.minutes)
     event = shop.straggler(shop.now_ms)
     assert json.loads(event.value or "")["at"] == iso_time(shop.now_ms - 10 * MINUTE_MS - int(MINUTE_MS / 500))
@@ -51,13 +51,13 @@ def test_an_order_that_is_too_late_is_sold_but_in_no_minute() -> None:
 
 @pytest.mark.parametrize("after_ms", [0, 59_999, 3_600_000, 15 * 3_600_000, 40 * 3_600_000 + 123, -600_000])
 def test_times_are_written_as_iso_8601(after_ms: int) -> None:
-    # The shop's own quick way says the same as the library.
+    # The shop's own fast function gives the same text as the library.
     written = datetime.fromisoformat(iso_time(OPENING_MS + after_ms))
     assert int(written.timestamp() * 1000) == OPENING_MS + after_ms
 
 
 def results_of(books: Books) -> tuple[Rows, Rows, Rows]:
-    """What a pipeline that does everything right writes."""
+    """The results that a correct pipeline writes."""
     sales: Rows = [{"order": order, **sale._asdict()} for order, sale in books.sales.items()]
     minutes: Rows = [
         {"minute_ms": minute, "category": category, **tally._asdict()}
@@ -67,16 +67,16 @@ def results_of(books: Books) -> tuple[Rows, Rows, Rows]:
     return sales, minutes, rejects
 
 
-def complaints(books: Books, *results: Rows) -> list[str]:
+def find_complaints(books: Books, *results: Rows) -> list[str]:
     sales, minutes, rejects = ([json.dumps(row).encode() for row in rows] for rows in results)
     return books.complaints(sales, minutes, rejects)
 
 
-def test_right_results_are_not_complained_about() -> None:
-    # Also those that were corrected later: of a minute the newest result counts.
-    shop, _, _ = a_day(1)
+def test_correct_results_give_no_complaint() -> None:
+    # The newest result of a minute counts, so a corrected result is right too.
+    shop, _, _ = generate_day(1)
     sales, minutes, rejects = results_of(shop.books)
-    assert complaints(shop.books, sales, [{**minutes[0], "cents": 0}, *minutes], rejects) == []
+    assert find_complaints(shop.books, sales, [{**minutes[0], "cents": 0}, *minutes], rejects) == []
 
 
 Change = Callable[[Rows, Rows, Rows], object]
@@ -95,18 +95,18 @@ Change = Callable[[Rows, Rows, Rows], object]
         (lambda sales, minutes, rejects: rejects.append(rejects[0]), "was rejected 2 times"),
     ],
 )
-def test_a_wrong_result_is_told(change: Change, complaint: str) -> None:
-    # One row lost, repeated or changed in any of the three topics is one line.
-    shop, _, _ = a_day(1)
+def test_a_wrong_result_is_reported(change: Change, complaint: str) -> None:
+    # A row that is lost, repeated or changed in any of the three topics gives one line.
+    shop, _, _ = generate_day(1)
     results = results_of(shop.books)
     change(*results)
-    (line,) = complaints(shop.books, *results)
+    (line,) = find_complaints(shop.books, *results)
     assert complaint in line
 
 
-def test_many_wrong_results_are_told_briefly() -> None:
-    shop, _, _ = a_day(1)
-    lines = complaints(shop.books, [], [], [])
+def test_many_wrong_results_are_reported_briefly() -> None:
+    shop, _, _ = generate_day(1)
+    lines = find_complaints(shop.books, [], [], [])
     assert len(lines) == 6
     wrong = len(shop.books.sales) + len(shop.books.minutes) + len(Counter(shop.books.rejects))
     assert lines[-1] == f"and {wrong - 5:,} more"

@@ -35,7 +35,7 @@ ROW = (
 
 
 def test_rows_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    """Numbers to the right, one line for each row, nested values as JSON."""
+    """Numbers are right-aligned, each row is one line, and nested values are JSON."""
     show_rows_as_table(["n", "t", "none", "b", "x", "nan", "d", "at", "day", "k", "raw", "s", "m"], [ROW])
     assert capsys.readouterr().out.splitlines() == [
         "N  T           NONE  B       X  NAN  D     AT                       DAY         K     RAW"
@@ -51,7 +51,7 @@ def test_rows_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 class Batch:
-    """What Spark hands to a printer."""
+    """A stand-in for the data frame that Spark passes to a printer."""
 
     def __init__(self, *rows: tuple[Any, ...]) -> None:
         self._rows = list(rows)
@@ -63,8 +63,8 @@ class Batch:
         return self._rows
 
 
-def test_rows_that_come_one_after_the_other(capsys: pytest.CaptureFixture[str]) -> None:
-    """One head, columns that only grow, and an end when there are enough."""
+def test_rows_of_several_batches_are_one_table(capsys: pytest.CaptureFixture[str]) -> None:
+    """There is one header line, columns only grow, and printing ends when there are enough rows."""
     printer: Any = Printer(["word", "n"], "table", 3)
     for batch in (Batch(("a", 1)), Batch(), Batch(("longer", None)), Batch(("b", 3), ("not", 4)), Batch(("shown", 5))):
         printer(batch, 0)
@@ -72,8 +72,8 @@ def test_rows_that_come_one_after_the_other(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == "WORD  N\na     1\nlonger  -\nb       3\n"
 
 
-def test_results_that_come_anew_with_every_batch(capsys: pytest.CaptureFixture[str]) -> None:
-    """A limit is one of rows, not of batches."""
+def test_a_complete_result_is_printed_with_every_batch(capsys: pytest.CaptureFixture[str]) -> None:
+    """A limit counts rows, not batches."""
     printer: Any = Printer(["n"], "table", 1)
     printer.whole = True
     for number in (1, 2):
@@ -111,7 +111,7 @@ def test_an_error_of_spark_is_one_line(text: str, said: str) -> None:
         (PySparkException("[A_B] broken"), "sql: broken", 1),
     ],
 )
-def test_what_goes_wrong_becomes_a_refusal(error: Exception, said: str, status: int) -> None:
+def test_an_error_of_spark_becomes_a_usage_error(error: Exception, said: str, status: int) -> None:
     with pytest.raises(CommandError) as refused, explain_spark_errors():
         raise error
     assert (str(refused.value), refused.value.status) == (said, status)
@@ -145,7 +145,7 @@ def test_arguments_become_options_of_the_source() -> None:
         (["sql", "select 1", "--value-format", "xml"], "xml"),
     ],
 )
-def test_what_was_asked_wrongly_is_told_before_spark_starts(
+def test_wrong_usage_is_reported_before_spark_starts(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     try:
@@ -157,7 +157,7 @@ def test_what_was_asked_wrongly_is_told_before_spark_starts(
     assert said in line
 
 
-def test_without_pyspark_it_is_told_what_to_install(
+def test_without_pyspark_the_message_says_what_to_install(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ottla.cli.sql.find_spec", lambda name: None)

@@ -1,4 +1,4 @@
-"""One transaction for a batch, and a driver that dies at every request in turn: what is read committed is the model."""
+"""One transaction for each batch, with a driver that dies at every request in turn: readers see what the model says."""
 
 from functools import partial
 from random import Random
@@ -40,7 +40,7 @@ def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def write(client: Client, topic: str, batch_id: int, producer: ProducerIdentity) -> None:
-    """What the tasks do: each partition is written by one of them."""
+    """Write a batch as tasks do: one task for each partition."""
     for partition in range(PARTITIONS):
         rows = pa.record_batch(
             {
@@ -56,7 +56,7 @@ def write(client: Client, topic: str, batch_id: int, producer: ProducerIdentity)
 
 
 def run(client: Client, topic: str, batch_id: int) -> None:
-    """A batch from beginning to end, as a new driver does it."""
+    """Write a batch from beginning to end, as a new driver does."""
     ledger = BatchLedger(client, "query", topic)
     producer = ledger.begin(batch_id)
     if producer is not None:
@@ -92,7 +92,7 @@ def test_a_driver_that_dies_at_any_request_leaves_every_batch_exactly_once(
     assert dies_at > 8
 
 
-def test_the_protocol_is_the_clusters(settings: Settings) -> None:
+def test_the_transaction_protocol_is_that_of_the_cluster(settings: Settings) -> None:
     client = Client(settings)
     assert find_transaction_protocol(client) == IMPLICIT
     client.close()
@@ -101,7 +101,7 @@ def test_the_protocol_is_the_clusters(settings: Settings) -> None:
 def test_a_batch_that_is_aborted_or_never_ended_is_not_seen(
     ottla_broker: LocalBroker, settings: Settings, protocol: int
 ) -> None:
-    """Neither its rows nor the source's offsets; the next driver writes it."""
+    """Neither its rows nor the source's offsets are visible. The next driver writes the batch."""
     ottla_broker.create_topic("output", PARTITIONS)
     client = MortalClient(settings)
     ledger = BatchLedger(client, "query", "output")
@@ -123,8 +123,8 @@ def test_a_batch_that_is_aborted_or_never_ended_is_not_seen(
     client.close()
 
 
-def test_one_driver_goes_from_batch_to_batch(ottla_broker: LocalBroker, settings: Settings, protocol: int) -> None:
-    """With transactions v2 it needs no new epoch from the coordinator, nor a look at its own ledger."""
+def test_one_driver_writes_several_batches(ottla_broker: LocalBroker, settings: Settings, protocol: int) -> None:
+    """With transactions v2 the driver needs no new epoch from the coordinator, and need not read its own ledger."""
     ottla_broker.create_topic("output", PARTITIONS)
     client = MortalClient(settings)
     ledger = BatchLedger(client, "query", "output")
@@ -141,7 +141,7 @@ def test_one_driver_goes_from_batch_to_batch(ottla_broker: LocalBroker, settings
     client.close()
 
 
-def test_an_end_whose_answer_is_an_error_is_settled_by_the_ledger(
+def test_the_ledger_decides_after_an_error_at_the_end(
     ottla_broker: LocalBroker, settings: Settings, protocol: int
 ) -> None:
     ottla_broker.create_topic("output", PARTITIONS)
@@ -158,7 +158,7 @@ def test_an_end_whose_answer_is_an_error_is_settled_by_the_ledger(
     client.close()
 
 
-def test_a_ledger_that_is_gone_stops_the_query_unless_told(ottla_broker: LocalBroker, settings: Settings) -> None:
+def test_a_missing_ledger_stops_the_query_unless_allowed(ottla_broker: LocalBroker, settings: Settings) -> None:
     ottla_broker.create_topic("output", PARTITIONS)
     client = MortalClient(settings)
     with pytest.raises(LedgerLost, match=r"'query-output' is gone.*Batch 7"):
@@ -167,7 +167,7 @@ def test_a_ledger_that_is_gone_stops_the_query_unless_told(ottla_broker: LocalBr
     client.close()
 
 
-def test_a_groups_offsets_and_their_metadata(ottla_broker: LocalBroker, settings: Settings) -> None:
+def test_the_offsets_of_a_group_are_stored_with_metadata(ottla_broker: LocalBroker, settings: Settings) -> None:
     ottla_broker.create_topic("other", 3)
     client = MortalClient(settings)
     offsets = {SOURCE: CommittedOffset(5, "word"), TopicPartition("other", 2): CommittedOffset(7)}

@@ -1,4 +1,4 @@
-"""Of all attempts at a task the first one writes, and no other."""
+"""Claims: of all attempts at a task only the first may write."""
 
 import pytest
 
@@ -13,11 +13,11 @@ def client(ottla_broker: LocalBroker) -> Client:
 
 
 def test_the_first_attempt_at_a_task_may_write_and_no_other(client: Client) -> None:
-    """In each batch anew; a task that had nothing to write in one batch has its turn in the next."""
+    """This holds in each batch anew. A task that had nothing to write in one batch may write in the next."""
     book = ClaimBook(client, "query-output")
     first, second = book.open(2)
     assert [take_claim(client, first) for _ in range(3)] == [True, False, False]
-    book.forget()  # the batch was begun again
+    book.forget()  # the batch was started again
     first, second = book.open(2)
     assert take_claim(client, first)
     book.settle([0])
@@ -30,7 +30,8 @@ def test_the_first_attempt_at_a_task_may_write_and_no_other(client: Client) -> N
 
 
 def test_an_attempt_of_a_batch_that_is_over_cannot_write(client: Client) -> None:
-    """Neither with the claim of its own batch, nor by taking the next batch's: that batch is run again."""
+    """The attempt can use neither the claim of its own batch nor one of the next batch, which would be run again
+    then."""
     book = ClaimBook(client, "query-output")
     (old,) = book.open(1)
     assert take_claim(client, old)
@@ -43,8 +44,8 @@ def test_an_attempt_of_a_batch_that_is_over_cannot_write(client: Client) -> None
     client.close()
 
 
-def test_trouble_on_the_way_makes_nobody_a_first_who_is_not(ottla_broker: LocalBroker, client: Client) -> None:
-    """An answer that is lost is asked for again, and the number is another one then."""
+def test_network_errors_never_give_a_claim_twice(ottla_broker: LocalBroker, client: Client) -> None:
+    """After a lost answer the claim is requested again, and gets another number."""
     (claim,) = ClaimBook(client, "query-output").open(1)
     ottla_broker.drop("InitProducerId", answer_only=True)
     assert not take_claim(client, claim)

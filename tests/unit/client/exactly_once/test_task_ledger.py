@@ -1,4 +1,4 @@
-"""One transaction for each task, and a query that dies at every request in turn: what is read is the model."""
+"""One transaction for each task, with a query that dies at every request in turn: readers see what the model says."""
 
 from functools import partial
 from random import Random
@@ -37,7 +37,7 @@ def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def run_task(client: Client, ledger: TaskLedger, topic: str, batch_id: int, task: int, count: int) -> OpenTask | None:
-    """Write every `count`-th row; a task without rows opens nothing."""
+    """Write every `count`-th row. A task without rows opens no transaction."""
     values = [b"%d-%d" % (batch_id, number) for number in range(task, ROWS, count)]
     producer = ledger.begin(batch_id, task) if values else None
     if producer is None:
@@ -50,15 +50,15 @@ def run_task(client: Client, ledger: TaskLedger, topic: str, batch_id: int, task
     return ledger.seal(batch_id, task, producer)
 
 
-def written(client: Client, topic: str, batch_id: int, count: int) -> list[OpenTask]:
-    """What a driver hears of tasks that have all been run."""
+def collect_reports(client: Client, topic: str, batch_id: int, count: int) -> list[OpenTask]:
+    """The reports that a driver gets from the tasks of a batch, after all of them have run."""
     ledger = TaskLedger(client, "query", topic)
     found = [run_task(client, ledger, topic, batch_id, task, count) for task in range(count)]
     return [task for task in found if task is not None]
 
 
 def run(client: Client, topic: str, batch_id: int, count: int) -> None:
-    TaskLedger(client, "query", topic).commit(batch_id, written(client, topic, batch_id, count))
+    TaskLedger(client, "query", topic).commit(batch_id, collect_reports(client, topic, batch_id, count))
 
 
 def rows_of(client: Client, topic: str) -> list[bytes]:
@@ -73,8 +73,8 @@ def model(batches: int) -> list[bytes]:
 def test_a_query_that_dies_at_any_request_leaves_every_batch_exactly_once(
     ottla_broker: LocalBroker, settings: Settings, protocol: int, sends_before: bool
 ) -> None:
-    """The batch is planned anew after the crash, with another number of tasks that get other rows each. A decision
-    that is too long for one offset is one all the same."""
+    """The batch is planned again after the crash, with another number of tasks and other rows for each. A decision that
+    is too long for one offset is still one decision."""
     dies_at = 0
     died = True
     while died:
@@ -95,38 +95,36 @@ def test_a_query_that_dies_at_any_request_leaves_every_batch_exactly_once(
     assert dies_at > 20
 
 
-def test_what_was_not_decided_can_be_aborted_and_what_was_cannot(
-    ottla_broker: LocalBroker, settings: Settings, protocol: int
-) -> None:
+def test_only_an_undecided_batch_can_be_aborted(ottla_broker: LocalBroker, settings: Settings, protocol: int) -> None:
     ottla_broker.create_topic("output", PARTITIONS)
     client = MortalClient(settings)
     ledger = TaskLedger(client, "query", "output")
-    ledger.abort(0, written(client, "output", 0, 3))
+    ledger.abort(0, collect_reports(client, "output", 0, 3))
     assert rows_of(client, "output") == []
-    open_tasks = written(client, "output", 0, 3)
+    open_tasks = collect_reports(client, "output", 0, 3)
     ottla_broker.fail("EndTxn", "UNKNOWN_SERVER_ERROR")
     with pytest.raises(Exception, match="UNKNOWN_SERVER_ERROR"):
         ledger.commit(0, open_tasks)
     ledger.abort(0, open_tasks)
-    assert written(client, "output", 0, 3) == [], "a decided batch is written once"
+    assert collect_reports(client, "output", 0, 3) == [], "a decided batch is written once"
     ledger.commit(0, [])
     assert rows_of(client, "output") == model(1)
     client.close()
 
 
 def time_out(client: Client, tasks: list[OpenTask], topic: str) -> None:
-    """What the coordinator does with a transaction that has been open for too long: nobody can commit it any more."""
+    """End a transaction as the coordinator does after its time-out. Nobody can commit it any more."""
     for task in tasks:
         transactions.init_producer(client, f"query-{topic}-{task.task}")
 
 
 def decided_without_end(client: Client, topic: str) -> list[OpenTask]:
-    tasks = written(client, topic, 0, 3)
+    tasks = collect_reports(client, topic, 0, 3)
     TaskLedger(client, "query", topic)._decide(0, tasks)
     return tasks
 
 
-def test_a_decision_whose_tasks_have_all_timed_out_is_taken_back(
+def test_a_decision_is_withdrawn_if_all_tasks_have_timed_out(
     ottla_broker: LocalBroker, settings: Settings, protocol: int
 ) -> None:
     ottla_broker.create_topic("output", PARTITIONS)
@@ -142,7 +140,7 @@ def test_a_decision_whose_tasks_have_all_timed_out_is_taken_back(
 def test_a_batch_that_has_partly_timed_out_stops_the_query(
     ottla_broker: LocalBroker, settings: Settings, protocol: int
 ) -> None:
-    """Unless it is declared deterministic: then the missing tasks are written again, and only they."""
+    """Unless the query is declared deterministic: then only the missing tasks are written again."""
     ottla_broker.create_topic("output", PARTITIONS)
     client = MortalClient(settings)
     tasks = decided_without_end(client, "output")
@@ -160,13 +158,11 @@ def test_a_batch_that_has_partly_timed_out_stops_the_query(
     client.close()
 
 
-def test_an_old_query_that_wakes_up_changes_nothing(
-    ottla_broker: LocalBroker, settings: Settings, protocol: int
-) -> None:
-    """Its tasks were begun again by another one: its decision comes too late, and finds that the batch has landed."""
+def test_a_replaced_query_changes_nothing(ottla_broker: LocalBroker, settings: Settings, protocol: int) -> None:
+    """Another query has restarted its tasks. Its decision comes too late, and finds that the batch is committed."""
     ottla_broker.create_topic("output", PARTITIONS)
     client = MortalClient(settings)
-    old = written(client, "output", 0, 3)
+    old = collect_reports(client, "output", 0, 3)
     run(client, "output", 0, 3)
     TaskLedger(client, "query", "output")._decide(0, old)
     TaskLedger(client, "query", "output").commit(0, old)
@@ -176,7 +172,7 @@ def test_an_old_query_that_wakes_up_changes_nothing(
     client.close()
 
 
-def test_a_ledger_that_is_gone_stops_the_query_unless_told(ottla_broker: LocalBroker, settings: Settings) -> None:
+def test_a_missing_ledger_stops_the_query_unless_allowed(ottla_broker: LocalBroker, settings: Settings) -> None:
     ottla_broker.create_topic("output", PARTITIONS)
     client = MortalClient(settings)
     with pytest.raises(LedgerLost, match="Batch 7"):
@@ -185,16 +181,16 @@ def test_a_ledger_that_is_gone_stops_the_query_unless_told(ottla_broker: LocalBr
     client.close()
 
 
-def test_what_a_crash_left_open_is_ended_though_its_task_never_comes_again(
+def test_transactions_of_tasks_that_never_run_again_are_ended(
     ottla_broker: LocalBroker, settings: Settings, protocol: int
 ) -> None:
-    """The batch is planned with fewer tasks than the crashed one had: readers would wait for the others to time out.
-    Transactions of other queries, and of a topic whose name is longer, are let alone."""
+    """The batch has fewer tasks than the crashed one, so readers would wait for the others to time out. Transactions of
+    other queries, and of a topic with a longer name, are left alone."""
     ottla_broker.create_topic("output", PARTITIONS)
     ottla_broker.create_topic("output-more", PARTITIONS)
     client = MortalClient(settings)
-    written(client, "output", 0, 4)
-    others = written(client, "output-more", 0, 1)
+    collect_reports(client, "output", 0, 4)
+    others = collect_reports(client, "output-more", 0, 1)
     run(client, "output", 0, 1)
     ledger = TaskLedger(client, "query", "output")
     assert rows_of(client, "output") != model(1)
@@ -206,13 +202,14 @@ def test_what_a_crash_left_open_is_ended_though_its_task_never_comes_again(
     client.close()
 
 
-def test_a_batch_is_not_decided_when_a_transaction_of_it_has_been_ended(
+def test_a_batch_with_an_ended_transaction_is_not_decided(
     ottla_broker: LocalBroker, settings: Settings, protocol: int
 ) -> None:
-    """Spark ran a task twice: the second attempt aborted what the first one reports. Nothing lands, all is repeated."""
+    """Spark ran a task twice, and the second attempt aborted what the first one reports. Nothing is committed, and the
+    whole batch is repeated."""
     ottla_broker.create_topic("output", PARTITIONS)
     client = MortalClient(settings)
-    tasks = written(client, "output", 0, 3)
+    tasks = collect_reports(client, "output", 0, 3)
     time_out(client, tasks[1:2], "output")
     ledger = TaskLedger(client, "query", "output")
     with pytest.raises(TransactionsLost, match="the transactions of tasks 1 were ended by somebody else"):
