@@ -14,6 +14,7 @@ from typing import Any
 from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers.new_leader import find_new_leader
 from ottla.replication.fetch_sessions import FetchSession, RequestedPartition
 from ottla.replication.follower_fetch import FollowerFetch, collect_partitions, find_divergence
 from ottla.replication.partition import Partition
@@ -23,13 +24,16 @@ from ottla.wire.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
     PartitionResult,
     TopicResult,
 )
+from ottla.wire.primitives import NodeEndpoint
 
 VERSIONS = fetch.VERSIONS
 
 READ_COMMITTED = 1
+LEADER_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def handle(node: Node, call: Call[FetchRequest]) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
@@ -112,24 +116,29 @@ def build_response(
             topic.partitions.append(result)
     if session is not None:
         session.move_to_end(with_records)
-    return FetchResponse(session_id=session.id if session is not None else 0, topics=list(topics.values()))
+    return FetchResponse(
+        session_id=session.id if session is not None else 0,
+        topics=list(topics.values()),
+        node_endpoints=tuple(fetching.endpoints.values()),
+    )
 
 
 class FetchInProgress:
     """The partitions that one fetch request wants, and what was read from each so far."""
 
     __slots__ = (
-        "_api_key",
+        "_call",
         "_failed",
         "_max_bytes",
         "_moved",
+        "_node",
         "_partitions",
         "_replicas",
         "_request",
-        "_request_meters",
         "_sizes",
         "_wanted",
         "_watchers",
+        "endpoints",
         "results",
         "size",
     )
@@ -141,9 +150,9 @@ class FetchInProgress:
         self, node: Node, call: Call[FetchRequest], wanted: Mapping[RequestedPartition, FetchPartition]
     ) -> None:
         request = call.body
+        self._node = node
+        self._call = call
         self._replicas = node.replicas
-        self._request_meters = node.request_meters
-        self._api_key = call.api_key
         self._request = request
         self._wanted = wanted
         self._max_bytes = min(request.max_bytes, node.config.fetch_max_bytes)
@@ -151,6 +160,8 @@ class FetchInProgress:
         self._sizes: dict[RequestedPartition, int] = {}
         self._failed = False
         self.results: dict[RequestedPartition, PartitionResult] = {}
+        self.endpoints: dict[int, NodeEndpoint] = {}
+        """Addresses of the brokers to which the answer sends the client."""
         self.size = 0
 
     def is_enough(self) -> bool:
@@ -180,7 +191,17 @@ class FetchInProgress:
             # would otherwise send fetches without a pause.
             self._failed = self._failed or key in self._partitions
             self._count_failure(key, error.code)
+            if error.code in LEADER_MOVED and self._call.version >= fetch.ENDPOINTS_FROM:
+                self._name_leader(key, result)
         self.results[key] = result
+
+    def _name_leader(self, key: RequestedPartition, result: PartitionResult) -> None:
+        topic_id, name, index = key
+        leader = find_new_leader(self._node, self._call.client, name, topic_id, index)
+        if leader is not None:
+            result.current_leader = LeaderIdAndEpoch(leader.broker_id, leader.epoch)
+            if leader.endpoint is not None:
+                self.endpoints[leader.broker_id] = leader.endpoint
 
     def _read_partition(self, key: RequestedPartition, asked: FetchPartition) -> PartitionResult:
         partition = self._find(key)
@@ -221,7 +242,7 @@ class FetchInProgress:
         partition = self._partitions.get(key)
         meter = partition.meter if partition is not None else self._replicas.meters.elsewhere
         meter.failed_fetches += 1
-        self._request_meters.count_error(self._api_key, code)
+        self._node.request_meters.count_error(self._call.api_key, code)
 
     def count_sent(self, key: RequestedPartition) -> None:
         """Count the bytes that go to a consumer. What followers copy does not count as output of the topic."""

@@ -26,6 +26,9 @@ VERSIONS = range(1, 12)
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
 FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
+NOT_AVAILABLE_FROM = 5
+"""The first version with OFFSET_NOT_AVAILABLE. Older clients try again after LEADER_NOT_AVAILABLE."""
+
 CONSUMER = -1
 DEBUG = -2
 READ_COMMITTED = 1
@@ -50,7 +53,10 @@ def handle(node: Node, call: Call[ListOffsetsRequest]) -> ListOffsetsResponse:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
                 offset, timestamp, epoch = find(node.replicas.get(name, index), partition, call)
             except KafkaError as error:
-                answer = ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
+                code = error.code
+                if code == ErrorCode.OFFSET_NOT_AVAILABLE and call.version < NOT_AVAILABLE_FROM:
+                    code = ErrorCode.LEADER_NOT_AVAILABLE
+                answer = ListOffsetsPartitionResponse(partition_index=index, error_code=code)
             else:
                 answer = ListOffsetsPartitionResponse(
                     partition_index=index, offset=offset, timestamp=timestamp, leader_epoch=epoch
@@ -73,9 +79,27 @@ def find(partition: Partition, asked: ListOffsetsPartition, call: Call[ListOffse
         lookup = SPECIAL.get(asked.timestamp)
         if lookup is None or call.version < FIRST_VERSION.get(asked.timestamp, 0):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-        return lookup(partition, find_visible_end(partition, call))
-    found = partition.log.find_offset_for_timestamp(asked.timestamp, find_visible_end(partition, call))
-    return UNKNOWN if found is None else (found.offset, found.timestamp, found.leader_epoch)
+        if asked.timestamp == LATEST and call.body.replica_id == CONSUMER:
+            require_known_end(partition)
+        result = lookup(partition, find_visible_end(partition, call))
+        if asked.timestamp != MAX_TIMESTAMP or result is not UNKNOWN:
+            return result
+    else:
+        found = partition.log.find_offset_for_timestamp(asked.timestamp, find_visible_end(partition, call))
+        if found is not None:
+            return found.offset, found.timestamp, found.leader_epoch
+    if call.body.replica_id == CONSUMER:
+        require_known_end(partition)
+    return UNKNOWN
+
+
+def require_known_end(partition: Partition) -> None:
+    """OFFSET_NOT_AVAILABLE while a new leader does not know yet how far the previous leader has committed.
+
+    Its high watermark may be older. A client that was told the end by the previous leader must not see it go back.
+    """
+    if partition.is_leader and partition.high_watermark.value < partition.log.epochs.latest_start:
+        raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
 
 
 def find_visible_end(partition: Partition, call: Call[ListOffsetsRequest]) -> int:

@@ -22,6 +22,7 @@ from ottla.cluster.topics import is_internal
 from ottla.coordinators.machine import Producer
 from ottla.coordinators.transactions.admission import TransactionVerification
 from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers.new_leader import find_new_leader
 from ottla.observability.metrics import TopicMeter
 from ottla.records import batch
 from ottla.records.batch import BatchHeader
@@ -67,10 +68,9 @@ def handle(
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
     pending: list[PendingBatch] = []
     waiting: list[UnacknowledgedAppend] = []
-    topics = []
+    response = ProduceResponse([])
     for topic in request.topics:
-        topics.append(receive_topic(node, call, topic, pending, waiting))
-    response = ProduceResponse(topics)
+        receive_topic(node, call, topic, response, pending, waiting)
     if not pending:
         return acknowledge(node, call, response, waiting) if waiting else finish(call, response)
     if all(each.batch.__class__ is CheckedBatch for each in pending) and not begins_transaction(pending):
@@ -82,14 +82,16 @@ def receive_topic(
     node: Node,
     call: Call[ProduceRequest],
     topic: TopicData,
+    response: ProduceResponse,
     pending: list[PendingBatch],
     waiting: list[UnacknowledgedAppend],
-) -> TopicResult:
+) -> None:
     """Check every batch for one topic, and append those whose check is done at once, as nearly all are.
 
-    A batch that has to wait, and all batches behind it, are added to `pending`.
+    A batch that has to wait, and all batches behind it, are added to `pending`. All get a result in `response`.
     """
-    results = []
+    results: list[PartitionResult] = []
+    response.topics.append(TopicResult(topic.name, topic.topic_id, results))
     acks = call.body.acks
     at_once = call.body.transactional_id is None
     now_ms = node.clock.now_ms()
@@ -99,7 +101,7 @@ def receive_topic(
         try:
             partition = find(node, call, topic, data.index)
         except KafkaError as error:
-            fail(node, result, error, node.replicas.meters.elsewhere)
+            fail(node, call, response, result, error, node.replicas.meters.elsewhere)
             continue
         partition.meter.produces += 1
         try:
@@ -114,8 +116,7 @@ def receive_topic(
             appended = partition.append_admitted(state, checked.records, checked.header, now_ms)
             complete(partition, appended, acks, result, waiting)
         except KafkaError as error:
-            refuse(node, partition, result, error)
-    return TopicResult(topic.name, topic.topic_id, results)
+            refuse(node, call, response, partition, result, error)
 
 
 def check_batch(call: Call[ProduceRequest], data: PartitionData) -> tuple[memoryview, BatchHeader]:
@@ -144,11 +145,11 @@ async def append_when_checked(
     for each in pending:
         result = await each.batch if isinstance(each.batch, asyncio.Future) else each.batch
         if isinstance(result, KafkaError):
-            refuse(node, each.partition, each.result, result)
+            refuse(node, call, response, each.partition, each.result, result)
         else:
             checked.append(each._replace(batch=result))
     if call.body.transactional_id is not None and begins_transaction(checked):
-        checked = await admit_transactional(node, call, call.body.transactional_id, checked)
+        checked = await admit_transactional(node, call, response, call.body.transactional_id, checked)
     return append_all(node, call, response, checked, waiting)
 
 
@@ -162,7 +163,11 @@ def begins_transaction(pending: list[PendingBatch]) -> bool:
 
 
 async def admit_transactional(
-    node: Node, call: Call[ProduceRequest], transactional_id: str, pending: list[PendingBatch]
+    node: Node,
+    call: Call[ProduceRequest],
+    response: ProduceResponse,
+    transactional_id: str,
+    pending: list[PendingBatch],
 ) -> list[PendingBatch]:
     """Ask the transaction coordinator. Returns the batches that may be appended; the others are refused."""
     verification = TransactionVerification.choose(call.version, abortable_from=ABORTABLE_FROM, added_from=ADDED_FROM)
@@ -183,7 +188,7 @@ async def admit_transactional(
     kept = []
     for each in pending:
         if each.partition in refused and each.header.is_transactional:
-            refuse(node, each.partition, each.result, refused[each.partition])
+            refuse(node, call, response, each.partition, each.result, refused[each.partition])
         else:
             kept.append(each)
     return kept
@@ -203,7 +208,7 @@ def append_all(
         try:
             appended = partition.append(checked.records, checked.header, now_ms, acks)
         except KafkaError as error:
-            refuse(node, partition, result, error)
+            refuse(node, call, response, partition, result, error)
         else:
             complete(partition, appended, acks, result, waiting)
     return acknowledge(node, call, response, waiting) if waiting else finish(call, response)
@@ -246,7 +251,7 @@ def acknowledge(
         if answer.done():  # the time-out is over, or the client is gone
             return
         if error is not None:
-            fail(node, result, error, meter)
+            fail(node, call, response, result, error, meter)
         if not left:
             timer.cancel()
             answer.set_result(response)
@@ -256,7 +261,7 @@ def acknowledge(
             return
         for result, future, meter in waiting:
             if not future.done():
-                fail(node, result, KafkaError(ErrorCode.REQUEST_TIMED_OUT), meter)
+                fail(node, call, response, result, KafkaError(ErrorCode.REQUEST_TIMED_OUT), meter)
         answer.set_result(response)
 
     timer = loop.call_later(max(call.body.timeout_ms, 0) / 1000, expire)
@@ -265,20 +270,47 @@ def acknowledge(
     return answer
 
 
-def refuse(node: Node, partition: Partition, result: PartitionResult, error: KafkaError) -> None:
-    fail(node, result, error, partition.meter)
+def refuse(
+    node: Node,
+    call: Call[ProduceRequest],
+    response: ProduceResponse,
+    partition: Partition,
+    result: PartitionResult,
+    error: KafkaError,
+) -> None:
+    fail(node, call, response, result, error, partition.meter)
     if error.code in (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP):
         result.log_start_offset = partition.log.log_start_offset
     if isinstance(error, RefusedRecords):
         result.record_errors = error.record_errors
 
 
-def fail(node: Node, result: PartitionResult, error: BaseException, meter: TopicMeter) -> None:
+def fail(
+    node: Node,
+    call: Call[ProduceRequest],
+    response: ProduceResponse,
+    result: PartitionResult,
+    error: BaseException,
+    meter: TopicMeter,
+) -> None:
+    """Fill in the result of a batch that was not appended, or not acknowledged."""
     result.error_code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
     result.error_message = error.message or None if isinstance(error, KafkaError) else None
     result.base_offset = -1
     meter.failed_produces += 1
     node.request_meters.count_error(API_KEY, result.error_code)
+    if result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and call.version >= produce.LEADER_FROM:
+        name_leader(node, call, response, result)
+
+
+def name_leader(node: Node, call: Call[ProduceRequest], response: ProduceResponse, result: PartitionResult) -> None:
+    topic = next(topic for topic in response.topics if any(each is result for each in topic.partitions))
+    leader = find_new_leader(node, call.client, topic.name, topic.topic_id, result.index)
+    if leader is None:
+        return
+    result.current_leader_id, result.current_leader_epoch = leader.broker_id, leader.epoch
+    if leader.endpoint is not None and leader.endpoint not in response.node_endpoints:
+        response.node_endpoints = (*response.node_endpoints, leader.endpoint)
 
 
 def finish(call: Call[ProduceRequest], response: ProduceResponse) -> ProduceResponse | None:

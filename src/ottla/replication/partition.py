@@ -9,7 +9,7 @@ back.
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -368,9 +368,12 @@ class Partition:
     ) -> None:
         """A follower fetches from `offset`, so it has every record below. KafkaError if it is not a follower."""
         in_sync = self.require_follower(broker_id, UNKNOWN)
+        log_start_before = in_sync.followers[broker_id].log_start_offset
         if not in_sync.fetched(broker_id, broker_epoch, offset, log_start_offset, self.log.end_offset, now):
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {broker_id} has a newer epoch")
         self._move_high_watermark()
+        if log_start_offset != log_start_before:
+            self.high_watermark.wake()  # a client that deletes records waits for that
         proposer, state = self._isr_proposer, in_sync.state
         if (
             proposer is not None
@@ -379,6 +382,11 @@ class Partition:
             and in_sync.can_join(broker_id, self.high_watermark.value, proposer)
         ):
             proposer.add(self)
+
+    def low_watermark(self, alive: Container[int]) -> int:
+        """The smallest log start of this leader and of those followers that are `alive`."""
+        start = self.log.log_start_offset
+        return start if self.in_sync is None else self.in_sync.low_watermark(start, alive)
 
     def has_lagging_follower(self) -> bool:
         """Whether a member of the ISR has not caught up for replica.lag.time.max.ms."""

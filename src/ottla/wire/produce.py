@@ -39,7 +39,7 @@ TOPIC_ID_FROM = 13
 
 _LOG_START_FROM = 5
 _RECORD_ERRORS_FROM = 8
-_LEADER_FROM = 10
+LEADER_FROM = 10
 
 
 @dataclass(slots=True)
@@ -290,7 +290,7 @@ def _write_response(version: int, response: ProduceResponse, target: Writer) -> 
             _write_result(version, result, target)
         target.tags(())
     target.fixed(_THROTTLE_TIME, response.throttle_time_ms)
-    tagged = version >= _LEADER_FROM and response.node_endpoints
+    tagged = version >= LEADER_FROM and response.node_endpoints
     target.tags([(0, encode_endpoints(response.node_endpoints))] if tagged else ())
 
 
@@ -308,7 +308,7 @@ def _write_result(version: int, result: PartitionResult, target: Writer) -> None
             target.string(message)
             target.tags(())
         target.string(result.error_message)
-    tagged = version >= _LEADER_FROM and result.current_leader_id != -1
+    tagged = version >= LEADER_FROM and result.current_leader_id != -1
     leader = _LEADER.pack(result.current_leader_id, result.current_leader_epoch) + _NO_TAGS
     target.tags([(0, leader)] if tagged else ())
 
@@ -339,7 +339,7 @@ def _read_response(version: int, source: Reader) -> ProduceResponse:
         response.topics.append(topic)
     (response.throttle_time_ms,) = source.fixed(_THROTTLE_TIME)
     for tag, content in source.tags():
-        if tag == 0 and version >= _LEADER_FROM:
+        if tag == 0 and version >= LEADER_FROM:
             response.node_endpoints = content.endpoints()
     source.finish()
     return response
@@ -353,7 +353,7 @@ def _read_result(version: int, source: Reader) -> PartitionResult:
         result.record_errors = [_read_record_error(source) for _ in range(source.count(6))] or ()
         result.error_message = source.nullable_string()
     for tag, content in source.tags():
-        if tag == 0 and version >= _LEADER_FROM:
+        if tag == 0 and version >= LEADER_FROM:
             result.current_leader_id, result.current_leader_epoch = content.fixed(_LEADER)
             content.skip_tags()
     return result

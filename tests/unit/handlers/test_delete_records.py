@@ -11,6 +11,8 @@ from ottla.handlers import delete_records
 from ottla.replication.partition import Partition
 from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from tests.simulation.disk import Crashed, SimulatedDisk
+from tests.simulation.loop import simulate
+from tests.unit.handlers import three_brokers
 from tests.unit.handlers.one_broker import RECORDS, broker_on, call, filled
 
 KEPT_FROM = 5
@@ -124,3 +126,80 @@ def test_the_newest_beginning_is_the_last_that_is_written() -> None:
         assert (await reopened(disk)).log.log_start_offset == 4
 
     asyncio.run(run())
+
+
+def delete_shared(broker: Broker, timeout_ms: int = 60_000) -> asyncio.Task[tuple[int, int]]:
+    """Delete below offset 2 of the topic on three brokers."""
+
+    async def send() -> tuple[int, int]:
+        partitions = [DeleteRecordsPartition(partition_index=0, offset=2)]
+        topic = DeleteRecordsTopic(name=three_brokers.TOPIC, partitions=partitions)
+        answer = await delete_records.handle(
+            broker.node, call(DeleteRecordsRequest(topics=[topic], timeout_ms=timeout_ms))
+        )
+        ((result,),) = (topic.partitions for topic in answer.topics)
+        return result.error_code, result.low_watermark
+
+    return asyncio.get_running_loop().create_task(send())
+
+
+async def start_shared() -> Broker:
+    broker = await three_brokers.start()
+    three_brokers.append(three_brokers.shared(broker), 3)
+    for other in three_brokers.OTHERS:
+        three_brokers.follow(broker, other, 3)
+    return broker
+
+
+def test_every_live_replica_has_deleted_before_the_answer() -> None:
+    async def run() -> None:
+        broker = await start_shared()
+        second, third = three_brokers.OTHERS
+        deleting = delete_shared(broker)
+        await asyncio.sleep(1)
+        three_brokers.follow(broker, second, 3, log_start_offset=2)
+        await asyncio.sleep(1)
+        assert not deleting.done()
+        three_brokers.follow(broker, third, 3, log_start_offset=2)
+        assert await deleting == (0, 2)
+        broker.abort()
+
+    simulate(run())
+
+
+def test_a_fenced_replica_is_not_waited_for() -> None:
+    async def run() -> None:
+        broker = await start_shared()
+        second, third = three_brokers.OTHERS
+        deleting = delete_shared(broker)
+        await asyncio.sleep(1)
+        three_brokers.follow(broker, second, 3, log_start_offset=2)
+        await three_brokers.fence(broker, third)
+        assert await deleting == (0, 2)
+        broker.abort()
+
+    simulate(run())
+
+
+def test_a_replica_that_does_not_come_ends_in_a_time_out() -> None:
+    async def run() -> None:
+        broker = await start_shared()
+        began = asyncio.get_running_loop().time()
+        assert await delete_shared(broker, 5000) == (ErrorCode.REQUEST_TIMED_OUT, 0)
+        assert 5 <= asyncio.get_running_loop().time() - began < 6
+        assert not three_brokers.shared(broker).high_watermark._watchers
+        broker.abort()
+
+    simulate(run())
+
+
+def test_a_leader_that_loses_the_partition_says_so() -> None:
+    async def run() -> None:
+        broker = await start_shared()
+        deleting = delete_shared(broker)
+        await asyncio.sleep(1)
+        await three_brokers.move_leader(broker, three_brokers.OTHERS[0])
+        assert await deleting == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+        broker.abort()
+
+    simulate(run())

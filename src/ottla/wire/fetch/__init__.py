@@ -20,6 +20,7 @@ between the bytes around them, so that a connection can send them without copyin
 
 from ottla.wire.fetch.messages import (
     COMPACT_FROM,
+    ENDPOINTS_FROM,
     HIGH_WATERMARK_UNSUPPORTED,
     TOPIC_ID_FROM,
     VERSIONS,
@@ -42,6 +43,7 @@ from ottla.wire.fetch.responses import read_response, total_length, write_respon
 
 __all__ = [
     "COMPACT_FROM",
+    "ENDPOINTS_FROM",
     "HIGH_WATERMARK_UNSUPPORTED",
     "TOPIC_ID_FROM",
     "VERSIONS",
