@@ -10,6 +10,7 @@ OTTLA_TRACEBACK=1 is set or the log level is debug. Ctrl-C ends a command silent
                  command_error.py     errors as one line and an exit status
                  output.py            tables and JSON             settings.py         a broker's settings for `up`
                  escapes.py           \\n and \\x41 in arguments    process.py          limits of the broker's process
+                 interruption.py      Ctrl-C for commands with child processes
                  numbers.py           numbers in arguments, checked while they are parsed
     topic        topic_description.py, topic_trim.py, resource_settings.py (with config)
     group        group_description.py, group_reset.py
