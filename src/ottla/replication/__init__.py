@@ -11,6 +11,7 @@ transactions.py        transaction markers, and whether a producer has a transac
 fetch_sessions.py      incremental fetch sessions (KIP-227) of consumers and followers
 follower_fetch.py      answers the fetches of followers
 peers.py               connections to the other brokers
+nearest.py             the replica in a consumer's rack (KIP-392)
 discovery.py           start: finds and opens the logs of the data directories, with recovery
 recovery_progress.py   logs the progress of recovery
 reconciliation.py      creates, deletes and configures partitions as the metadata changes

@@ -47,6 +47,7 @@ class SessionPartition:
             return True
         offsets = (result.high_watermark, result.last_stable_offset, result.log_start_offset)
         news = has_records or offsets != self.answered or result.diverging_epoch is not None
+        news = news or result.preferred_read_replica >= 0
         self.answered = offsets
         return news
 
