@@ -25,6 +25,9 @@ placement.py       chooses the brokers of new partitions
 configs.py         deciders: change settings of topics, groups and brokers
 features.py        deciders: levels of the cluster's features
 registration.py    deciders: brokers join and leave the cluster
+isr_changes.py     decider: leaders change the ISR of their partitions
+elections.py       deciders: elections on request, and the return to preferred leaders
+reassignments.py   deciders: partitions move to other brokers
 offline.py         decider: a broker reports replicas that it cannot serve
 adoption.py        decider: a read-only broker adopts topics that it finds on disk
 auto_creation.py   topics that are created because a client asked for their metadata

@@ -8,11 +8,11 @@ These rules are part of the format of the metadata log: every broker replays an 
 the rules needs a new level of `Image.election_rules`, and entries before it are replayed by the rules of their time.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from ottla.cluster.changes import NO_LEADER
+from ottla.cluster.changes import NO_LEADER, ConfigResource
 from ottla.cluster.entities import BrokerImage, PartitionImage
 
 FIRST_RULES = 0
@@ -36,11 +36,53 @@ class Electorate(NamedTuple):
         )
 
 
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
+SETTINGS = (MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION)
+"""The settings that elections depend on."""
+
+Configs = Mapping[tuple[ConfigResource, str], Mapping[str, str]]
+
+
 class TopicRules(NamedTuple):
-    """The settings of a topic that elections depend on, from the metadata only."""
+    """The settings of a topic that elections depend on, from the metadata only.
+
+    Without enough replicas in sync a leader commits nothing, so those that left the ISR still have everything. This
+    holds if `min_insync_replicas` is no larger than what the leader goes by.
+    """
 
     min_insync_replicas: int = 1
     unclean_election: bool = False
+
+
+def read_common_rules(configs: Configs, broker_ids: Iterable[int]) -> TopicRules:
+    """The rules of topics without settings of their own.
+
+    A broker may have a min.insync.replicas of its own: the smallest counts, since any of them may lead.
+    """
+    everywhere = configs.get((ConfigResource.BROKER, ""), {})
+    needed = _read_number(everywhere.get(MIN_INSYNC_REPLICAS))
+    for broker_id in broker_ids:
+        own = configs.get((ConfigResource.BROKER, str(broker_id)))
+        if own is not None and MIN_INSYNC_REPLICAS in own:
+            needed = min(needed, _read_number(own[MIN_INSYNC_REPLICAS]))
+    return TopicRules(needed, everywhere.get(UNCLEAN_ELECTION) == "true")
+
+
+def read_topic_rules(configs: Configs, topic: str, common: TopicRules) -> TopicRules:
+    """The rules of a topic: its own settings, else the common ones."""
+    own = configs.get((ConfigResource.TOPIC, topic))
+    if own is None or not (MIN_INSYNC_REPLICAS in own or UNCLEAN_ELECTION in own):
+        return common
+    return TopicRules(
+        _read_number(own[MIN_INSYNC_REPLICAS]) if MIN_INSYNC_REPLICAS in own else common.min_insync_replicas,
+        own[UNCLEAN_ELECTION] == "true" if UNCLEAN_ELECTION in own else common.unclean_election,
+    )
+
+
+def _read_number(value: str | None) -> int:
+    """The number, or the default 1. Replay never fails because of a setting."""
+    return max(1, int(value)) if value is not None and value.isascii() and value.isdigit() else 1
 
 
 def settle(before: PartitionImage, wanted: PartitionImage, electorate: Electorate, rules: TopicRules) -> PartitionImage:
@@ -63,6 +105,8 @@ def settle(before: PartitionImage, wanted: PartitionImage, electorate: Electorat
         isr = tuple(member for member in isr if member in usable)
     if leader == NO_LEADER:
         last_known_leader = before.leader if before.leader != NO_LEADER else wanted.last_known_leader
+        if last_known_leader not in replicas:
+            last_known_leader = NO_LEADER
     else:
         last_known_leader = NO_LEADER
     after = PartitionImage(

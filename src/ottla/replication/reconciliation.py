@@ -156,7 +156,7 @@ class Reconciliation:
                     touched[topic_id] = None
                 case SetConfig(resource_type=ConfigResource.TOPIC, resource_name=topic):
                     configured[topic] = None
-                case SetConfig(resource_type=ConfigResource.BROKER, resource_name=""):
+                case SetConfig(resource_type=ConfigResource.BROKER):
                     leaders_moved = True  # elections depend on some of these settings
                 case RegisterBroker() | FenceBroker() | UnfenceBroker() | UnregisterBroker() | BeginShutdown():
                     leaders_moved = True
