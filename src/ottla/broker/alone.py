@@ -51,7 +51,7 @@ class Alone:
         )
         if not self._read_only:
             _require_metadata(first, self._log.head)
-        metadata = self._metadata = Metadata(self._log, doors.random)
+        metadata = self._metadata = Metadata(self._log, doors.random, on_failure=doors.fail)
         await metadata.load()
         if self._read_only and not metadata.image.topics_by_name:
             await self._adopt_topics(metadata, config.node_id)

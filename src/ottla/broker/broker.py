@@ -170,7 +170,7 @@ class Broker:
             config.node_id,
             metadata,
             replicas,
-            ProducerIds(metadata, config.node_id),
+            ProducerIds(metadata, config.node_id, lambda: self.participation.broker_epoch),
             self._clock,
             self._random,
             self._offload,

@@ -1,6 +1,8 @@
 """The metadata of the cluster: a log of changes, and the immutable image that they replay into.
 
 metadata.py        the image of this broker, kept up to date; the one way to change it: decide, append, replay
+change_queue.py    changes that wait to be made, and the task that appends them
+decision.py        the result of a decider
 image.py           the metadata at one version
 entities.py        the parts of an image: brokers, topics, partitions, the controller
 changes.py         every kind of change, and its encoding
