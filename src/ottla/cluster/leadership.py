@@ -110,17 +110,17 @@ def settle(before: PartitionImage, wanted: PartitionImage, electorate: Electorat
     else:
         last_known_leader = NO_LEADER
     after = PartitionImage(
-        replicas=replicas,
-        isr=isr,
-        leader=leader,
-        leader_epoch=before.leader_epoch,
-        partition_epoch=before.partition_epoch,
-        elr=_eligible(replicas, isr, complete, needed),
-        last_known_leader=last_known_leader,
-        recovering=recovering and len(isr) < 2,
-        adding=wanted.adding,
-        removing=wanted.removing,
-        offline=wanted.offline,
+        replicas,
+        isr,
+        leader,
+        before.leader_epoch,
+        before.partition_epoch,
+        _eligible(replicas, isr, complete, needed),
+        last_known_leader,
+        recovering and len(isr) < 2,
+        wanted.adding,
+        wanted.removing,
+        wanted.offline,
     )
     return raise_epochs(before, after)
 
@@ -130,8 +130,19 @@ def raise_epochs(before: PartitionImage, after: PartitionImage) -> PartitionImag
     if after == before:
         return before
     removed = after.replicas != before.replicas and not set(before.replicas) <= set(after.replicas)
-    raised = after.leader != before.leader or removed
-    return replace(after, leader_epoch=before.leader_epoch + raised, partition_epoch=before.partition_epoch + 1)
+    return PartitionImage(
+        after.replicas,
+        after.isr,
+        after.leader,
+        before.leader_epoch + (after.leader != before.leader or removed),
+        before.partition_epoch + 1,
+        after.elr,
+        after.last_known_leader,
+        after.recovering,
+        after.adding,
+        after.removing,
+        after.offline,
+    )
 
 
 def _eligible(
@@ -176,7 +187,7 @@ def fence(partition: PartitionImage, broker_id: int, electorate: Electorate, rul
     """The broker is gone. It is still known to have everything, so it may be eligible."""
     if broker_id not in partition.isr:
         return partition
-    wanted = replace(partition, isr=_without(partition.isr, broker_id), elr=partition.isr + partition.elr)
+    wanted = _with_members(partition, _without(partition.isr, broker_id), partition.isr + partition.elr)
     return settle(partition, wanted, electorate, rules)
 
 
@@ -193,14 +204,17 @@ def register(
     if broker_id not in partition.replicas:
         return partition
     complete = partition.isr + partition.elr
-    wanted = replace(
+    wanted = _with_members(
         partition,
-        isr=_without(partition.isr, broker_id),
-        elr=complete if intact else _without(complete, broker_id),
-        last_known_leader=_forget(partition, broker_id) if emptied else partition.last_known_leader,
-        offline=_without(partition.offline, broker_id),
+        _without(partition.isr, broker_id),
+        complete if intact else _without(complete, broker_id),
     )
-    if emptied and partition.leader == broker_id:
+    if broker_id in partition.offline:
+        wanted = replace(wanted, offline=_without(partition.offline, broker_id))
+    if not emptied:
+        return settle(partition, wanted, electorate, rules)
+    wanted = replace(wanted, last_known_leader=_forget(partition, broker_id))
+    if partition.leader == broker_id:
         return _settle_without_leader(partition, wanted, electorate, rules)
     return settle(partition, wanted, electorate, rules)
 
@@ -218,7 +232,7 @@ def begin_shutdown(
     """The broker is about to stop. Where nobody else can lead, it does so until it is gone."""
     if broker_id not in partition.isr:
         return partition
-    wanted = replace(partition, isr=_without(partition.isr, broker_id), elr=partition.isr + partition.elr)
+    wanted = _with_members(partition, _without(partition.isr, broker_id), partition.isr + partition.elr)
     after = settle(partition, wanted, electorate, rules._replace(unclean_election=False))
     return partition if after.leader == NO_LEADER else after
 
@@ -256,7 +270,24 @@ def unregister(partition: PartitionImage, broker_id: int, electorate: Electorate
 
 def reconsider(partition: PartitionImage) -> PartitionImage:
     """What `settle` is asked for when the partition stays as it is, but brokers or settings changed."""
-    return replace(partition, elr=partition.isr + partition.elr)
+    return _with_members(partition, partition.isr, partition.isr + partition.elr)
+
+
+def _with_members(partition: PartitionImage, isr: tuple[int, ...], complete: tuple[int, ...]) -> PartitionImage:
+    """What `settle` is asked for. Several times as fast as `replace`, for thousands of partitions at once."""
+    return PartitionImage(
+        partition.replicas,
+        isr,
+        partition.leader,
+        partition.leader_epoch,
+        partition.partition_epoch,
+        complete,
+        partition.last_known_leader,
+        partition.recovering,
+        partition.adding,
+        partition.removing,
+        partition.offline,
+    )
 
 
 def _settle_without_leader(

@@ -166,7 +166,7 @@ def test_an_entry_too_large_for_zookeeper_is_refused_before_it_is_sent() -> None
 
     async def main() -> None:
         log = SharedLog(Random(1))
-        changes = [SetConfig(Resource.BROKER, "", "key", "x" * (512 << 10))]
+        changes = [SetConfig(Resource.BROKER, "", "key", Random(1).randbytes(600 << 10).hex())]
         with pytest.raises(KafkaError) as refusal:
             await Metadata(log, Random(1)).change(lambda image: Decision(changes, None))
         assert refusal.value.code is ErrorCode.POLICY_VIOLATION
