@@ -8,6 +8,7 @@ retransmission does. All chance comes from one seeded `Random` in the order of e
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextvars import Context, copy_context
 from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
@@ -36,7 +37,7 @@ class SimulatedNetwork:
     def __init__(self, random: Random, conditions: Conditions | None = None) -> None:
         self.random = random
         self.conditions = conditions or Conditions()
-        self._listeners: dict[tuple[str, int], ProtocolFactory] = {}
+        self._listeners: dict[tuple[str, int], tuple[ProtocolFactory, Context]] = {}
         self._transports: dict[SimulatedTransport, None] = {}
         self._cuts: dict[tuple[str, str], None] = {}  # from whom to whom nothing is let through
         self._held_back: list[SimulatedTransport] = []  # once for each thing that a partition keeps from arriving
@@ -48,7 +49,7 @@ class SimulatedNetwork:
     def listen(self, host: str, port: int, protocol_factory: ProtocolFactory) -> None:
         if (host, port) in self._listeners:
             raise OSError(f"{host}:{port} is taken")
-        self._listeners[host, port] = protocol_factory
+        self._listeners[host, port] = protocol_factory, copy_context()
 
     def stop_listening(self, host: str, port: int) -> None:
         del self._listeners[host, port]
@@ -63,13 +64,11 @@ class SimulatedNetwork:
             raise ConnectionRefusedError(f"nobody listens on {host}:{port}")
         client, server = self._pair((source, self._next_port), (host, port))
         self._next_port += 1
-        server.attach(self._listeners[host, port]())
+        server.attach(*self._listeners[host, port])
         await asyncio.sleep(self.latency())
         if client.is_closing():
             raise ConnectionResetError(f"the connection to {host}:{port} was reset before it was there")
-        protocol = protocol_factory()
-        client.attach(protocol)
-        return client, protocol
+        return client, client.attach(protocol_factory, copy_context())
 
     def connector(self, source: str) -> Connect:
         """The outgoing connections of the programs on a host."""
