@@ -57,8 +57,8 @@ def latest(log: Log) -> dict[str, tuple[int, str | None]]:
     return {key: entry for key, entry in found.items() if entry[1] is not None}
 
 
-def check_order(log: Log) -> bool:
-    """Check that no segment has offsets of another, and that each index leads to the batches of its own segment."""
+def is_in_order(log: Log) -> bool:
+    """Whether no segment has offsets of another, and each index leads to the batches of its own segment."""
     headers = [header for header, _ in stored(log)]
     places = [log.segments[0].locate(header.base_offset) for header in headers[:1]]
     for segment in log.segments:
@@ -104,7 +104,7 @@ def test_a_crash_in_any_operation_leaves_a_whole_log(power_cut: bool) -> None:
         later.pop("k0"), expected.pop("k0")
         assert later == expected, point
         assert not [name for name in disk.list(DIRECTORY) if name.endswith(UNFINISHED)], point
-        assert check_order(log), point
+        assert is_in_order(log), point
         assert log.log_start_offset == 0 and log.end_offset >= durable, point
         offsets = [record.offset for record in records(log)]
         assert offsets == sorted(set(offsets)), point
@@ -140,7 +140,7 @@ def test_a_crash_during_recovery_leaves_a_whole_log() -> None:
         disk.heal()
         later = latest(log)
         later.pop("k0"), expected.pop("k0")
-        assert later == expected and check_order(log), (point, seed)
+        assert later == expected and is_in_order(log), (point, seed)
 
 
 def test_an_interrupted_swap_is_completed_by_file_names() -> None:
