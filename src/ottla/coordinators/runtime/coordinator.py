@@ -44,6 +44,9 @@ RELOAD_DELAY_S = 0.1
 RELOAD_DELAY_MAX_S = 30.0
 """How long to wait before a machine is loaded again after a failure. The delay doubles with each failure."""
 
+CREATION_TIMEOUT_S = 5.0
+"""How long a request waits for the creation of the internal topic, if the metadata cannot be changed at once."""
+
 FINISH_LOADING = "finish_loading"
 
 BELOW_MIN_ISR_S = 0.5
@@ -154,7 +157,7 @@ class Coordinator(Generic[M]):
         topic = self._metadata.image.topic(self._topic.name)
         if topic is None:
             try:
-                await self._metadata.change(self._decide_topic)
+                await self._metadata.change(self._decide_topic, CREATION_TIMEOUT_S)
             except KafkaError as error:
                 if error.message != self._creation_problem:  # clients ask again every 100 ms
                     logger.error("the internal topic %s cannot be created: %s", self._topic.name, error)
@@ -173,7 +176,7 @@ class Coordinator(Generic[M]):
         """The broker that coordinates this key. COORDINATOR_NOT_AVAILABLE if the key's partition has no leader."""
         topic = self._metadata.image.topic(self._topic.name) or await self.create_topic()
         broker = self._metadata.image.broker(topic.partitions[key_hash(key) % len(topic.partitions)].leader)
-        if broker is None:
+        if broker is None or broker.fenced:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator's partition has no leader")
         return broker
 
