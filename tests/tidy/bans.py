@@ -356,6 +356,7 @@ BANS: tuple[Ban, ...] = (
             "*.datetime.utcnow",
         ),
         allowed={
+            "ottla.testing.local_cluster": "waits for brokers that run in other threads",
             "ottla.system.clock": "the wall clock",
             "ottla.client.backoff": "how long a client waits, and that it waits",
             "ottla.cli": COMMAND_LINE,

@@ -185,6 +185,20 @@ class Reconciliation:
         for topic in image.topics():
             self._place(topic)
 
+    def find_missing(self) -> list[tuple[bytes, int]]:
+        """Replicas (topic id, number) that this broker should hold and does not, nor a directory that failed."""
+        missing = []
+        for topic in self._image.topics():
+            here = self._replicas.of_topic_id(topic.id)
+            missing += [
+                (topic.id, index)
+                for index, state in enumerate(topic.partitions)
+                if self._broker_id in state.replicas
+                and index not in here
+                and not self._replicas.offline.knows(topic.id, index)
+            ]
+        return missing
+
     def begin(self) -> None:
         """This broker has registered: from now on its partitions lead and follow as the metadata says."""
         self._is_active = True

@@ -75,9 +75,10 @@ def asked(
     image: Image, name: str | None, version: int = 12, client: Client = CLIENT, **options: Any
 ) -> bytes | MetadataResponse:
     """The answer about one topic, from a broker with this image that creates no topics."""
-    node = cast(Node, SimpleNamespace(image=image, config=BrokerConfig.of({"auto.create.topics.enable": "false"})))
+    config = BrokerConfig.of({"auto.create.topics.enable": "false"})
+    node = cast(Node, SimpleNamespace(broker_id=1, image=image, config=config, catch_up=None))
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], **options)
-    return metadata.handle(node, Call(3, version, 1, None, request, client))
+    return metadata.answer(node, Call(3, version, 1, None, request, client))
 
 
 def named(image: Image, topic: TopicImage) -> Image:
@@ -125,6 +126,8 @@ def created(names: list[str], version: int = 12, broker_allows: bool = True, **o
     node = cast(
         Node,
         SimpleNamespace(
+            broker_id=1,
+            catch_up=None,
             image=named(*image_of(LED)),
             config=BrokerConfig.of({"auto.create.topics.enable": str(broker_allows).lower()}),
             auto_creation=SimpleNamespace(request=requested.extend),
