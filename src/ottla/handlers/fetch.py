@@ -19,7 +19,7 @@ from ottla.config.broker_table import RACK_AWARE_SELECTOR
 from ottla.errors import ErrorCode, KafkaError
 from ottla.handlers.new_leader import find_new_leader
 from ottla.replication.fetch_sessions import FetchSession, RequestedPartition
-from ottla.replication.follower_fetch import FollowerFetch, collect_partitions, find_divergence
+from ottla.replication.follower_fetch import FollowerFetch, find_divergence
 from ottla.replication.nearest import find_nearest
 from ottla.replication.partition import Partition
 from ottla.wire import fetch
@@ -42,7 +42,11 @@ LEADER_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 def handle(node: Node, call: Call[FetchRequest]) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
     request = call.body
-    asked = collect_partitions(request)
+    asked = {
+        (topic.topic_id, topic.name, partition.index): partition
+        for topic in request.topics
+        for partition in topic.partitions
+    }
     now = asyncio.get_running_loop().time()
     if request.replica_id >= 0:
         return handle_follower(node, call, asked, now)
@@ -120,11 +124,10 @@ def build_response(
             topic.partitions.append(result)
     if session is not None:
         session.move_to_end(with_records)
-    return FetchResponse(
-        session_id=session.id if session is not None else 0,
-        topics=list(topics.values()),
-        node_endpoints=tuple(fetching.endpoints.values()),
-    )
+    response = FetchResponse(session_id=session.id if session is not None else 0, topics=list(topics.values()))
+    if fetching.endpoints:
+        response.node_endpoints = fetching.endpoints
+    return response
 
 
 class FetchInProgress:
@@ -160,14 +163,16 @@ class FetchInProgress:
         self._replicas = node.replicas
         self._request = request
         self._wanted = wanted
-        config = node.config
-        self._max_bytes = min(request.max_bytes, config.fetch_max_bytes)
-        self._rack = request.rack_id if config.replica_selector_class == RACK_AWARE_SELECTOR else ""
+        self._max_bytes = min(request.max_bytes, node.config.fetch_max_bytes)
+        self._rack = request.rack_id
+        """The client's rack, if it may be sent to a follower there."""
+        if self._rack and node.config.replica_selector_class != RACK_AWARE_SELECTOR:
+            self._rack = ""
         self._partitions: dict[RequestedPartition, Partition] = {}
         self._sizes: dict[RequestedPartition, int] = {}
         self._failed = False
         self.results: dict[RequestedPartition, PartitionResult] = {}
-        self.endpoints: dict[int, NodeEndpoint] = {}
+        self.endpoints: tuple[NodeEndpoint, ...] = ()
         """Addresses of the brokers to which the answer sends the client."""
         self.size = 0
 
@@ -207,13 +212,15 @@ class FetchInProgress:
         leader = find_new_leader(self._node, self._call.client, name, topic_id, index)
         if leader is not None:
             result.current_leader = LeaderIdAndEpoch(leader.broker_id, leader.epoch)
-            if leader.endpoint is not None:
-                self.endpoints[leader.broker_id] = leader.endpoint
+            if leader.endpoint is not None and leader.endpoint not in self.endpoints:
+                self.endpoints = (*self.endpoints, leader.endpoint)
 
     def _read_partition(self, key: RequestedPartition, asked: FetchPartition) -> PartitionResult:
         partition = self._find(key)
-        if partition.is_leader:
-            partition.require_epoch(asked.current_leader_epoch)
+        state = partition.state
+        if state is not None and state.leader == partition.broker_id:
+            if asked.current_leader_epoch >= 0:
+                partition.require_epoch(asked.current_leader_epoch)
             if self._rack and (nearest := self._find_nearest(partition, asked)) is not None:
                 return self._send_to(nearest, partition, asked)
         elif self._may_read(partition):

@@ -200,7 +200,8 @@ class FetchSessions:
     ) -> tuple[FetchSession | None, dict[RequestedPartition, FetchPartition]]:
         """Find or create the session of a request. Returns it, None if there is none, and all partitions to fetch."""
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._drop(request.session_id)
+            if request.session_id != NO_SESSION:
+                self._drop(request.session_id)
             created = None
             if request.session_epoch == INITIAL_EPOCH and asked and self._make_room(len(asked), now, CONSUMER):
                 created = FetchSession(self._choose_id(), version >= TOPIC_ID_FROM, now)
