@@ -163,6 +163,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.server.sending": "the task that reads a cold range for the connection's writer",
             "ottla.coordinators.runtime": "the writers of its shards",
             "ottla.replication.peers": "connects to brokers again that nobody may be waiting for",
+            "ottla.replication.isr_proposals": "takes ISR changes to the metadata, one append at a time",
             "ottla.replication.fetchers": "one task for each connection to a leader",
             "ottla.coordinators.transactions.errands": "a group of tasks that ends with the errand that opened it",
             "ottla.coordinators.transactions.remote_peers": "the requests to other brokers that are in flight",
