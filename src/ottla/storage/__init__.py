@@ -17,6 +17,7 @@ A partition's log
     timestamps.py           finding records by time
     retention.py            which segments are too old or too many
     flush.py                the fsyncs that make a log durable
+    truncation.py           the part of a truncation that waits for the disk
     removal.py              deleted files that wait to be unlinked
     cleaner/                compaction
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import CONTROL, LOG_APPEND_TIME, BatchHeader, ControlMarker, CorruptBatch, control_type, stamp
-from ottla.storage import damage_record, log_read, names, timestamps
+from ottla.storage import log_read, names, timestamps
 from ottla.storage.cleaner.swap import Swap
 from ottla.storage.disk_errors import describe_error, is_failure
 from ottla.storage.files import Bytes, Disk
@@ -18,17 +18,18 @@ from ottla.storage.flush import Flush as Flush
 from ottla.storage.index import IndexCache
 from ottla.storage.log_read import LogRead as LogRead
 from ottla.storage.partition_metadata import read_topic_id, write_topic_id
-from ottla.storage.producer_restore import recall_batches, restore_producers
+from ottla.storage.producer_restore import recall_batches
 from ottla.storage.producer_state import AppendedBatch
 from ottla.storage.recovery import OFFSET_MAX, ProgressCallback, Recovery
 from ottla.storage.removal import Removal as Removal
 from ottla.storage.rolling import RollRule
-from ottla.storage.scan import check_batches
+from ottla.storage.scan import BatchLocation, check_batches
 from ottla.storage.segment import Segment
 from ottla.storage.segments import Segments
 from ottla.storage.settings import LogSettings as LogSettings
 from ottla.storage.timestamps import TimestampOffset as TimestampOffset
 from ottla.storage.transaction_index import AbortedTransaction as AbortedTransaction
+from ottla.storage.truncation import Truncation as Truncation
 
 _PREFIX_SIZE = 12
 
@@ -54,6 +55,7 @@ class Log:
         "_disk",
         "_failure",
         "_files",
+        "_refused",
         "_roll_rule",
         "_settings",
         "_truncations",
@@ -90,6 +92,8 @@ class Log:
         self._directory_durable = recovered.clean
         self._truncations = 0
         self._failure: str | None = None
+        self._refused: str | None = None
+        """Why no record can be appended now; None if one can."""
         self.on_disk_failure: Callable[[str], None] | None = None
         """Called with a description when an error means that the disk fails, not only this log."""
         self.settings = recovered.settings
@@ -190,8 +194,8 @@ class Log:
         appended before is not written again, and its first offsets are returned. KafkaError if the batch cannot be
         appended: then nothing has changed.
         """
-        if self._failure is not None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
+        if self._refused is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._refused)
         producer_id = header.producer_id
         marker = None
         if producer_id >= 0:
@@ -232,8 +236,8 @@ class Log:
         An incomplete batch at the end is left out. Returns None if there is no whole batch. KafkaError if one is
         damaged or does not come after the end of this log.
         """
-        if self._failure is not None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
+        if self._refused is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._refused)
         run: list[tuple[BatchHeader, ControlMarker | None]] = []
         begin = end = 0
         view = memoryview(data)
@@ -324,7 +328,7 @@ class Log:
     def fail(self, reason: str) -> None:
         """Refuse further appends and a clean close, because it is unknown what the disk holds."""
         if self._failure is None:
-            self._failure = reason
+            self._failure = self._refused = reason
 
     # Rolling
 
@@ -340,6 +344,8 @@ class Log:
         base = self.end_offset if base_offset is None else base_offset
         if active.base_offset == base:
             return
+        if self._refused is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._refused)
         try:
             self._files.take_snapshot(base, self.producers)
             if active.size:
@@ -478,43 +484,45 @@ class Log:
 
     # Cutting
 
-    def truncate_to(self, offset: int) -> None:
-        """Remove the batch that contains `offset` and all later ones. The log then ends where that batch began."""
-        if offset >= self.end_offset:
-            return
-        if offset < self.segments[0].base_offset:
-            return self.truncate_fully(offset)
-        self._truncations += 1
-        # Later segments are removed first, durably, so that a crash in between leaves no hole.
-        self._files.drop(self._files.index_of(offset) + 1, len(self.segments))
-        self._disk.fsync_directory(self.directory)
-        self._active = self._files.active
-        self.end_offset = self._active.truncate(offset)
-        self._files.drop_snapshots_after(self.end_offset)
-        self._after_cut()
-        # Without a clock nothing expires here; the next `expire_producers` does that.
-        self.producers = restore_producers(self._disk, self.segments, self._files.snapshots, self.end_offset)
-        return None
+    def start_truncation(self, offset: int, now_ms: int = 0) -> Truncation:
+        """Cut off the batch that contains `offset` and all later ones, in memory. `Truncation.run` does so on disk.
 
-    def truncate_fully(self, offset: int, now_ms: int = 0) -> None:
-        """Remove all records. The next one gets `offset`."""
-        self._truncations += 1
+        The log ends where that batch began. Records can be read before `finish_truncation`, but not appended.
+        """
+        if offset < self.segments[0].base_offset:
+            return self.start_new(offset, now_ms)
+        self._files.drop(self._files.index_of(offset) + 1, len(self.segments))
+        self._active = self._files.active
+        cut = self._active.cut(offset)
+        self.end_offset = min(offset, cut.base_offset) if cut is not None else offset
+        self._files.drop_snapshots_after(self.end_offset)
+        self.epochs.truncate_from_end(self.end_offset)
+        return self._after_cut(cut)
+
+    def start_new(self, offset: int, now_ms: int = 0) -> Truncation:
+        """Like `start_truncation`, for all records. The next one gets `offset`."""
         self._files.drop(0, len(self.segments))
         self._files.drop_snapshots_after(-1)
-        self._disk.fsync_directory(self.directory)
         self._active = self._files.create(offset, now_ms, self._settings.index_interval_bytes)
         self._files.add(self._active)
         self.producers.clear()
+        self.epochs.clear()
         self.end_offset = self.log_start_offset = offset
-        self._after_cut()
+        return self._after_cut(None)
 
-    def _after_cut(self) -> None:
+    def _after_cut(self, cut: BatchLocation | None) -> Truncation:
+        self._truncations += 1
         self.recovery_point = min(self.recovery_point, self.end_offset)
         self.log_start_offset = min(self.log_start_offset, self.end_offset)
         self.first_dirty_offset = min(self.first_dirty_offset, self.end_offset)
-        self.epochs.truncate_from_end(self.end_offset)
-        self.epochs.save()
-        damage_record.save(self._disk, self.directory, self.segments)
+        epochs, self.epochs.is_dirty = self.epochs.encode() if self.epochs.is_dirty else None, False
+        self._refused = f"{self} is being truncated"
+        return Truncation(self._disk, self.segments, self._files.snapshots, cut, self.end_offset, epochs)
+
+    def finish_truncation(self, truncation: Truncation) -> None:
+        """Take note that `truncation` has run without an error. Records can be appended again."""
+        self.producers = truncation.producers
+        self._refused = self._failure
 
     def advance_log_start(self, offset: int) -> bool:
         """Serve no record below `offset` any more. Their segments stay until `drop_segments`.

@@ -127,6 +127,19 @@ class Segment:
         segment._size = segment._file.size
         return segment
 
+    def open_again(self, disk: Disk, cache: IndexCache) -> "Segment":
+        """The same segment for a reader in another thread. It has no memory in common with this one."""
+        copy = Segment(
+            disk,
+            self.directory,
+            self.base_offset,
+            created_ms=self.created_ms,
+            interval=self.index_interval_bytes,
+            cache=cache,
+        )
+        copy.is_active = True  # indexes that it has to build are not written to the disk
+        return copy
+
     def forget(self) -> None:
         """Reset indexes, size and timestamps in memory, so that recovery can count every batch again."""
         self._size = self._since_entry = 0
@@ -356,18 +369,18 @@ class Segment:
                 file.append(data)
             file.close()
 
-    def truncate(self, offset: int) -> int:
-        """Remove the batch that contains `offset` and all later ones. Returns the new end offset of the log."""
+    def cut(self, offset: int) -> BatchLocation | None:
+        """Forget the batch that contains `offset` and all later ones. Returns the first of them, None if there is none.
+
+        The files keep their bytes until `Truncation.run`, and nothing may be appended before that.
+        """
         location = self._first_to_go(offset)
         self._activate()
         if location is None:
-            return offset
+            return None
         relative_offset = location.base_offset - self.base_offset
-        self.file.truncate(location.position)
-        self.file.fsync()  # or a power cut could bring back what was cut off, behind batches of another leader
         self.offset_index.truncate(relative_offset)
         self.time_index.truncate(relative_offset)
-        self._truncate_transactions(location.base_offset)
         self.damage = tuple(damage for damage in self.damage if damage.end <= location.position)
         self._size, self._since_entry = location.position, 0
         del self._tail_offsets[:], self._tail_positions[:]
@@ -375,9 +388,10 @@ class Segment:
             self.forget()
         elif self._max_timestamp_offset >= location.base_offset:
             self._find_max_timestamp()
-        return min(offset, location.base_offset)
+        return location
 
-    def _truncate_transactions(self, offset: int) -> None:
+    def truncate_transactions(self, offset: int) -> None:
+        """Remove transactions whose marker is at `offset` or later from the index."""
         try:
             self.transactions.truncate(offset)
         except CorruptIndex:

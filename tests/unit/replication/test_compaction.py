@@ -20,6 +20,7 @@ from tests.simulation.disk import Crashed, SimulatedDisk
 from tests.simulation.loop import simulate
 from tests.unit.handlers.one_broker import DIRECTORY, FixedClock, listen
 from tests.unit.storage.cleaner.compactions import contents
+from tests.unit.storage.truncating import truncate_to
 
 NOW = FixedClock().now_ms()
 SETTINGS = {
@@ -143,7 +144,7 @@ def test_a_log_that_is_cut_at_any_moment_is_let_go_of(cut: str) -> None:
             partition.log.advance_log_start(12)
             partition.log.drop_segments(12, in_order=True)
         if cut in ("truncate", "both"):
-            partition.log.truncate_to(30)
+            truncate_to(partition.log, 30)
 
     async def work(moment: int) -> int:
         shop = Workshop()

@@ -7,6 +7,7 @@ import pytest
 from ottla.storage.log import LogSettings
 from tests.simulation.disk import Crashed, SimulatedDisk
 from tests.unit.storage.logs import DIRECTORY, append, batch_of, new_log, open_log, records
+from tests.unit.storage.truncating import truncate_to
 
 SETTINGS = LogSettings(segment_bytes=500, index_interval_bytes=150)
 PRODUCER = 8
@@ -14,8 +15,9 @@ HISTORIES = 100
 
 
 class History:
-    """A log and its possible content: `values` from offset 0 on. Up to `appended` they survive the end of the process,
-    up to `durable` a power cut."""
+    """A log and what may be in it: `values` from offset 0 on. Up to `appended` they survive the end of the process, up
+    to `durable` a power cut.
+    """
 
     def __init__(self, disk: SimulatedDisk, random: Random) -> None:
         self.disk = disk
@@ -33,7 +35,7 @@ class History:
     def write(self) -> None:
         values = [b"%d" % self.random.getrandbits(30) for _ in range(self.random.randint(1, 4))]
         first = len(self.values)
-        # If the process dies here, the batch is in the log or not, but complete and at this offset.
+        # If the process dies in here the batch is in the log or not, but whole and in this place.
         self.values += values
         self.bases.append(first)
         append(self.log, batch_of(*values, producer_id=PRODUCER, sequence=first), leader_epoch=first // 20)
@@ -48,7 +50,7 @@ class History:
             offset = self.random.randint(self.start, self.log.end_offset - 1)
             base = max(base for base in self.bases if base <= offset)
             self.durable, self.appended = min(self.durable, base), base
-            self.log.truncate_to(offset)
+            truncate_to(self.log, offset)
             assert self.log.end_offset == base
             del self.values[base:]
             self.bases = [kept for kept in self.bases if kept < base]
@@ -70,8 +72,8 @@ class History:
 
 @pytest.mark.parametrize("power_cut", [False, True])
 def test_after_any_history_a_crash_leaves_what_was_promised(power_cut: bool) -> None:
-    # The log has a prefix of what was written, with all flushed records (or all appended ones, if only the process
-    # died). Epochs and the producer match it, and no truncated record comes back.
+    # A prefix of what was written, with all that was flushed (or, when only the process died, all that was appended);
+    # epochs and the producer fit it; nothing of a truncated past comes back.
     for seed in range(HISTORIES):
         random = Random(seed)
         disk = SimulatedDisk(random)
