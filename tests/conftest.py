@@ -34,7 +34,6 @@ BUDGETS = {
     "scenarios": 100,
     "simulation": 105,
     "clients": 550,
-    "cluster": 300,
     "spark": 620,
 }
 STRICT = os.environ.get("OTTLA_BUDGET") == "strict"

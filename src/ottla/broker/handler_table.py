@@ -56,7 +56,6 @@ WRITES = frozenset(
         "AlterReplicaLogDirs",
         "ElectLeaders",
         "AlterPartitionReassignments",
-        "UnregisterBroker",
         "UpdateFeatures",
         "WriteTxnMarkers",
         "CreateAcls",

@@ -24,7 +24,7 @@ from ottla.replication.in_sync import UNKNOWN, Eligibility, InSync
 from ottla.replication.validation import Rules
 from ottla.replication.watermarks import Signal, Watermark
 from ottla.storage.disk_errors import describe_error, is_failure
-from ottla.storage.files import FileSlice
+from ottla.storage.files import Bytes, FileSlice
 from ottla.storage.log import AbortedTransaction, Appended, Flush, Log, LogSettings
 from ottla.storage.retention import find_expired
 from ottla.system.threads import Offload
@@ -277,6 +277,41 @@ class Partition:
                 logger.info("%s: retention drops segments %s: %s", self, ", ".join(gone), reason)
         return log.advance_log_start(start)
 
+    # Following
+
+    def append_as_follower(self, records: Bytes, now_ms: int) -> None:
+        """Append whole batches that the leader sent. KafkaError if they are damaged or the disk refuses them."""
+        log = self.log
+        if log.append_as_follower(records, now_ms) is None:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self}: {len(records)} bytes from the leader are no batch")
+        if log.end_offset - log.recovery_point >= self.config.flush_messages:
+            self.request_flush()
+        elif log.has_unflushed_sealed_segment and self._flushing is None:
+            self._start_flush()
+
+    def follow_leader(self, high_watermark: int, log_start_offset: int) -> None:
+        """Take over the leader's high watermark and log start, as far as this log goes."""
+        log = self.log
+        if high_watermark > self.high_watermark.value:
+            self.high_watermark.advance(min(high_watermark, log.end_offset))
+        if log_start_offset > log.log_start_offset:
+            log.advance_log_start(min(log_start_offset, log.end_offset))
+            self.high_watermark.advance(log.log_start_offset)
+
+    def wait_until_durable(self) -> asyncio.Future[None] | None:
+        """With flush.messages=1 a follower's next fetch says that its records are on disk: what it has to wait for."""
+        end_offset = self.log.end_offset
+        if self.config.flush_messages != 1 or self.log.recovery_point >= end_offset:
+            return None
+        self.request_flush()
+        return self.durable.reach(end_offset)
+
+    def lower_watermarks(self, error: KafkaError) -> None:
+        """The log was truncated. Requests that wait for a later offset get `error`."""
+        self.high_watermark.retreat(self.log.end_offset, error)
+        self.high_watermark.advance(self.log.log_start_offset)
+        self.durable.retreat(self.log.recovery_point, error)
+
     # Flushing. One fsync is in flight at a time; all records that are appended meanwhile share the next (group commit).
 
     def request_flush(self) -> None:
@@ -422,12 +457,6 @@ class Partition:
             self._move_high_watermark()
 
     # The high watermark
-
-    @property
-    def has_enough_in_sync(self) -> bool:
-        """Whether as many replicas are in sync as min.insync.replicas asks for, so that acks=all can be served."""
-        state = self.state
-        return state is not None and len(state.isr) >= self._in_sync_needed(state)
 
     def _in_sync_needed(self, state: PartitionImage) -> int:
         # As in Kafka, a topic with fewer replicas than min.insync.replicas can still be written to.

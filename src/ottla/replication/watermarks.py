@@ -33,7 +33,7 @@ class Signal:
 
 
 class Watermark:
-    """Never moves back: a consumer that has seen offset n must not learn that n does not exist."""
+    """Never moves back, except by `retreat`: a consumer that has seen offset n must not learn that n does not exist."""
 
     __slots__ = ("_order", "_reaching", "_watchers", "value")
 
@@ -75,6 +75,12 @@ class Watermark:
         """Call every watcher although the offset did not move: the leader changed, or the partition is gone."""
         for watcher in tuple(self._watchers):
             watcher()
+
+    def retreat(self, value: int, error: Exception) -> None:
+        """The log was truncated to `value`. Every future of `reach` raises `error`: its records are gone."""
+        if value < self.value:
+            self.value = value
+        self.fail(error)
 
     def fail(self, error: Exception) -> None:
         """The offset will not move any more: every future of `reach` raises `error`."""

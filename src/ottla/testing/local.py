@@ -183,18 +183,16 @@ class LocalBroker:
 
     # Internals
 
-    def _launch(self) -> Launch:
-        settings = {**self._config.given, "listeners": ",".join(map(_address, self._listeners))}
-        return Launch(self.directory, settings, self._offset_ms, tuple(self._faults))
-
     def _start(self) -> Host:
+        settings = {**self._config.given, "listeners": ",".join(map(_address, self._listeners))}
+        launch = Launch(self.directory, settings, self._offset_ms, tuple(self._faults))
         if self._process:
             from ottla.testing.process import BrokerProcess
 
-            return BrokerProcess(self._launch())
+            return BrokerProcess(launch)
         from ottla.testing.thread import BrokerThread
 
-        return BrokerThread(self._launch())
+        return BrokerThread(launch)
 
     def _take_host(self) -> Host | None:
         host, self._host = self._host, None

@@ -127,25 +127,21 @@ class PeerConnection(asyncio.BufferedProtocol):
         return newest
 
     async def request(self, request: PeerRequest, *, timeout_s: float) -> Any:
-        """Send a request and wait for its answer. PeerUnavailable if none arrives within the time.
+        """Send a request and wait for its answer. Raises what `send` raises, and PeerUnavailable."""
+        return await self.send(request, timeout_s)
+
+    def send(self, request: PeerRequest, timeout_s: float) -> asyncio.Future[Any]:
+        """Send a request now. Returns the future of its answer: PeerUnavailable if none arrives within the time.
 
         A connection on which nothing arrived since the request was sent is closed then. Otherwise the other broker is
-        only slow, and the late answer is dropped.
+        only slow, and the late answer is dropped. PeerUnavailable at once if the connection is closed or too much is in
+        flight, KafkaError UNSUPPORTED_VERSION if the other broker does not know the API.
         """
-        correlation, answer = self.send(request)
-        timer = self._loop.call_later(timeout_s, self._expire, correlation, timeout_s)
-        try:
-            return await answer
-        finally:
-            timer.cancel()
-            if correlation in self._in_flight:  # the caller was cancelled
-                self._forget(correlation)
-
-    def send(self, request: PeerRequest) -> tuple[int, asyncio.Future[Any]]:
-        """Send a request now. Returns its correlation id and the future of its answer, which has no time limit."""
         api = _FETCH if isinstance(request, fetch.FetchRequest) else frames.find_api_of(request)
         answer = self._send(request, self.newest_version(api))
-        return self._correlation, answer
+        timer = self._loop.call_later(timeout_s, self._expire, self._correlation, timeout_s)
+        answer.add_done_callback(lambda _: timer.cancel())
+        return answer
 
     def _send(self, request: PeerRequest, version: int) -> asyncio.Future[Any]:
         transport = self._transport

@@ -82,3 +82,19 @@ async def test_failure_reaches_everyone_who_waits() -> None:
     with pytest.raises(KeyError):
         await waiting
     assert calls == [True]
+
+
+@in_loop
+async def test_a_truncation_takes_it_back_and_fails_those_who_wait() -> None:
+    mark = Watermark(10)
+    woken: list[int] = []
+    mark.watch(lambda: woken.append(mark.value))
+    waiting = mark.reach(12)
+    mark.retreat(7, ValueError("truncated"))
+    assert mark.value == 7 and woken == [7]
+    with pytest.raises(ValueError, match="truncated"):
+        await waiting
+    mark.retreat(9, ValueError("truncated"))
+    assert mark.value == 7
+    mark.advance(8)
+    assert mark.value == 8

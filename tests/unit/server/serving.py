@@ -1,4 +1,4 @@
-"""Helpers for the server's tests: both event loops, a server on a free port, a client for frames, a real file."""
+"""What the server's tests share: both event loops, a server on a free port, a client for frames, a real file."""
 
 import asyncio
 import os
@@ -34,7 +34,7 @@ async def offload(function: Callable[..., Any], *arguments: Any) -> Any:
 
 @asynccontextmanager
 async def serving(dispatch: Dispatch, settings: ServerSettings | None = None) -> AsyncIterator[tuple[Server, int]]:
-    """Run a server. Returns it with its port; afterwards it is stopped with all its connections."""
+    """A server and its port; afterwards it is gone with all its connections."""
     server = Server(dispatch, settings or ServerSettings(), offload)
     port = await server.start("127.0.0.1", 0, "PLAINTEXT")
     try:
@@ -52,7 +52,7 @@ async def connected(port: int) -> FrameClient:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Run the loop until the condition is true."""
+    """Let the loop turn until something is so."""
     while not condition():
         await asyncio.sleep(0.001)
 

@@ -1,4 +1,4 @@
-"""One line says what was skipped, and for what reason."""
+"""What was skipped, and for what, is one line."""
 
 import pytest
 

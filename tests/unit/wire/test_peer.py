@@ -177,7 +177,7 @@ def test_a_cancelled_request_leaves_the_connection_usable() -> None:
 
 def test_more_requests_than_the_limit_are_refused() -> None:
     async def use(connection: PeerConnection, broker: ScriptedBroker) -> None:
-        waiting = [connection.send(MetadataRequest())[1] for _ in range(IN_FLIGHT_MAX)]
+        waiting = [connection.send(MetadataRequest(), 5) for _ in range(IN_FLIGHT_MAX)]
         with pytest.raises(PeerUnavailable, match="in flight"):
             await connection.request(MetadataRequest(), timeout_s=5)
         connection.close()

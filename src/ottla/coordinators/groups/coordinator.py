@@ -54,7 +54,6 @@ class GroupCoordinator(Coordinator[GroupMachine]):
         "list_groups",
         "sync",
     )
-    RUN_BELOW_MIN_ISR = frozenset(OPERATIONS) - {"join", "leave"}
 
     def __init__(self, context: CoordinatorContext) -> None:
         errands = GroupErrands(context.offload)

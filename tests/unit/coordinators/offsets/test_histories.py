@@ -1,5 +1,4 @@
-"""Committed offsets compared with a naive model, after each of many random commits, transactions, deletions and
-reloads."""
+"""Committed offsets beside a naive model: random commits, transactions, deletions and reloads, looked at after each."""
 
 from typing import NamedTuple
 
@@ -28,7 +27,7 @@ class Event(NamedTuple):
 
 
 class NaiveOffsets:
-    """A list of all events. Every question is answered by reading it from the beginning."""
+    """All that happened; every question is answered by reading it from the beginning."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -54,8 +53,7 @@ class NaiveOffsets:
         )
 
     def _end(self, place: int) -> bool | None:
-        """How the transaction of this event ended; None if it is open. A deletion of the offset also removes pending
-        ones."""
+        """How the transaction of this event ended; None if it is open. Nothing survives the deletion of its offset."""
         for event in self.events[place + 1 :]:
             if event.what == "end" and event.producer == self.events[place].producer:
                 return event.committed

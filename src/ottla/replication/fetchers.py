@@ -1,0 +1,170 @@
+"""The partitions that this broker follows, and the connections over which it copies them from their leaders.
+
+There are num.replica.fetchers connections to each leader, and each partition of the leader belongs to one of them
+(`fetcher.py`). `follow` and `leave` only change tables: a failover of thousands of partitions costs a few microseconds
+for each, and one request.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from zlib import crc32
+
+from ottla.config import BrokerConfig
+from ottla.replication.fetcher import Fetcher, FetchSettings, Followed
+from ottla.replication.partition import Partition
+from ottla.replication.peers import Peers
+from ottla.replication.throttles import ReplicationThrottle
+from ottla.replication.truncation import Truncations
+from ottla.system.clock import Clock
+from ottla.system.threads import Offload
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far a followed partition is behind its leader's high watermark, in records."""
+
+    partition: Partition
+    leader: int
+    records: int
+
+
+class Fetchers:
+    def __init__(
+        self,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        peers: Peers,
+        clock: Clock,
+        offload: Offload,
+        config: Callable[[], BrokerConfig],
+        throttle: ReplicationThrottle,
+    ) -> None:
+        """`broker_epoch`: the epoch of this broker's registration. `throttle`: that of followers."""
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._peers = peers
+        self._clock = clock
+        self._config = config
+        self._throttle = throttle
+        self._followed: dict[Partition, Followed] = {}
+        self._fetchers: dict[tuple[int, int], Fetcher] = {}
+        self._is_closed = False
+        self.truncations = Truncations(offload)
+        self._bytes_in = 0
+        """Bytes that fetchers received which are gone."""
+
+    # Changes of leadership
+
+    def follow(self, partition: Partition) -> None:
+        """Copy the partition from the leader that its state names. Called after each change of the state.
+
+        Nothing happens if it is copied from that leader, in that leader epoch, already.
+        """
+        state = partition.state
+        if state is None or state.leader < 0 or state.leader == self._broker_id:
+            self.leave(partition)
+            return
+        followed = self._followed.get(partition)
+        if followed is not None:
+            if followed.leader == state.leader and followed.leader_epoch == state.leader_epoch:
+                return
+            self.leave(partition)
+        if self._is_closed:
+            return
+        followed = self._followed[partition] = Followed(partition, state.leader, state.leader_epoch)
+        self._find_fetcher(followed).add(followed)
+
+    def leave(self, partition: Partition) -> None:
+        """Stop copying the partition. An answer that is on its way is not applied."""
+        followed = self._followed.pop(partition, None)
+        if followed is not None:
+            fetcher = followed.fetcher
+            fetcher.remove(followed)
+            if fetcher.is_empty:
+                self._close_fetcher(fetcher)
+
+    def is_following(self, partition: Partition) -> bool:
+        return partition in self._followed
+
+    async def close(self) -> None:
+        """Stop copying everything. Returns when no log is being truncated, so that logs can be closed."""
+        self._is_closed = True
+        for partition in list(self._followed):
+            self.leave(partition)
+        await self.truncations.wait()
+
+    def abort(self) -> None:
+        """Stop at once, without waiting for truncations."""
+        self._is_closed = True
+        for partition in list(self._followed):
+            self.leave(partition)
+
+    def _find_fetcher(self, followed: Followed) -> Fetcher:
+        config = self._config()
+        partition = followed.partition
+        number = crc32(b"%d" % partition.index, crc32(partition.topic_id)) % max(config.num_replica_fetchers, 1)
+        key = (followed.leader, number)
+        fetcher = self._fetchers.get(key)
+        if fetcher is None:
+            fetcher = self._fetchers[key] = Fetcher(
+                followed.leader,
+                number,
+                self._broker_id,
+                self._broker_epoch,
+                self._peers,
+                self._clock,
+                self._settings,
+                self._throttle,
+                self.truncations,
+            )
+        return fetcher
+
+    def _close_fetcher(self, fetcher: Fetcher) -> None:
+        self._bytes_in += fetcher.bytes_in
+        fetcher.close()
+        del self._fetchers[fetcher.leader, fetcher.number]
+
+    def _settings(self) -> FetchSettings:
+        config = self._config()
+        return FetchSettings(
+            min_bytes=config.replica_fetch_min_bytes,
+            wait_max_ms=config.replica_fetch_wait_max_ms,
+            partition_max_bytes=config.replica_fetch_max_bytes,
+            response_max_bytes=config.replica_fetch_response_max_bytes,
+            backoff_s=config.replica_fetch_backoff_ms / 1000,
+            timeout_s=config.replica_socket_timeout_ms / 1000,
+        )
+
+    # Numbers for those who watch
+
+    @property
+    def bytes_in(self) -> int:
+        """Bytes of records that were copied from leaders."""
+        return self._bytes_in + sum(fetcher.bytes_in for fetcher in self._fetchers.values())
+
+    @property
+    def partition_count(self) -> int:
+        return len(self._followed)
+
+    @property
+    def failed_count(self) -> int:
+        """Partitions that wait after an error."""
+        return sum(followed.backoff_s > 0 for followed in self._followed.values())
+
+    @property
+    def connection_count(self) -> int:
+        return sum(fetcher.is_connected for fetcher in self._fetchers.values())
+
+    @property
+    def max_lag(self) -> int:
+        return max((followed.lag for followed in self._followed.values()), default=0)
+
+    def lags(self) -> Iterator[Lag]:
+        """The lag of each followed partition."""
+        for partition, followed in self._followed.items():
+            yield Lag(partition, followed.leader, followed.lag)
+
+    def lag(self, partition: Partition) -> int | None:
+        """The lag of one partition; None if this broker does not follow it."""
+        followed = self._followed.get(partition)
+        return None if followed is None else followed.lag

@@ -1,0 +1,91 @@
+"""Truncations of followers' logs. What waits for the disk runs in a thread: there may be thousands after a failover.
+
+While a log is being truncated it can be read up to its new end, and nothing can be appended to it. A truncation that
+began is finished whatever happens to the leadership of the partition.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.replication.partition import Partition
+from ottla.storage.disk_errors import describe_error, is_failure
+from ottla.storage.log import Truncation
+from ottla.system.threads import Offload
+
+logger = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+"""Seconds until a truncation is tried again after the disk was full."""
+
+
+class Truncations:
+    def __init__(self, offload: Offload) -> None:
+        self._offload = offload
+        self._running: dict[Partition, asyncio.Future[None]] = {}
+        self.count = 0
+        """How many truncations were started."""
+
+    def find(self, partition: Partition) -> asyncio.Future[None] | None:
+        """The truncation of this partition that is under way. Its future is done whether it succeeds or fails."""
+        return self._running.get(partition)
+
+    def truncate(self, partition: Partition, offset: int) -> None:
+        """Remove all records from `offset` on. `find` returns the truncation until it is over."""
+        logger.info(
+            "%s: truncated from %d to %d, as the leader's log says", partition, partition.log.end_offset, offset
+        )
+        self._start(partition, lambda: partition.log.start_truncation(offset))
+
+    def start_new(self, partition: Partition, offset: int, now_ms: int) -> None:
+        """Remove all records, and begin at `offset`. `find` returns the truncation until it is over."""
+        log = partition.log
+        logger.warning(
+            "%s: starts anew at %d: its records from %d to %d are not connected to those of its leader",
+            partition,
+            offset,
+            log.log_start_offset,
+            log.end_offset,
+        )
+        self._start(partition, lambda: log.start_new(offset, now_ms))
+
+    async def wait(self) -> None:
+        """Return when no truncation is under way."""
+        while self._running:
+            await asyncio.wait(list(self._running.values()))
+
+    def _start(self, partition: Partition, start: Callable[[], Truncation]) -> None:
+        assert partition not in self._running
+        try:
+            truncation = start()
+        except OSError as error:
+            partition.fail(f"cannot be truncated: {describe_error(error)}")
+            return
+        self.count += 1
+        partition.lower_watermarks(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the log was truncated"))
+        self._running[partition] = asyncio.get_running_loop().create_future()
+        self._run(partition, truncation)
+
+    def _run(self, partition: Partition, truncation: Truncation) -> None:
+        self._offload(truncation.run).add_done_callback(lambda future: self._ran(partition, truncation, future))
+
+    def _ran(self, partition: Partition, truncation: Truncation, future: asyncio.Future[Any]) -> None:
+        error = None if future.cancelled() else future.exception()
+        if partition.state is None or future.cancelled():
+            self._end(partition)  # the replica was retired meanwhile
+        elif error is None:
+            partition.log.finish_truncation(truncation)
+            self._end(partition)
+        elif isinstance(error, OSError) and not is_failure(error):
+            logger.warning("%s cannot be truncated, the next attempt is in %.0f s: %s", partition, RETRY_S, error)
+            asyncio.get_running_loop().call_later(RETRY_S, self._run, partition, truncation)
+        else:
+            partition.fail(f"cannot be truncated: {error}")
+            self._end(partition)
+
+    def _end(self, partition: Partition) -> None:
+        running = self._running.pop(partition)
+        if not running.done():
+            running.set_result(None)
