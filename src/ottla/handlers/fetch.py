@@ -36,7 +36,9 @@ READ_COMMITTED = 1
 LEADER_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-def handle(node: Node, call: Call[FetchRequest]) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+def handle(
+    node: Node, call: Call[FetchRequest]
+) -> FetchResponse | Coroutine[Any, Any, FetchResponse] | asyncio.Future[FetchResponse]:
     request = call.body
     asked = collect_partitions(request)
     now = asyncio.get_running_loop().time()
@@ -56,7 +58,7 @@ def handle(node: Node, call: Call[FetchRequest]) -> FetchResponse | Coroutine[An
 
 def handle_follower(
     node: Node, call: Call[FetchRequest], asked: Mapping[RequestedPartition, FetchPartition], now: float
-) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+) -> FetchResponse | asyncio.Future[FetchResponse]:
     try:
         session = node.fetch_sessions.open_follower(call.body, call.version, now, asked)
     except KafkaError as error:

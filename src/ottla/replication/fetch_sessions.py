@@ -10,8 +10,9 @@ may hold thousands of partitions of which few get records, so it watches them fo
 only at those where something happened.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from random import Random
+from typing import Protocol
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.partition import Partition
@@ -97,6 +98,16 @@ class FetchSession(Session):
                 self.partitions[key] = partition
 
 
+class WaitingFetch(Protocol):
+    """A fetch of a follower that has not been answered yet."""
+
+    def look_soon(self) -> None:
+        """A partition was added to `stirred`."""
+
+    def finish(self) -> None:
+        """Answer now."""
+
+
 class FollowedPartition:
     """One partition of a follower's session."""
 
@@ -134,22 +145,22 @@ class FollowedPartition:
         if self.partition is not None and self.partition.in_sync is not None:
             # Until now nothing happened since the follower's last fetch, so at that fetch it had caught up.
             self.partition.in_sync.was_caught_up(session.follower, session.last_used)
-        if session.on_stir is not None:
-            session.on_stir()
+        if session.waiting is not None:
+            session.waiting.look_soon()
 
 
 class FollowerSession(Session):
     """The session of a follower. `stirred` are the partitions where something happened that it may not know yet."""
 
-    __slots__ = ("broker_epoch", "on_stir", "partitions", "stirred")
+    __slots__ = ("broker_epoch", "partitions", "stirred", "waiting")
 
     def __init__(self, uses_topic_ids: bool, now: float, follower: int, broker_epoch: int) -> None:
         super().__init__(NO_SESSION, uses_topic_ids, now, follower)
         self.broker_epoch = broker_epoch
         self.partitions: dict[RequestedPartition, FollowedPartition] = {}
         self.stirred: dict[RequestedPartition, FollowedPartition] = {}
-        self.on_stir: Callable[[], None] | None = None
-        """Called when a partition is added to `stirred`, while a fetch waits for that."""
+        self.waiting: WaitingFetch | None = None
+        """The fetch that waits until something happens."""
 
     def __len__(self) -> int:
         return len(self.partitions)
@@ -226,6 +237,8 @@ class FetchSessions:
             known = self._continue(request, version, now)
             assert isinstance(known, FollowerSession)
             session = known
+            if session.waiting is not None:
+                session.waiting.finish()
         session.update(asked, find_forgotten(request))
         return session
 

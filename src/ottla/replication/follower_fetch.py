@@ -35,8 +35,11 @@ class FollowerFetch:
 
     __slots__ = (
         "_again",
+        "_answer",
         "_ends_wait",
         "_has_news",
+        "_look",
+        "_loop",
         "_max_bytes",
         "_meters",
         "_replicas",
@@ -45,7 +48,12 @@ class FollowerFetch:
         "_session",
         "_size",
         "_sizes",
+        "_timers",
     )
+
+    _answer: asyncio.Future[FetchResponse]
+    _loop: asyncio.AbstractEventLoop
+    _timers: list[asyncio.TimerHandle]
 
     def __init__(
         self,
@@ -66,49 +74,58 @@ class FollowerFetch:
         self._sizes: dict[FollowedPartition, int] = {}
         self._size = 0
         self._ends_wait = False
+        self._look: asyncio.Handle | None = None
         self._has_news = False
         """Whether the follower lacks a high watermark."""
 
     def is_enough(self) -> bool:
         return self._ends_wait or self._size >= self._request.min_bytes or self._request.max_wait_ms <= 0
 
-    async def wait(self) -> FetchResponse:
-        """The long poll: look again whenever something happens in a partition, until there is enough to answer."""
-        loop = asyncio.get_running_loop()
-        wake = asyncio.Event()
-        over = False
+    # The long poll. A future and not a coroutine, so that the connection handles further requests meanwhile. One in the
+    # same session asks for more partitions: then this one is answered at once.
 
-        def end() -> None:
-            nonlocal over
-            over = True
-            wake.set()
+    def wait(self) -> asyncio.Future[FetchResponse]:
+        """Look again whenever something happens in a partition, until there is enough to answer."""
+        loop = self._loop = asyncio.get_running_loop()
+        answer = self._answer = loop.create_future()
+        answer.add_done_callback(self._end)
+        self._timers = [loop.call_later(self._request.max_wait_ms / 1000, self.finish)]
+        self._session.waiting = self
+        if self._has_news:
+            self._send_news_soon()
+        return answer
 
-        session = self._session
-        if session.on_stir is not None:
-            session.on_stir()  # ends an earlier fetch, whose answer nobody awaits any more
-        session.on_stir = on_stir = wake.set
-        timer = loop.call_later(self._request.max_wait_ms / 1000, end)
-        news: asyncio.TimerHandle | None = None
-        response = None
-        try:
-            while not (over or self.is_enough() or session.on_stir is not on_stir):
-                if self._has_news and news is None:
-                    news = loop.call_later(HIGH_WATERMARK_DELAY_S, end)
-                if not session.stirred:
-                    await wake.wait()
-                wake.clear()
-                self.read_stirred()
-            if session.on_stir is on_stir:
-                response = self.build_response()
-        finally:
+    def look_soon(self) -> None:
+        """Something happened in a partition. All that happens in this turn of the event loop is looked at together."""
+        if self._look is None:
+            self._look = self._loop.call_soon(self._look_again)
+
+    def finish(self) -> None:
+        """Answer with what was found."""
+        if not self._answer.done():
+            self._answer.set_result(self.build_response())
+
+    def _look_again(self) -> None:
+        self._look = None
+        if self._answer.done():
+            return
+        self.read_stirred()
+        if self.is_enough():
+            self.finish()
+        elif self._has_news:
+            self._send_news_soon()
+
+    def _send_news_soon(self) -> None:
+        if len(self._timers) == 1:
+            self._timers.append(self._loop.call_later(HIGH_WATERMARK_DELAY_S, self.finish))
+
+    def _end(self, answer: asyncio.Future[FetchResponse]) -> None:
+        for timer in self._timers:
             timer.cancel()
-            if news is not None:
-                news.cancel()
-            if session.on_stir is on_stir:
-                session.on_stir = None
-            if response is None:  # the follower is gone, or has sent another fetch in the same session
-                self.give_back()
-        return response or FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if self._session.waiting is self:
+            self._session.waiting = None
+        if answer.cancelled():
+            self._give_back()
 
     # Reading
 
@@ -225,7 +242,7 @@ class FollowerFetch:
             session.close()
         return FetchResponse(session_id=session.id, topics=list(topics.values()))
 
-    def give_back(self) -> None:
+    def _give_back(self) -> None:
         """The follower is gone. If it comes back, it has received nothing of what was found."""
         self._put_back(self._results)
         if self._session.id == NO_SESSION:

@@ -1,7 +1,6 @@
 """Fetches of followers: what they tell the leader, when they are answered, and with what."""
 
 import asyncio
-from collections.abc import Coroutine
 from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
@@ -54,7 +53,7 @@ class FollowingBroker:
         forgotten: tuple[int, ...] = (),
         topic_id: bytes = TOPIC_ID,
         max_bytes: int = 1 << 20,
-    ) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+    ) -> FetchResponse | asyncio.Future[FetchResponse]:
         request = FetchRequest(
             replica_id=self.broker_id,
             replica_epoch=self.broker_epoch,
@@ -81,11 +80,11 @@ class FollowingBroker:
         assert isinstance(response, FetchResponse)
         return results(response)
 
-    def wait(self, *asked: FetchPartition, **options: Any) -> asyncio.Task[FetchResponse]:
+    def wait(self, *asked: FetchPartition, **options: Any) -> asyncio.Future[FetchResponse]:
         """A fetch that waits."""
         waiting = self.send(*asked, wait_ms=LONG_MS, **options)
         assert not isinstance(waiting, FetchResponse), "it was answered at once"
-        return asyncio.get_running_loop().create_task(waiting)
+        return waiting
 
     @property
     def session(self) -> FollowerSession:
@@ -382,6 +381,24 @@ def test_a_follower_without_a_session_leaves_no_watcher() -> None:
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         assert not partition.end_moved.watchers and len(follower.sessions) == 0
+
+    simulate(scenario())
+
+
+def test_a_second_fetch_in_the_session_ends_the_wait_of_the_first() -> None:
+    # A follower that wants more partitions does not wait for records of those that it already follows.
+    async def scenario() -> None:
+        proposer = FakeProposer()
+        partitions = [lead(proposer, make_state((LEADER,)), index) for index in range(2)]
+        follower = FollowingBroker(keep(*partitions))
+        follower.ask(at(0, 0))
+        first = follower.wait()
+        await settle()
+        second = follower.wait(at(0, 1))
+        assert first.done() and results(first.result()) == {}
+        produce(partitions[0], b"a")
+        assert list(results(await second)) == [1, 0], "what is new in both partitions"
+        assert follower.session.waiting is None
 
     simulate(scenario())
 
