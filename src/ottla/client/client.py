@@ -103,6 +103,10 @@ class Client:
         self._connections: dict[int, Connection] = {}
         self._topics: dict[str, Topic] = {}
         self._coordinators: dict[tuple[str, str], int] = {}
+        self._answered: int | None = None
+        """The broker that answered the last request which any broker can answer."""
+        self._doubted: dict[int, None] = {}
+        """Brokers whose answers led to a wrong leader or coordinator, the latest at the end: they are asked last."""
 
     def __reduce__(self) -> tuple[Callable[[Mapping[str, str]], "Client"], tuple[Mapping[str, str]]]:
         return get_shared_client, (self.raw_settings,)
@@ -155,6 +159,7 @@ class Client:
 
     def forget_topic(self, topic: str) -> None:
         self._topics.pop(topic, None)
+        self._doubt()
 
     def _find_topic(self, name: str) -> Topic:
         if name not in self._topics:
@@ -258,8 +263,28 @@ class Client:
         return self.retry(lambda: self._ask_any(request))
 
     def ask_each(self, request: Request) -> dict[int, Any]:
-        """The answer of every broker, by broker id. Each is retried while it holds a retriable error."""
-        return {node: self.ask_broker(node, request) for node in self.list_brokers()}
+        """The answer of every broker, by broker id.
+
+        All brokers are asked again while one of the answers holds a retriable error, or a broker cannot be reached:
+        what it kept may be with another broker by then.
+        """
+        backoff = self.start_backoff()
+        while True:
+            answers: dict[int, Any] = {}
+            trouble: Exception | None = None
+            for node in self.list_brokers():
+                try:
+                    answers[node] = self._ask_node(node, request, lambda: None)
+                except NotAuthenticated:
+                    raise
+                except RetriableAnswer as error:
+                    answers[node], trouble = error.answer, trouble or error
+                except Unreachable as error:
+                    trouble = error
+            if trouble is None or not backoff.pause():
+                if isinstance(trouble, Unreachable):
+                    raise trouble
+                return answers
 
     def list_brokers(self) -> list[int]:
         """The ids of all brokers."""
@@ -307,6 +332,13 @@ class Client:
 
     def forget_coordinator(self, kind: str, key: str) -> None:
         self._coordinators.pop((kind, key), None)
+        self._doubt()
+
+    def _doubt(self) -> None:
+        """The broker that was asked last may be behind the others: ask another one next."""
+        if self._answered is not None:
+            self._doubted.pop(self._answered, None)
+            self._doubted[self._answered] = None
 
     def _ask_node(self, node: int, request: Request, forget: Callable[[], None], version_max: int | None = None) -> Any:
         try:
@@ -392,18 +424,27 @@ class Client:
         trouble: Unreachable | None = None
         for node in self._nodes_to_try():
             try:
-                return self.connect(node).ask(request)
+                answer = self.connect(node).ask(request)
             except NotAuthenticated:
                 raise
             except Unreachable as error:
                 self.disconnect(node)
                 trouble = error
+            else:
+                self._answered = node
+                return answer
         raise trouble or Unreachable("no address of a broker is known")
 
     def _nodes_to_try(self) -> list[int]:
-        """Connected brokers first, then the other known ones, then bootstrap.servers as -1, -2, ..."""
+        """Connected brokers first, then the other known ones, then bootstrap.servers as -1, -2, ...
+
+        Brokers that are doubted come behind the other known ones. A broker that is cut off from the rest of its cluster
+        would otherwise name the same wrong leader again and again.
+        """
         bootstrap = range(-1, -1 - len(self.settings.bootstrap), -1)
-        return list(dict.fromkeys((*self._connections, *sorted(self._nodes), *bootstrap)))
+        known = dict.fromkeys((*self._connections, *sorted(self._nodes)))
+        trusted = [node for node in known if node not in self._doubted]
+        return list(dict.fromkeys((*trusted, *(node for node in self._doubted if node in known), *bootstrap)))
 
 
 class RetriableAnswer(Exception):
