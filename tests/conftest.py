@@ -34,6 +34,7 @@ BUDGETS = {
     "scenarios": 100,
     "simulation": 105,
     "clients": 550,
+    "cluster": 300,
     "spark": 620,
 }
 STRICT = os.environ.get("OTTLA_BUDGET") == "strict"

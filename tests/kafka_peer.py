@@ -48,10 +48,10 @@ SETTINGS = {
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.max.size": "3",
     "log.retention.check.interval.ms": "86400000",
+    "log.initial.task.delay.ms": "86400000",
 }
 """What lets members and sessions end within a test. The internal topics have few partitions, to be there at once; no
 old record is deleted in the background, at different times on both."""
-ONLY_KAFKAS = {"log.initial.task.delay.ms": "86400000"}
 
 
 @functools.cache
@@ -76,7 +76,7 @@ def kafka_tools() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def apache_kafka(kafka_tools: None) -> Iterator[ApacheKafka]:
-    with ApacheKafka(settings=SETTINGS | ONLY_KAFKAS, options=BROKER_OPTIONS) as running:
+    with ApacheKafka(settings=SETTINGS, options=BROKER_OPTIONS) as running:
         yield running
 
 

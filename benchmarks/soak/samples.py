@@ -80,7 +80,8 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
 
 def table(samples: Sequence[Sample]) -> list[str]:
     """A row for each minute, with the last sample of it."""
-    by_minute = {int(sample.seconds // 60): sample for sample in samples}
+    # The last sample is taken a moment after the end of the last minute, and belongs to it.
+    by_minute = {max(int((sample.seconds - 1) // 60), 0): sample for sample in samples}
     rows = ["minute  memory MB  descriptors  threads  connects  data MB"]
     for minute, sample in by_minute.items():
         rows.append(

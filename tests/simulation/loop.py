@@ -6,11 +6,39 @@ wait.
 """
 
 import asyncio
+import contextvars
 from asyncio import base_events
 from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn, TypeVar
 
 Result = TypeVar("Result")
+
+OWNER: contextvars.ContextVar["Owner | None"] = contextvars.ContextVar("OWNER", default=None)
+"""The process that the running callback or task belongs to. What it starts and schedules belongs to it too."""
+
+
+class Owner:
+    """A process in the loop that can be paused: its callbacks, timers and tasks are held back until it goes on."""
+
+    def __init__(self) -> None:
+        self.is_paused = False
+        self.held: list[Callable[[], None]] = []
+
+    def make_context(self) -> contextvars.Context:
+        """A context for what this process begins."""
+        context = contextvars.copy_context()
+        context.run(OWNER.set, self)
+        return context
+
+    def pause(self) -> None:
+        self.is_paused = True
+
+    def resume(self) -> None:
+        """Go on: what became due meanwhile runs now, in the order in which it became due."""
+        self.is_paused = False
+        held, self.held = self.held, []
+        for run in held:
+            run()
 
 
 class Deadlock(AssertionError):
@@ -31,6 +59,32 @@ class _VirtualSelector:
         return []
 
 
+class _Held:
+    """A callback of a process that may be paused when the callback is due."""
+
+    __slots__ = ("_args", "_callback", "_loop", "_owner", "handle")
+
+    def __init__(self, loop: "SimulatedLoop", owner: Owner, callback: Any, args: tuple[Any, ...]) -> None:
+        self._loop = loop
+        self._owner = owner
+        self._callback = callback
+        self._args = args
+        self.handle: asyncio.Handle
+
+    def run(self) -> None:
+        if self._owner.is_paused:
+            self._owner.held.append(self._hold)
+        else:
+            self._callback(*self._args)
+
+    def _hold(self) -> None:
+        self._loop.run_again(self._run_late, self.handle)
+
+    def _run_late(self) -> None:
+        if not self.handle.cancelled():
+            self.run()
+
+
 class SimulatedLoop(base_events.BaseEventLoop):
     def __init__(self) -> None:
         super().__init__()
@@ -43,6 +97,30 @@ class SimulatedLoop(base_events.BaseEventLoop):
 
     def advance(self, seconds: float) -> None:
         self._now += seconds
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Any, *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        owner = OWNER.get() if context is None else context.get(OWNER)
+        if owner is None:
+            return super().call_soon(callback, *args, context=context)
+        held = _Held(self, owner, callback, args)
+        held.handle = super().call_soon(held.run, context=context)
+        return held.handle
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Any, *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        owner = OWNER.get() if context is None else context.get(OWNER)
+        if owner is None:
+            return super().call_at(when, callback, *args, context=context)
+        held = _Held(self, owner, callback, args)
+        held.handle = handle = super().call_at(when, held.run, context=context)
+        return handle
+
+    def run_again(self, run: Callable[[], None], handle: asyncio.Handle) -> None:
+        """Schedule a callback that was held back, in its own context."""
+        super().call_soon(run, context=handle._context)  # type: ignore[attr-defined]
 
     def describe_waiters(self) -> str:
         waiting = sorted(f"{task.get_name()} in {task.get_coro()}" for task in asyncio.all_tasks(self))

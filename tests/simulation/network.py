@@ -8,6 +8,7 @@ retransmission does. All chance comes from one seeded `Random` in the order of e
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextvars import Context, copy_context
 from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
@@ -36,9 +37,9 @@ class SimulatedNetwork:
     def __init__(self, random: Random, conditions: Conditions | None = None) -> None:
         self.random = random
         self.conditions = conditions or Conditions()
-        self._listeners: dict[tuple[str, int], ProtocolFactory] = {}
+        self._listeners: dict[tuple[str, int], tuple[ProtocolFactory, Context]] = {}
         self._transports: dict[SimulatedTransport, None] = {}
-        self._cuts: dict[frozenset[str], None] = {}
+        self._cuts: dict[tuple[str, str], None] = {}  # from whom to whom nothing is let through
         self._held_back: list[SimulatedTransport] = []  # once for each thing that a partition keeps from arriving
         self._healing: deque[asyncio.Future[None]] = deque()
         self._next_port = FIRST_CLIENT_PORT
@@ -48,7 +49,7 @@ class SimulatedNetwork:
     def listen(self, host: str, port: int, protocol_factory: ProtocolFactory) -> None:
         if (host, port) in self._listeners:
             raise OSError(f"{host}:{port} is taken")
-        self._listeners[host, port] = protocol_factory
+        self._listeners[host, port] = protocol_factory, copy_context()
 
     def stop_listening(self, host: str, port: int) -> None:
         del self._listeners[host, port]
@@ -63,13 +64,11 @@ class SimulatedNetwork:
             raise ConnectionRefusedError(f"nobody listens on {host}:{port}")
         client, server = self._pair((source, self._next_port), (host, port))
         self._next_port += 1
-        server.attach(self._listeners[host, port]())
+        server.attach(*self._listeners[host, port])
         await asyncio.sleep(self.latency())
         if client.is_closing():
             raise ConnectionResetError(f"the connection to {host}:{port} was reset before it was there")
-        protocol = protocol_factory()
-        client.attach(protocol)
-        return client, protocol
+        return client, client.attach(protocol_factory, copy_context())
 
     def connector(self, source: str) -> Connect:
         """The outgoing connections of the programs on a host."""
@@ -104,18 +103,24 @@ class SimulatedNetwork:
 
     def partition(self, one: str, other: str) -> None:
         """Let nothing through between two hosts until `heal`."""
-        self._cuts[frozenset((one, other))] = None
+        self.cut(one, other)
+        self.cut(other, one)
+
+    def cut(self, source: str, target: str) -> None:
+        """Let nothing through from one host to another until `heal`; the other direction stays open."""
+        self._cuts[source, target] = None
 
     def heal(self, one: str, other: str) -> None:
-        self._cuts.pop(frozenset((one, other)), None)
+        self._cuts.pop((one, other), None)
+        self._cuts.pop((other, one), None)
         self._after_healing()
 
     def heal_all(self) -> None:
         self._cuts.clear()
         self._after_healing()
 
-    def is_cut(self, one: str, other: str) -> bool:
-        return frozenset((one, other)) in self._cuts
+    def is_cut(self, source: str, target: str) -> bool:
+        return (source, target) in self._cuts
 
     def hold_back(self, transport: SimulatedTransport) -> None:
         """Take note that data of this transport was held back. It is sent again after `heal`."""
@@ -145,7 +150,7 @@ class SimulatedNetwork:
     async def _reachable(self, source: str, host: str) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + CONNECT_TIMEOUT_S
-        while self.is_cut(source, host):
+        while self.is_cut(source, host) or self.is_cut(host, source):
             healed: asyncio.Future[Any] = loop.create_future()
             self._healing.append(healed)
             await asyncio.wait([healed], timeout=deadline - loop.time())

@@ -15,6 +15,7 @@ from ottla.config import BrokerConfig, Listener
 from ottla.server import Server
 from ottla.storage.files import Space
 from tests.simulation.disk import Crashed, SimulatedDisk, SimulatedFile, SimulatedLock
+from tests.simulation.loop import Owner
 from tests.simulation.network import SimulatedNetwork
 
 T = TypeVar("T")
@@ -153,6 +154,8 @@ class Process:
     ) -> None:
         self.life = life
         self.alive = True
+        self.owner = Owner()
+        """Pauses and resumes this process."""
         self._name = name
         self._network = network
         self._loop = asyncio.get_running_loop()
@@ -177,7 +180,9 @@ class Process:
 
     async def start(self) -> BaseException | None:
         """None when it accepts connections; else why it does not: the failure of its start, or its death."""
-        self._starting = self._loop.create_task(self.broker.start(), name=f"start of {self._name}")
+        self._starting = self._loop.create_task(
+            self.broker.start(), name=f"start of {self._name}", context=self.owner.make_context()
+        )
         return await self._outcome(self._starting)
 
     async def stop(self) -> BaseException | None:
@@ -185,7 +190,9 @@ class Process:
         for port in self.broker.ports.values():
             self._network.stop_listening(self._name, port)
         self.broker.ports.clear()
-        self._stopping = self._loop.create_task(self.broker.stop(10.0), name=f"stop of {self._name}")
+        self._stopping = self._loop.create_task(
+            self.broker.stop(10.0), name=f"stop of {self._name}", context=self.owner.make_context()
+        )
         return await self._outcome(self._stopping)
 
     async def _outcome(self, task: asyncio.Task[None]) -> BaseException | None:
@@ -200,6 +207,8 @@ class Process:
         self.alive = False
         self._disk.closed = self._threads.closed = True
         self._network.crash(self._name, silent=silent)
+        if self.owner.is_paused:
+            self.owner.resume()
         self._loop.call_soon(self._bury)
 
     def _bury(self) -> None:

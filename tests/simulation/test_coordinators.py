@@ -5,7 +5,7 @@ The machine under test is a notebook: it stores texts under names, as the metada
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from errno import EIO, ENOSPC
 from typing import Any
@@ -63,6 +63,7 @@ class Notebook:
 
 class NotebookCoordinator(Coordinator[Notebook]):
     OPERATIONS = ("look", "note", "test")
+    RUN_BELOW_MIN_ISR = frozenset({"look", "note"})
 
 
 def note(name: str, text: str, producer: Producer | None = None) -> Callable[[Notebook, Turn], Outcome]:
@@ -78,7 +79,9 @@ def wait_for_ever(notebook: Notebook, turn: Turn) -> Outcome:
     return NOTHING
 
 
-def coordinator_of(machine: Machine, partitions: int = 1) -> Coordinator[Notebook]:
+def coordinator_of(
+    machine: Machine, partitions: int = 1, settings: Mapping[str, str] | None = None
+) -> Coordinator[Notebook]:
     assert machine.process is not None
     node: Node = machine.process.broker.node
     replicas = node.replicas
@@ -92,7 +95,7 @@ def coordinator_of(machine: Machine, partitions: int = 1) -> Coordinator[Noteboo
         lambda: node.config,
         Meters.fresh(),
     )
-    topic = InternalTopic(TOPIC, lambda config: partitions, lambda config: 3, lambda config: {})
+    topic = InternalTopic(TOPIC, lambda config: partitions, lambda config: 3, lambda config: settings or {})
     coordinator = NotebookCoordinator(topic, GROUP_FORMAT, Notebook, context)
     node.metadata.on_change(lambda before, after, changes: coordinator.apply(before, after))
     coordinator.follow(node.image)
@@ -246,9 +249,10 @@ def test_loading_is_retried_while_the_log_cannot_be_read() -> None:
         coordinator = coordinator_of(machine)
         await coordinator.run("note", "a", note("a", "one"))
         coordinator.stop()
-        machine.disk.fail("read", EIO, f"*{TOPIC}-0*.log", times=3)
+        machine.disk.fail("read_at", EIO, f"*{TOPIC}-0*.log", times=3)
         coordinator = coordinator_of(machine)
         await wait_until_loaded(coordinator)
+        assert coordinator._failures[0] == 3
         assert await coordinator.run("look", "a", look("a")) == "one"
 
     play(script)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.simulation.loop import Deadlock, simulate
+from tests.simulation.loop import Deadlock, Owner, simulate
 
 
 def test_days_pass_in_an_instant() -> None:
@@ -80,3 +80,36 @@ def test_what_the_program_leaves_behind_is_cancelled() -> None:
 
     assert simulate(main()).cancelled()
     assert cancelled == ["background"]
+
+
+def test_a_paused_process_does_nothing_until_it_goes_on() -> None:
+    # Its timers, tasks and what others wake in it are held back; time passes for everybody else.
+    async def main() -> list[str]:
+        loop = asyncio.get_running_loop()
+        owner, seen = Owner(), list[str]()
+        woken = asyncio.Event()
+
+        async def work() -> None:
+            for number in range(3):
+                await asyncio.sleep(1)
+                seen.append(f"worked {number} at {loop.time():g}")
+            await woken.wait()
+            seen.append(f"woken at {loop.time():g}")
+
+        def cancel_timer() -> None:
+            timer.cancel()
+
+        context = owner.make_context()
+        task = loop.create_task(work(), context=context)
+        context.copy().run(loop.call_later, 5, cancel_timer)
+        timer = context.copy().run(loop.call_later, 6, seen.append, "a timer that was cancelled")
+        await asyncio.sleep(1.5)
+        owner.pause()
+        woken.set()
+        await asyncio.sleep(8.5)
+        seen.append("goes on")
+        owner.resume()
+        await task
+        return seen
+
+    assert simulate(main()) == ["worked 0 at 1", "goes on", "worked 1 at 10", "worked 2 at 11", "woken at 11"]

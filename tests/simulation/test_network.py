@@ -175,6 +175,31 @@ def test_a_partition_delays_bytes_and_the_end_until_it_is_healed() -> None:
     simulate(main())
 
 
+@pytest.mark.parametrize("cut", [("client", "server"), ("server", "client")])
+def test_a_cut_holds_back_one_direction_only(cut: tuple[str, str]) -> None:
+    # The echo arrives when the direction is healed, whichever it was; the bytes of the open direction arrive before.
+    async def main() -> None:
+        network = SimulatedNetwork(Random(3))
+        servers: list[Recorder] = []
+
+        def accept() -> Recorder:
+            servers.append(Recorder(echo=True))
+            return servers[0]
+
+        network.listen("server", 9092, accept)
+        transport, recorder = await network.connect("client", "server", 9092, Recorder)
+        network.cut(*cut)
+        transport.write(b"x" * 100)
+        await asyncio.sleep(10)
+        assert bytes(recorder.received) == b""
+        assert len(servers[0].received) == (0 if cut == ("client", "server") else 100)
+        network.heal("client", "server")
+        await asyncio.sleep(1)
+        assert bytes(recorder.received) == b"x" * 100
+
+    simulate(main())
+
+
 def test_connecting_across_a_partition_waits_and_then_times_out() -> None:
     # The connection succeeds if the partition heals in time; otherwise it is a TimeoutError.
     async def main() -> None:

@@ -2,13 +2,19 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
+from contextvars import Context
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from tests.simulation.network import SimulatedNetwork
 
+ProtocolType = TypeVar("ProtocolType", bound=asyncio.BaseProtocol)
+
 HIGH_WATER = 65_536
+NETWORK = Context()
+"""What the network does belongs to no process, and goes on while processes are paused."""
 
 
 class Signal(Enum):
@@ -25,6 +31,7 @@ class SimulatedTransport(asyncio.Transport):
         self._network = network
         self._loop = asyncio.get_running_loop()
         self._protocol: asyncio.BaseProtocol | None = None
+        self._context = NETWORK
         self._unsent = bytearray()
         self._flying: deque[bytes | Signal] = deque()  # on the way to the peer, in order
         self._flying_bytes = 0
@@ -41,11 +48,14 @@ class SimulatedTransport(asyncio.Transport):
         self._gone = False
         self._silent = False  # this end does not even send a reset
 
-    def attach(self, protocol: asyncio.BaseProtocol) -> None:
-        """Connect the protocol: the connection is established."""
+    def attach(self, factory: Callable[[], ProtocolType], context: Context) -> ProtocolType:
+        """Make and connect the protocol: the connection is established. `context` is that of the program here."""
+        self._context = context
+        protocol = context.copy().run(factory)
         self._protocol = protocol
-        protocol.connection_made(self)
+        context.copy().run(protocol.connection_made, self)
         self._deliver_soon()
+        return protocol
 
     # The protocol's side
 
@@ -130,7 +140,7 @@ class SimulatedTransport(asyncio.Transport):
     def travel(self) -> None:
         """Schedule the arrival of the oldest item in flight that has none, not before the items ahead of it."""
         self._last_arrival = max(self._last_arrival, self._loop.time() + self._network.latency())
-        self._loop.call_at(self._last_arrival, self._arrive)
+        self._loop.call_at(self._last_arrival, self._arrive, context=NETWORK)
 
     def _send(self) -> None:
         """Send as many bytes as the peer's window has room for."""
@@ -181,7 +191,7 @@ class SimulatedTransport(asyncio.Transport):
     def _deliver_soon(self) -> None:
         if not self._delivering:
             self._delivering = True
-            self._loop.call_soon(self._deliver)
+            self._loop.call_soon(self._deliver, context=self._context)
 
     def _deliver(self) -> None:
         """Pass some of the bytes that arrived to the protocol."""
@@ -201,7 +211,7 @@ class SimulatedTransport(asyncio.Transport):
                 data = bytes(self._inbox[:size])
                 del self._inbox[:size]
                 protocol.data_received(data)
-            self._loop.call_soon(self.peer._window_opened)
+            self._loop.call_soon(self.peer._window_opened, context=self.peer._context)
         elif self._end_arrived:
             self._end_arrived = False
             assert isinstance(protocol, asyncio.Protocol | asyncio.BufferedProtocol)
@@ -221,4 +231,4 @@ class SimulatedTransport(asyncio.Transport):
         self._closing = self._gone = True
         self._network.forget(self)
         if self._protocol is not None:
-            self._loop.call_soon(self._protocol.connection_lost, error)
+            self._loop.call_soon(self._protocol.connection_lost, error, context=self._context)

@@ -156,11 +156,14 @@ BANS: tuple[Ban, ...] = (
         allowed={
             "ottla.system.background": "the one table of background work",
             "ottla.cluster.auto_creation": "creates topics for clients that do not wait for it",
+            "ottla.cluster.change_queue": "appends to the metadata log, also for callers that stopped waiting",
+            "ottla.cluster.metadata": "snapshots and shared reads of the log, which no caller waits for",
             "ottla.cluster.connection": "opens a new session when the last one has expired",
             "ottla.server.connection": "the task of the request a connection is waiting for",
             "ottla.server.sending": "the task that reads a cold range for the connection's writer",
             "ottla.coordinators.runtime": "the writers of its shards",
             "ottla.replication.peers": "connects to brokers again that nobody may be waiting for",
+            "ottla.replication.isr_proposals": "takes ISR changes to the metadata, one append at a time",
             "ottla.replication.fetcher": "connects to a leader again, and asks it for ranges",
             "ottla.coordinators.transactions.errands": "a group of tasks that ends with the errand that opened it",
             "ottla.coordinators.transactions.remote_peers": "the requests to other brokers that are in flight",
@@ -354,6 +357,7 @@ BANS: tuple[Ban, ...] = (
             "*.datetime.utcnow",
         ),
         allowed={
+            "ottla.testing.local_cluster": "waits for brokers that run in other threads",
             "ottla.system.clock": "the wall clock",
             "ottla.client.backoff": "how long a client waits, and that it waits",
             "ottla.cli": COMMAND_LINE,

@@ -1,4 +1,4 @@
-"""The raw client against a listener that plays a broker's part by hand: what it sends, and how it reads the answer."""
+"""The raw client against a listener that a test controls: what it sends, and how it reads the answer."""
 
 import socket
 from collections.abc import Iterator
@@ -88,7 +88,7 @@ def test_fetch_asks_for_one_partition_and_reads_its_records(wire: Wire, version:
 
 
 def test_answer_to_another_request_is_noticed(wire: Wire) -> None:
-    # Answers come in order: one with another correlation id is the broker's mistake.
+    # Answers come in order, so another correlation id is a mistake of the broker.
     api = frames.find_api_by_folder("fetch")
     wire.answer(frames.response_header(api, 12, 99))
     with pytest.raises(AssertionError, match="answer to 99"):
@@ -98,8 +98,8 @@ def test_answer_to_another_request_is_noticed(wire: Wire) -> None:
         wire.client.request(MetadataRequest(topics=None), 12)
 
 
-def test_closing_is_seen(wire: Wire) -> None:
-    # A connection that the broker closes is told apart from one that stays silent.
+def test_a_closed_connection_is_noticed(wire: Wire) -> None:
+    # A connection that the broker closes is distinguished from one that is silent.
     wire.peer.close()
     with pytest.raises(ConnectionError):
         wire.client.read_frame()

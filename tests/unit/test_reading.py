@@ -1,4 +1,4 @@
-"""A topic as a table, in one line: from a real broker, with what a notebook's user would ask for."""
+"""`ottla.read`: a topic as a table, from a real broker, as a user of a notebook would call it."""
 
 import sys
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from ottla.wire.produce import PartitionData, ProduceRequest, TopicData
 
 @pytest.fixture
 def filled(ottla_broker: LocalBroker) -> str:
-    """A topic of two partitions with 20 records each, one a second from 1970 on; where its broker is."""
+    """A topic of two partitions with 20 records each, one a second from 1970 on. Returns the address of its broker."""
     ottla_broker.create_topic("events", 2)
     client = Client({"bootstrap.servers": ottla_broker.bootstrap})
     for partition in range(2):
@@ -41,8 +41,8 @@ def test_a_topic_is_a_table(filled: str) -> None:
     assert frame["timestamp"].max() == datetime(1970, 1, 1, 0, 0, 19, tzinfo=UTC)
 
 
-def test_places_are_offsets_times_and_names(filled: str) -> None:
-    # An end beyond the log is the log's end: nobody waits for what has not been written.
+def test_positions_are_offsets_times_and_names(filled: str) -> None:
+    # An end beyond the log means the log's end: the call does not wait for new records.
     def ranges(**places: object) -> list[tuple[int, int]]:
         return list(ottla.read("events", bootstrap=filled, **places).ranges().values())  # type: ignore[arg-type]
 
@@ -57,7 +57,7 @@ def test_places_are_offsets_times_and_names(filled: str) -> None:
     assert ottla.read("events", bootstrap=filled, start="latest").to_arrow().num_rows == 0
 
 
-def test_what_cannot_be_read_is_one_clear_error(filled: str) -> None:
+def test_a_topic_that_cannot_be_read_is_one_clear_error(filled: str) -> None:
     with pytest.raises(ValueError, match="there is no column 'vlaue'"):
         ottla.read("events", bootstrap=filled, columns=["vlaue"])
     with pytest.raises(ValueError, match="isolation='snapshot'"):
@@ -68,7 +68,7 @@ def test_what_cannot_be_read_is_one_clear_error(filled: str) -> None:
         ottla.read("evnts", bootstrap=filled, settings={"default.api.timeout.ms": "100"}).to_arrow()
 
 
-def test_a_reading_can_be_left_and_taken_up_again(filled: str) -> None:
+def test_reading_can_be_interrupted_and_continued(filled: str) -> None:
     reading = ottla.read("events", bootstrap=filled)
     batches = reading.batches()
     next(batches)

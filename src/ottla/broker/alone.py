@@ -19,6 +19,7 @@ from ottla.cluster.offline import take_replicas_offline
 from ottla.cluster.registration import BrokerRegistration, become_controller, register_broker, unfence_broker
 from ottla.cluster.topics import CLUSTER_METADATA
 from ottla.config import BrokerConfig
+from ottla.replication.assembly import Replication
 from ottla.storage.directories import DataDirectory, Identity
 from ottla.storage.files import Disk
 from ottla.storage.foreign import find_topics, is_foreign
@@ -30,6 +31,7 @@ class Alone:
 
     def __init__(self, doors: Doors, *, read_only: bool) -> None:
         self.broker_epoch = -1
+        self.catch_up = None
         self._doors = doors
         self._read_only = read_only
         self._directories: Sequence[DataDirectory] = ()
@@ -51,7 +53,7 @@ class Alone:
         )
         if not self._read_only:
             _require_metadata(first, self._log.head)
-        metadata = self._metadata = Metadata(self._log, doors.random)
+        metadata = self._metadata = Metadata(self._log, doors.random, on_failure=doors.fail)
         await metadata.load()
         if self._read_only and not metadata.image.topics_by_name:
             await self._adopt_topics(metadata, config.node_id)
@@ -76,6 +78,9 @@ class Alone:
                 partial(adopt_topic, name=name, topic_id=topic_id, leader_epochs=epochs, broker_id=node_id)
             )
 
+    def build(self, replication: Replication) -> None:
+        """There are no other brokers to be connected with."""
+
     async def join(self, node: Node, ports: Mapping[str, int]) -> None:
         """Register in the metadata. Registration removes the broker from every ISR; unfencing lets it lead again."""
         metadata, broker_id = self._metadata, node.broker_id
@@ -95,6 +100,9 @@ class Alone:
         await metadata.change(lambda image: take_replicas_offline(image, broker_id, epoch, offline))
         await metadata.change(lambda image: unfence_broker(image, broker_id, epoch))
         self.broker_epoch = epoch
+
+    async def serve(self) -> None:
+        """The broker is unfenced already: a cluster of one has nobody else to lead."""
 
     def jobs(self) -> list[Job]:
         return [Job("refresh of the metadata", 1.0, self._metadata.refresh)]

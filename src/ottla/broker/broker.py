@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random, SystemRandom
+from typing import TYPE_CHECKING
 
 from ottla.broker.alone import Alone, take_over_settings
 from ottla.broker.dispatch import Dispatch
@@ -43,6 +44,11 @@ from ottla.storage.overlay import OverlayDisk
 from ottla.system.background import Background, Job
 from ottla.system.clock import Clock, WallClock
 from ottla.system.threads import Offload, Threads
+
+if TYPE_CHECKING:
+    from ottla.cluster.store import Store
+    from ottla.replication.peers import Peers
+    from ottla.system.network import Connect
 
 logger = logging.getLogger(__name__)
 
@@ -85,8 +91,12 @@ class Broker:
         machine_code: bool = True,
         read_only: bool = False,
         connections_max: int = UNLIMITED,
+        store: "Store | None" = None,
+        connect: "Connect | None" = None,
     ) -> None:
-        """`read_only`: the broker changes no byte of the data directories, and clients cannot change a topic."""
+        """`read_only`: the broker changes no byte of the data directories, and clients cannot change a topic. `store`:
+        holds the metadata of a cluster; None: ZooKeeper does, if the settings name it, else this broker is alone.
+        """
         self.ports: dict[str, int] = {}
         self._config = config
         self._paths = list(config.log_dirs or (data_directory,))
@@ -104,6 +114,8 @@ class Broker:
         self._faults = faults
         self._machine_code = machine_code
         self._connections_max = connections_max
+        self._store = store
+        self._connect = connect
         self._directories: list[DataDirectory] = []
         self._background: Background | None = None
         self._coordinators: Coordinators | None = None
@@ -136,19 +148,18 @@ class Broker:
             self._directories.append(self._open_directory(path))
         if self._read_only:
             self._config = take_over_settings(self._config, self._disk, self._directories)
-        self._participation = Alone(
-            Doors(self._disk, self._clock, self._random, self._offload, self._fail), read_only=self._read_only
-        )
-        metadata = await self._participation.open(self._config, self._directories)
+        participation = self._participation = self._choose_participation()
+        metadata = await participation.open(self._config, self._directories)
         config = apply_run_time_settings(self._config, metadata.image)
         replication = Replication(config, self._disk, self._directories, self._clock, self._random, self._offload)
         replication.failures.on_failure = self._directory_failed
         progress = RecoveryProgress(self._clock)
+        peers = participation.build(replication)
         found = await self._offload(replication.find, metadata.image, progress.show, metadata.deleted_before)
         replication.reconciliation.adopt(found, metadata.image)
         metadata.on_change(self._follow_settings)
         metadata.on_change(replication.reconciliation.apply)
-        coordinators = self._coordinators = self._build_coordinators(config, metadata, replication.replicas)
+        coordinators = self._coordinators = self._build_coordinators(config, metadata, replication.replicas, peers)
         metadata.on_change(coordinators.apply)
         table = refuse_writes(load_handlers()) if self._read_only else load_handlers()
         self._node = self._build_node(config, metadata, replication, coordinators, table)
@@ -156,25 +167,39 @@ class Broker:
         self._server = Server(Dispatch(self._node, table), settings, self._offload, is_open=False)
         for listener in config.endpoints.bound:
             self.ports[listener.name] = await self._listen(self._server, listener)
-        await self._participation.join(self._node, self.ports)
+        await participation.join(self._node, self.ports)
         await self._resign_offline()
         coordinators.follow(metadata.image)
         await self._server.open()
+        await participation.serve()
         if config.metrics_port is not None:
             self._endpoint = PageServer(build_pages(self._node, self._server, lambda: self._stopping))
             self.ports[METRICS] = await self._endpoint.start(config.endpoints.bound[0].host, config.metrics_port)
         self._background = Background([job for job in self._jobs() if not self._read_only or job.name not in UPKEEP])
 
-    def _build_coordinators(self, config: BrokerConfig, metadata: Metadata, replicas: Replicas) -> Coordinators:
+    def _choose_participation(self) -> Participation:
+        """A broker alone neither needs nor imports what reaches other brokers."""
+        doors = Doors(self._disk, self._clock, self._random, self._offload, self._fail)
+        if self._read_only or self._store is None:
+            return Alone(doors, read_only=self._read_only)
+        from ottla.broker.member import Member
+        from ottla.system.network import connect_to_socket
+
+        return Member(doors, self._store, self._connect or connect_to_socket)
+
+    def _build_coordinators(
+        self, config: BrokerConfig, metadata: Metadata, replicas: Replicas, peers: "Peers | None"
+    ) -> Coordinators:
         return Coordinators(
             config.node_id,
             metadata,
             replicas,
-            ProducerIds(metadata, config.node_id),
+            ProducerIds(metadata, config.node_id, lambda: self.participation.broker_epoch),
             self._clock,
             self._random,
             self._offload,
             lambda: self.node.config,
+            peers,
         )
 
     def _build_node(
@@ -222,6 +247,7 @@ class Broker:
             markers=coordinators.markers,
             admission=coordinators.admission,
             apis={key: handler.versions for key, handler in table.items()},
+            catch_up=self.participation.catch_up,
             faults=self._faults,
         )
 

@@ -56,6 +56,7 @@ WRITES = frozenset(
         "AlterReplicaLogDirs",
         "ElectLeaders",
         "AlterPartitionReassignments",
+        "UnregisterBroker",
         "UpdateFeatures",
         "WriteTxnMarkers",
         "CreateAcls",

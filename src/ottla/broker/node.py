@@ -1,6 +1,6 @@
 """The parts of this broker, typed: what a handler may use. `broker.py` builds them and stops them."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
@@ -44,6 +44,9 @@ class Node:
     admission: Admission
     apis: Mapping[int, range]
     """API key -> supported versions."""
+    catch_up: Callable[[], Awaitable[None]] | None = None
+    """Replays what other brokers have changed in the metadata, before a client is told that something is unknown. None
+    on a broker that is alone: nobody else changes anything."""
     faults: Faults | None = None
     request_meters: RequestMeters = field(default_factory=RequestMeters)
 

@@ -4,20 +4,24 @@
 either, in the order in which they stand here.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.node import Node
 from ottla.cluster.changes import Endpoint
 from ottla.cluster.metadata import Metadata
 from ottla.config import BrokerConfig
+from ottla.replication.assembly import Replication
 from ottla.storage.directories import DataDirectory
 from ottla.storage.files import Disk
 from ottla.system.background import Job
 from ottla.system.clock import Clock
 from ottla.system.threads import Offload
+
+if TYPE_CHECKING:
+    from ottla.replication.peers import Peers
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +41,21 @@ class Participation(Protocol):
     def broker_epoch(self) -> int:
         """The epoch of this broker's registration; -1 before it has registered."""
 
+    @property
+    def catch_up(self) -> Callable[[], Awaitable[None]] | None:
+        """See `Node.catch_up`."""
+
     async def open(self, config: BrokerConfig, directories: Sequence[DataDirectory]) -> Metadata:
         """Check that the directories belong to this broker, and load the metadata. Nothing is changed in it."""
 
+    def build(self, replication: Replication) -> "Peers | None":
+        """The connections to the other brokers; None if there are no others."""
+
     async def join(self, node: Node, ports: Mapping[str, int]) -> None:
-        """Register, and return when this broker may serve clients on its listeners, which have these ports."""
+        """Register. The listeners have these ports, but nobody is served yet."""
+
+    async def serve(self) -> None:
+        """Connections are accepted from now on."""
 
     def jobs(self) -> list[Job]:
         """Work to be repeated while the broker serves."""

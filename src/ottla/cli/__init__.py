@@ -5,11 +5,12 @@ for a failure, 2 for a usage error. `main` turns every exception into one line o
 OTTLA_TRACEBACK=1 is set or the log level is debug. Ctrl-C ends a command silently with 130, and a closed pipe
 (`| head`) silently with 0.
 
-    commands     up, demo/, topic, produce, consume, sql/, group, txn, sink, config, bench, log, completion
+    commands     up, demo/, topic, produce, consume, sql/, group, txn, sink, config, cluster/, bench, log, completion
     shared       client.py            options and clients of commands that talk to brokers
                  command_error.py     errors as one line and an exit status
                  output.py            tables and JSON             settings.py         a broker's settings for `up`
                  escapes.py           \\n and \\x41 in arguments    process.py          limits of the broker's process
+                 interruption.py      Ctrl-C for commands with child processes
                  numbers.py           numbers in arguments, checked while they are parsed
     topic        topic_description.py, topic_trim.py, resource_settings.py (with config)
     group        group_description.py, group_reset.py
@@ -48,6 +49,7 @@ COMMANDS = {
     "txn": "list and describe transactions, find and end hanging ones",
     "sink": "list and describe queries that write topics exactly once",
     "config": "read and change settings of topics and brokers",
+    "cluster": "show a cluster's brokers and partitions, move replicas and leaders",
     "bench": "a quick load test",
     "log": "look into a broker's files and verify them, without a broker",
     "completion": "print a script that lets your shell complete these commands",

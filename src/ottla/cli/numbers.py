@@ -38,6 +38,7 @@ def parse_seconds(text: str) -> float:
 
 
 parse_partition = int_between(0, INT32_MAX)
+parse_broker_id = int_between(0, INT32_MAX)
 parse_partition_count = int_between(1, INT32_MAX)
 parse_offset = int_between(0, INT64_MAX)
 parse_count = int_between(0, INT64_MAX)

@@ -1,6 +1,8 @@
 """The metadata of the cluster: a log of changes, and the immutable image that they replay into.
 
 metadata.py        the image of this broker, kept up to date; the one way to change it: decide, append, replay
+change_queue.py    changes that wait to be made, and the task that appends them
+decision.py        the result of a decider
 image.py           the metadata at one version
 entities.py        the parts of an image: brokers, topics, partitions, the controller
 changes.py         every kind of change, and its encoding
@@ -25,6 +27,9 @@ placement.py       chooses the brokers of new partitions
 configs.py         deciders: change settings of topics, groups and brokers
 features.py        deciders: levels of the cluster's features
 registration.py    deciders: brokers join and leave the cluster
+isr_changes.py     decider: leaders change the ISR of their partitions
+elections.py       deciders: elections on request, and the return to preferred leaders
+reassignments.py   deciders: partitions move to other brokers
 offline.py         decider: a broker reports replicas that it cannot serve
 adoption.py        decider: a read-only broker adopts topics that it finds on disk
 auto_creation.py   topics that are created because a client asked for their metadata

@@ -3,22 +3,37 @@
 One entry of the log holds a few changes that are applied together or not at all. It is encoded as a JSON array with one
 object per change: `kind` and the fields that differ from their default, keys sorted, no blanks, bytes as base64url
 without padding. The encoding is canonical: equal changes give equal bytes. An unknown kind or field is refused, never
-skipped.
+skipped. The array of a large entry is compressed, because its objects repeat the same names and ids.
 """
 
 import base64
 import binascii
 import dataclasses
 import json
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass
 from enum import IntEnum
+from functools import lru_cache
 from types import UnionType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+
+from ottla.errors import ErrorCode, KafkaError
 
 ENTRY_BYTES_MAX = 512 << 10
 """ZooKeeper drops the connection of a client that sends more than 1 MiB. Half of it leaves room for the rest of the
 request."""
+
+PLAIN_BYTES_MAX = 16 << 20
+"""Size of an entry before compression: about 130,000 new partitions."""
+
+COMPRESS_FROM_BYTES = 4096
+
+COMPRESSED = b"\x01"
+"""The first byte of a compressed entry. The rest is a zlib stream. An entry that is not compressed begins with '['."""
+
+_COMPRESSION_LEVEL = 3
+"""10,000 new partitions are 1.2 MB; this makes 40 kB of them in 3 ms."""
 
 NO_LEADER = -1
 ZERO_ID = bytes(16)
@@ -264,26 +279,42 @@ Change = (
 
 
 def encode(changes: Iterable[Change]) -> bytes:
-    """The canonical encoding of the changes of an entry."""
-    return b"[" + b",".join(encode_change(change) for change in changes) + b"]"
+    """The encoding of the changes of an entry. Equal changes give equal bytes; a large entry is compressed."""
+    plain = encode_plain(changes)
+    if len(plain) > PLAIN_BYTES_MAX:
+        message = f"the change is too large: {len(plain)} bytes of metadata, {PLAIN_BYTES_MAX} are the limit"
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, message)
+    if len(plain) < COMPRESS_FROM_BYTES:
+        return plain
+    return COMPRESSED + zlib.compress(plain, _COMPRESSION_LEVEL)
 
 
 def encode_plain(changes: Iterable[Change]) -> bytes:
     """The canonical encoding, never compressed."""
-    return b"[" + b",".join(encode_change(change) for change in changes) + b"]"
+    return _dump([_members(change) for change in changes])
 
 
 def encode_change(change: Change) -> bytes:
+    return _dump(_members(change))
+
+
+def _members(change: Change) -> dict[str, Any]:
     members: dict[str, Any] = {"kind": type(change).__name__}
     for name, field in _FIELDS[type(change)].items():
         value = getattr(change, name)
         if value != field.default:
             members[name] = field.write(value)
-    return json.dumps(members, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return members
+
+
+def _dump(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def decode(data: bytes) -> tuple[Change, ...]:
     """The changes of an entry. MalformedEntry says in one line what is wrong with the bytes."""
+    if data.startswith(COMPRESSED):
+        data = _decompress(data[len(COMPRESSED) :])
     try:
         items = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -291,6 +322,17 @@ def decode(data: bytes) -> tuple[Change, ...]:
     if type(items) is not list:
         raise MalformedEntry("not an array of changes")
     return tuple(_decode_change(item) for item in items)
+
+
+def _decompress(data: bytes) -> bytes:
+    stream = zlib.decompressobj()
+    try:
+        plain = stream.decompress(data, PLAIN_BYTES_MAX)
+    except zlib.error as error:
+        raise MalformedEntry(f"not compressed changes: {error}") from None
+    if not stream.eof or stream.unused_data:
+        raise MalformedEntry(f"compressed changes that end too early, or are larger than {PLAIN_BYTES_MAX} bytes")
+    return plain
 
 
 def _decode_change(item: object) -> Change:
@@ -344,6 +386,11 @@ def _exactly(expected: type) -> Callable[[Any], Any]:
 def _read_bytes(value: Any) -> bytes:
     if type(value) is not str or "=" in value:
         raise TypeError(value)
+    return _decode_base64(value)
+
+
+@lru_cache(1024)  # the partitions of a topic repeat its id
+def _decode_base64(value: str) -> bytes:
     try:
         data = base64.b64decode(value + "=" * (-len(value) % 4), altchars=b"-_", validate=True)
     except binascii.Error:
@@ -353,6 +400,7 @@ def _read_bytes(value: Any) -> bytes:
     return data
 
 
+@lru_cache(1024)
 def _write_bytes(value: bytes) -> str:
     return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
 
@@ -374,6 +422,8 @@ def _codec(annotation: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]
     if annotation is ConfigResource:
         return lambda value: ConfigResource(_exactly(int)(value)), int
     if get_origin(annotation) is tuple:
+        if get_args(annotation)[0] is int:
+            return _read_numbers, list
         read, write = _codec(get_args(annotation)[0])
         sequence = _exactly(list)
         return lambda value: tuple(map(read, sequence(value))), lambda value: list(map(write, value))
@@ -381,6 +431,15 @@ def _codec(annotation: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]
         read, write = _codec(get_args(annotation)[0])
         return _optional(read), _optional(write)
     return _exactly(annotation), _same
+
+
+def _read_numbers(value: Any) -> tuple[int, ...]:
+    if type(value) is not list:
+        raise TypeError(value)
+    for each in value:
+        if type(each) is not int:
+            raise TypeError(value)
+    return tuple(value)
 
 
 def _named_tuple_codec(annotation: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:

@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 class EmbeddedLog:
     """A `MetadataLog` in one directory. `Metadata` makes sure that one append runs at a time."""
 
+    is_shared = False
+
     def __init__(
         self,
         disk: Disk,
@@ -54,6 +56,8 @@ class EmbeddedLog:
         self._file: File | None = None
         if recovered.active is not None:
             self._file = disk.open(path(self._directory, recovered.active, LOG))
+        self._must_roll = False
+        """The next entry starts a segment, so that a snapshot covers whole segments and they can be removed."""
         self._flush: asyncio.Future[None] | None = None
         self._last: Entry | None = None
         self._failure: str | None = None
@@ -101,9 +105,7 @@ class EmbeddedLog:
         except OSError as error:
             logger.warning("%s: the snapshot of the metadata cannot be written: %s", self._directory, error)
             return
-        if self._file is not None and image.version == self._head:
-            self._file.close()
-            self._file = None
+        self._must_roll = True
 
     def close(self) -> None:
         if self._file is not None:
@@ -114,6 +116,10 @@ class EmbeddedLog:
     def _start(self, entry: Entry) -> None:
         """Write the entry and start its fsync, which goes on even if the caller stops waiting."""
         batch = encode_entry(entry.version, entry.id, encode(entry.changes), self._clock.now_ms())
+        if self._must_roll and self._file is not None:
+            self._file.close()
+            self._file = None
+        self._must_roll = False
         created = self._file is None
         try:
             file = self._file or self._disk.open(path(self._directory, entry.version, LOG), create=True)

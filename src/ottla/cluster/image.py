@@ -12,7 +12,7 @@ from immutables import Map
 
 from ottla.cluster.changes import Change, ConfigResource
 from ottla.cluster.entities import BrokerImage, ControllerImage, PartitionImage, TopicImage
-from ottla.cluster.leadership import ELIGIBLE_LEADER_REPLICAS
+from ottla.cluster.leadership import ELIGIBLE_LEADER_REPLICAS, TopicRules, read_common_rules, read_topic_rules
 from ottla.cluster.replay import IMAGE_FIELDS, MutableImage, ReplayError, normalize, replay
 from ottla.cluster.snapshots import compute_digest, write_snapshot
 
@@ -92,6 +92,10 @@ class Image:
     def topic_configs(self, name: str) -> Mapping[str, str]:
         """The settings of a topic that were set explicitly."""
         return self.config(ConfigResource.TOPIC, name)
+
+    def topic_rules(self, name: str) -> TopicRules:
+        """The settings of a topic that elections depend on."""
+        return read_topic_rules(self.configs, name, read_common_rules(self.configs, self.brokers))
 
     def broker(self, broker_id: int) -> BrokerImage | None:
         return self.brokers.get(broker_id)

@@ -8,11 +8,11 @@ These rules are part of the format of the metadata log: every broker replays an 
 the rules needs a new level of `Image.election_rules`, and entries before it are replayed by the rules of their time.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from ottla.cluster.changes import NO_LEADER
+from ottla.cluster.changes import NO_LEADER, ConfigResource
 from ottla.cluster.entities import BrokerImage, PartitionImage
 
 FIRST_RULES = 0
@@ -36,11 +36,53 @@ class Electorate(NamedTuple):
         )
 
 
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
+SETTINGS = (MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION)
+"""The settings that elections depend on."""
+
+Configs = Mapping[tuple[ConfigResource, str], Mapping[str, str]]
+
+
 class TopicRules(NamedTuple):
-    """The settings of a topic that elections depend on, from the metadata only."""
+    """The settings of a topic that elections depend on, from the metadata only.
+
+    Without enough replicas in sync a leader commits nothing, so those that left the ISR still have everything. This
+    holds if `min_insync_replicas` is no larger than what the leader goes by.
+    """
 
     min_insync_replicas: int = 1
     unclean_election: bool = False
+
+
+def read_common_rules(configs: Configs, broker_ids: Iterable[int]) -> TopicRules:
+    """The rules of topics without settings of their own.
+
+    A broker may have a min.insync.replicas of its own: the smallest counts, since any of them may lead.
+    """
+    everywhere = configs.get((ConfigResource.BROKER, ""), {})
+    needed = _read_number(everywhere.get(MIN_INSYNC_REPLICAS))
+    for broker_id in broker_ids:
+        own = configs.get((ConfigResource.BROKER, str(broker_id)))
+        if own is not None and MIN_INSYNC_REPLICAS in own:
+            needed = min(needed, _read_number(own[MIN_INSYNC_REPLICAS]))
+    return TopicRules(needed, everywhere.get(UNCLEAN_ELECTION) == "true")
+
+
+def read_topic_rules(configs: Configs, topic: str, common: TopicRules) -> TopicRules:
+    """The rules of a topic: its own settings, else the common ones."""
+    own = configs.get((ConfigResource.TOPIC, topic))
+    if own is None or not (MIN_INSYNC_REPLICAS in own or UNCLEAN_ELECTION in own):
+        return common
+    return TopicRules(
+        _read_number(own[MIN_INSYNC_REPLICAS]) if MIN_INSYNC_REPLICAS in own else common.min_insync_replicas,
+        own[UNCLEAN_ELECTION] == "true" if UNCLEAN_ELECTION in own else common.unclean_election,
+    )
+
+
+def _read_number(value: str | None) -> int:
+    """The number, or the default 1. Replay never fails because of a setting."""
+    return max(1, int(value)) if value is not None and value.isascii() and value.isdigit() else 1
 
 
 def settle(before: PartitionImage, wanted: PartitionImage, electorate: Electorate, rules: TopicRules) -> PartitionImage:
@@ -63,20 +105,22 @@ def settle(before: PartitionImage, wanted: PartitionImage, electorate: Electorat
         isr = tuple(member for member in isr if member in usable)
     if leader == NO_LEADER:
         last_known_leader = before.leader if before.leader != NO_LEADER else wanted.last_known_leader
+        if last_known_leader not in replicas:
+            last_known_leader = NO_LEADER
     else:
         last_known_leader = NO_LEADER
     after = PartitionImage(
-        replicas=replicas,
-        isr=isr,
-        leader=leader,
-        leader_epoch=before.leader_epoch,
-        partition_epoch=before.partition_epoch,
-        elr=_eligible(replicas, isr, complete, needed),
-        last_known_leader=last_known_leader,
-        recovering=recovering and len(isr) < 2,
-        adding=wanted.adding,
-        removing=wanted.removing,
-        offline=wanted.offline,
+        replicas,
+        isr,
+        leader,
+        before.leader_epoch,
+        before.partition_epoch,
+        _eligible(replicas, isr, complete, needed),
+        last_known_leader,
+        recovering and len(isr) < 2,
+        wanted.adding,
+        wanted.removing,
+        wanted.offline,
     )
     return raise_epochs(before, after)
 
@@ -86,8 +130,19 @@ def raise_epochs(before: PartitionImage, after: PartitionImage) -> PartitionImag
     if after == before:
         return before
     removed = after.replicas != before.replicas and not set(before.replicas) <= set(after.replicas)
-    raised = after.leader != before.leader or removed
-    return replace(after, leader_epoch=before.leader_epoch + raised, partition_epoch=before.partition_epoch + 1)
+    return PartitionImage(
+        after.replicas,
+        after.isr,
+        after.leader,
+        before.leader_epoch + (after.leader != before.leader or removed),
+        before.partition_epoch + 1,
+        after.elr,
+        after.last_known_leader,
+        after.recovering,
+        after.adding,
+        after.removing,
+        after.offline,
+    )
 
 
 def _eligible(
@@ -132,7 +187,7 @@ def fence(partition: PartitionImage, broker_id: int, electorate: Electorate, rul
     """The broker is gone. It is still known to have everything, so it may be eligible."""
     if broker_id not in partition.isr:
         return partition
-    wanted = replace(partition, isr=_without(partition.isr, broker_id), elr=partition.isr + partition.elr)
+    wanted = _with_members(partition, _without(partition.isr, broker_id), partition.isr + partition.elr)
     return settle(partition, wanted, electorate, rules)
 
 
@@ -149,14 +204,17 @@ def register(
     if broker_id not in partition.replicas:
         return partition
     complete = partition.isr + partition.elr
-    wanted = replace(
+    wanted = _with_members(
         partition,
-        isr=_without(partition.isr, broker_id),
-        elr=complete if intact else _without(complete, broker_id),
-        last_known_leader=_forget(partition, broker_id) if emptied else partition.last_known_leader,
-        offline=_without(partition.offline, broker_id),
+        _without(partition.isr, broker_id),
+        complete if intact else _without(complete, broker_id),
     )
-    if emptied and partition.leader == broker_id:
+    if broker_id in partition.offline:
+        wanted = replace(wanted, offline=_without(partition.offline, broker_id))
+    if not emptied:
+        return settle(partition, wanted, electorate, rules)
+    wanted = replace(wanted, last_known_leader=_forget(partition, broker_id))
+    if partition.leader == broker_id:
         return _settle_without_leader(partition, wanted, electorate, rules)
     return settle(partition, wanted, electorate, rules)
 
@@ -174,7 +232,7 @@ def begin_shutdown(
     """The broker is about to stop. Where nobody else can lead, it does so until it is gone."""
     if broker_id not in partition.isr:
         return partition
-    wanted = replace(partition, isr=_without(partition.isr, broker_id), elr=partition.isr + partition.elr)
+    wanted = _with_members(partition, _without(partition.isr, broker_id), partition.isr + partition.elr)
     after = settle(partition, wanted, electorate, rules._replace(unclean_election=False))
     return partition if after.leader == NO_LEADER else after
 
@@ -212,7 +270,24 @@ def unregister(partition: PartitionImage, broker_id: int, electorate: Electorate
 
 def reconsider(partition: PartitionImage) -> PartitionImage:
     """What `settle` is asked for when the partition stays as it is, but brokers or settings changed."""
-    return replace(partition, elr=partition.isr + partition.elr)
+    return _with_members(partition, partition.isr, partition.isr + partition.elr)
+
+
+def _with_members(partition: PartitionImage, isr: tuple[int, ...], complete: tuple[int, ...]) -> PartitionImage:
+    """What `settle` is asked for. Several times as fast as `replace`, for thousands of partitions at once."""
+    return PartitionImage(
+        partition.replicas,
+        isr,
+        partition.leader,
+        partition.leader_epoch,
+        partition.partition_epoch,
+        complete,
+        partition.last_known_leader,
+        partition.recovering,
+        partition.adding,
+        partition.removing,
+        partition.offline,
+    )
 
 
 def _settle_without_leader(

@@ -84,7 +84,7 @@ class Membership:
                 before = metadata.image.broker(self._broker_id)
                 self.log.predecessors = await self._wait_for_predecessors()
                 decide = partial(_register, registration=registration, cluster_id=cluster_id, before=before)
-                return await metadata.change(decide, timeout_s)
+                return await metadata.change(decide, timeout_s, first=True)
             except (StoreError, LogUnavailable, _RegisteredMeanwhile) as error:
                 logger.info("registration of broker %d starts again: %s", self._broker_id, error)
                 await asyncio.sleep(PREDECESSOR_POLL_S)

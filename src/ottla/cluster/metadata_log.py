@@ -42,6 +42,10 @@ class Entry:
 
 
 class MetadataLog(Protocol):
+    @property
+    def is_shared(self) -> bool:
+        """Whether others than this broker append to the log."""
+
     async def append(
         self, expected_version: int, entry_id: bytes, changes: Sequence[Change], *, as_controller: bool = False
     ) -> int:

@@ -6,8 +6,7 @@ from random import Random
 from ottla.cluster.changes import ENTRY_BYTES_MAX, encode
 from ottla.cluster.image import Image, TopicImage
 from ottla.cluster.metadata import Decision
-from ottla.cluster.placement import place
-from ottla.cluster.topics import PARTITIONS_MAX, check_replicas, new_partition
+from ottla.cluster.topics import PARTITIONS_MAX, REPLICAS_UNCHECKED_MAX, check_replicas, new_partition, place_replicas
 from ottla.errors import ErrorCode, KafkaError
 
 
@@ -29,7 +28,8 @@ def create_partitions(
         new_partition(image, topic.id, first + number, replicas)
         for number, replicas in enumerate(_replicas(image, topic, added, assignments, random))
     ]
-    if len(encode(changes)) > ENTRY_BYTES_MAX:
+    replicas = sum(len(change.replicas) for change in changes)
+    if replicas > REPLICAS_UNCHECKED_MAX and len(encode(changes)) > ENTRY_BYTES_MAX:
         message = f"{added} partitions are too many to create at once; add them in several steps"
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, message)
     return Decision(changes, added)
@@ -38,14 +38,11 @@ def create_partitions(
 def _replicas(
     image: Image, topic: TopicImage, added: int, assignments: Sequence[Sequence[int]] | None, random: Random
 ) -> list[tuple[int, ...]]:
-    factor = len(topic.partitions[0].replicas)
+    first = topic.partitions[0]
+    factor = len(first.replicas) - len(first.removing)
     if assignments is not None:
         return _check_assignments(image, len(topic.partitions), factor, added, assignments)
-    alive = image.alive_brokers()
-    if factor > len(alive):
-        message = f"{factor} replicas need {factor} brokers; {len(alive)} {'is' if len(alive) == 1 else 'are'} alive"
-        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
-    return place(alive, added, factor, random)
+    return place_replicas(image, added, factor, random)
 
 
 def _check_assignments(

@@ -7,14 +7,22 @@ from ottla.cluster.entities import BrokerImage
 
 
 def place(
-    brokers: Sequence[BrokerImage], partitions: int, replication_factor: int, random: Random
+    brokers: Sequence[BrokerImage],
+    partitions: int,
+    replication_factor: int,
+    random: Random,
+    away: Sequence[BrokerImage] = (),
 ) -> list[tuple[int, ...]]:
     """The replicas of each partition, the preferred leader first. There must be enough brokers.
+
+    `away`: brokers that cannot serve now. They are followers where the other brokers do not suffice.
 
     The brokers form a circle in which neighbours are in different racks where possible. Each partition takes the next
     broker of the circle as its leader, and followers from there on. Every turn of the circle shifts the followers by
     one more, so that the load of a failed broker is spread over all others.
     """
+    missing = max(0, replication_factor - len(brokers))
+    absent = sorted(away, key=lambda broker: broker.id)
     circle = _circle(brokers, random)
     start = random.randrange(len(circle))
     placed = []
@@ -23,7 +31,11 @@ def place(
         leader = (start + step) % len(circle)
         others = [circle[(leader + distance) % len(circle)] for distance in range(1, len(circle))]
         shift = turn % len(others) if others else 0
-        placed.append(_replicas(circle[leader], others[shift:] + others[:shift], replication_factor))
+        replicas = _replicas(circle[leader], others[shift:] + others[:shift], replication_factor - missing)
+        if missing:
+            first = partition % len(absent)
+            replicas += tuple(broker.id for broker in (absent[first:] + absent[:first])[:missing])
+        placed.append(replicas)
     return placed
 
 

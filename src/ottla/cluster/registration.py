@@ -1,20 +1,28 @@
 """Deciders for brokers that join and leave the cluster."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ottla.cluster.changes import (
     BecomeController,
+    BeginShutdown,
     Change,
+    ConfigResource,
     Endpoint,
     FenceBroker,
     RegisterBroker,
     SetClusterId,
+    SetConfig,
     SupportedFeature,
     UnfenceBroker,
+    UnregisterBroker,
 )
 from ottla.cluster.image import BrokerImage, Image
+from ottla.cluster.leadership import SETTINGS as ELECTION_SETTINGS
 from ottla.cluster.metadata import Decision
 from ottla.errors import ErrorCode, KafkaError
+
+DIRECTORIES_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +30,9 @@ class BrokerRegistration:
     """What a broker registers with.
 
     `stopped_at_epoch` is from its clean-shutdown file, None if there is none. `previous_epoch`: the epoch at which the
-    same process registered before, if it did.
+    same process registered before, if it did. `election_settings`: settings that the broker was started with and that
+    elections depend on, by name. The first broker that gives one sets it for the cluster, because every broker must
+    elect by the same settings.
     """
 
     broker_id: int
@@ -33,6 +43,7 @@ class BrokerRegistration:
     features: tuple[SupportedFeature, ...] = ()
     incarnation: bytes = b""
     previous_epoch: int | None = None
+    election_settings: Mapping[str, str] = field(default_factory=dict)
 
 
 def register_broker(image: Image, registration: BrokerRegistration, cluster_id: str) -> Decision[int]:
@@ -47,6 +58,8 @@ def register_broker(image: Image, registration: BrokerRegistration, cluster_id: 
         message = f"this is cluster {image.cluster_id}, the data directory belongs to cluster {cluster_id}"
         raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, message)
     before = image.broker(registration.broker_id)
+    _check_directories(image, registration)
+    _check_features(image, registration)
     if before is not None and not before.fenced and not set(before.directories) & set(registration.directories):
         message = f"another broker with id {registration.broker_id} and another data directory is in the cluster"
         raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, message)
@@ -62,7 +75,42 @@ def register_broker(image: Image, registration: BrokerRegistration, cluster_id: 
             incarnation=registration.incarnation,
         )
     )
+    common = image.config(ConfigResource.BROKER, "")
+    for key in sorted(registration.election_settings):
+        if key in ELECTION_SETTINGS and key not in common:
+            changes.append(SetConfig(ConfigResource.BROKER, "", key, registration.election_settings[key]))
     return Decision(changes, image.version + 1)
+
+
+def _check_directories(image: Image, registration: BrokerRegistration) -> None:
+    """A directory belongs to one broker: a copy of it must not register as another one."""
+    directories = registration.directories
+    if not directories or len(directories) > DIRECTORIES_MAX:
+        problem = f"{len(directories)} data directories; there must be 1 to {DIRECTORIES_MAX}"
+    elif len(set(directories)) != len(directories):
+        problem = "two data directories have the same id"
+    else:
+        taken = [
+            broker.id
+            for broker in image.all_brokers()
+            if broker.id != registration.broker_id and not set(directories).isdisjoint(broker.directories)
+        ]
+        if not taken:
+            return
+        problem = f"a data directory with the same id belongs to broker {taken[0]}; is it a copy?"
+    raise KafkaError(ErrorCode.INVALID_REGISTRATION, f"broker {registration.broker_id} cannot register: {problem}")
+
+
+def _check_features(image: Image, registration: BrokerRegistration) -> None:
+    """A broker that does not know what the cluster has agreed on would replay or serve it wrongly."""
+    if not registration.features:
+        return
+    supported = {feature.name: feature for feature in registration.features}
+    for name in sorted(image.features):
+        level, feature = image.features[name], supported.get(name)
+        if feature is None or not feature.lowest <= level <= feature.highest:
+            message = f"this broker does not support level {level} of {name}, which the cluster uses"
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{message}; run the version of the other brokers")
 
 
 def unfence_broker(image: Image, broker_id: int, broker_epoch: int) -> Decision[None]:
@@ -75,6 +123,27 @@ def fence_broker(image: Image, broker_id: int, broker_epoch: int) -> Decision[No
     """Take a broker out of service that stops or is gone."""
     broker = require_current(image, broker_id, broker_epoch)
     return Decision([] if broker.fenced else [FenceBroker(broker_id, broker_epoch)], None)
+
+
+def begin_shutdown(image: Image, broker_id: int, broker_epoch: int) -> Decision[None]:
+    """Hand over what a broker leads that is about to stop. `count_leaderships` says what nobody could take over."""
+    broker = require_current(image, broker_id, broker_epoch)
+    return Decision([BeginShutdown(broker_id, broker_epoch)] if broker.serves else [], None)
+
+
+def unregister_broker(image: Image, broker_id: int) -> Decision[None]:
+    """Remove a broker that is not coming back. Its replicas stay assigned to it until they are reassigned."""
+    broker = image.broker(broker_id)
+    if broker is None:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")
+    if not broker.fenced:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"broker {broker_id} is running: stop it before you unregister it")
+    return Decision([UnregisterBroker(broker_id)], None)
+
+
+def count_leaderships(image: Image, broker_id: int) -> int:
+    """How many partitions the broker leads."""
+    return sum(state.leader == broker_id for topic in image.topics() for state in topic.partitions)
 
 
 def become_controller(image: Image, broker_id: int, broker_epoch: int) -> Decision[int]:

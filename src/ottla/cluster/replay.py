@@ -18,9 +18,6 @@ from ottla.cluster.entities import BrokerImage, ControllerImage, PartitionImage,
 from ottla.cluster.leadership import ELIGIBLE_LEADER_REPLICAS, FIRST_RULES, Electorate, TopicRules
 from ottla.cluster.snapshots import compute_digest
 
-MIN_INSYNC_REPLICAS = "min.insync.replicas"
-UNCLEAN_ELECTION = "unclean.leader.election.enable"
-
 LOST_DIRECTORIES_MAX = 100
 """Directory ids that are remembered after a broker came back without them."""
 
@@ -35,7 +32,7 @@ class ReplayError(ValueError):
 
 @dataclass(slots=True)
 class MutableImage:
-    """An image under construction. Its fields are those of `Image`, in the same order, and the two at the end."""
+    """An image under construction. Its fields are those of `Image`, in the same order; those at the end are its own."""
 
     version: int
     cluster_id: str | None
@@ -51,6 +48,7 @@ class MutableImage:
     topic_drafts: dict[bytes, tuple[TopicImage, list[PartitionImage]]] = field(default_factory=dict)
     """Topics whose partitions are being changed. `finish_topics` puts them into `topics_by_name`."""
     electorate_of_brokers: tuple[object, Electorate | None] = (None, None)
+    common_rules: tuple[object, object, TopicRules | None] = (None, None, None)
 
     def topic(self, topic_id: bytes) -> TopicImage:
         name = self.topic_names.get(topic_id)
@@ -85,15 +83,12 @@ class MutableImage:
         return known
 
     def topic_rules(self, name: str) -> TopicRules:
-        """The settings that elections depend on: the topic's own, else those for all brokers, else the defaults."""
-        own, common = self.configs.get((ConfigResource.TOPIC, name)), self.configs.get((ConfigResource.BROKER, ""))
-        if own is None and common is None:
-            return _DEFAULT_RULES
-        settings = {**(common or {}), **(own or {})}
-        needed = settings.get(MIN_INSYNC_REPLICAS, "")
-        return TopicRules(
-            int(needed) if needed.isascii() and needed.isdigit() else 1, settings.get(UNCLEAN_ELECTION) == "true"
-        )
+        """The settings of a topic that elections depend on."""
+        configs, brokers, common = self.common_rules
+        if common is None or configs is not self.configs or brokers is not self.brokers:
+            common = leadership.read_common_rules(self.configs, self.brokers)
+            self.common_rules = (self.configs, self.brokers, common)
+        return leadership.read_topic_rules(self.configs, name, common)
 
     def require_broker(self, broker_id: int, broker_epoch: int) -> BrokerImage:
         broker = self.brokers.get(broker_id)
@@ -109,9 +104,7 @@ class MutableImage:
             self.controller = None
 
 
-IMAGE_FIELDS = tuple(MutableImage.__slots__[:-2])
-
-_DEFAULT_RULES = TopicRules()
+IMAGE_FIELDS = tuple(MutableImage.__slots__[:-3])
 
 
 def normalize(name: str) -> str:
@@ -293,7 +286,7 @@ def _change_partition(draft: MutableImage, item: change.ChangePartition) -> None
             replicas=before.replicas if item.replicas is None else item.replicas,
             isr=before.isr if item.isr is None else item.isr,
             leader=before.leader if item.leader is None else item.leader,
-            elr=before.isr + before.elr,
+            elr=() if item.recovering else before.isr + before.elr,
             last_known_leader=before.last_known_leader,
             recovering=before.recovering if item.recovering is None else item.recovering,
             adding=before.adding if item.adding is None else item.adding,
@@ -343,7 +336,7 @@ def _set_config(draft: MutableImage, item: change.SetConfig) -> None:
         draft.configs = draft.configs.set(where, config)
     elif where in draft.configs:
         draft.configs = draft.configs.delete(where)
-    if item.key in _ELECTION_SETTINGS and before.get(item.key) != item.value:
+    if item.key in leadership.SETTINGS and before.get(item.key) != item.value:
         _apply_election_settings(draft, item)
 
 
@@ -353,7 +346,7 @@ def _apply_election_settings(draft: MutableImage, item: change.SetConfig) -> Non
         return
     if item.resource_type is ConfigResource.TOPIC:
         topics: tuple[str, ...] | None = (item.resource_name,)
-    elif (item.resource_type, item.resource_name) == (ConfigResource.BROKER, ""):
+    elif item.resource_type is ConfigResource.BROKER:
         topics = None
     else:
         return
@@ -390,8 +383,6 @@ def _set_election_rules(draft: MutableImage, item: change.SetElectionRules) -> N
         raise ReplayError(f"this version has no election rules of level {item.level}")
     draft.election_rules = item.level
 
-
-_ELECTION_SETTINGS = (MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION)
 
 _OF_PARTITIONS = (change.CreatePartition, change.ChangePartition, change.TakeReplicasOffline)
 """Changes of single partitions. All others see the topics with these changes applied."""

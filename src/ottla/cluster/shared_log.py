@@ -60,6 +60,8 @@ class _Head(NamedTuple):
 class SharedLog:
     """A `MetadataLog`. `Metadata` makes sure that one append runs at a time."""
 
+    is_shared = True
+
     def __init__(self, connection: StoreConnection, broker_id: int, random: Random, offload: Offload) -> None:
         self._connection = connection
         self._broker_id = broker_id

@@ -17,7 +17,7 @@ from ottla.cluster.changes import (
     SetConfig,
     encode,
 )
-from ottla.cluster.image import Image, TopicImage
+from ottla.cluster.image import Image, TopicImage, normalize
 from ottla.cluster.metadata import Decision
 from ottla.cluster.placement import place
 from ottla.config import BrokerConfig, ConfigError, TopicConfig
@@ -33,7 +33,13 @@ NAME_LENGTH_MAX = 249
 """The directory of a partition is the name, a dash and a number. 255 bytes must leave room for a suffix."""
 
 PARTITIONS_MAX = 10_000
-"""New partitions of one request. The size of a metadata entry is limited too."""
+"""New partitions of one topic in one request. The size of a metadata entry is limited too."""
+
+REPLICAS_UNCHECKED_MAX = 100_000
+"""Replicas of new partitions that fit a metadata entry in any case."""
+
+TOPICS_BYTES_MAX = ENTRY_BYTES_MAX // 2
+"""Estimated size of the topics of one entry."""
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 _METADATA_TOPIC_ID = bytes(15) + b"\x01"
@@ -88,11 +94,55 @@ def create_topic(image: Image, topic: NewTopic, config: BrokerConfig, random: Ra
     assignments = _assign_replicas(image, topic, config, random)
     topic_id = new_topic_id(image, random)
     changes: list[Change] = [CreateTopic(topic_id, topic.name)]
+    changes.extend(SetConfig(ConfigResource.TOPIC, topic.name, key, configs[key]) for key in sorted(configs))
     for number, replicas in enumerate(assignments):
         changes.append(new_partition(image, topic_id, number, replicas))
-    changes.extend(SetConfig(ConfigResource.TOPIC, topic.name, key, configs[key]) for key in sorted(configs))
-    _check_size(topic.name, len(assignments), changes)
+    if sum(map(len, assignments)) > REPLICAS_UNCHECKED_MAX:
+        _check_size(topic.name, len(assignments), changes)
     return Decision(changes, CreatedTopic(topic_id, topic.name, len(assignments), len(assignments[0]), configs))
+
+
+def create_topics(
+    image: Image, topics: Sequence[NewTopic], config: BrokerConfig, random: Random
+) -> Decision[list[CreatedTopic | KafkaError]]:
+    """Create topics in one entry, each of them completely or not at all.
+
+    The result has what became of each topic, in the order of `topics`. It may be shorter than `topics`: the others
+    need another entry.
+    """
+    changes: list[Change] = []
+    results: list[CreatedTopic | KafkaError] = []
+    taken: dict[str, str] = {}
+    size = 0
+    for topic in topics:
+        try:
+            like = taken.get(normalize(topic.name))
+            if like is not None:
+                raise _collision(topic.name, like)
+            decision = create_topic(image, topic, config, random)
+        except KafkaError as error:
+            results.append(error)
+            continue
+        size += _estimate_size(decision.changes)
+        if changes and size > TOPICS_BYTES_MAX:
+            break
+        taken[normalize(topic.name)] = topic.name
+        changes.extend(decision.changes)
+        results.append(decision.result)
+    return Decision(changes, results)
+
+
+def _estimate_size(changes: Sequence[Change]) -> int:
+    """No less than the bytes that the changes take in an entry, which is compressed."""
+    size = 0
+    for change in changes:
+        if isinstance(change, CreatePartition):
+            size += 8 + 4 * len(change.replicas)
+        elif isinstance(change, SetConfig):
+            size += 100 + len(change.key) + 4 * len(change.value or "")
+        else:
+            size += 100 + NAME_LENGTH_MAX
+    return size
 
 
 def delete_topic(image: Image, topic_id: bytes) -> Decision[TopicImage]:
@@ -134,8 +184,14 @@ def _check_free(image: Image, name: str) -> None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"'{name}' is the metadata log of the broker")
     like = image.topic_like(name)
     if like is not None:
-        message = f"topic '{name}' collides with topic '{like}': '.' and '_' count as the same character"
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+        raise _collision(name, like)
+
+
+def _collision(name: str, like: str) -> KafkaError:
+    if name == like:
+        return KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' already exists")
+    message = f"topic '{name}' collides with topic '{like}': '.' and '_' count as the same character"
+    return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
 
 
 def _assign_replicas(image: Image, topic: NewTopic, config: BrokerConfig, random: Random) -> list[tuple[int, ...]]:
@@ -143,17 +199,28 @@ def _assign_replicas(image: Image, topic: NewTopic, config: BrokerConfig, random
         return _check_assignments(image, topic)
     partitions = config.num_partitions if topic.partitions == -1 else topic.partitions
     factor = config.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
-    alive = image.alive_brokers()
     if partitions < 1:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"a topic needs at least 1 partition, not {partitions}")
     if partitions > PARTITIONS_MAX:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions; {PARTITIONS_MAX} are the limit")
     if factor < 1:
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"a topic needs at least 1 replica, not {factor}")
-    if factor > len(alive):
-        message = f"{factor} replicas need {factor} brokers; {len(alive)} {'is' if len(alive) == 1 else 'are'} alive"
-        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
-    return place(alive, partitions, factor, random)
+    return place_replicas(image, partitions, factor, random)
+
+
+def place_replicas(image: Image, partitions: int, factor: int, random: Random) -> list[tuple[int, ...]]:
+    """Choose the replicas of new partitions. INVALID_REPLICATION_FACTOR if there are not enough brokers.
+
+    As in Kafka, brokers that are away for now are chosen if the others do not suffice, but never as leaders.
+    """
+    brokers = image.all_brokers()
+    serving = [broker for broker in brokers if broker.serves]
+    if not serving:
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "no broker is alive that could keep a replica")
+    if factor > len(brokers):
+        count = f"{len(brokers)} {'is' if len(brokers) == 1 else 'are'} registered"
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"{factor} replicas need {factor} brokers; {count}")
+    return place(serving, partitions, factor, random, [broker for broker in brokers if not broker.serves])
 
 
 def _check_assignments(image: Image, topic: NewTopic) -> list[tuple[int, ...]]:
@@ -179,7 +246,7 @@ def check_replicas(image: Image, number: int, replicas: Sequence[int]) -> None:
     for broker_id in replicas:
         if image.broker(broker_id) is None:
             raise _wrong_assignment(f"partition {number}: there is no broker {broker_id}")
-    if all(image.brokers[broker_id].fenced for broker_id in replicas):
+    if not any(image.serves(broker_id) for broker_id in replicas):
         raise _wrong_assignment(f"partition {number}: none of the brokers {list(replicas)} is alive")
 
 
@@ -189,7 +256,7 @@ def _wrong_assignment(message: str) -> KafkaError:
 
 def new_partition(image: Image, topic_id: bytes, number: int, replicas: tuple[int, ...]) -> CreatePartition:
     """A new partition: the replicas that are alive are in sync, and the first of them leads."""
-    isr = tuple(broker_id for broker_id in replicas if not image.brokers[broker_id].fenced)
+    isr = tuple(broker_id for broker_id in replicas if image.serves(broker_id))
     return CreatePartition(topic_id, number, replicas, isr, isr[0] if isr else NO_LEADER)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
+from typing import TYPE_CHECKING
 
 from ottla.cluster.changes import Change, DeleteTopic
 from ottla.cluster.image import Image
@@ -17,10 +18,12 @@ from ottla.coordinators.transactions.admission import Admission
 from ottla.coordinators.transactions.coordinator import TransactionCoordinator
 from ottla.coordinators.transactions.errands import TransactionErrands
 from ottla.coordinators.transactions.peers import LocalCoordinator, LocalMarkers
-from ottla.coordinators.transactions.remote_peers import ClusterCoordinators, ClusterMarkers, Requests
 from ottla.replication.replicas import Replicas
 from ottla.system.clock import Clock
 from ottla.system.threads import Offload
+
+if TYPE_CHECKING:
+    from ottla.coordinators.transactions.remote_peers import ClusterCoordinators, ClusterMarkers, Peers
 
 
 class Coordinators:
@@ -34,12 +37,10 @@ class Coordinators:
         random: Random,
         offload: Offload,
         config: Callable[[], BrokerConfig],
-        peers: Requests | None = None,
-        marker_peers: Requests | None = None,
+        peers: "Peers | None" = None,
     ) -> None:
-        """`peers`: the connections to the other brokers of the cluster; None if there are no others. `marker_peers`:
-        connections for markers alone. An answer to WriteTxnMarkers may have to wait for a slow replica, and answers on
-        one connection come in order, so that producers would wait too."""
+        """`peers`: the connections to the other brokers of the cluster; None if this broker is alone. It does not even
+        import what reaches others then."""
         self.producer_ids = producer_ids
         self.meters = Meters.fresh()
         is_member = peers is not None
@@ -55,14 +56,16 @@ class Coordinators:
         self._remote_markers: ClusterMarkers | None = None
         self._remote_coordinators: ClusterCoordinators | None = None
         if peers is not None:
-            self._remote_markers = ClusterMarkers(broker_id, self.markers, marker_peers or peers, config)
+            from ottla.coordinators.transactions import remote_peers
+
+            self._remote_markers = remote_peers.ClusterMarkers(broker_id, self.markers, peers, config)
         errands = TransactionErrands(
             self._remote_markers or self.markers, producer_ids, lambda: metadata.image, self.meters.transactions
         )
         self.transactions = TransactionCoordinator(context, producer_ids, errands.perform)
         local = LocalCoordinator(broker_id, self.transactions)
         if peers is not None:
-            self._remote_coordinators = ClusterCoordinators(broker_id, local, peers, config)
+            self._remote_coordinators = remote_peers.ClusterCoordinators(broker_id, local, peers, config)
         self.admission = Admission(self.transactions, self._remote_coordinators or local)
 
     def follow(self, image: Image) -> None:

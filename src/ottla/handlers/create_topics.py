@@ -1,15 +1,18 @@
-"""CreateTopics: create topics, each independently. A created topic is in Metadata before the answer is sent.
+"""CreateTopics: create topics, each independently, in as few metadata entries as possible.
+
+A created topic is in Metadata before the answer is sent.
 
 Versions: 4 default partition count and replication factor; 5 flexible, the created topic's settings (KIP-525);
 7 topic ids.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 
 from ottla.broker.call import Call
 from ottla.broker.node import Node
-from ottla.cluster.topics import NewTopic, create_topic
+from ottla.cluster.topics import CreatedTopic, NewTopic, create_topics
 from ottla.config.description import TopicDescriptions
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.create_topics import (
@@ -26,19 +29,25 @@ VERSIONS = range(2, 8)
 async def handle(node: Node, call: Call[CreateTopicsRequest]) -> CreateTopicsResponse:
     request = call.body
     named = Counter(topic.name for topic in request.topics)
-    results = {}
-    for topic in request.topics:
-        if named[topic.name] == 1:
-            results[topic.name] = await create(node, topic, request.validate_only)
-        else:
-            results[topic.name] = build_error_result(
-                topic.name, KafkaError(ErrorCode.INVALID_REQUEST, "the request names this topic more than once")
-            )
-    await node.replication.reconciliation.wait_until_created()
+    results: dict[str, CreatableTopicResult] = {}
+    wanted: list[NewTopic] = []
+    for asked in request.topics:
+        try:
+            if named[asked.name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this topic more than once")
+            wanted.append(read_topic(asked))
+            results[asked.name] = CreatableTopicResult(name=asked.name)
+        except KafkaError as error:
+            results[asked.name] = build_error_result(asked.name, error)
+    while wanted:
+        created = await create(node, wanted, request.validate_only)
+        for topic, result in zip(wanted, created, strict=False):
+            results[topic.name] = build_result(node, topic.name, result)
+        wanted = wanted[len(created) :]
     return CreateTopicsResponse(topics=list(results.values()))
 
 
-async def create(node: Node, asked: CreatableTopic, validate_only: bool) -> CreatableTopicResult:
+def read_topic(asked: CreatableTopic) -> NewTopic:
     topic = NewTopic(
         name=asked.name,
         partitions=asked.num_partitions,
@@ -46,17 +55,27 @@ async def create(node: Node, asked: CreatableTopic, validate_only: bool) -> Crea
         assignments={item.partition_index: tuple(item.broker_ids) for item in asked.assignments},
         configs={item.name: item.value for item in asked.configs},
     )
+    if len(topic.assignments) != len(asked.assignments):
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned more than once")
+    if len(topic.configs) != len(asked.configs):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a setting is given more than once")
+    return topic
+
+
+async def create(node: Node, wanted: Sequence[NewTopic], validate_only: bool) -> list[CreatedTopic | KafkaError]:
+    """Create the first of these topics, as many as fit one metadata entry."""
+    decide = partial(create_topics, topics=wanted, config=node.config, random=node.random)
     try:
-        if len(topic.assignments) != len(asked.assignments):
-            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned more than once")
-        if len(topic.configs) != len(asked.configs):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "a setting is given more than once")
-        decide = partial(create_topic, topic=topic, config=node.config, random=node.random)
-        created = decide(node.image).result if validate_only else await node.metadata.change(decide)
-    except KafkaError as error:
-        return build_error_result(asked.name, error)
+        return decide(node.image).result if validate_only else await node.metadata.change(decide)
+    except KafkaError as error:  # the metadata could not be written
+        return [error] * len(wanted)
+
+
+def build_result(node: Node, name: str, created: CreatedTopic | KafkaError) -> CreatableTopicResult:
+    if isinstance(created, KafkaError):
+        return build_error_result(name, created)
     return CreatableTopicResult(
-        name=asked.name,
+        name=name,
         topic_id=created.topic_id,
         num_partitions=created.partitions,
         replication_factor=created.replication_factor,

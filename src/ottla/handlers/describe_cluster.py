@@ -29,7 +29,7 @@ def handle(node: Node, call: Call[DescribeClusterRequest]) -> DescribeClusterRes
     brokers = image.all_brokers() if request.include_fenced_brokers else image.alive_brokers()
     response = DescribeClusterResponse(
         cluster_id=image.cluster_id or "",
-        controller_id=image.controller.broker_id if image.controller is not None else -1,
+        controller_id=node.broker_id,  # every broker takes the requests that Kafka's controller takes
         brokers=[describe(broker, call.client) for broker in brokers],
     )
     if request.include_cluster_authorized_operations:

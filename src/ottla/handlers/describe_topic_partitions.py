@@ -24,8 +24,11 @@ from ottla.wire.messages.describe_topic_partitions import (
 VERSIONS = range(0, 1)
 
 
-def handle(node: Node, call: Call[DescribeTopicPartitionsRequest]) -> DescribeTopicPartitionsResponse:
-    request, image = call.body, node.image
+async def handle(node: Node, call: Call[DescribeTopicPartitionsRequest]) -> DescribeTopicPartitionsResponse:
+    request = call.body
+    if node.catch_up is not None and any(node.image.topic(topic.name) is None for topic in request.topics):
+        await node.catch_up()
+    image = node.image
     left = max(1, min(request.response_partition_limit, node.config.max_request_partition_size_limit))
     response = DescribeTopicPartitionsResponse()
     for name, start in select_topics(image, request):
@@ -95,7 +98,7 @@ def describe_partition(image: Image, topic: TopicImage, index: int) -> DescribeT
         leader_epoch=state.leader_epoch,
         replica_nodes=list(state.replicas),
         isr_nodes=list(state.isr),
-        eligible_leader_replicas=[],
-        last_known_elr=[],
+        eligible_leader_replicas=list(state.elr),
+        last_known_elr=[] if state.last_known_leader == NO_LEADER else [state.last_known_leader],
         offline_replicas=image.offline_replicas(state),
     )

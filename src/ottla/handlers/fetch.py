@@ -4,7 +4,8 @@ Versions: 5 log start offset; 7 sessions (KIP-227); 9 leader epoch (KIP-320); 11
 12 flexible, diverging epoch; 13 topics by id (KIP-516); 15 replica state; 16 new leader (KIP-951); 17, 18 followers.
 An answer holds whole batches as they are on disk, as slices of the segment files. A fetch from an offset in the middle
 of a batch returns that batch, and the client skips the records before the offset. The first batch is returned whole
-even if it is larger than the limits.
+even if it is larger than the limits. A consumer reads from the leader, or from a follower to which the leader sends it
+(`replication.nearest`). Followers are answered by `replication.follower_fetch`.
 """
 
 import asyncio
@@ -13,10 +14,13 @@ from typing import Any
 
 from ottla.broker.call import Call
 from ottla.broker.node import Node
+from ottla.cluster.changes import NO_LEADER
+from ottla.config.broker_table import RACK_AWARE_SELECTOR
 from ottla.errors import ErrorCode, KafkaError
 from ottla.handlers.new_leader import find_new_leader
 from ottla.replication.fetch_sessions import FetchSession, RequestedPartition
-from ottla.replication.follower_fetch import FollowerFetch, collect_partitions, find_divergence
+from ottla.replication.follower_fetch import FollowerFetch, find_divergence
+from ottla.replication.nearest import find_nearest
 from ottla.replication.partition import Partition
 from ottla.wire import fetch
 from ottla.wire.fetch import (
@@ -40,7 +44,11 @@ def handle(
     node: Node, call: Call[FetchRequest]
 ) -> FetchResponse | Coroutine[Any, Any, FetchResponse] | asyncio.Future[FetchResponse]:
     request = call.body
-    asked = collect_partitions(request)
+    asked = {
+        (topic.topic_id, topic.name, partition.index): partition
+        for topic in request.topics
+        for partition in topic.partitions
+    }
     now = asyncio.get_running_loop().time()
     if request.replica_id >= 0:
         return handle_follower(node, call, asked, now)
@@ -118,11 +126,10 @@ def build_response(
             topic.partitions.append(result)
     if session is not None:
         session.move_to_end(with_records)
-    return FetchResponse(
-        session_id=session.id if session is not None else 0,
-        topics=list(topics.values()),
-        node_endpoints=tuple(fetching.endpoints.values()),
-    )
+    response = FetchResponse(session_id=session.id if session is not None else 0, topics=list(topics.values()))
+    if fetching.endpoints:
+        response.node_endpoints = fetching.endpoints
+    return response
 
 
 class FetchInProgress:
@@ -135,6 +142,7 @@ class FetchInProgress:
         "_moved",
         "_node",
         "_partitions",
+        "_rack",
         "_replicas",
         "_request",
         "_sizes",
@@ -158,11 +166,15 @@ class FetchInProgress:
         self._request = request
         self._wanted = wanted
         self._max_bytes = min(request.max_bytes, node.config.fetch_max_bytes)
+        self._rack = request.rack_id
+        """The client's rack, if it may be sent to a follower there."""
+        if self._rack and node.config.replica_selector_class != RACK_AWARE_SELECTOR:
+            self._rack = ""
         self._partitions: dict[RequestedPartition, Partition] = {}
         self._sizes: dict[RequestedPartition, int] = {}
         self._failed = False
         self.results: dict[RequestedPartition, PartitionResult] = {}
-        self.endpoints: dict[int, NodeEndpoint] = {}
+        self.endpoints: tuple[NodeEndpoint, ...] = ()
         """Addresses of the brokers to which the answer sends the client."""
         self.size = 0
 
@@ -202,12 +214,21 @@ class FetchInProgress:
         leader = find_new_leader(self._node, self._call.client, name, topic_id, index)
         if leader is not None:
             result.current_leader = LeaderIdAndEpoch(leader.broker_id, leader.epoch)
-            if leader.endpoint is not None:
-                self.endpoints[leader.broker_id] = leader.endpoint
+            if leader.endpoint is not None and leader.endpoint not in self.endpoints:
+                self.endpoints = (*self.endpoints, leader.endpoint)
 
     def _read_partition(self, key: RequestedPartition, asked: FetchPartition) -> PartitionResult:
         partition = self._find(key)
-        partition.require_leader(asked.current_leader_epoch)
+        state = partition.state
+        if state is not None and state.leader == partition.broker_id:
+            if asked.current_leader_epoch >= 0:
+                partition.require_epoch(asked.current_leader_epoch)
+            if self._rack and (nearest := self._find_nearest(partition, asked)) is not None:
+                return self._send_to(nearest, partition, asked)
+        elif self._may_read(partition):
+            partition.require_epoch(asked.current_leader_epoch)
+        else:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if asked.last_fetched_epoch >= 0 and (diverging := find_divergence(partition, asked)) is not None:
             self._failed = True  # not an error, but there is nothing to wait for
             return PartitionResult(
@@ -231,6 +252,31 @@ class FetchInProgress:
             None if found.aborted is None else [AbortedTransaction(*aborted[:2]) for aborted in found.aborted],
             -1,
             found.records,
+        )
+
+    def _may_read(self, partition: Partition) -> bool:
+        """Whether a client may read from this replica: from a follower, if it can be sent to one (KIP-392)."""
+        state = partition.state
+        return partition.is_leader or (
+            state is not None and state.leader != NO_LEADER and self._call.version >= fetch.RACK_FROM
+        )
+
+    def _find_nearest(self, partition: Partition, asked: FetchPartition) -> int | None:
+        if partition.in_sync is None:
+            return None
+        listener = self._call.client.listener
+        return find_nearest(self._node.image, partition.in_sync, self._rack, listener, asked.fetch_offset)
+
+    def _send_to(self, nearest: int, partition: Partition, asked: FetchPartition) -> PartitionResult:
+        """Send the client to a follower. There is nothing to wait for."""
+        self._failed = True
+        return PartitionResult(
+            asked.index,
+            0,
+            partition.high_watermark.value,
+            partition.last_stable_offset,
+            partition.log.log_start_offset,
+            preferred_read_replica=nearest,
         )
 
     def _find(self, key: RequestedPartition) -> Partition:
@@ -265,7 +311,12 @@ class FetchInProgress:
 
             partition.high_watermark.watch(moved)
             self._watchers.append((partition, moved))
-            if partition.high_watermark.value != self.results[key].high_watermark or not partition.is_leader:
+            epoch = self._wanted[key].current_leader_epoch
+            if (
+                partition.high_watermark.value != self.results[key].high_watermark
+                or not self._may_read(partition)
+                or (epoch >= 0 and epoch != partition.leader_epoch)
+            ):
                 moved()
 
     def unwatch(self) -> None:

@@ -28,6 +28,9 @@ async def find(node: Node, client: Client, key: str, key_type: int) -> Coordinat
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} is neither 0 (group) nor 1 (transaction)")
         coordinator = node.groups if key_type == GROUP else node.transactions
         broker = await coordinator.find_broker(key)
+        if broker.endpoint(client.listener) is None:
+            message = f"broker {broker.id} coordinates {key!r} and has no address for the listener {client.listener}"
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
     except KafkaError as error:
         return Coordinator(
             key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message or None

@@ -75,30 +75,31 @@ def find_repeated(topics: Sequence[ListOffsetsTopic]) -> Container[tuple[str, in
 def find(partition: Partition, asked: ListOffsetsPartition, call: Call[ListOffsetsRequest]) -> Found:
     if call.body.replica_id != DEBUG:
         partition.require_leader(asked.current_leader_epoch)
+    is_consumer = call.body.replica_id == CONSUMER
     if asked.timestamp < 0:
         lookup = SPECIAL.get(asked.timestamp)
         if lookup is None or call.version < FIRST_VERSION.get(asked.timestamp, 0):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-        if asked.timestamp == LATEST and call.body.replica_id == CONSUMER:
+        if is_consumer and asked.timestamp == LATEST:
             require_known_end(partition)
         result = lookup(partition, find_visible_end(partition, call))
-        if asked.timestamp != MAX_TIMESTAMP or result is not UNKNOWN:
+        if result is not UNKNOWN or asked.timestamp != MAX_TIMESTAMP:
             return result
     else:
         found = partition.log.find_offset_for_timestamp(asked.timestamp, find_visible_end(partition, call))
         if found is not None:
             return found.offset, found.timestamp, found.leader_epoch
-    if call.body.replica_id == CONSUMER:
+    if is_consumer:
         require_known_end(partition)
     return UNKNOWN
 
 
 def require_known_end(partition: Partition) -> None:
-    """OFFSET_NOT_AVAILABLE while a new leader does not know yet how far the previous leader has committed.
+    """OFFSET_NOT_AVAILABLE while this leader does not know yet how far the previous leader has committed.
 
     Its high watermark may be older. A client that was told the end by the previous leader must not see it go back.
     """
-    if partition.is_leader and partition.high_watermark.value < partition.log.epochs.latest_start:
+    if partition.high_watermark.value < partition.log.epochs.latest_start:
         raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
 
 

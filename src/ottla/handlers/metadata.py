@@ -8,7 +8,7 @@ A topic that does not exist is created if auto.create.topics.enable and the clie
 UNKNOWN_TOPIC_OR_PARTITION, and a later one has the topic (`cluster.auto_creation`).
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from typing import Any
 
 from ottla.broker.addresses import choose_endpoint
@@ -37,7 +37,23 @@ PIECES_BYTES_MAX = 8 << 20
 PIECE_OVERHEAD_BYTES = 250
 
 
-def handle(node: Node, call: Call[MetadataRequest]) -> bytes | MetadataResponse:
+def handle(
+    node: Node, call: Call[MetadataRequest]
+) -> bytes | MetadataResponse | Coroutine[Any, Any, bytes | MetadataResponse]:
+    if node.catch_up is not None and any(is_unknown(node.image, asked) for asked in call.body.topics or ()):
+        return answer_after_catching_up(node, node.catch_up, call)
+    return answer(node, call)
+
+
+async def answer_after_catching_up(
+    node: Node, catch_up: Callable[[], Awaitable[None]], call: Call[MetadataRequest]
+) -> bytes | MetadataResponse:
+    """A topic that another broker has created is known here a moment later: look before denying it."""
+    await catch_up()
+    return answer(node, call)
+
+
+def answer(node: Node, call: Call[MetadataRequest]) -> bytes | MetadataResponse:
     topics = call.body.topics
     if topics is not None and len(topics) == 1:
         return answer_one_topic(node, call, topics[0])
@@ -76,6 +92,12 @@ def create_missing(node: Node, call: Call[MetadataRequest]) -> None:
     missing = [asked.name for asked in call.body.topics or () if asked.name and can_be_created(node.image, asked)]
     if missing:
         node.auto_creation.request(missing)
+
+
+def is_unknown(image: Image, asked: MetadataRequestTopic) -> bool:
+    if asked.name is None:
+        return image.topic_by_id(asked.topic_id) is None
+    return image.topic(asked.name) is None
 
 
 def can_be_created(image: Image, asked: MetadataRequestTopic) -> bool:
@@ -149,7 +171,7 @@ def build_response(node: Node, call: Call[MetadataRequest]) -> MetadataResponse:
     response = MetadataResponse(
         brokers=pieces.brokers(image, call.client, version),
         cluster_id=image.cluster_id,
-        controller_id=image.controller.broker_id if image.controller is not None else -1,
+        controller_id=node.broker_id,  # every broker takes the requests that Kafka's controller takes
         topics=topics,
     )
     if request.include_cluster_authorized_operations:

@@ -4,6 +4,7 @@ assembly.py            every part below, put together: what the broker starts, c
 replicas.py            lookup: the partition of a request, or the error that answers for it
 partition.py           one partition: its log, its state in the cluster, its high watermark
 in_sync.py             the followers of a partition: how far each is, who is in sync
+isr_proposals.py       takes the ISR changes that leaders want to the metadata, many in one entry
 watermarks.py          an offset that only moves forward, and those who wait for it: the one "wait until"
 validation.py          what a leader demands of the records that a producer sent
 record_checks.py       runs that validation, large batches in a thread
@@ -11,6 +12,7 @@ transactions.py        transaction markers, and whether a producer has a transac
 fetch_sessions.py      incremental fetch sessions (KIP-227) of consumers and followers
 follower_fetch.py      answers the fetches of followers
 peers.py               connections to the other brokers
+nearest.py             the replica in a consumer's rack (KIP-392)
 fetchers.py            the partitions that this broker follows, and the connections to their leaders
 fetcher.py             one connection to one leader: requests, answers, errors
 following.py           what a follower asks for, and what the leader's answer means

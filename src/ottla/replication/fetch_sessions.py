@@ -48,6 +48,7 @@ class SessionPartition:
             return True
         offsets = (result.high_watermark, result.last_stable_offset, result.log_start_offset)
         news = has_records or offsets != self.answered or result.diverging_epoch is not None
+        news = news or result.preferred_read_replica >= 0
         self.answered = offsets
         return news
 
@@ -210,7 +211,8 @@ class FetchSessions:
     ) -> tuple[FetchSession | None, dict[RequestedPartition, FetchPartition]]:
         """Find or create the session of a request. Returns it, None if there is none, and all partitions to fetch."""
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._drop(request.session_id)
+            if request.session_id != NO_SESSION:
+                self._drop(request.session_id)
             created = None
             if request.session_epoch == INITIAL_EPOCH and asked and self._make_room(len(asked), now, CONSUMER):
                 created = FetchSession(self._choose_id(), version >= TOPIC_ID_FROM, now)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.observability.metrics import RequestMeters
-from ottla.replication.fetch_sessions import NO_SESSION, FollowedPartition, FollowerSession, RequestedPartition
+from ottla.replication.fetch_sessions import NO_SESSION, FollowedPartition, FollowerSession
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.wire.fetch import (
@@ -263,12 +263,3 @@ def find_divergence(partition: Partition, asked: FetchPartition) -> EpochEndOffs
     if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
         return EpochEndOffset(epoch, end_offset)
     return None
-
-
-def collect_partitions(request: FetchRequest) -> dict[RequestedPartition, FetchPartition]:
-    """The partitions that a request names."""
-    return {
-        (topic.topic_id, topic.name, partition.index): partition
-        for topic in request.topics
-        for partition in topic.partitions
-    }

@@ -75,13 +75,14 @@ class InSync:
         """
         if state.partition_epoch != self.state.partition_epoch:
             self.pending = ()
-        self.state = state
+        before, self.state = self.state, state
         known = self.followers
         self.followers = {
-            broker: known.get(broker) or Follower(now if broker in state.isr else NEVER)
-            for broker in state.replicas
-            if broker != self.leader
+            broker: known.get(broker) or Follower(NEVER) for broker in state.replicas if broker != self.leader
         }
+        for broker, follower in self.followers.items():
+            if broker in state.isr and broker not in before.isr:
+                follower.caught_up = max(follower.caught_up, now)
         self._classify()
 
     def _classify(self) -> None:

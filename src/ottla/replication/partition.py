@@ -458,6 +458,12 @@ class Partition:
 
     # The high watermark
 
+    @property
+    def has_enough_in_sync(self) -> bool:
+        """Whether as many replicas are in sync as min.insync.replicas asks for, so that acks=all can be served."""
+        state = self.state
+        return state is not None and len(state.isr) >= self._in_sync_needed(state)
+
     def _in_sync_needed(self, state: PartitionImage) -> int:
         # As in Kafka, a topic with fewer replicas than min.insync.replicas can still be written to.
         return min(self.config.min_insync_replicas, len(state.replicas))

@@ -156,7 +156,7 @@ class Reconciliation:
                     touched[topic_id] = None
                 case SetConfig(resource_type=ConfigResource.TOPIC, resource_name=topic):
                     configured[topic] = None
-                case SetConfig(resource_type=ConfigResource.BROKER, resource_name=""):
+                case SetConfig(resource_type=ConfigResource.BROKER):
                     leaders_moved = True  # elections depend on some of these settings
                 case RegisterBroker() | FenceBroker() | UnfenceBroker() | UnregisterBroker() | BeginShutdown():
                     leaders_moved = True
@@ -184,6 +184,20 @@ class Reconciliation:
         self.configure_all(image)
         for topic in image.topics():
             self._place(topic)
+
+    def find_missing(self) -> list[tuple[bytes, int]]:
+        """Replicas (topic id, number) that this broker should hold and does not, nor a directory that failed."""
+        missing = []
+        for topic in self._image.topics():
+            here = self._replicas.of_topic_id(topic.id)
+            missing += [
+                (topic.id, index)
+                for index, state in enumerate(topic.partitions)
+                if self._broker_id in state.replicas
+                and index not in here
+                and not self._replicas.offline.knows(topic.id, index)
+            ]
+        return missing
 
     def begin(self) -> None:
         """This broker has registered: from now on its partitions lead and follow as the metadata says."""

@@ -3,16 +3,21 @@
     with ottla.testing.broker(num_partitions=3) as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap})
 
-The pytest fixtures `ottla_broker` and `ottla_session_broker` come with the package (`plugin.py`).
+    with ottla.testing.cluster(brokers=3) as cluster:
+        cluster.brokers[0].kill()
 
-    local.py       the broker object that a test uses, and snapshots of its data
-    plugin.py      the pytest plug-in with the fixtures
-    launch.py      how a broker is started, and the interface to control it while it runs
-    thread.py      runs the broker in a thread of the test's process
-    process.py     runs the broker in a child process
-    __main__.py    the child process
-    clock.py       a clock and an event loop whose time can be moved
-    topics.py      creates topics without a client library
+The pytest fixtures `ottla_broker`, `ottla_session_broker` and `ottla_cluster` come with the package (`plugin.py`).
+
+    local.py          the broker object that a test uses, and snapshots of its data
+    local_cluster.py  several brokers, and their faults
+    cuts.py           the connections between them
+    plugin.py         the pytest plug-in with the fixtures
+    launch.py         how a broker is started, and the interface to control it while it runs
+    thread.py         runs the broker in a thread of the test's process
+    process.py        runs the broker in a child process
+    __main__.py       the child process
+    clock.py          a clock and an event loop whose time can be moved
+    topics.py         creates topics without a client library
 
 Wherever Ottla is installed, pytest imports this package. So it imports nothing until a test starts a broker.
 """
@@ -25,8 +30,9 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from ottla.testing.local import LocalBroker, Snapshot
+    from ottla.testing.local_cluster import LocalCluster
 
-__all__ = ["LocalBroker", "Snapshot", "broker"]
+__all__ = ["LocalBroker", "LocalCluster", "Snapshot", "broker", "cluster"]
 
 
 @contextmanager
@@ -48,10 +54,31 @@ def broker(
         local.close()
 
 
+@contextmanager
+def cluster(brokers: int = 3, **settings: Any) -> "Iterator[LocalCluster]":
+    """Runs a cluster until the end of the `with` block, in threads of this process and without ZooKeeper.
+
+    All brokers have these settings, with Kafka's names and `_` for `.`. Topics have three replicas unless
+    `default_replication_factor` says otherwise.
+    """
+    from ottla.testing.local_cluster import LocalCluster
+
+    local = LocalCluster(brokers, settings)
+    try:
+        local.start()
+        yield local
+    finally:
+        local.close()
+
+
 def __getattr__(name: str) -> Any:
-    """Imports LocalBroker and Snapshot when they are first used, for annotations and isinstance."""
+    """Imports the classes when they are first used, for annotations and isinstance."""
     if name in ("LocalBroker", "Snapshot"):
         from ottla.testing import local
 
         return getattr(local, name)
+    if name == "LocalCluster":
+        from ottla.testing.local_cluster import LocalCluster
+
+        return LocalCluster
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

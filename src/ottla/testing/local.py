@@ -183,16 +183,18 @@ class LocalBroker:
 
     # Internals
 
-    def _start(self) -> Host:
+    def _launch(self) -> Launch:
         settings = {**self._config.given, "listeners": ",".join(map(_address, self._listeners))}
-        launch = Launch(self.directory, settings, self._offset_ms, tuple(self._faults))
+        return Launch(self.directory, settings, self._offset_ms, tuple(self._faults))
+
+    def _start(self) -> Host:
         if self._process:
             from ottla.testing.process import BrokerProcess
 
-            return BrokerProcess(launch)
+            return BrokerProcess(self._launch())
         from ottla.testing.thread import BrokerThread
 
-        return BrokerThread(launch)
+        return BrokerThread(self._launch())
 
     def _take_host(self) -> Host | None:
         host, self._host = self._host, None

@@ -1,4 +1,4 @@
-"""The pytest plug-in, with fixtures for a broker per test and for a broker that all tests of a session share."""
+"""The pytest plug-in, with fixtures for a broker or a cluster per test, and for a broker that a session shares."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from ottla.testing import LocalBroker
+    from ottla.testing import LocalBroker, LocalCluster
 
-MARKER = "ottla(**settings): start ottla_broker with these settings in this test (see ottla.testing.broker)"
+MARKER = "ottla(**settings): start ottla_broker or ottla_cluster with these settings in this test (see ottla.testing)"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -17,7 +17,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def ottla_settings() -> dict[str, Any]:
-    """The settings of both brokers. To change them, define a fixture of this name in conftest.py."""
+    """The settings of all brokers. To change them, define a fixture of this name in conftest.py."""
     return {}
 
 
@@ -26,11 +26,24 @@ def ottla_broker(request: pytest.FixtureRequest, ottla_settings: dict[str, Any])
     """A broker for this test alone."""
     from ottla.testing import broker
 
-    settings = dict(ottla_settings)
-    for marker in reversed(list(request.node.iter_markers("ottla"))):  # the closest marker comes first and must win
-        settings.update(marker.kwargs)
-    with broker(**settings) as local:
+    with broker(**_with_markers(request, ottla_settings)) as local:
         yield local
+
+
+@pytest.fixture
+def ottla_cluster(request: pytest.FixtureRequest, ottla_settings: dict[str, Any]) -> "Iterator[LocalCluster]":
+    """A cluster of three brokers for this test alone; `@pytest.mark.ottla(brokers=5)` gives it five."""
+    from ottla.testing import cluster
+
+    with cluster(**_with_markers(request, ottla_settings)) as local:
+        yield local
+
+
+def _with_markers(request: pytest.FixtureRequest, settings: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(settings)
+    for marker in reversed(list(request.node.iter_markers("ottla"))):  # the closest marker comes first and must win
+        merged.update(marker.kwargs)
+    return merged
 
 
 @pytest.fixture(scope="session")

@@ -5,13 +5,15 @@ import shutil
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from threading import Thread
+from threading import Event, Thread
 from typing import TypeVar
 
 from ottla.broker.broker import Broker
 from ottla.broker.faults import Fault, Faults
+from ottla.cluster.store import Store
 from ottla.config import BrokerConfig
 from ottla.errors import ErrorCode
+from ottla.system.network import Connect
 from ottla.testing.clock import MovableClock, MovableLoop, WatchedThreads
 from ottla.testing.launch import PATIENCE_S, FaultOrder, Launch
 
@@ -19,11 +21,20 @@ T = TypeVar("T")
 
 STOP_DEADLINE_S = 5.0
 
+SETTLING_TURNS = 5
+"""Turns of the event loop after the end of a broker, in which transports of closed connections finish."""
+
 
 class BrokerThread:
     """A running broker. The constructor starts it and returns when it accepts connections."""
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: Launch, *, store: Store | None = None, connect: Connect | None = None) -> None:
+        """`store` and `connect`: how a broker of a cluster reaches the metadata and the other brokers."""
+        self._store = store
+        self._connect = connect
+        self._broker: Broker | None = None
+        self._resumed = Event()
+        self._resumed.set()
         self._directory = launch.directory
         self._config = BrokerConfig.of(launch.settings)
         self._faults = Faults()
@@ -49,6 +60,28 @@ class BrokerThread:
 
     def kill(self) -> None:
         self._end(clean=False)
+
+    def pause(self) -> None:
+        """Holds the event loop until `resume`."""
+        self._resumed.clear()
+        self._loop.call_soon_threadsafe(self._resumed.wait)
+
+    def resume(self) -> None:
+        self._resumed.set()
+
+    def call(self, function: Callable[[Broker], T]) -> T:
+        """Calls a function with the broker, on the broker's own thread. Returns the result."""
+        done: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                assert self._broker is not None
+                done.set_result(function(self._broker))
+            except Exception as error:
+                done.set_exception(error)
+
+        self._loop.call_soon_threadsafe(run)
+        return done.result(PATIENCE_S)
 
     def add_fault(self, order: FaultOrder) -> None:
         error = None if order.error is None else ErrorCode(order.error)
@@ -87,6 +120,7 @@ class BrokerThread:
             if not self._asked_to_end.done():
                 self._asked_to_end.set_result(clean)
 
+        self._resumed.set()
         with suppress(RuntimeError):  # the loop has already ended
             self._loop.call_soon_threadsafe(ask)
         self._ended.result(PATIENCE_S)
@@ -106,7 +140,15 @@ class BrokerThread:
             self._ended.set_result(None)
 
     async def _serve(self) -> None:
-        broker = Broker(self._config, self._directory, clock=self._clock, offload=self._threads, faults=self._faults)
+        broker = self._broker = Broker(
+            self._config,
+            self._directory,
+            clock=self._clock,
+            offload=self._threads,
+            faults=self._faults,
+            store=self._store,
+            connect=self._connect,
+        )
         try:
             await broker.start()
             self._started.set_result(dict(broker.ports))
@@ -114,4 +156,5 @@ class BrokerThread:
                 await broker.stop(STOP_DEADLINE_S)
         finally:
             broker.abort()
-            await asyncio.sleep(0)  # lets transports of closed connections finish
+            for _ in range(SETTLING_TURNS):
+                await asyncio.sleep(0)

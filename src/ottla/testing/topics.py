@@ -19,12 +19,14 @@ VERSION = 7
 _SIZE = Struct(">i")
 
 
-def create_topic(host: str, port: int, name: str, partitions: int, configs: Mapping[str, str]) -> None:
-    """Creates a topic. KafkaError if the broker refuses it."""
+def create_topic(
+    host: str, port: int, name: str, partitions: int, configs: Mapping[str, str], replication_factor: int = -1
+) -> None:
+    """Creates a topic, with default.replication.factor replicas if none is given. KafkaError if it is refused."""
     topic = CreatableTopic(
         name=name,
         num_partitions=partitions,
-        replication_factor=-1,
+        replication_factor=replication_factor,
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
     )
     request = CreateTopicsRequest(topics=[topic], timeout_ms=int(PATIENCE_S * 1000))

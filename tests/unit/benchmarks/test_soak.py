@@ -67,7 +67,8 @@ def test_a_short_run_gets_no_verdict() -> None:
 
 
 def test_the_table_has_a_row_for_each_minute() -> None:
-    rows = table(samples_of(lambda minute: 150, minutes=3))
+    samples = samples_of(lambda minute: 150, minutes=3)
+    rows = table([*samples, samples[-1]._replace(seconds=180.1)])
     assert len(rows) == 4 and rows[0].split()[0] == "minute"
 
 

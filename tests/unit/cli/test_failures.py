@@ -25,8 +25,14 @@ CLIENTS = [command for command in COMMANDS if command.takes_bootstrap]
 WITH_A_BROKER = [command for command in CLIENTS if command.name != "sql"]
 """`sql` starts Spark when a broker answers. Its errors are tested in tests/spark."""
 
-DONE_WITHOUT = ("bench", "topic create", "topic list", "group list", "txn list", "txn find-hanging", "sink list")
+DONE_WITHOUT = (
+    *("bench", "topic create", "topic list", "group list", "txn list", "txn find-hanging", "sink list"),
+    *("cluster status", "cluster brokers", "cluster elect"),
+)
 """Commands that need no existing topic or group."""
+
+ABOUT_A_BROKER = ("cluster drain", "cluster unregister")
+"""Commands that are given the number of a broker, not a name."""
 
 PATHS = ("FILE", "DIR", "PATH")
 WRONG_NUMBERS = ("many", "", "-99999999999999999999", "99999999999999999999", "nan", "1e999", "0x10")
@@ -156,7 +162,7 @@ def test_names_that_the_cluster_does_not_know(command: Command, broker: LocalBro
         assert (ended.status, ended.errors) == (0, "")
         main(["topic", "delete", "missing", "--if-exists", "-b", broker.bootstrap])
     else:
-        assert "missing" in failed(ended)
+        assert ("broker" if command.name in ABOUT_A_BROKER else "missing") in failed(ended)
 
 
 @pytest.mark.parametrize(

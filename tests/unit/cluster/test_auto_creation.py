@@ -13,6 +13,7 @@ from ottla.cluster.changes import Change, Endpoint
 from ottla.cluster.entities import BrokerImage
 from ottla.cluster.image import EMPTY, Image
 from ottla.cluster.metadata import Decision, Metadata
+from ottla.cluster.metadata_log import Entry
 from ottla.cluster.topics import CONSUMER_OFFSETS, NewTopic, create_topic
 from ottla.config import BrokerConfig
 from ottla.errors import ErrorCode, KafkaError
@@ -24,6 +25,8 @@ OFFSETS_PARTITIONS = 7
 
 class SlowLog:
     """A metadata log whose appends wait until the test lets one pass."""
+
+    is_shared = False
 
     def __init__(self) -> None:
         self.waiting: list[asyncio.Future[None]] = []
@@ -38,6 +41,9 @@ class SlowLog:
         self.waiting.append(gate)
         await gate
         return expected_version + 1
+
+    async def read(self, after: int, *, newest: bool = True) -> tuple[Entry, ...]:
+        return ()
 
     def wants_snapshot(self) -> bool:
         return False

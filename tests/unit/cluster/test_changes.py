@@ -1,6 +1,7 @@
 """The encoding of metadata changes: canonical, complete, and refused when not understood."""
 
 import json
+import zlib
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +18,7 @@ from ottla.cluster.changes import (
     decode,
     encode,
 )
+from ottla.errors import KafkaError
 from tests.unit.cluster.histories import History, histories
 
 ID = bytes(range(16))
@@ -58,6 +60,40 @@ def test_the_bytes_are_canonical() -> None:
         b'[{"kind":"CreateTopic","name":"a","topic_id":"_____________________w"},'
         b'{"isr":[3],"kind":"ChangePartition","partition":1,"partition_epoch":2,"topic_id":"AAECAwQFBgcICQoLDA0ODw"}]'
     )
+
+
+def test_a_large_entry_is_compressed() -> None:
+    """Its objects repeat the same names and ids. A small one stays readable."""
+    changes = [change.CreatePartition(ID, number, (1, 2, 3), (1, 2, 3), 1) for number in range(10_000)]
+    data = encode(changes)
+    assert len(data) < 100_000
+    assert decode(data) == tuple(changes)
+    assert encode(changes[:2]).startswith(b"[")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"\x01", "compressed changes that end too early"),
+        (b"\x01[]", "not compressed changes"),
+        (b"\x01" + zlib.compress(b"[]")[:-1], "compressed changes that end too early"),
+        (b"\x01" + zlib.compress(b"[]") + b"x", "compressed changes that end too early"),
+        (b"\x01" + zlib.compress(bytes(change.PLAIN_BYTES_MAX + 1)), "larger than 16777216 bytes"),
+        (b"\x01" + zlib.compress(b"{}"), "not an array of changes"),
+        (b"\x02[]", "not JSON"),
+    ],
+)
+def test_compressed_bytes_that_are_no_entry(data: bytes, message: str) -> None:
+    """Also those that would unpack to more than any entry holds."""
+    with pytest.raises(MalformedEntry, match=message):
+        decode(data)
+
+
+def test_an_entry_has_its_limit_before_compression() -> None:
+    """Or a reader would refuse it."""
+    changes = [change.SetConfig(ConfigResource.GROUP, "g", "k", "x" * change.PLAIN_BYTES_MAX)]
+    with pytest.raises(KafkaError, match="too large"):
+        encode(changes)
 
 
 def test_every_kind_has_an_example() -> None:

@@ -90,9 +90,10 @@ def test_assignments_that_cannot_be(assignments: Sequence[Sequence[int]], said: 
 
 
 def test_refusals() -> None:
-    """A topic that is not there, more partitions than any entry holds, too few brokers alive."""
+    """A topic that is not there, more partitions than any entry holds, nobody alive."""
     assert refusal(cluster(1), 3, name="other").code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert refusal(cluster(1), 100_000).code is ErrorCode.INVALID_PARTITIONS
     image = cluster(2, replication_factor=2)
-    image = image.replay(image.version + 1, [change.FenceBroker(2, image.brokers[2].epoch)])
+    for broker_id in (1, 2):
+        image = image.replay(image.version + 1, [change.FenceBroker(broker_id, image.brokers[broker_id].epoch)])
     assert refusal(image, 3).code is ErrorCode.INVALID_REPLICATION_FACTOR

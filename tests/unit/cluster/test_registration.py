@@ -6,14 +6,17 @@ from dataclasses import replace
 import pytest
 
 from ottla.cluster import changes as change
-from ottla.cluster.changes import Endpoint, encode
+from ottla.cluster.changes import ConfigResource, Endpoint, SupportedFeature, encode
 from ottla.cluster.image import EMPTY, Image
 from ottla.cluster.registration import (
     BrokerRegistration,
     become_controller,
+    begin_shutdown,
+    count_leaderships,
     fence_broker,
     register_broker,
     unfence_broker,
+    unregister_broker,
 )
 from ottla.errors import ErrorCode, KafkaError
 
@@ -96,3 +99,86 @@ def test_restarting_with_many_partitions_is_one_small_entry() -> None:
     assert time.process_time() - started < 2
     leaders = {(p.leader, p.leader_epoch, p.recovering) for topic in image.topics() for p in topic.partitions}
     assert leaders == {(1, 2, False)}
+
+
+def test_a_process_that_never_died_is_clean() -> None:
+    """Its session expired and it registers again: the epoch that it had is the newest."""
+    image, epoch = serving(EMPTY)
+    image, _ = registered(image, replace(BROKER, previous_epoch=epoch))
+    assert image.brokers[1].clean
+    image, _ = registered(image, replace(BROKER, previous_epoch=epoch))
+    assert not image.brokers[1].clean, "another process registered in between"
+
+
+def test_what_a_broker_registers_with_is_kept() -> None:
+    """Directories, features, incarnation and rack are in the image and in its snapshot."""
+    features = (SupportedFeature("a", 0, 3),)
+    newcomer = replace(BROKER, directories=(b"a" * 16, b"b" * 16), features=features, incarnation=b"i" * 16, rack="r")
+    image, _ = registered(EMPTY, newcomer)
+    broker = image.brokers[1]
+    assert (broker.directories, broker.features, broker.incarnation, broker.rack) == (
+        (b"a" * 16, b"b" * 16),
+        features,
+        b"i" * 16,
+        "r",
+    )
+    assert EMPTY.replay(image.version, image.snapshot()) == image
+
+
+def test_directories_that_cannot_be_registered() -> None:
+    """A copied data directory has the id of another broker's."""
+    image, _ = serving(EMPTY)
+    for directories in ((), (b"x" * 16, b"x" * 16), BROKER.directories, (bytes(16),) * 1001):
+        other = replace(BROKER, broker_id=2, directories=directories)
+        assert code_of(lambda other=other: register_broker(image, other, "cluster")) is ErrorCode.INVALID_REGISTRATION
+
+
+@pytest.mark.parametrize(
+    "features", [(SupportedFeature("a", 0, 1),), (SupportedFeature("a", 3, 4),), (SupportedFeature("b", 0, 9),)]
+)
+def test_a_broker_without_a_feature_of_the_cluster_is_refused(features: tuple[SupportedFeature, ...]) -> None:
+    """It would not understand what the others agreed on."""
+    image, _ = serving(EMPTY)
+    image = image.replay(image.version + 1, [change.SetFeature("a", 2)])
+    newcomer = replace(BROKER, broker_id=2, directories=(b"2" * 16,), features=features)
+    assert code_of(lambda: register_broker(image, newcomer, "cluster")) is ErrorCode.UNSUPPORTED_VERSION
+    able = replace(newcomer, features=(*features, SupportedFeature("a", 1, 2)))
+    assert registered(image, able)[1] == image.version + 1
+
+
+def test_the_first_broker_sets_what_elections_depend_on() -> None:
+    """Every broker elects by the same settings, so those that a broker was started with go into the metadata."""
+    newcomer = replace(BROKER, election_settings={"min.insync.replicas": "2", "log.dirs": "x"})
+    image, _ = registered(EMPTY, newcomer)
+    assert dict(image.config(ConfigResource.BROKER, "")) == {"min.insync.replicas": "2"}
+    other = replace(BROKER, broker_id=2, directories=(b"2" * 16,), election_settings={"min.insync.replicas": "3"})
+    assert dict(registered(image, other)[0].config(ConfigResource.BROKER, "")) == {"min.insync.replicas": "2"}
+
+
+def test_a_broker_that_is_about_to_stop() -> None:
+    """It serves no longer; registering again ends it."""
+    image, epoch = serving(EMPTY)
+    stopping = image.replay(image.version + 1, begin_shutdown(image, 1, epoch).changes)
+    assert stopping.brokers[1].shutting_down
+    assert not stopping.serves(1)
+    assert [broker.id for broker in stopping.alive_brokers()] == [1], "clients can still reach it"
+    assert not begin_shutdown(stopping, 1, epoch).changes, "once is enough"
+    assert EMPTY.replay(stopping.version, stopping.snapshot()) == stopping
+    assert serving(stopping)[0].serves(1)
+    assert code_of(lambda: begin_shutdown(image, 1, epoch - 1)) is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_unregistering() -> None:
+    """Only a broker that is gone; its replicas are offline until they are reassigned."""
+    image, epoch = serving(EMPTY)
+    partition = change.CreatePartition(b"t" * 16, 0, (1,), (1,), 1)
+    image = image.replay(image.version + 1, [change.CreateTopic(b"t" * 16, "orders"), partition])
+    assert count_leaderships(image, 1) == 1
+    assert code_of(lambda: unregister_broker(image, 1)) is ErrorCode.INVALID_REQUEST
+    assert code_of(lambda: unregister_broker(image, 2)) is ErrorCode.BROKER_ID_NOT_REGISTERED
+    image = image.replay(image.version + 1, fence_broker(image, 1, epoch).changes)
+    image = image.replay(image.version + 1, unregister_broker(image, 1).changes)
+    state = image.topics_by_name["orders"].partitions[0]
+    assert (image.broker(1), state.leader, image.offline_replicas(state)) == (None, -1, [1])
+    assert count_leaderships(image, 1) == 0
+    assert EMPTY.replay(image.version, image.snapshot()) == image

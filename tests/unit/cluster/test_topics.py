@@ -11,6 +11,7 @@ from ottla.cluster.topics import (
     NewTopic,
     check_name,
     create_topic,
+    create_topics,
     delete_topic,
     is_internal,
     limit_replicas,
@@ -103,13 +104,8 @@ def test_bad_names(name: str) -> None:
         (NewTopic("n", 0), ErrorCode.INVALID_PARTITIONS, "a topic needs at least 1 partition, not 0"),
         (NewTopic("n", -2), ErrorCode.INVALID_PARTITIONS, "a topic needs at least 1 partition, not -2"),
         (NewTopic("n", 10_001), ErrorCode.INVALID_PARTITIONS, "10001 partitions; 10000 are the limit"),
-        (
-            NewTopic("n", 9_000),
-            ErrorCode.INVALID_PARTITIONS,
-            "topic 'n' with 9000 partitions is too large to create at once; add partitions later",
-        ),
         (NewTopic("n", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR, "a topic needs at least 1 replica, not 0"),
-        (NewTopic("n", 1, 3), ErrorCode.INVALID_REPLICATION_FACTOR, "3 replicas need 3 brokers; 2 are alive"),
+        (NewTopic("n", 1, 4), ErrorCode.INVALID_REPLICATION_FACTOR, "4 replicas need 4 brokers; 3 are registered"),
         (
             NewTopic("n", 1, -1, {0: (1,)}),
             ErrorCode.INVALID_REQUEST,
@@ -159,6 +155,70 @@ def test_what_is_refused(topic: NewTopic, code: ErrorCode, message: str) -> None
     image = created(created(cluster(3, fenced=(3,)), NewTopic("there")), NewTopic("a.b"))
     error = refusal(image, topic)
     assert (error.code, error.message) == (code, message)
+
+
+def test_ten_thousand_partitions_fit_one_entry() -> None:
+    """Compressed; an assignment of many replicas may still be too large."""
+    image = cluster(3)
+    decision = create_topic(image, NewTopic("big", 10_000, 3), CONFIG, Random(1))
+    assert len(change.encode(decision.changes)) < change.ENTRY_BYTES_MAX // 5
+    image = image.replay(image.version + 1, change.decode(change.encode(decision.changes)))
+    assert len(image.topics_by_name["big"].partitions) == 10_000
+    source = Random(2)
+    many = list(range(1, 201))
+    wide = NewTopic("wide", assignments={number: source.sample(many, 200) for number in range(3000)})
+    error = refusal(cluster(200), wide)
+    assert error.code is ErrorCode.INVALID_PARTITIONS
+    assert error.message == "topic 'wide' with 3000 partitions is too large to create at once; add partitions later"
+
+
+def test_brokers_that_are_away_are_followers_if_the_others_do_not_suffice() -> None:
+    """As in Kafka: a topic can be created while a broker is restarted. Who is away is neither leader nor in sync."""
+    image = created(cluster(3, fenced=(3,)), NewTopic("a", 4, 3))
+    for state in image.topics_by_name["a"].partitions:
+        assert (set(state.replicas[:2]), state.replicas[2], set(state.isr)) == ({1, 2}, 3, {1, 2})
+        assert state.leader == state.replicas[0]
+    image = created(image, NewTopic("b", 4, 2))
+    assert all(set(state.replicas) == {1, 2} for state in image.topics_by_name["b"].partitions)
+    image = image.replay(image.version + 1, [change.BeginShutdown(2, image.brokers[2].epoch)])
+    image = created(image, NewTopic("c", 1, 2))
+    assert (image.topics_by_name["c"].partitions[0].isr, image.topics_by_name["c"].partitions[0].leader) == ((1,), 1)
+    nobody = refusal(cluster(2, fenced=(1, 2)), NewTopic("d", 1, 1))
+    assert nobody.code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_many_topics_are_one_entry() -> None:
+    """What is wrong with one of them does not concern the others; names are compared within the request too."""
+    asked = [NewTopic(f"t{number}") for number in range(500)]
+    asked[3:3] = [NewTopic("a b"), NewTopic("x.y"), NewTopic("x_y"), NewTopic("t0")]
+    image = cluster(2)
+    decision = create_topics(image, asked, CONFIG, Random(1))
+    codes = [result.code for result in decision.result if isinstance(result, KafkaError)]
+    assert codes == [
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+    ]
+    image = image.replay(image.version + 1, decision.changes)
+    assert len(image.topics_by_name) == 501
+    assert [each.name for each in decision.result if not isinstance(each, KafkaError)][3:5] == ["x.y", "t3"]
+
+
+def test_topics_that_do_not_fit_are_left_for_the_next_entry() -> None:
+    """Each call takes at least one, and no entry is too large."""
+    image = cluster(3)
+    asked = [NewTopic(f"t{number}", 5000, 3) for number in range(9)]
+    entries = 0
+    while asked:
+        decision = create_topics(image, asked, CONFIG, Random(entries))
+        assert len(change.encode(decision.changes)) < change.ENTRY_BYTES_MAX
+        image = image.replay(image.version + 1, decision.changes)
+        asked = asked[len(decision.result) :]
+        entries += 1
+    assert len(image.topics_by_name) == 9
+    assert 2 <= entries <= 5
+    text = [NewTopic(f"c{number}", configs={"compression.type": "gzip"}) for number in range(3000)]
+    assert len(change.encode(create_topics(image, text, CONFIG, Random(1)).changes)) < change.ENTRY_BYTES_MAX
 
 
 def test_delete() -> None:

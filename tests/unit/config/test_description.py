@@ -1,4 +1,4 @@
-"""Settings as clients are told of them: who set what, in which order, and what is never told."""
+"""Descriptions of settings for clients: which source set which value, in which order, and what is never shown."""
 
 import pytest
 
@@ -27,8 +27,9 @@ def of_broker(name: str, config: BrokerConfig) -> Description:
     return found
 
 
-def test_each_layer_overrules_the_ones_below() -> None:
-    """Topic, this broker, all brokers, the file, Kafka's default: the strongest is the value, all are listed."""
+def test_each_layer_overrides_the_ones_below() -> None:
+    """The layers are topic, this broker, all brokers, the file, Kafka's default. The strongest is the value, and all
+    are listed."""
     broker = BrokerConfig.of({"message.max.bytes": "4000"}).with_run_time_settings(
         {"message.max.bytes": "3000"}, {"message.max.bytes": "2000"}
     )
@@ -57,16 +58,16 @@ def test_each_layer_overrules_the_ones_below() -> None:
         ({"log.retention.ms": "7"}, {"log.retention.ms": "5"}, {"log.retention.ms": "3"}, "3", ONE),
     ],
 )
-def test_names_that_stand_in_for_each_other(
+def test_a_topic_setting_has_synonyms_of_the_broker(
     file: dict[str, str], all_brokers: dict[str, str], this_broker: dict[str, str], value: str, source: ConfigSource
 ) -> None:
-    """retention.ms comes from hours, minutes or ms of the broker, and its source is whoever set the one that counts."""
+    """retention.ms comes from the broker's hours, minutes or ms. Its source is that of the setting that counts."""
     found = of_topic("retention.ms", BrokerConfig.of(file).with_run_time_settings(all_brokers, this_broker))
     assert (found.value, found.source) == (value, source)
 
 
-def test_stand_ins_of_a_broker_setting() -> None:
-    """log.retention.ms lists what would count without it, in the other's own unit; one that is weaker does not."""
+def test_a_broker_setting_lists_its_synonyms() -> None:
+    """log.retention.ms lists the settings that would count without it, in their own units, and no weaker ones."""
     config = BrokerConfig.of({"log.retention.hours": "2"}).with_run_time_settings({"log.retention.ms": "5"}, {})
     assert of_broker("log.retention.ms", config).contributions == (
         ("log.retention.ms", "5", ALL),
@@ -79,8 +80,8 @@ def test_stand_ins_of_a_broker_setting() -> None:
     )
 
 
-def test_passwords_are_never_told() -> None:
-    """Neither the value nor where it came from carries it (CVE-2019-12399)."""
+def test_passwords_are_never_shown() -> None:
+    """Neither the value nor its sources contain a password (CVE-2019-12399)."""
     config = BrokerConfig.of({"ssl.keystore.password": "swordfish"})
     found = of_broker("ssl.keystore.password", config)
     assert (found.value, found.sensitive, found.source) == (None, True, FILE)
@@ -90,7 +91,8 @@ def test_passwords_are_never_told() -> None:
 
 
 def test_every_setting_is_described() -> None:
-    """All that Kafka 4.3 has, each with type and text; read-only unless the table says that it can change."""
+    """All settings of Kafka 4.3 are described, with type and text. A setting is read-only unless the table says
+    otherwise."""
     described = {each.name: each for each in describe_broker(BrokerConfig.of({}))}
     assert set(BrokerConfig.table) < set(described)
     assert {name for name, entry in ACCEPTED.items() if not entry.former} < set(described)
@@ -103,7 +105,7 @@ def test_every_setting_is_described() -> None:
     assert len(list(TopicDescriptions(BrokerConfig.of({})).of({}))) == len(TopicConfig.table) - 1
 
 
-def test_what_is_hidden_until_it_is_set() -> None:
+def test_some_settings_are_hidden_until_they_are_set() -> None:
     """Kafka's internal topic setting, and broker settings that Kafka itself no longer lists."""
     broker = BrokerConfig.of({"reserved.broker.max.id": "7"})
     assert of_broker("reserved.broker.max.id", broker).value == "7"
@@ -111,7 +113,7 @@ def test_what_is_hidden_until_it_is_set() -> None:
 
 
 def test_topics_do_not_see_each_other() -> None:
-    """One object describes many: what one has set is not the next one's."""
+    """One object describes many topics. A setting of one topic does not appear at the next."""
     topics = TopicDescriptions(BrokerConfig.of({}))
     first = {each.name: each.value for each in topics.of({"flush.ms": "5"})}
     second = {each.name: each.value for each in topics.of({"retention.ms": "6"})}
@@ -119,14 +121,14 @@ def test_topics_do_not_see_each_other() -> None:
     assert (second["flush.ms"], second["retention.ms"]) == ("9223372036854775807", "6")
 
 
-def test_only_what_is_asked_for() -> None:
-    """The rest of a broker's settings is not even looked at."""
+def test_only_requested_settings_are_described() -> None:
+    """The other settings of the broker are not computed."""
     found = describe_broker(BrokerConfig.of({}), {"node.id", "num.io.threads", "nope"})
     assert [each.name for each in found] == ["node.id", "num.io.threads"]
 
 
 def test_all_brokers_show_only_what_was_set() -> None:
-    """By name, each with that one source."""
+    """They are sorted by name, and each has only that source."""
     found = list(describe_all_brokers({"message.max.bytes": "5", "log.retention.ms": "6"}))
     assert [(each.name, each.value, each.source) for each in found] == [
         ("log.retention.ms", "6", ALL),
@@ -136,7 +138,7 @@ def test_all_brokers_show_only_what_was_set() -> None:
 
 
 def test_run_time_layers_are_replaced_not_piled_up() -> None:
-    """A second call begins from what the broker was started with."""
+    """A second call starts from the settings with which the broker was started."""
     config = BrokerConfig.of({"num.partitions": "3"}).with_run_time_settings({"message.max.bytes": "5"}, {})
     again = config.with_run_time_settings({}, {"log.retention.ms": "9"})
     assert again.message_max_bytes == BrokerConfig.of({}).message_max_bytes

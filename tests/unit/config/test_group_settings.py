@@ -1,4 +1,4 @@
-"""Settings of a group: names, limits, and who set what."""
+"""Settings of a group: names, limits, and sources."""
 
 import pytest
 
@@ -8,8 +8,8 @@ from ottla.config.description import describe_group
 BROKER = BrokerConfig.of({"group.consumer.session.timeout.ms": "46000", "group.share.delivery.count.limit": "7"})
 
 
-def test_defaults_are_the_brokers() -> None:
-    """What a group does not set is as the broker says; what the broker has no setting for is Kafka's default."""
+def test_defaults_come_from_the_broker() -> None:
+    """A setting that the group does not have comes from the broker; without one there it is Kafka's default."""
     config = GroupConfig.of({}, BROKER)
     assert config.consumer_session_timeout_ms == 46_000
     assert config.share_delivery_count_limit == 7
@@ -17,12 +17,13 @@ def test_defaults_are_the_brokers() -> None:
 
 
 def test_all_settings_of_kafka() -> None:
-    """Kafka 4.3 has 17 settings of groups, and so have we."""
+    """There are 17 settings of groups, as in Kafka 4.3."""
     assert len(GroupConfig.table) == 17
 
 
-def test_who_set_what() -> None:
-    """The group's own value is told as such, with what it overrules; the others with their source."""
+def test_each_setting_has_its_source() -> None:
+    """The group's own value has the group as its source, and lists what it overrides. The others have their own
+    source."""
     found = {each.name: each for each in describe_group({"consumer.session.timeout.ms": "50000"}, BROKER)}
     session = found["consumer.session.timeout.ms"]
     assert (session.value, session.source) == ("50000", ConfigSource.GROUP)
@@ -50,7 +51,7 @@ def test_who_set_what() -> None:
         ("consumer.sesion.timeout.ms", "50000", "did you mean 'consumer.session.timeout.ms'"),
     ],
 )
-def test_what_cannot_be_set(name: str, text: str, problem: str) -> None:
+def test_invalid_settings_are_refused(name: str, text: str, problem: str) -> None:
     """A value of the wrong type, outside of the broker's limits or of an unknown setting is refused with the reason."""
     with pytest.raises(ConfigError, match=problem):
         GroupConfig.of({name: text}, BROKER).check_together(BROKER)
@@ -58,12 +59,12 @@ def test_what_cannot_be_set(name: str, text: str, problem: str) -> None:
 
 @pytest.mark.parametrize("text", ["earliest", "latest", "by_duration:P1D", "by_duration:PT1H", "by_duration:P1DT0.5S"])
 def test_offset_resets(text: str) -> None:
-    """Every form in which Kafka lets a share group say where it begins."""
+    """Every format in which Kafka lets a share group say where it begins."""
     assert GroupConfig.of({"share.auto.offset.reset": text}, BROKER).share_auto_offset_reset == text
 
 
-def test_a_session_outlasts_a_heartbeat() -> None:
-    """Each is within its limits, yet together they make no sense."""
+def test_a_session_must_be_longer_than_a_heartbeat_interval() -> None:
+    """Each value is within its limits, but a session must be longer than a heartbeat interval."""
     broker = BrokerConfig.of(
         {"group.consumer.max.heartbeat.interval.ms": "60000", "group.consumer.min.session.timeout.ms": "1000"}
     )

@@ -6,7 +6,7 @@ from ottla.config import BrokerConfig, ConfigError, Listener
 
 
 def test_by_default_plaintext_on_all_interfaces() -> None:
-    """Kafka's default; nothing is advertised, so clients are told the address that they connected to."""
+    """This is Kafka's default. Nothing is advertised, so clients get the address that they connected to."""
     endpoints = BrokerConfig.of({}).endpoints
     assert endpoints.bound == (Listener("PLAINTEXT", "", 9092, "PLAINTEXT"),)
     assert endpoints.advertised is None
@@ -14,7 +14,8 @@ def test_by_default_plaintext_on_all_interfaces() -> None:
 
 
 def test_named_listeners() -> None:
-    """Names map to protocols without regard to case; IPv6 in brackets; the inter-broker listener by name."""
+    """Names map to protocols without regard to case, IPv6 addresses have brackets, and the inter-broker listener has a
+    name."""
     endpoints = BrokerConfig.of(
         {
             "listeners": "inside://[::1]:19092, OUTSIDE://0.0.0.0:9092",

@@ -1,4 +1,4 @@
-"""Levels of loggers by Kafka's names, in one process with everybody else's: each test leaves them as they were."""
+"""Levels of loggers by Kafka's names. All tests of a process share the loggers, so each test leaves them unchanged."""
 
 import logging
 from collections.abc import Iterator
@@ -20,15 +20,15 @@ def leaf() -> Iterator[logging.Logger]:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_every_level_comes_back(leaf: logging.Logger, level: str) -> None:
-    """Set by name, seen by the same name, and in force."""
+def test_every_level_can_be_set_and_shown(leaf: logging.Logger, level: str) -> None:
+    """A level is set by name, shown by the same name, and takes effect."""
     set_level(NAME, level)
     assert read_levels()[NAME] == level
     assert leaf.getEffectiveLevel() == LEVELS[level]
 
 
 def test_a_logger_without_a_level_follows_the_one_above(leaf: logging.Logger) -> None:
-    """Also one that nobody has asked for by name yet; None takes a level away."""
+    """This includes a logger that nobody has used yet. None removes a level."""
     set_level("ottla.tests.levels", "ERROR")
     assert read_levels()[NAME] == "ERROR"
     set_level(NAME, "DEBUG")
@@ -37,15 +37,15 @@ def test_a_logger_without_a_level_follows_the_one_above(leaf: logging.Logger) ->
 
 
 def test_levels_between_two_are_shown_as_the_louder_one(leaf: logging.Logger) -> None:
-    """Python's levels are any number."""
+    """Python's levels may be any number."""
     leaf.setLevel(logging.INFO + 5)
     assert read_levels()[NAME] == "INFO"
     leaf.setLevel(1)
     assert read_levels()[NAME] == "TRACE"
 
 
-def test_refusals(leaf: logging.Logger) -> None:
-    """A logger that is not there, with the nearest that is, and a level that is none; nothing has changed."""
+def test_unknown_loggers_and_levels_are_refused(leaf: logging.Logger) -> None:
+    """An unknown logger is refused with the nearest known name, and so is an unknown level. Nothing changes."""
     before = read_levels()
     with pytest.raises(ConfigError, match=rf"'{NAME}x'.*did you mean '{NAME}'"):
         check_level(f"{NAME}x", "INFO")

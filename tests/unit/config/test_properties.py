@@ -34,7 +34,7 @@ def test_syntax(text: str, expected: dict[str, str]) -> None:
 
 
 def test_a_broken_escape_names_its_line() -> None:
-    """The one thing that java.util.Properties refuses."""
+    """This is the only syntax that java.util.Properties refuses."""
     with pytest.raises(ConfigError, match=r"line 2: a \\u escape needs four hexadecimal digits"):
         read_properties("a=b\nc=\\u12")
 

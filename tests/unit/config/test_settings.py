@@ -34,7 +34,7 @@ REFUSALS = [
 
 @pytest.mark.parametrize(("given", "message"), REFUSALS, ids=lambda value: str(value)[:60])
 def test_a_wrong_setting_is_refused_in_one_line(given: dict[str, str], message: str) -> None:
-    """The line names the setting, what is wrong, and the nearest right name."""
+    """The line names the setting, the problem, and the nearest correct name."""
     with pytest.raises(ConfigError) as refusal:
         BrokerConfig.of(given)
     assert str(refusal.value) == message
@@ -99,7 +99,7 @@ def test_a_kraft_file_works() -> None:
     assert [listener.host for listener in config.endpoints.advertised] == ["localhost"]
 
 
-def test_old_names_stand_in_for_new_ones() -> None:
+def test_old_names_are_accepted_for_new_ones() -> None:
     """broker.id gives node.id, log.dir gives log.dirs."""
     config = BrokerConfig.of({"broker.id": "7", "log.dir": "/data", "zookeeper.connect": "one:2181"})
     assert (config.node_id, config.log_dirs, config.zookeeper_connect) == (7, ("/data",), "one:2181")
@@ -129,7 +129,7 @@ def test_a_zookeeper_file_works() -> None:
 
 
 def test_settings_are_frozen_and_compare_by_value() -> None:
-    """Nobody changes a setting in place; a change makes a new object."""
+    """A setting cannot be changed in place; a change makes a new object."""
     config = BrokerConfig.of({})
     with pytest.raises(AttributeError):
         config.num_partitions = 3
@@ -150,6 +150,6 @@ def test_the_table_describes_each_setting() -> None:
 
 
 def test_a_value_renders_as_kafka_writes_it() -> None:
-    """The text that DescribeConfigs answers."""
+    """DescribeConfigs answers with this text."""
     rendered = [render(value) for value in (True, None, 5, ("a", "b"), (), "x", 0.5, 1.7976931348623157e308)]
     assert rendered == ["true", None, "5", "a,b", "", "x", "0.5", "1.7976931348623157E308"]

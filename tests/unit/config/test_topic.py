@@ -42,8 +42,8 @@ def test_a_wrong_override_is_refused_in_one_line(overrides: dict[str, str], mess
         ("min.cleanable.dirty.ratio", "5e-1f"),
     ],
 )
-def test_what_kafka_takes_is_taken(name: str, value: str) -> None:
-    """Values that Apache Kafka 4.3.1's own validation lets pass."""
+def test_values_that_kafka_accepts_are_accepted(name: str, value: str) -> None:
+    """Apache Kafka 4.3.1's own validation accepts these values."""
     TopicConfig.of({name: value}, BrokerConfig.of({}))
 
 
@@ -73,7 +73,7 @@ def test_the_finer_unit_wins(broker: dict[str, str], retention_ms: int) -> None:
 
 
 def test_every_default_comes_from_a_broker_setting_that_exists() -> None:
-    """A synonym that no broker has would fail at the first topic; defaults agree with Kafka's table."""
+    """A synonym that no broker has would fail at the first topic. Defaults agree with Kafka's table."""
     defaults = BrokerConfig.of({}).topic_defaults
     for name, setting in TopicConfig.table.items():
         assert defaults.value(name) == setting.default, name

@@ -209,7 +209,7 @@ class NaiveGroup:
     # --- time ---
 
     def pass_seconds(self, count: int) -> None:
-        self.look_at_the_clock()  # a rebalance that waits for pending ids only has no time at all
+        self.look_at_the_clock()  # a rebalance that only waits for pending member ids has no time at all
         for _ in range(count):
             self.now += SECOND
             self.look_at_the_clock()

@@ -168,7 +168,7 @@ class Desk:
         )
 
     def offset(self, topic: str = "t", partition: int = 0, *, group: str = "g", stable: bool = False) -> int | str:
-        """What a reader gets: the offset, or the name of the error."""
+        """The offset that a reader gets, or the name of the error."""
         found = self.fetch(topic, partition, group=group, stable=stable)
         if found.error_code:
             return ErrorCode(found.error_code).name

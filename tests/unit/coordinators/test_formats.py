@@ -37,7 +37,7 @@ from ottla.wire.message import Message
 
 TOPIC_ID = bytes(range(1, 17))
 
-# What Kafka's own serializers made of the same values.
+# The bytes that Kafka's own serializers write for the same values.
 WRITTEN_BY_KAFKA: list[tuple[RecordFormat, Message, Message, str, str]] = [
     (
         GROUP_FORMAT,
@@ -176,7 +176,7 @@ WRITTEN_BY_KAFKA: list[tuple[RecordFormat, Message, Message, str, str]] = [
 
 @pytest.mark.parametrize(("form", "key", "value", "key_hex", "value_hex"), WRITTEN_BY_KAFKA)
 def test_same_bytes_as_kafka(form: RecordFormat, key: Message, value: Message, key_hex: str, value_hex: str) -> None:
-    """A record becomes the bytes that Kafka writes, and they become the record again."""
+    """A record is encoded to the bytes that Kafka writes, and they are decoded to the same record."""
     record = StoredRecord(key, value)
     encoded = form.encode(record)
     assert (encoded[0].hex(), (encoded[1] or b"").hex()) == (key_hex, value_hex)
@@ -191,12 +191,12 @@ def test_tombstone() -> None:
 
 
 def test_unknown_type_is_passed_over() -> None:
-    """A type of a newer broker, or of share groups, is nothing that could be replayed."""
+    """A record type of a newer broker, or of share groups, cannot be replayed."""
     assert GROUP_FORMAT.decode(bytes.fromhex("000b000167"), b"\0\0") is None
 
 
 def test_oldest_offsets_are_read() -> None:
-    """Kafka before 0.9 wrote offsets under another number; they are read as any others."""
+    """Kafka before 0.9 wrote offsets with another version. They are read like any others."""
     record = GROUP_FORMAT.decode(
         bytes.fromhex("000000016700017400000003"), bytes.fromhex("0000000000000000004d00016d00000000000003e8")
     )
@@ -217,6 +217,6 @@ def test_oldest_offsets_are_read() -> None:
     ],
 )
 def test_damaged_records(key: bytes | None, value: bytes | None) -> None:
-    """Whatever stands in the topic, it is Malformed and nothing else: loading passes over it."""
+    """Any bytes in the topic raise Malformed and nothing else, so that loading can pass over them."""
     with pytest.raises(Malformed):
         GROUP_FORMAT.decode(key, value)

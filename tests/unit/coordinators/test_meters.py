@@ -1,4 +1,4 @@
-"""What the machines count: each number goes up with what it stands for, and with nothing else."""
+"""Counters of the machines: each number goes up with what it stands for, and with nothing else."""
 
 from ottla.coordinators.machine import Producer
 from ottla.observability.metrics import DurationMeter
@@ -8,20 +8,21 @@ from tests.unit.coordinators.offset_desk import Desk
 MINUTE_MS = 60_000
 
 
-def told(meter: DurationMeter) -> tuple[int, float]:
-    """How many, and how many seconds together."""
+def read_meter(meter: DurationMeter) -> tuple[int, float]:
+    """The count, and the sum of seconds."""
     return sum(meter.counts), meter.seconds
 
 
 def test_a_classic_rebalance_lasts_until_the_assignment() -> None:
-    # From the first who joins, also where it begins again before it is over; one without members comes to none.
+    # The time counts from the first join, also if the rebalance starts over before it is done. One that ends without
+    # members does not count.
     stage = classic_scripts.play("""
         a joins version=3       | [PreparingRebalance]
         3000 ms pass            | [CompletingRebalance]; a: generation 1, leads a
         1000 ms pass            |
         a syncs a=p0            | stores generation 1 a=p0; [Stable]; a: gets p0
     """)
-    assert told(stage.meters.groups.classic_rebalances) == (1, 4.0)
+    assert read_meter(stage.meters.groups.classic_rebalances) == (1, 4.0)
     stage.play("""
         b joins version=3       | [PreparingRebalance]
         2000 ms pass            |
@@ -33,11 +34,11 @@ def test_a_classic_rebalance_lasts_until_the_assignment() -> None:
         a syncs a=p0 b=p1 c=p2  | stores generation 3 a=p0 b=p1 c=p2; [Stable]; a: gets p0
         b syncs                 | b: gets p1
     """)
-    assert told(stage.meters.groups.classic_rebalances) == (2, 6.5)
+    assert read_meter(stage.meters.groups.classic_rebalances) == (2, 6.5)
 
 
 def test_a_consumer_group_has_rebalanced_when_every_member_is_there() -> None:
-    # Each raised epoch counts; the time goes on until the last member has what it is to have.
+    # Each raised epoch counts. The time continues until the last member has its target assignment.
     stage = consumer_scripts.play("""
         a joins topics=t        | [Stable]; a: epoch 2, reads t0 t1 t2 t3
         b joins topics=t        | [Reconciling]; b: epoch 3, reads nothing
@@ -49,7 +50,7 @@ def test_a_consumer_group_has_rebalanced_when_every_member_is_there() -> None:
         a beats                 | a: epoch 3
     """)
     assert stage.meters.groups.epochs_raised == 2
-    assert told(stage.meters.groups.consumer_rebalances) == (2, 3.0)
+    assert read_meter(stage.meters.groups.consumer_rebalances) == (2, 3.0)
 
 
 def test_a_rebalance_that_a_lost_member_causes_is_counted() -> None:
@@ -67,13 +68,13 @@ def test_a_rebalance_that_a_lost_member_causes_is_counted() -> None:
         a beats                 | [Stable]; a: epoch 4, reads t0 t1 t2 t3
     """)
     assert stage.meters.groups.epochs_raised == 3
-    count, seconds = told(stage.meters.groups.consumer_rebalances)
+    count, seconds = read_meter(stage.meters.groups.consumer_rebalances)
     assert count == 3
-    assert seconds == 5.0 + 1.5  # b was missed 45 s after its last heartbeat, 5 s before the 20 s were over
+    assert seconds == 5.0 + 1.5  # b was removed 45 s after its last heartbeat, 5 s before the 20 s were over
 
 
 def test_offsets_are_counted_when_they_come_and_go() -> None:
-    # Those of transactions too. What was refused is not; what is deleted with its group or its topic is.
+    # This includes those of transactions. Refused ones do not count, those deleted with their group or topic do.
     desk = Desk(offsets_retention_minutes=1)
     desk.commit(1)
     desk.commit(1, topic="u")
@@ -95,7 +96,7 @@ def test_offsets_are_counted_when_they_come_and_go() -> None:
 
 
 def test_transactions_are_counted_by_how_they_ended() -> None:
-    # Once each, however often a client asks; the coordinator's own aborts are not the producer's.
+    # Each is counted once, however often a client asks. Aborts by the coordinator are counted separately.
     stage = transaction_scripts.play("""
         a inits timeout=15000 | Empty 100/0; a: 100/0
         a adds p0             | Ongoing 100/0 p0; a: done

@@ -30,14 +30,14 @@ def test_a_merge_keeps_everything_in_order() -> None:
 
 
 def test_a_merge_may_be_refused_only_if_each_part_may_be() -> None:
-    # One part that changed something on the spot is enough: then the machine has to be loaded again.
+    # One part that changed the machine at once is enough: then the machine must be loaded again.
     firm, refusable = Outcome([record("a")]), Outcome([record("b")], may_be_refused=True)
     assert not Outcome.merge([refusable, firm]).may_be_refused
     assert not Outcome.merge([]).may_be_refused
 
 
 def test_a_merge_has_the_producer_of_its_records() -> None:
-    # A part without records has no say; two transactions, or one and none, do not fit into one batch.
+    # A part without records does not count. Two transactions, or one and none, do not fit into one batch.
     producer = Producer(7, 0)
     transactional = Outcome([record("a")], producer=producer)
     assert Outcome.merge([transactional, Outcome(replies=[Reply(1, None)])]).producer == producer

@@ -1,4 +1,4 @@
-"""A whole broker on a simulated disk, for tests of handlers that need to see the disk fail or forget."""
+"""A whole broker on a simulated disk, for tests of handlers in which the disk fails or forgets what was not synced."""
 
 import asyncio
 from collections.abc import Callable

@@ -19,7 +19,7 @@ KEPT_FROM = 5
 
 
 async def delete(broker: Broker) -> tuple[int, int]:
-    """Code and new beginning."""
+    """Delete records. Returns the error code and the new log start offset."""
     partitions = [DeleteRecordsPartition(partition_index=0, offset=KEPT_FROM)]
     request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="orders", partitions=partitions)])
     answer = await delete_records.handle(broker.node, call(request))
@@ -37,7 +37,7 @@ async def reopened(disk: SimulatedDisk) -> Partition:
 
 
 def test_an_answer_survives_a_power_cut() -> None:
-    """What was answered holds, for every way in which the disk may forget what was not synced."""
+    """The answer holds for every way in which the disk may forget what was not synced."""
 
     async def run() -> None:
         for seed in range(20):
@@ -51,8 +51,9 @@ def test_an_answer_survives_a_power_cut() -> None:
     asyncio.run(run())
 
 
-def test_a_power_cut_in_the_middle() -> None:
-    """At each operation: the log opens, begins where it did or at most where it was asked to, and has its end."""
+def test_a_power_cut_at_any_operation_leaves_a_valid_log() -> None:
+    """After a power cut at any operation the log opens, begins at its old start or at most at the requested one, and
+    keeps its end."""
 
     async def run() -> None:
         operations = range(1, 2)
@@ -79,8 +80,9 @@ def test_a_power_cut_in_the_middle() -> None:
     asyncio.run(run())
 
 
-def test_a_disk_that_does_not_take_the_new_beginning() -> None:
-    """KAFKA_STORAGE_ERROR and no offset: nothing was promised. When there is room again, the answer is as ever."""
+def test_a_full_disk_refuses_the_new_log_start() -> None:
+    """The answer is KAFKA_STORAGE_ERROR without an offset, so nothing was promised. When there is space again, it
+    succeeds."""
 
     async def run() -> None:
         disk = SimulatedDisk(Random(1))
@@ -94,8 +96,8 @@ def test_a_disk_that_does_not_take_the_new_beginning() -> None:
     asyncio.run(run())
 
 
-def test_the_newest_beginning_is_the_last_that_is_written() -> None:
-    """A checkpoint that is slow to be written does not end up over one that was asked for later."""
+def test_the_newest_log_start_is_written_last() -> None:
+    """A checkpoint that is written slowly does not overwrite one that was requested later."""
 
     async def run() -> None:
         disk = SimulatedDisk(Random(1))
@@ -117,7 +119,7 @@ def test_the_newest_beginning_is_the_last_that_is_written() -> None:
         second = asyncio.ensure_future(replication.log_starts.write())
         await asyncio.sleep(0)
         while waiting:
-            future, function, arguments = waiting.pop()  # the last one first, if there are two
+            future, function, arguments = waiting.pop()  # if there are two, the last one runs first
             future.set_result(function(*arguments))
             for _ in range(5):
                 await asyncio.sleep(0)

@@ -11,8 +11,8 @@ from tests.simulation.disk import VOLUME_BYTES, SimulatedDisk
 from tests.unit.handlers.one_broker import DIRECTORY, call, filled
 
 
-def test_a_directory_that_cannot_be_looked_at() -> None:
-    """It has a code of its own in the answer; when the disk is well again it is described."""
+def test_a_directory_that_cannot_be_read() -> None:
+    """The directory has its own error code in the answer. When the disk works again, it is described."""
 
     async def run() -> None:
         disk = SimulatedDisk(Random(1))

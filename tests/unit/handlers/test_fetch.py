@@ -1,4 +1,4 @@
-"""A fetch that waits begins its wait a turn of the loop after it has read: what happens in between counts."""
+"""A waiting fetch begins its wait one turn of the loop after it has read: events in between count."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,8 +24,8 @@ def append(partition: Partition) -> None:
     partition.append(memoryview(batch), check(batch), 1, 1)
 
 
-def answered(between: Callable[[Partition], None]) -> tuple[PartitionResult, float]:
-    """The answer to a fetch at the end of a log, and how long it took; `between` comes before the wait begins."""
+def fetch_at_end(between: Callable[[Partition], None]) -> tuple[PartitionResult, float]:
+    """The answer to a fetch at the end of a log, and how long it took. `between` runs before the wait begins."""
 
     async def scenario() -> tuple[PartitionResult, float]:
         broker = await filled(SimulatedDisk(Random(1)))
@@ -46,16 +46,16 @@ def answered(between: Callable[[Partition], None]) -> tuple[PartitionResult, flo
     return simulate(scenario())
 
 
-def test_a_record_that_comes_before_the_wait_begins_is_seen() -> None:
-    result, took = answered(append)
+def test_a_record_before_the_wait_begins_is_returned() -> None:
+    result, took = fetch_at_end(append)
     assert result.records is not None and took < 1
 
 
-def test_a_partition_that_goes_before_the_wait_begins_ends_it() -> None:
-    result, took = answered(lambda partition: partition.retire(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
+def test_a_partition_deleted_before_the_wait_begins_ends_it() -> None:
+    result, took = fetch_at_end(lambda partition: partition.retire(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
     assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and took < 1
 
 
-def test_nothing_new_is_waited_for() -> None:
-    result, took = answered(lambda partition: None)
+def test_without_a_new_record_the_fetch_waits() -> None:
+    result, took = fetch_at_end(lambda partition: None)
     assert result.records is None and took == pytest.approx(LONG_MS / 1000, abs=1)

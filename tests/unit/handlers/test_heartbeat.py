@@ -1,4 +1,4 @@
-"""Heartbeat: what the group says is told, except that it is still being loaded."""
+"""Heartbeat: errors of the group are returned, except that it is still being loaded."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +12,7 @@ from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def beat(error: ErrorCode) -> Any:
-    """At a coordinator that refuses with this."""
+    """Send a heartbeat to a coordinator that refuses it with this error."""
 
     def refuse(*_: Any) -> Any:
         raise KafkaError(error)
@@ -22,11 +22,12 @@ def beat(error: ErrorCode) -> Any:
     return heartbeat.handle(node, Call(12, 4, 1, "client", HeartbeatRequest(group_id="group"), client))
 
 
-def test_a_member_need_not_know_that_its_group_is_being_loaded() -> None:
-    # It would take an error for the end of its membership; when the group is loaded it has a new session anyway.
+def test_a_heartbeat_succeeds_while_the_group_is_loading() -> None:
+    # The member would take an error for the end of its membership. When the group is loaded, it has a new session
+    # anyway.
     assert beat(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) == HeartbeatResponse()
 
 
-def test_every_other_refusal_is_told() -> None:
+def test_every_other_error_is_returned() -> None:
     with pytest.raises(KafkaError, match="NOT_COORDINATOR"):
         beat(ErrorCode.NOT_COORDINATOR)

@@ -1,4 +1,4 @@
-"""Metadata's answers are put together from pieces that are written once: they must be what the image says, always."""
+"""Answers to Metadata are assembled from cached pieces, and must always be what the image says."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -35,8 +35,8 @@ def image_of(*partitions: PartitionImage) -> tuple[Image, TopicImage]:
 
 
 @pytest.mark.parametrize("version", metadata.VERSIONS)
-def test_a_piece_is_what_the_topic_would_have_been_written_as(version: int) -> None:
-    # In every version an answer made of pieces has the bytes of one made of messages.
+def test_a_cached_piece_has_the_bytes_of_the_encoded_topic(version: int) -> None:
+    # In every version an answer from pieces has the same bytes as one from messages.
     image, topic = image_of(LED, LED)
     pieces = EncodedPieces.of(image)
     assert EncodedPieces.of(image) is pieces
@@ -46,20 +46,20 @@ def test_a_piece_is_what_the_topic_would_have_been_written_as(version: int) -> N
         return schema.encode(MetadataResponse, version, MetadataResponse(brokers=broker, topics=topics))
 
     plain = answer([describe(image, topic)] * 2, brokers=False)
-    for _ in range(2):  # made, and found again
+    for _ in range(2):  # first encoded, then found in the cache
         assert answer([pieces.topic(image, topic, version, False), describe(image, topic)], brokers=True) == plain
     assert schema.decode(MetadataResponse, version, plain).topics[1].name == "orders"
 
 
-def test_a_topic_with_an_error_is_told_and_counted_each_time() -> None:
-    # What tells an error is not kept as bytes, in which nobody would find it.
+def test_a_topic_with_an_error_is_counted_each_time() -> None:
+    # An error is not cached as bytes, because nobody could count it there.
     image, topic = image_of(LED, LEADERLESS)
     described = EncodedPieces.of(image).topic(image, topic, 12, False)
     assert find_error_codes(MetadataResponse(topics=[described])) == [5]
 
 
 def test_pieces_keep_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A client that asks in every version for all topics does not fill the memory: later ones are written each time.
+    # A client that asks for all topics in every version does not fill the memory: later pieces are encoded each time.
     monkeypatch.setattr(metadata, "PIECES_BYTES_MAX", 1000)
     image, topic = image_of(LED)
     pieces = EncodedPieces.of(image)
@@ -74,10 +74,11 @@ def test_pieces_keep_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) 
 def asked(
     image: Image, name: str | None, version: int = 12, client: Client = CLIENT, **options: Any
 ) -> bytes | MetadataResponse:
-    """What a broker with this image, which creates no topics, answers to a question about one."""
-    node = cast(Node, SimpleNamespace(image=image, config=BrokerConfig.of({"auto.create.topics.enable": "false"})))
+    """The answer about one topic, from a broker with this image that creates no topics."""
+    config = BrokerConfig.of({"auto.create.topics.enable": "false"})
+    node = cast(Node, SimpleNamespace(broker_id=1, image=image, config=config, catch_up=None))
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], **options)
-    return metadata.handle(node, Call(3, version, 1, None, request, client))
+    return metadata.answer(node, Call(3, version, 1, None, request, client))
 
 
 def named(image: Image, topic: TopicImage) -> Image:
@@ -85,8 +86,8 @@ def named(image: Image, topic: TopicImage) -> Image:
 
 
 @pytest.mark.parametrize("version", metadata.VERSIONS)
-def test_a_question_that_came_before_gets_the_same_bytes(version: int) -> None:
-    # In every version, and only for who asked the same in the same way: other flags and other addresses differ.
+def test_a_repeated_request_gets_the_same_bytes(version: int) -> None:
+    # This holds in every version, and only for the same request: other flags and other addresses differ.
     image = named(*image_of(LED))
     first, second = asked(image, "orders", version), asked(image, "orders", version)
     assert isinstance(first, MetadataResponse) and isinstance(second, bytes)
@@ -99,8 +100,8 @@ def test_a_question_that_came_before_gets_the_same_bytes(version: int) -> None:
         assert isinstance(asked(image, "orders", version, include_topic_authorized_operations=True), MetadataResponse)
 
 
-def test_what_changes_is_told_at_once() -> None:
-    # An image never changes: a new one has answers of its own.
+def test_a_change_is_visible_at_once() -> None:
+    # An image never changes: a new image has its own answers.
     image, topic = image_of(LED)
     before = named(image, topic)
     asked(before, "orders")
@@ -111,8 +112,8 @@ def test_what_changes_is_told_at_once() -> None:
 
 
 @pytest.mark.parametrize("name", ["payments", "not a name", None, "orders"])
-def test_an_answer_with_an_error_is_not_kept(name: str | None) -> None:
-    # A topic that is not there, a name that cannot be, an id that nobody has, a partition without a leader.
+def test_an_answer_with_an_error_is_not_cached(name: str | None) -> None:
+    # The topic is missing, the name is invalid, the id is unknown, or a partition has no leader.
     image = named(*image_of(LEADERLESS))
     for _ in range(2):
         told = asked(image, name)
@@ -120,11 +121,13 @@ def test_an_answer_with_an_error_is_not_kept(name: str | None) -> None:
 
 
 def created(names: list[str], version: int = 12, broker_allows: bool = True, **options: Any) -> list[str]:
-    """Topics whose creation a request for these names asks for; every one of them is unknown in the answer."""
+    """The topics whose creation a request for these names causes. Each is unknown in the answer."""
     requested: list[str] = []
     node = cast(
         Node,
         SimpleNamespace(
+            broker_id=1,
+            catch_up=None,
             image=named(*image_of(LED)),
             config=BrokerConfig.of({"auto.create.topics.enable": str(broker_allows).lower()}),
             auto_creation=SimpleNamespace(request=requested.extend),
@@ -141,14 +144,14 @@ def created(names: list[str], version: int = 12, broker_allows: bool = True, **o
 
 @pytest.mark.parametrize("version", metadata.VERSIONS)
 def test_the_creation_of_a_missing_topic_is_requested(version: int) -> None:
-    # By a request for one topic and by one for several. What exists, and what cannot be a name, is not requested.
+    # Requests for one topic and for several cause it. Existing topics and invalid names are not created.
     assert created(["payments"], version) == ["payments"]
     assert created(["payments", "orders", "not a name", "returns"], version) == ["payments", "returns"]
     assert created(["not a name"], version) == []
 
 
 def test_the_client_and_the_broker_may_forbid_the_creation() -> None:
-    # The client's field came with version 4: before it, every client allowed it.
+    # The client's field exists since version 4. Before, every client allowed it.
     assert created(["payments"], broker_allows=False) == []
     assert created(["payments"], 4, allow_auto_topic_creation=False) == []
     assert created(["payments"], 3, allow_auto_topic_creation=False) == ["payments"]

@@ -4,13 +4,14 @@ import asyncio
 
 import pytest
 
-from ottla.errors import ErrorCode
+from ottla.cluster.changes import CreatePartition, CreateTopic
+from ottla.errors import ErrorCode, KafkaError
 from ottla.handlers import fetch, produce
 from ottla.records.batch import encode
 from ottla.wire.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.produce import PartitionData, ProduceRequest, ProduceResponse, TopicData
 from tests.simulation.loop import simulate
-from tests.unit.handlers.three_brokers import OTHERS, TOPIC, TOPIC_ID, ask, fence, move_leader, shared, start
+from tests.unit.handlers.three_brokers import OTHERS, TOPIC, TOPIC_ID, ask, change, fence, move_leader, shared, start
 
 LEADER = OTHERS[1]
 PRODUCE, FETCH = 0, 1
@@ -24,7 +25,7 @@ def produce_to(version: int, acks: int = 1, timeout_ms: int = 1000) -> ProduceRe
 
 def fetch_from(version: int) -> FetchRequest:
     named = FetchTopic("" if version >= 13 else TOPIC, TOPIC_ID if version >= 13 else bytes(16))
-    named.partitions = [FetchPartition(0, max_bytes=1000)]
+    named.partitions = [FetchPartition(0, current_leader_epoch=0, max_bytes=1000)]
     return FetchRequest(session_epoch=-1, topics=[named])
 
 
@@ -47,13 +48,43 @@ def test_produce_names_the_leader(version: int, told: bool) -> None:
 @pytest.mark.parametrize(("version", "told"), [(12, False), (16, True), (17, True)])
 def test_fetch_names_the_leader(version: int, told: bool) -> None:
     async def scenario() -> None:
-        broker = await start(leader=LEADER)
+        broker = await start()
+        await move_leader(broker, LEADER)
         response = fetch.handle(broker.node, ask(FETCH, version, fetch_from(version)))
         assert isinstance(response, FetchResponse)
         (result,) = response.topics[0].partitions
-        assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert (result.current_leader is not None and tuple(result.current_leader) == (LEADER, 0)) is told
+        assert result.error_code == ErrorCode.FENCED_LEADER_EPOCH
+        assert (result.current_leader is not None and tuple(result.current_leader) == (LEADER, 1)) is told
         assert [each.node_id for each in response.node_endpoints] == ([LEADER] if told else [])
+        broker.abort()
+
+    simulate(scenario())
+
+
+def test_a_partition_of_other_brokers_is_not_unknown() -> None:
+    async def scenario() -> None:
+        broker = await start()
+        topic_id = b"e" * 16
+        await change(broker, CreateTopic(topic_id, "elsewhere"), CreatePartition(topic_id, 0, OTHERS, OTHERS, LEADER))
+        request = FetchRequest(session_epoch=-1, topics=[FetchTopic(topic_id=topic_id)])
+        request.topics[0].partitions = [FetchPartition(index, max_bytes=1000) for index in (0, 1)]
+        response = fetch.handle(broker.node, ask(FETCH, 16, request))
+        assert isinstance(response, FetchResponse)
+        known, unknown = response.topics[0].partitions
+        assert known.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert known.current_leader is not None and tuple(known.current_leader) == (LEADER, 0)
+        assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and unknown.current_leader is None
+        for name, index, code in (
+            ("elsewhere", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+            ("elsewhere", 1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            ("nowhere", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ):
+            with pytest.raises(KafkaError) as refusal:
+                broker.node.replicas.get(name, index)
+            assert refusal.value.code == code
+        with pytest.raises(KafkaError) as refusal:
+            broker.node.replicas.get_by_id(b"n" * 16, 0)
+        assert refusal.value.code == ErrorCode.UNKNOWN_TOPIC_ID
         broker.abort()
 
     simulate(scenario())

@@ -44,7 +44,7 @@ def pages() -> dict[str, Callable[[], Page]]:
 
 
 class Visitor(asyncio.Protocol):
-    """A client that keeps what comes and closes when the other side has ended."""
+    """A client that keeps what it receives, and closes when the other side has ended."""
 
     transport: asyncio.Transport
 
@@ -64,7 +64,7 @@ class Visitor(asyncio.Protocol):
             self.ended.set_result(None)
 
     def answer(self) -> tuple[int, str]:
-        """Status and body; the head has to be whole and its length right."""
+        """The status and the body. The head must be complete, and its content length right."""
         head, _, body = bytes(self.received).partition(b"\r\n\r\n")
         status = re.match(rb"HTTP/1\.1 (\d{3}) [ -~]+\r\n", head)
         length = re.search(rb"\r\nContent-Length: (\d+)(?:\r\n|$)", head)
@@ -124,7 +124,7 @@ def in_house(scenario: Callable[[House], Coroutine[Any, Any, None]]) -> None:
         ("", 400, "Bad Request\n"),
     ],
 )
-def test_what_is_asked_is_answered(request_line: str, status: int, body: str) -> None:
+def test_requests_are_answered(request_line: str, status: int, body: str) -> None:
     async def scenario(house: House) -> None:
         assert await house.ask(request_line.encode() + b"\r\nHost: x\r\n\r\n") == (status, body)
 
@@ -167,7 +167,7 @@ def test_a_request_in_single_bytes_and_one_that_ends_its_side_are_answered() -> 
 
 
 def test_a_large_body_does_not_cost_the_client_its_answer() -> None:
-    # It is thrown away; had it been left unread, the end of the connection would have been a reset.
+    # The body is read and dropped. If it were left unread, the end of the connection would be a reset.
     async def scenario(house: House) -> None:
         request = b"POST /page HTTP/1.1\r\nContent-Length: 60000\r\n\r\n" + bytes(60_000)
         assert await house.ask(request) == (405, "Method Not Allowed\n")
@@ -189,7 +189,7 @@ def test_a_head_that_does_not_end_is_refused_and_a_flood_is_cut_off() -> None:
     in_house(scenario)
 
 
-def test_silence_is_ended_and_so_is_a_client_that_takes_nothing() -> None:
+def test_silent_clients_and_clients_that_do_not_read_are_closed() -> None:
     async def scenario(house: House) -> None:
         loop = asyncio.get_running_loop()
         silent, deaf = await house.visitor(), await house.visitor()
@@ -204,7 +204,7 @@ def test_silence_is_ended_and_so_is_a_client_that_takes_nothing() -> None:
     in_house(scenario)
 
 
-def test_there_is_a_limit_on_connections_and_one_that_goes_makes_room() -> None:
+def test_connections_are_limited_and_one_that_ends_makes_room() -> None:
     async def scenario(house: House) -> None:
         held = [await house.visitor() for _ in range(CONNECTIONS_MAX)]
         refused = await house.visitor()
@@ -219,7 +219,7 @@ def test_there_is_a_limit_on_connections_and_one_that_goes_makes_room() -> None:
 
 
 def test_bytes_of_any_kind_get_an_answer_or_an_end_and_the_next_client_its_page(seed: int) -> None:
-    # Pieces of requests, cut, repeated, mixed with noise: never an exception, never a connection that stays.
+    # Pieces of requests are cut, repeated and mixed with noise. There is never an exception or a connection that stays.
     random = Random(seed)
     pieces = [GET, b"GET ", b"/page", b" HTTP/1.1", b"\r\n", b"\n", b"\r\n\r\n", b"\0", b"POST", b"?", b":", b"%00"]
 
@@ -244,7 +244,7 @@ def test_bytes_of_any_kind_get_an_answer_or_an_end_and_the_next_client_its_page(
 
 @on_both_loops
 def test_real_sockets(loop: str) -> None:
-    # The port is chosen, all addresses of the host have the same one, and a port that is taken is told by name.
+    # The port is chosen, all addresses of the host have the same one, and a port that is taken is named.
     async def main() -> None:
         server, second = PageServer(pages()), PageServer(pages())
         port = await server.start("localhost", 0)

@@ -15,7 +15,7 @@ LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} ([A-Z]+) +(\S+): (.*)"
 
 
 def written(log: Callable[[logging.Logger], None], name: str = "ottla.tests.lines") -> str:
-    """What a logger of this name writes while `log` uses it."""
+    """The text that a logger of this name writes while `log` uses it."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(LineFormatter())
@@ -41,14 +41,15 @@ def test_levels_have_the_names_of_kafka() -> None:
     assert [line.split()[2] for line in text.splitlines()] == ["DEBUG", "INFO", "WARN", "ERROR", "FATAL"]
 
 
-def test_a_field_that_could_be_taken_for_two_is_in_quotes() -> None:
+def test_a_field_that_looks_like_two_is_quoted() -> None:
     text = written(lambda log: log.info("x", extra=fields(client='a b="c\\', empty="")))
     assert text.endswith(r'x client="a b=\"c\\" empty=""' + "\n")
 
 
 @given(st.text(st.characters(exclude_categories=[])))
 def test_one_event_is_one_line_whatever_a_client_sends(text: str) -> None:
-    # In the message and in a field; no terminal is told to do anything; any stream can write it.
+    # This holds for the message and for fields. No control sequence reaches a terminal, and any stream can encode the
+    # line.
     line = written(lambda log: log.info("from %s", text, extra=fields(client=text)))
     assert len(line.splitlines()) == 1
     assert not any(category(letter) == "Cc" for letter in line[:-1])
@@ -56,7 +57,7 @@ def test_one_event_is_one_line_whatever_a_client_sends(text: str) -> None:
 
 
 def test_the_lines_of_a_traceback_are_indented() -> None:
-    # Also those that an error's own text brings: they cannot pass for events.
+    # This includes lines of the error's own text, which cannot be mistaken for events.
     def log(logger: logging.Logger) -> None:
         try:
             raise ValueError("x\n2026-01-01 00:00:00.000 INFO  broker: forged \x1b[31m")
@@ -71,7 +72,7 @@ def test_the_lines_of_a_traceback_are_indented() -> None:
 
 
 def test_a_level_can_be_changed_while_the_process_runs() -> None:
-    # The function that the broker's configuration calls is at hand here, too.
+    # The test calls the function that the broker's configuration calls.
     logger = logging.getLogger("ottla.tests.level")
     set_level("ottla.tests.level", "ERROR")
     assert not logger.isEnabledFor(logging.WARNING)

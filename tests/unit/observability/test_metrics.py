@@ -1,4 +1,4 @@
-"""Counting, and the text that Prometheus reads: held against a strict reader of the format."""
+"""Counters, and the text format of Prometheus, checked with a strict parser."""
 
 from bisect import bisect_left
 from math import inf, nan
@@ -25,7 +25,7 @@ GAUGE = Family("depth", "gauge", "How deep.", ("place", "time"))
 
 
 def test_a_family_is_head_and_samples() -> None:
-    # Letter by letter, once: everything else goes through the reader.
+    # This text is compared literally. All other tests use the parser.
     text = "".join(format_family(GAUGE, [(("sea", "now"), 3), (("lake", ""), 0.5)]))
     assert text == (
         '# HELP depth How deep.\n# TYPE depth gauge\ndepth{place="sea",time="now"} 3\ndepth{place="lake"} 0.5\n'
@@ -37,7 +37,7 @@ def test_a_family_without_series_is_left_out() -> None:
 
 
 @given(st.text(), st.text(alphabet='\\"\n{},= a'))
-def test_any_label_value_comes_back(one: str, other: str) -> None:
+def test_any_label_value_can_be_parsed_again(one: str, other: str) -> None:
     # Quotes, backslashes, line feeds, braces: no value can end its line or be taken for something else.
     text = "".join(format_family(GAUGE, [((one, other), 1)]))
     assert len(text.split("\n")) == 4
@@ -71,7 +71,7 @@ def test_numbers_are_written_as_go_reads_them(value: float, text: str) -> None:
 
 
 def test_a_histogram_adds_up_its_buckets() -> None:
-    # A bucket holds all that is not above its bound, so also what is in the ones before it.
+    # A bucket counts all values up to its bound, including those of smaller buckets.
     family = Family("time", "histogram", "How long.", ("who",))
     text = "".join(format_family(family, [(("me",), Histogram((1, 2.5), (3, 0, 2), 10.25))]))
     read = Exposition(text)
@@ -99,7 +99,7 @@ def test_errors_are_counted_by_api_and_code() -> None:
 
 
 def test_a_meter_adds_every_number() -> None:
-    # A new counter that `add` forgets would vanish with its topic.
+    # A new counter that `add` forgets would be lost when its topic is deleted.
     one, other = TopicMeter(), TopicMeter()
     for place, name in enumerate(TopicMeter.__slots__, 1):
         setattr(other, name, place)
@@ -110,7 +110,7 @@ def test_a_meter_adds_every_number() -> None:
     ]
 
 
-def test_what_a_deleted_topic_counted_is_kept_and_a_new_one_begins_at_zero() -> None:
+def test_counts_of_a_deleted_topic_are_kept_and_a_new_one_begins_at_zero() -> None:
     meters = TopicMeters()
     meters.of("orders").bytes_in += 10
     assert meters.of("orders").bytes_in == 10

@@ -1,4 +1,4 @@
-"""What /proc says, read right: against psutil, which reads it too."""
+"""Numbers read from /proc, compared with psutil, which reads them too."""
 
 import psutil
 import pytest
@@ -19,8 +19,8 @@ def test_the_numbers_are_those_of_this_process() -> None:
     assert found[catalogue.START_TIME] == pytest.approx(process.create_time(), abs=2)
 
 
-def test_a_program_may_be_called_anything() -> None:
-    # The name stands in brackets among the numbers, and may hold blanks and brackets.
+def test_the_name_of_the_program_may_be_anything() -> None:
+    # The name is in brackets among the numbers, and may contain blanks and brackets.
     numbers = " ".join(map(str, range(3, 53)))
     plain = parse_stat(f"1 (python) S {numbers}")
     assert parse_stat(f"1 (a) 9 (b c) S {numbers}") == plain

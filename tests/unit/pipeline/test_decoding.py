@@ -1,4 +1,4 @@
-"""Record batches become Arrow columns: held against the plain decoder of `batch.py`, record by record."""
+"""Record batches become Arrow columns, compared record by record with the plain decoder of `batch.py`."""
 
 from random import Random
 from typing import Any
@@ -52,7 +52,7 @@ def told(batches: list[pa.RecordBatch]) -> list[tuple[object, ...]]:
 
 @given(st.lists(records, min_size=1, max_size=5), st.integers(0, 4))
 def test_every_column_is_what_the_plain_decoder_says(batches: list[list[tuple]], codec: int) -> None:  # type: ignore[type-arg]
-    # Any keys, values, headers and times, in any codec, several batches in one view.
+    # Any keys, values, headers and times are decoded, in any codec, with several batches in one view.
     raw, plain, offset = bytearray(), [], 7
     for batch in batches:
         encoded = encode(batch, base_offset=offset, codec=codec)
@@ -87,8 +87,8 @@ def test_types_are_exactly_those_that_spark_expects() -> None:
         arrow_schema(["size"])
 
 
-def test_only_what_is_asked_for_comes() -> None:
-    # Columns in the order given, and offsets within the range; control batches never.
+def test_only_requested_columns_and_offsets_are_returned() -> None:
+    # Columns have the given order, and offsets are within the range. Control batches are never returned.
     raw = encode([(None, b"%d" % n, (), n) for n in range(10)]) + encode_control(1, 0, True, 0, 5)
     (batch,) = decode([memoryview(raw)], "t", 0, 3, 6, ["offset", "value"])
     assert batch.to_pydict() == {"offset": [3, 4, 5], "value": [b"3", b"4", b"5"]}
@@ -97,7 +97,7 @@ def test_only_what_is_asked_for_comes() -> None:
     assert list(decode([memoryview(b"")], "t", 0, 0, 10)) == []
 
 
-def test_append_time_stands_for_all_times() -> None:
+def test_append_time_replaces_all_timestamps() -> None:
     raw = encode([(None, b"", (), 5), (None, b"", (), 9)], log_append_time=True)
     (batch,) = decode([memoryview(raw)], "t", 0, 0, FAR, ["timestamp", "timestampType"])
     assert batch["timestamp"].cast(pa.int64()).to_pylist() == [9000, 9000]
@@ -112,7 +112,7 @@ def test_header_names_that_are_not_text_are_made_readable() -> None:
     assert batch.to_pylist() == [{"headers": [{"key": "�B", "value": b"1"}, {"key": "ok", "value": None}]}]
 
 
-def test_a_batch_that_is_larger_than_any_room_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_larger_than_a_buffer_gets_its_own_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "ROWS_MAX", 4)
     monkeypatch.setattr(decoding, "BYTES_MAX", 200)
     sizes = [2, 1, 30, 1, 4]
@@ -126,7 +126,7 @@ def test_a_batch_that_is_larger_than_any_room_has_its_own(monkeypatch: pytest.Mo
 
 
 def test_batches_that_are_held_keep_their_contents() -> None:
-    # Buffers are used again only when nobody can see them: a list of all batches is as good as one at a time.
+    # Buffers are reused only when nobody can see them, so a list of all batches equals one at a time.
     made = [encode([(None, b"%d" % (n % 7), (), 1)] * 20_000, base_offset=n * 20_000) for n in range(6)]
     found = list(decode(map(memoryview, made), "t", 0, 0, FAR, ["value"]))
     assert [batch["value"][0].as_py() for batch in found] == [b"%d" % n for n in range(6)]
@@ -135,9 +135,9 @@ def test_batches_that_are_held_keep_their_contents() -> None:
     assert [batch["value"][-1].as_py() for batch in again] == [b"%d" % n for n in range(6)]
 
 
-def test_damage_is_an_error_with_its_place_and_never_worse(seed: int) -> None:
-    # Whatever bytes the records have: rows, or CORRUPT_MESSAGE that names topic, partition and batch. Values are short,
-    # so that most of what is changed are lengths and counts.
+def test_damage_is_an_error_that_names_its_batch(seed: int) -> None:
+    # Any bytes give rows, or CORRUPT_MESSAGE that names topic, partition and batch. Values are short, so that most
+    # changes hit lengths and counts.
     random = Random(seed)
     sound = encode([(b"key", b"value" * (n % 2), [("h", b"x")], n) for n in range(30)], base_offset=100)
     refused = 0

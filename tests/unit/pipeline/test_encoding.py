@@ -1,4 +1,4 @@
-"""Arrow columns to record batches, against the plain decoder of `batch` and the Java client's values."""
+"""Arrow columns become record batches, compared with the plain decoder of `batch` and the Java client's hashes."""
 
 from random import Random
 from typing import Any
@@ -43,7 +43,7 @@ def encode(encoding: Encoder, *lots: pa.RecordBatch) -> list[EncodedBatch]:
 
 
 def records(encoded: EncodedBatch) -> list[batch.Record]:
-    """What a broker finds in it, once it has been sealed and passed the broker's own check."""
+    """The records of an encoded batch, after it was sealed and has passed the broker's own check."""
     batch.seal_client_batch(encoded.data, encoded.count, encoded.timestamp, codec=encoded.codec)
     batch.check_client_batch(encoded.data)
     return batch.decode(encoded.data)
@@ -60,7 +60,7 @@ def test_murmur2_gives_the_java_clients_hashes() -> None:
 
 @pytest.mark.parametrize("codec", range(5))
 def test_every_field_survives_in_every_codec(codec: int) -> None:
-    """Null and empty keys and values, headers with null values, and long fields are what the decoder finds again."""
+    """The decoder finds null and empty keys and values, headers with null values, and long fields."""
     keys = [None, b"", b"k", b"x" * 70, None]
     values = [b"v", None, b"", b"y" * 9000, b"last"]
     headers = [None, [], [("a", b"1"), ("é", None)], [("", b"")], None]
@@ -74,7 +74,8 @@ def test_every_field_survives_in_every_codec(codec: int) -> None:
 
 
 def test_a_slice_of_columns_is_read_where_it_begins() -> None:
-    """Spark and users hand over slices: offsets, bitmaps and nested headers are not at the buffers' beginning."""
+    """Spark and users pass slices, in which offsets, bitmaps and nested headers do not start at the beginning of
+    buffers."""
     count = 40
     keys = [None if n % 3 else b"k%d" % n for n in range(count)]
     values = [None if n % 5 == 0 else b"v%d" % n for n in range(count)]
@@ -106,7 +107,7 @@ def test_keys_go_where_the_java_client_sends_them_and_keep_their_order() -> None
             seen[encoded.partition] = number
 
 
-def test_rows_without_keys_stick_to_a_partition_for_a_batch_and_then_go_on() -> None:
+def test_rows_without_keys_stay_in_a_partition_for_one_batch() -> None:
     lot = rows(value=[b"x" * 100] * 1000)
     turns = [records(encoded) for encoded in encode(encoder(4, batch_bytes=2000), lot)]
     assert len(turns) <= 64
@@ -125,7 +126,7 @@ def test_batches_end_at_their_limit_and_a_larger_record_is_alone() -> None:
 
 
 def test_small_lots_are_gathered() -> None:
-    """A hundred lots of a few rows for many partitions become one batch each, in order."""
+    """A hundred lots of a few rows for many partitions become one batch for each partition, in order."""
     encoding = encoder(8)
     lots = [rows(value=[b"%d-%d" % (lot, p) for p in range(8)], partition=list(range(8))) for lot in range(100)]
     found = encode(encoding, *lots)

@@ -1,4 +1,4 @@
-"""Columns out of values: text, JSON, Avro and Protobuf, and what becomes of records that are none of it."""
+"""Columns from values: text, JSON, Avro and Protobuf, and what happens to records that cannot be decoded."""
 
 import json
 import pickle
@@ -42,7 +42,7 @@ def test_text_is_utf_8_and_says_where_it_is_not() -> None:
 
 
 def test_json_becomes_the_columns_of_its_schema() -> None:
-    # Fields in any order, unknown ones, white space, missing ones; types as the schema says.
+    # Fields may be in any order, unknown or missing, with white space. Types are those of the schema.
     found, bad = Json(ORDER).decode(
         column(
             b'{"id": 7, "at": "2024-05-01T10:00:00Z", "day": "2024-05-01", "lines": ["a"], "other": {"x": [1]}}',
@@ -76,7 +76,7 @@ def test_json_becomes_the_columns_of_its_schema() -> None:
         b'{"id": 1, "id": 2}',
     ],
 )
-def test_json_that_is_wrong_spoils_no_other_row(wrong: bytes) -> None:
+def test_invalid_json_affects_no_other_row(wrong: bytes) -> None:
     sound = [b'{"id": %d}' % n for n in range(9)]
     found, bad = Json(ORDER).decode(column(*sound[:4], wrong, *sound[4:]))
     assert list(bad) == [4]
@@ -191,7 +191,7 @@ def test_avro_of_every_type() -> None:
 
 
 def test_avro_written_with_another_schema_is_read_by_the_rules() -> None:
-    # A field that is gone, one that is new, one renamed, numbers that grew, a type that became optional.
+    # The schemas differ in a removed, a new and a renamed field, a wider number, and a type that became optional.
     writer = record(
         {"name": "gone", "type": {"type": "array", "items": "string"}},
         {"name": "count", "type": "int"},
@@ -227,7 +227,7 @@ def test_avro_schemas_that_make_no_column_are_refused(schema: str, reason: str) 
         Avro(schema)
 
 
-def test_avro_that_claims_endless_items_is_bad_and_cheap() -> None:
+def test_avro_that_claims_endless_items_is_refused_cheaply() -> None:
     schema = json.dumps({"type": "array", "items": "null"})
     _, bad = Avro(schema).decode(column(long(1 << 60) + long(0), long(1 << 62)))
     assert sorted(bad) == [0, 1]
@@ -237,7 +237,8 @@ def test_avro_that_claims_endless_items_is_bad_and_cheap() -> None:
 
 
 def shop_file() -> descriptor_pb2.FileDescriptorProto:
-    """An Order of numbers, optional text, lines (a message of its own), a time, a map, an enum and bytes."""
+    """A file with the message Order: numbers, optional text, lines (a message of their own), a time, a map, an enum,
+    bytes."""
     field = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(
         name="shop.proto", package="shop", syntax="proto3", dependency=["google/protobuf/timestamp.proto"]
@@ -312,7 +313,7 @@ def test_protobuf_becomes_a_struct() -> None:
 # What becomes of bad records
 
 
-def test_bad_records_go_where_the_user_says() -> None:
+def test_bad_records_are_handled_as_the_user_chose() -> None:
     rows = batch(b'{"id": 1}', b"poison", b'{"id": 3}', b"more")
     forms = {"value": Json(pa.struct([("id", pa.int64())]))}
     with pytest.raises(BadRecord, match=r"shop-3 at offset 101: value: not the JSON .* \(1 more in the same batch\)"):
@@ -332,8 +333,8 @@ def test_bad_records_go_where_the_user_says() -> None:
         decode_columns(rows, forms, "ignore")
 
 
-def test_a_bad_key_makes_a_bad_record_and_all_reasons_are_told() -> None:
-    # What is handed back is as it was read, also the column that could be decoded.
+def test_a_bad_key_makes_a_bad_record_with_all_reasons() -> None:
+    # The rejected record is returned as it was read, also the column that could be decoded.
     rows = pa.record_batch({"key": column(b"k", b"\xff", b"\xff"), "value": column(b'{"id": 1}', b'{"id": 2}', b"{")})
     forms: dict[str, Format] = {"key": Text(), "value": Json(pa.struct([("id", pa.int64())]))}
     good, _, bad = decode_columns(rows, forms, DEAD_LETTER)

@@ -1,4 +1,4 @@
-"""`make setup` compiles every kernel: nothing is left for the first broker, the first Spark worker or the demo."""
+"""`make setup` compiles every kernel, so the first broker, Spark worker or demo compiles nothing."""
 
 import os
 import re
@@ -14,7 +14,7 @@ ENCODE_AND_DECODE = ("tests/unit/pipeline/test_encoding.py", "tests/unit/pipelin
 
 
 def test_set_up_depends_on_every_source_of_kernels() -> None:
-    # A module that uses numba is among the sources that make the Makefile's rule compile again.
+    # Each module that uses numba is among the sources that make the Makefile's rule compile again.
     makefile = (PROJECT / "Makefile").read_text(encoding="utf-8")
     found = re.search(r"^KERNELS := \$\(addprefix src/ottla/, (.*)\)$", makefile, re.MULTILINE)
     assert found is not None
@@ -28,9 +28,9 @@ def test_set_up_depends_on_every_source_of_kernels() -> None:
     assert users <= sources
 
 
-def test_what_set_up_compiles_is_all_that_is_used(tmp_path: Path) -> None:
-    # In an empty cache: after the tool ran once, neither the tool nor any encoding or decoding compiles anything more.
-    # The sample leaves out the second half, whose tests run without it anyway.
+def test_set_up_compiles_every_kernel_that_is_used(tmp_path: Path) -> None:
+    # The cache is empty at first. After the tool ran once, neither the tool nor any encoding or decoding compiles more.
+    # The sample leaves out the second half, whose tests run without the cache anyway.
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": f"{PROJECT / 'src'}:{PROJECT}"}
 
     def compiled() -> set[tuple[Path, int]]:

@@ -1,4 +1,4 @@
-"""Values that carry the number of their schema, and a registry (a real HTTP server) that knows it."""
+"""Values with a schema id, and a registry (a real HTTP server) that has the schemas."""
 
 import json
 import pickle
@@ -26,7 +26,8 @@ def url(shelf: Shelf) -> Iterator[str]:
 
 
 def test_each_value_is_read_by_the_schema_it_names(url: str, shelf: Shelf) -> None:
-    # Two writers' schemas make one column, in order; each number is asked for once; the rest is told row by row.
+    # The schemas of two writers make one column, in order. Each id is requested once, and errors are reported row by
+    # row.
     form = choose_format("avro", registry=Registry({"schema.registry.url": url}), subject="orders-value")
     values = [
         framed(1, b"\x02"),
@@ -57,13 +58,13 @@ def test_each_value_is_read_by_the_schema_it_names(url: str, shelf: Shelf) -> No
     assert copy.decode(pa.array(values, pa.binary())).column.equals(found)
 
 
-def test_a_schema_given_goes_before_the_registrys(url: str) -> None:
+def test_a_given_schema_overrides_that_of_the_registry(url: str) -> None:
     form = choose_format("avro", schema=json.dumps(V1), registry=Registry({"schema.registry.url": url}))
     assert form.decode(pa.array([framed(1, b"\x02")], pa.binary())).column.to_pylist() == [{"id": 1}]
 
 
 def test_json_and_protobuf_in_frames(url: str) -> None:
-    # JSON Schema gives the types; a Protobuf file brings the files it refers to, and values say which message they are.
+    # JSON Schema gives the types. A Protobuf file brings the files it imports, and values say which message they are.
     registry = Registry({"schema.registry.url": url})
     form = choose_format("json", registry=registry, subject="shop-value")
     assert form.decode(pa.array([framed(4, b'{"id": 3}')], pa.binary())).column.to_pylist() == [{"id": 3}]
@@ -75,7 +76,7 @@ def test_json_and_protobuf_in_frames(url: str) -> None:
     assert list(bad) == [2]
 
 
-def test_who_asks_and_where_else(url: str, shelf: Shelf) -> None:
+def test_credentials_and_further_addresses_of_a_registry(url: str, shelf: Shelf) -> None:
     settings = {"schema.registry.url": f"http://127.0.0.1:1, {url}/", "basic.auth.user.info": "me:secret"}
     registry = pickle.loads(pickle.dumps(Registry(settings)))
     assert registry.by_number(1).kind == "AVRO"
@@ -83,7 +84,7 @@ def test_who_asks_and_where_else(url: str, shelf: Shelf) -> None:
 
 
 def test_a_registry_that_fails_fails_the_read(url: str, shelf: Shelf) -> None:
-    # Unlike a schema that is not there: records must not be called bad because the registry is away.
+    # Unlike with a missing schema, records must not count as bad because the registry is down.
     registry = Registry({"schema.registry.url": url})
     form = choose_format("avro", registry=registry, subject="orders-value")
     shelf.failing = True
@@ -108,7 +109,7 @@ def test_a_registry_that_fails_fails_the_read(url: str, shelf: Shelf) -> None:
         ("protobuf", {"schema": "not base64!"}, "not a descriptor set in base64"),
     ],
 )
-def test_a_format_that_lacks_something_says_what(name: str, options: dict[str, Any], reason: str) -> None:
+def test_a_format_reports_missing_options(name: str, options: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         choose_format(name, **options)
     with pytest.raises(ValueError, match="no http or https address"):

@@ -1,4 +1,4 @@
-"""Types of JSON columns: as SQL writes them, or as a sample of values has them."""
+"""Types of JSON columns: from a schema in SQL's notation, or from a sample of values."""
 
 import pyarrow as pa
 import pytest
@@ -7,8 +7,8 @@ from ottla.pipeline.formats.ddl import type_of_ddl
 from ottla.pipeline.formats.inference import infer_type
 
 
-def test_types_as_sql_writes_them() -> None:
-    """All simple types, nested ones, names in quotes, and what may stand behind a type."""
+def test_types_in_the_notation_of_sql() -> None:
+    """All simple types, nested ones, quoted names, and the options that may follow a type."""
     found = type_of_ddl(
         "id BIGINT NOT NULL COMMENT 'it''s', `a ``b`: int, c TinyInt, d smallint, e float, f double, g boolean, "
         "h string, i binary, j date, k timestamp, l timestamp_ntz, m decimal, n DECIMAL(5, 2), o varchar(7), "
@@ -53,15 +53,16 @@ def test_types_as_sql_writes_them() -> None:
         ("a " + "array<" * 1000, "types are nested more than 50 deep"),
     ],
 )
-def test_a_text_that_is_no_schema_says_where(text: str, said: str) -> None:
+def test_an_invalid_schema_is_reported_with_its_position(text: str, said: str) -> None:
     with pytest.raises(ValueError, match="not a schema like 'id BIGINT, name STRING': ") as error:
         type_of_ddl(text)
     assert said in str(error.value)
     assert "\n" not in str(error.value) and len(str(error.value)) < 200
 
 
-def test_a_type_is_what_values_have_in_common() -> None:
-    """Fields of all of them; wider numbers; text for what is always null; what is no JSON is passed over."""
+def test_a_type_is_inferred_from_values() -> None:
+    """The type has the fields of all values and the wider numbers. Text stands for what is always null, and invalid
+    JSON is ignored."""
     values = [
         b'{"id": 1, "tags": [], "inner": {"x": 1}, "none": null, "ok": true}',
         b"poison",
@@ -91,7 +92,7 @@ def test_a_type_is_what_values_have_in_common() -> None:
         ([b"[" * 100_000], "none of 1 values is JSON"),
     ],
 )
-def test_values_without_a_common_type_say_why(values: list[bytes], said: str) -> None:
+def test_values_without_a_common_type_are_reported(values: list[bytes], said: str) -> None:
     with pytest.raises(ValueError, match="a schema must be given") as error:
         infer_type(values)
     assert said in str(error.value)

@@ -1,5 +1,4 @@
-"""Decoded columns of format("ottla"), without Spark: the source is asked as Spark asks it, and its rows are checked as
-Spark checks them."""
+"""Decoded columns of format("ottla"), without Spark: the tests call the source, and check its rows, as Spark does."""
 
 import json
 import pickle
@@ -29,7 +28,8 @@ GOOD = {"id": 1, "at": "2024-05-01T10:00:00Z", "lines": [{"price": 1.5}]}
 
 @pytest.fixture(scope="module")
 def broker(ottla_session_broker: LocalBroker) -> LocalBroker:
-    """A topic with a sound value, one that is no JSON and whose key is no text, a tombstone, and a sound one again."""
+    """A topic with a valid value, one that is no JSON and whose key is no text, a tombstone, and another valid
+    value."""
     broker = ottla_session_broker
     broker.create_topic("columns-json")
     send(
@@ -50,7 +50,8 @@ def source(broker: LocalBroker, topic: str, **options: str) -> DefaultSource:
 
 
 def rows(broker: LocalBroker, topic: str, **options: Any) -> list[dict[str, Any]]:
-    """As Spark goes about it: the source, and then the reader, are pickled on their way. `schema` is the user's own."""
+    """Read rows as Spark does: the source, and then the reader, are pickled on their way. `schema` is the user's
+    own."""
     schema: StructType | None = options.pop("schema", None)
     made = source(broker, topic, **options)
     wanted = made.schema() if schema is None else schema
@@ -65,7 +66,7 @@ def rows(broker: LocalBroker, topic: str, **options: Any) -> list[dict[str, Any]
 
 
 def test_values_become_columns_of_their_schema(broker: LocalBroker) -> None:
-    """JSON with fields as in SQL; keys as text beside it; other columns as ever."""
+    """JSON fields become columns of the SQL schema, keys become text, and other columns are unchanged."""
     options = {**JSON, "keyFormat": "string", "badRecords": "null", "columns": "key,value,offset,error"}
     assert source(broker, "columns-json", **options).schema().simpleString() == (
         "struct<key:string,value:struct<id:bigint,at:timestamp,lines:array<struct<price:double>>>,offset:bigint,"
@@ -87,7 +88,8 @@ def test_a_bad_record_fails_the_read_and_is_named(broker: LocalBroker) -> None:
 
 
 def test_bad_records_go_to_a_topic_of_their_own(broker: LocalBroker) -> None:
-    """As they were, with their headers and why; the others are rows. The topic must be there first."""
+    """Bad records are written unchanged, with their headers and the reason. The others are rows. The topic must
+    exist."""
     options = {**JSON, "badRecords": "dead-letter", "deadLetterTopic": "columns-dead", "columns": "offset"}
     with pytest.raises(KafkaError, match="deadLetterTopic: there is no topic 'columns-dead'"):
         rows(broker, "columns-json", **options)
@@ -115,7 +117,7 @@ def test_a_pattern_does_not_read_its_own_dead_letters(broker: LocalBroker) -> No
 
 
 def test_fields_can_be_columns(broker: LocalBroker) -> None:
-    """In place of the value; a record's column that has the name of a field steps aside."""
+    """The fields replace the value. A column of the record that has the name of a field is renamed."""
     broker.create_topic("columns-wide")
     send(broker, "columns-wide", [{"value": '{"id": 5, "Offset": "far"}'}, {"value": None}])
     schema = "id BIGINT, Offset STRING"
@@ -138,8 +140,8 @@ def test_a_schema_can_be_inferred(broker: LocalBroker) -> None:
         source(broker, "columns-empty", **options).schema()
 
 
-def test_the_readers_own_schema_counts(broker: LocalBroker) -> None:
-    """It chooses columns, and is the schema of JSON where no option has one; a type that is not so is told."""
+def test_the_user_may_give_a_schema(broker: LocalBroker) -> None:
+    """It chooses columns, and is the schema of JSON if no option gives one. A type that does not fit is an error."""
     inner = StructType([StructField("id", IntegerType())])
     chosen = StructType([StructField("offset", LongType()), StructField("value", inner)])
     options = {"valueFormat": "json", "badRecords": "null"}
@@ -171,8 +173,9 @@ def url(shelf: Shelf) -> Iterator[str]:
 
 
 def test_a_registry_has_the_schema(ottla_broker: LocalBroker, url: str, shelf: Shelf) -> None:
-    """The newest of the subject makes the column, asked once; each value is read by the schema that it names."""
-    broker = ottla_broker  # its topic has the name that the subject is of, which others may have taken
+    """The newest schema of the subject makes the column, and is requested once. Each value is read with its own
+    schema."""
+    broker = ottla_broker  # a broker of its own, because the subject is named after the topic
     broker.create_topic("orders")
     send(broker, "orders", [{"value": framed(1, b"\x02")}, {"value": framed(2, b"\x04\x02x")}, {"value": b"plain"}])
     options = {
@@ -197,7 +200,7 @@ def test_a_registry_has_the_schema(ottla_broker: LocalBroker, url: str, shelf: S
 
 
 def test_a_registry_that_goes_away_fails_the_read(broker: LocalBroker, url: str, shelf: Shelf) -> None:
-    """Its records are not called bad for that, whatever is to become of those."""
+    """Records do not count as bad because of that, whatever the option for bad records says."""
     broker.create_topic("registered")
     send(broker, "registered", [{"value": framed(1, b"\x02")}])
     options = {"valueFormat": "avro", "schemaRegistry": url, "valueSubject": "orders-value", "badRecords": "null"}
@@ -261,7 +264,7 @@ def test_schemas_can_be_in_files(broker: LocalBroker, tmp_path: Path) -> None:
         ({"badRecords": "dead-letter", "valueFormat": "string", "deadLetterTopic": "shop"}, "'shop' is read too"),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line(options: dict[str, str], said: str) -> None:
+def test_a_wrong_option_is_reported_in_one_line(options: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError, match=said) as error:
         DefaultSource({"kafka.bootstrap.servers": "localhost:1", "subscribe": "shop", **options}).schema()
     assert "\n" not in str(error.value)

@@ -1,4 +1,4 @@
-"""What `ottla.spark` offers is there when it is asked for, and stays what it is."""
+"""The names that `ottla.spark` exports are there when they are used, and do not change."""
 
 from importlib import import_module
 
@@ -6,7 +6,7 @@ import ottla.spark
 
 
 def test_a_module_does_not_take_the_place_of_a_function() -> None:
-    """An import puts a module into its package under its own name, which must not be one that the package offers."""
+    """An import sets a module as an attribute of its package, which must not hide an exported function."""
     for home in ottla.spark._HOMES.values():
         import_module(f"ottla.spark.{home}")
     for name in ottla.spark.__all__:

@@ -1,4 +1,4 @@
-"""What a worker has loaded is taken out of the collections that Spark orders after each task."""
+"""Objects of loaded modules are excluded from the garbage collections that Spark orders after each task."""
 
 import gc
 import sys
@@ -9,8 +9,8 @@ import pytest
 from pyspark_ottla import garbage
 
 
-def test_only_what_is_new_is_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once for all modules there are, again when there is another, and not with every task."""
+def test_only_new_objects_are_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This runs once for all loaded modules, again when there is another one, and not with every task."""
     done: list[str] = []
     monkeypatch.setattr(gc, "collect", lambda: done.append("collect"))
     monkeypatch.setattr(gc, "freeze", lambda: done.append("freeze"))

@@ -1,4 +1,4 @@
-"""Records on their way between tasks: what comes out is what went in, and so does what went wrong."""
+"""Parcels carry records between tasks: all records arrive, and so do errors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ class Sent(list[EncodedBatch]):
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
-    """What is sent instead of to a broker, of a topic of three partitions."""
+    """Collects what would be sent to a broker, to a topic of three partitions."""
     found = Sent()
 
     @contextmanager
@@ -41,7 +41,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
     return found
 
 
-def carried(rows: pa.RecordBatch) -> int:
+def carry(rows: pa.RecordBatch) -> int:
     options, client = parse_write_options(OPTIONS), None
     lots = list(parcels.pack_rows(client, options, iter([rows, rows])))  # type: ignore[arg-type]
     return parcels.write_parcels(client, options, iter(lots), None)  # type: ignore[arg-type]
@@ -49,7 +49,7 @@ def carried(rows: pa.RecordBatch) -> int:
 
 def test_every_record_arrives_in_its_partition(sent: Sent) -> None:
     keys = [b"%d" % number for number in range(200)]
-    assert carried(pa.record_batch({"key": keys, "value": keys})) == 400
+    assert carry(pa.record_batch({"key": keys, "value": keys})) == 400
     assert {batch.topic for batch in sent} == {"orders"}
     found: dict[int, list[bytes | None]] = {}
     for each in sent:
@@ -59,11 +59,11 @@ def test_every_record_arrives_in_its_partition(sent: Sent) -> None:
         found.setdefault(each.partition, []).extend(record.key for record in records)
     assert sorted(found) == [0, 1, 2]
     assert sorted(key for part in found.values() for key in part if key is not None) == sorted(keys * 2)
-    for part in found.values():  # each key in one partition, in the order of the rows
+    for part in found.values():  # each key is in one partition, in the order of the rows
         assert part[: len(part) // 2] == part[len(part) // 2 :]
 
 
-def test_what_cannot_be_packed_is_told_by_who_was_to_write_it(sent: Sent) -> None:
+def test_an_error_of_packing_is_raised_by_the_writing_task(sent: Sent) -> None:
     rows = pa.record_batch({"value": [b"fine", b"x" * 2_000_000]})
     with pytest.raises(BatchRefused, match="MESSAGE_TOO_LARGE: row 1 is larger than"):
-        carried(rows)
+        carry(rows)

@@ -1,4 +1,4 @@
-"""How far micro-batches go and what they meet: the stream reader is asked as Spark asks it, without Spark."""
+"""The offsets of micro-batches: the tests call the stream reader as Spark does, without Spark."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -46,7 +46,7 @@ def latest(reader: OttlaStreamReader, start: Offsets) -> Offsets:
     return reader.latestOffset(start, reader.getDefaultReadLimit())
 
 
-def until(found: Callable[[], Offsets], wanted: Offsets) -> None:
+def ask_until(found: Callable[[], Offsets], wanted: Offsets) -> None:
     """Ask until the answer is the wanted one."""
     started_s = monotonic()
     while (answer := found()) != wanted:
@@ -54,14 +54,14 @@ def until(found: Callable[[], Offsets], wanted: Offsets) -> None:
 
 
 def trim(broker: LocalBroker, topic: str, before: int) -> None:
-    """As retention does it: the records before an offset are gone."""
+    """Delete the records before an offset, as retention does."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     where = TopicPartition(topic, 0, before)
     admin.delete_records([where])[where].result(PATIENCE_S)
 
 
 def test_a_batch_waits_until_it_is_large_enough_or_old_enough(ottla_session_broker: LocalBroker) -> None:
-    """The first does not wait; the next not longer than maxTriggerDelay; a full one not at all."""
+    """The first batch does not wait, the next waits at most maxTriggerDelay, and a full one does not wait."""
     broker = ottla_session_broker
     broker.create_topic("trickle")
     send(broker, "trickle", [{"value": "0"}])
@@ -74,7 +74,7 @@ def test_a_batch_waits_until_it_is_large_enough_or_old_enough(ottla_session_brok
         assert reader.reportLatestOffset() == {"trickle": {"0": 2}}
         second = {"trickle": {"0": 2}}
         assert reader._delay is not None and reader._delay.limit_s == 3600
-        reader._delay = reader._client.start_backoff(0)  # as if the hour were over
+        reader._delay = reader._client.start_backoff(0)  # as if the hour had passed
         assert latest(reader, first) == second
         send(broker, "trickle", [{"value": value} for value in "234"])
         assert latest(reader, second) == {"trickle": {"0": 5}}
@@ -84,7 +84,7 @@ def test_a_batch_waits_until_it_is_large_enough_or_old_enough(ottla_session_brok
         assert reader.latestOffset(second, ReadAllAvailable()) == {"trickle": {"0": 5}}
 
 
-def test_batches_keep_to_both_limits(ottla_session_broker: LocalBroker) -> None:
+def test_batches_respect_both_limits(ottla_session_broker: LocalBroker) -> None:
     """maxOffsetsPerTrigger cuts what minOffsetsPerTrigger lets through."""
     broker = ottla_session_broker
     broker.create_topic("both")
@@ -111,12 +111,13 @@ def test_new_partitions_and_topics_are_read_from_their_beginning(ottla_session_b
         send(broker, "grow-a", [{"value": "new partition", "partition": 1}])
         send(broker, "grow-b", [{"value": "new topic"}])
         second = {"grow-a": {"0": 1, "1": 1}, "grow-b": {"0": 1}}
-        until(lambda: latest(reader, first), second)
+        ask_until(lambda: latest(reader, first), second)
         assert values(reader, first, second) == ["new partition", "new topic"]
 
 
-def test_what_retention_took_is_told_or_passed_over(ottla_session_broker: LocalBroker) -> None:
-    """Offsets that are gone when a batch is read: the numbers, or what is left, even of a batch that is cut in two."""
+def test_deleted_records_are_reported_or_skipped(ottla_session_broker: LocalBroker) -> None:
+    """Offsets are gone when a batch is read: the error has the numbers, or the rest is read, also of a batch that is
+    cut in two."""
     broker = ottla_session_broker
     broker.create_topic("aged")
     send(broker, "aged", [{"value": f"{number}"} for number in range(10)])
@@ -130,7 +131,7 @@ def test_what_retention_took_is_told_or_passed_over(ottla_session_broker: LocalB
         assert values(reader, start, {"aged": {"0": 5}}) == []
 
 
-def test_a_stream_over_topics_that_are_not_there(ottla_session_broker: LocalBroker) -> None:
+def test_a_stream_of_missing_topics(ottla_session_broker: LocalBroker) -> None:
     broker = ottla_session_broker
     broker.create_topic("there")
     for options, said in (
@@ -144,8 +145,8 @@ def test_a_stream_over_topics_that_are_not_there(ottla_session_broker: LocalBrok
         assert latest(reader, {}) == {}
 
 
-def test_a_broker_that_is_away(ottla_broker: LocalBroker) -> None:
-    """One that comes back in time is not noticed, one that does not is told in one line with its address."""
+def test_a_stopped_broker(ottla_broker: LocalBroker) -> None:
+    """A broker that comes back in time is not noticed. Otherwise the error is one line with its address."""
     broker = ottla_broker
     broker.create_topic("patient")
     send(broker, "patient", [{"value": "before"}])

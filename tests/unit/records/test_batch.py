@@ -1,4 +1,4 @@
-"""Record batches: what is written is read back, what is damaged is refused, other implementations agree."""
+"""Record batches: they survive a round trip, damage is refused, and other implementations agree."""
 
 import contextlib
 from collections.abc import Callable
@@ -31,7 +31,7 @@ ANY_RECORD = st.tuples(
 
 
 def with_header(data: bytearray, **fields: int) -> bytearray:
-    """The same batch with other header fields and a checksum that fits them."""
+    """The same batch with other header fields and a correct checksum."""
     header = batch.read_header(data)._replace(**fields)
     changed = bytearray(batch._HEADER.pack(*header)) + data[batch.HEADER_SIZE :]
     changed[17:21] = crc32c(bytes(changed[21:])).to_bytes(4, "big")
@@ -39,7 +39,7 @@ def with_header(data: bytearray, **fields: int) -> bytearray:
 
 
 @given(st.lists(ANY_RECORD, min_size=1, max_size=20), st.integers(0, 4), st.just(0) | st.integers(0, 2**62))
-def test_records_come_back_as_they_were(records: list[Any], codec: int, base_offset: int) -> None:
+def test_records_survive_a_round_trip(records: list[Any], codec: int, base_offset: int) -> None:
     # Proves: encode and decode are inverse for every codec, and the header describes the records.
     data = batch.encode(records, base_offset=base_offset, codec=codec, leader_epoch=7)
     header = batch.check(data)
@@ -151,7 +151,7 @@ def test_decode_survives_damage(data: st.DataObject) -> None:
         batch.decode(damaged)
 
 
-def test_decode_wants_all_records_and_nothing_more() -> None:
+def test_decode_requires_the_right_number_of_records() -> None:
     # Proves: a record count that is too small or too large is damage.
     sound = batch.encode(RECORDS)
     for count in (0, 2, 4, -1):
@@ -192,7 +192,7 @@ def test_a_stamp_keeps_the_checksum() -> None:
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_append_time_stands_for_all_records(codec: int) -> None:
+def test_append_time_replaces_all_timestamps(codec: int) -> None:
     # Proves: the time is changed without touching the records, and the checksum is right again.
     data = batch.encode(RECORDS, codec=codec)
     body = bytes(data[batch.HEADER_SIZE :])
@@ -204,7 +204,7 @@ def test_append_time_stands_for_all_records(codec: int) -> None:
 
 
 def test_control_markers() -> None:
-    # Proves: the end of a transaction is written and read as Kafka does, and other control records are told apart.
+    # Proves: the end of a transaction is encoded and decoded as in Kafka, and other control records are recognised.
     data = batch.encode_control(7, 3, True, 11, 1000)
     header = batch.check(data)
     assert header.is_control and header.is_transactional and header.base_sequence == -1 and header.record_count == 1
@@ -265,7 +265,7 @@ IDEMPOTENT = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0}
         ({"length": 2**31 - 1}, ErrorCode.INVALID_RECORD),
     ],
 )
-def test_what_a_producer_may_not_send(fields: dict[str, int], code: ErrorCode) -> None:
+def test_batches_that_a_producer_may_not_send(fields: dict[str, int], code: ErrorCode) -> None:
     # Proves: each rule about a client's batch is enforced with Kafka's code, on a batch whose checksum is right.
     with pytest.raises(KafkaError) as refused:
         batch.check_client_batch(with_header(batch.encode(RECORDS), **fields))
@@ -274,7 +274,7 @@ def test_what_a_producer_may_not_send(fields: dict[str, int], code: ErrorCode) -
 
 
 @pytest.mark.parametrize("fields", [{}, IDEMPOTENT, {**IDEMPOTENT, "attributes": 0x10}, {"leader_epoch": 9}])
-def test_what_a_producer_may_send(fields: dict[str, int]) -> None:
+def test_batches_that_a_producer_may_send(fields: dict[str, int]) -> None:
     # Proves: plain, idempotent and transactional batches pass, and the client's idea of the epoch does not matter.
     batch.check_client_batch(with_header(batch.encode(RECORDS), **fields))
 
@@ -294,7 +294,7 @@ def broken_checksum(data: bytearray) -> bytearray:
         (lambda data: bytearray(), ErrorCode.INVALID_RECORD),
     ],
 )
-def test_a_producer_sends_exactly_one_sound_batch(change: Callable[[bytearray], bytearray], code: ErrorCode) -> None:
+def test_a_producer_sends_exactly_one_valid_batch(change: Callable[[bytearray], bytearray], code: ErrorCode) -> None:
     # Proves: damage is retriable and comes first; two batches, trailing bytes and nothing at all are refused.
     with pytest.raises(KafkaError) as refused:
         batch.check_client_batch(change(batch.encode(RECORDS)))
@@ -316,8 +316,8 @@ def test_overlong_varints_are_damage(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_a_batch_packed_anew_has_the_same_records(codec: int) -> None:
-    # Proves: only the codec, the length, the max timestamp and the checksum are other than before.
+def test_a_recompressed_batch_has_the_same_records(codec: int) -> None:
+    # Proves: only the codec, the length, the max timestamp and the checksum change.
     before = batch.encode(RECORDS, codec=1, producer_id=5, producer_epoch=0, base_sequence=0)
     header = batch.read_header(before)
     body = compress(codec, decompress(1, before[batch.HEADER_SIZE :], 10_000))
@@ -327,7 +327,7 @@ def test_a_batch_packed_anew_has_the_same_records(codec: int) -> None:
     assert batch.decode(after) == batch.decode(before)
 
 
-def test_a_new_max_timestamp_leaves_the_batch_sound() -> None:
+def test_a_new_max_timestamp_leaves_the_batch_valid() -> None:
     # Proves: the header is changed in place, with a checksum that fits, and nothing else is.
     data = batch.encode(RECORDS)
     records = batch.decode(data)

@@ -1,4 +1,4 @@
-"""The survey of a batch's records: what it finds, and that Python and machine code find the same in any bytes."""
+"""The survey of a batch's records: what it finds, and that Python and machine code agree on any bytes."""
 
 import subprocess
 import sys
@@ -48,23 +48,23 @@ def record(
 
 
 def framed(content: bytes, length: int | None = None) -> bytes:
-    """A record of these bytes, or one that says it has another length."""
+    """A record of these bytes with its length, or with another length."""
     return encode_varint(len(content) if length is None else length) + content
 
 
 def built(
     time: bytes = b"\0", offset: bytes = b"\0", key: bytes = b"\1", value: bytes = b"\1", headers: bytes = b"\0"
 ) -> bytes:
-    """A record out of the bytes of its fields."""
+    """A record built from the encoded fields."""
     return framed(b"\0" + time + offset + key + value + headers)
 
 
-def test_sound_records_are_found_sound_with_the_largest_time(surveyor: Surveyor) -> None:
+def test_valid_records_are_accepted_with_the_largest_timestamp(surveyor: Surveyor) -> None:
     data = record(0, 5) + record(1, 70_000, None, None) + record(2, -3, b"", b"", [("a", b"1"), ("", None)])
     assert surveyor(data, 3, Bounds(1_000), BEGIN) == Survey(SOUND, 3, len(data), 71_000, -1)
 
 
-def test_every_kind_of_buffer_will_do(surveyor: Surveyor) -> None:
+def test_every_kind_of_buffer_is_accepted(surveyor: Surveyor) -> None:
     data = record() + record(1)
     for buffer in (data, bytearray(data), memoryview(data), memoryview(bytearray(b"x" + data))[1:]):
         assert surveyor(buffer, 2, ANY_TIME, BEGIN).verdict == SOUND
@@ -108,11 +108,11 @@ def test_every_kind_of_buffer_will_do(surveyor: Surveyor) -> None:
         pytest.param(built(time=b"\x80" * 9 + b"\1"), 1, SOUND, id="a time of 64 bits"),
     ],
 )
-def test_what_cannot_stand_is_told_apart(surveyor: Surveyor, data: bytes, count: int, verdict: int) -> None:
+def test_each_kind_of_damage_has_its_own_result(surveyor: Surveyor, data: bytes, count: int, verdict: int) -> None:
     assert surveyor(data, count, ANY_TIME, BEGIN).verdict == verdict
 
 
-def test_keys_are_asked_for_only_where_they_are_required(surveyor: Surveyor) -> None:
+def test_keys_are_checked_only_where_they_are_required(surveyor: Surveyor) -> None:
     data = record() + record(1, key=None) + record(2, key=b"")
     assert surveyor(data, 3, Bounds(), BEGIN).verdict == SOUND
     found = surveyor(data, 3, Bounds(keys_required=True), BEGIN)
@@ -128,7 +128,7 @@ def test_keys_are_asked_for_only_where_they_are_required(surveyor: Surveyor) -> 
         (1_000, 501, False),
         (1_000, -100, True),
         (1_000, -101, False),
-        (-1, 0, True),  # no time at all is within any bounds
+        (-1, 0, True),  # a record without a timestamp is within any bounds
         (0, -1, True),
         (TIME_MAX, 1, False),
         (TIME_MAX, TIME_MAX, False),
@@ -136,7 +136,7 @@ def test_keys_are_asked_for_only_where_they_are_required(surveyor: Surveyor) -> 
         (TIME_MIN, TIME_MIN, False),
     ],
 )
-def test_times_are_held_against_both_bounds(surveyor: Surveyor, base: int, delta: int, sound: bool) -> None:
+def test_timestamps_are_compared_with_both_bounds(surveyor: Surveyor, base: int, delta: int, sound: bool) -> None:
     found = surveyor(record(0, delta), 1, Bounds(base, 900, 1_500), BEGIN)
     assert found.verdict == (SOUND if sound else TIME)
     if not sound:
@@ -149,8 +149,8 @@ def test_a_sum_that_leaves_64_bits_is_refused_even_without_bounds(surveyor: Surv
     assert surveyor(record(0, 0), 1, Bounds(TIME_MAX), BEGIN).verdict == SOUND
 
 
-def test_a_survey_goes_on_after_each_refused_record(surveyor: Surveyor) -> None:
-    # So that a producer is told of all of them, and of what the refused ones hide.
+def test_a_survey_continues_after_each_refused_record(surveyor: Surveyor) -> None:
+    # So a producer learns of all refused records.
     data = record(0, 99) + record(1, key=None) + record(2, 5) + record(3, 99, None) + record(4, 7) + b"\0"
     bounds, found, seen = Bounds(0, 0, 10, True), BEGIN, []
     while (found := surveyor(data, 5, bounds, found)).verdict in (NO_KEY, TIME):
@@ -170,7 +170,7 @@ bounds_of_any_kind = st.builds(Bounds, times, times, times, st.booleans())
 
 
 def read_by_the_other_reader(data: bytes, count: int, base: int) -> bool:
-    """What `records` says of the same bytes: that it can read them, as consecutive offsets and times of 64 bits."""
+    """Whether `records` can read the same bytes, with consecutive offsets and timestamps of 64 bits."""
     try:
         found = read_records(data, count, 0, base, None)
     except CorruptBatch:
@@ -180,7 +180,8 @@ def read_by_the_other_reader(data: bytes, count: int, base: int) -> bool:
 
 
 def assert_agreement(data: bytes, count: int, bounds: Bounds) -> None:
-    """Step by step the same findings, and sound without bounds if and only if the other reader says so too."""
+    """Both surveys must find the same at each step. Without bounds they accept a batch if and only if the other reader
+    does."""
     native = compile_survey()
     found = BEGIN
     while True:
@@ -230,7 +231,7 @@ def test_a_count_of_two_billion_costs_no_more_than_the_bytes(surveyor: Surveyor)
 
 
 def test_numba_is_not_loaded_before_it_is_wanted() -> None:
-    # Or every start of a broker would take a second and 100 MB more.
+    # Otherwise every start of a broker would take a second and 100 MB more.
     code = (
         "import sys; sys.path[:] = {!r}; import ottla.broker.broker; "
         "print('numba' in sys.modules, 'numpy' in sys.modules)"
@@ -240,7 +241,7 @@ def test_numba_is_not_loaded_before_it_is_wanted() -> None:
 
 
 def test_without_a_place_for_the_cache_the_kernel_is_compiled_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A package directory and a home that nobody may write to, as in a container.
+    # Neither the package directory nor the home directory can be written, as in some containers.
     import numba
 
     compile_with_numba = numba.njit
@@ -256,8 +257,9 @@ def test_without_a_place_for_the_cache_the_kernel_is_compiled_all_the_same(monke
 
 @pytest.mark.parametrize("key", [None, b"", b"k" * 63])
 @pytest.mark.parametrize("size", [None, 0, 1, 63, 64, 100, 4000])
-def test_a_lone_record_is_plain(key: bytes | None, size: int | None) -> None:
-    # What a producer that sends record by record sends is told apart without a survey; a key, if one must be there, is.
+def test_a_single_record_needs_no_survey(key: bytes | None, size: int | None) -> None:
+    # A batch of a single record, as a producer that sends record by record sends it, is recognised without a survey. A
+    # missing key is noticed.
     data = bytes(61) + record(key=key, value=None if size is None else bytes(size))
     assert is_plain_record(data, 61, False)
     assert is_plain_record(data, 61, True) == (key is not None)
@@ -277,8 +279,8 @@ def test_a_lone_record_is_plain(key: bytes | None, size: int | None) -> None:
 @example(record(time=1), False)
 @example(record(offset=1), False)
 @example(record(headers=[("name", b"value")]), False)
-def test_what_is_plain_is_sound(data: bytes, keys_required: bool) -> None:
-    # Whatever the bytes: a record that passes without a survey is one that a survey lets pass, at its batch's time.
+def test_a_record_that_needs_no_survey_would_pass_it(data: bytes, keys_required: bool) -> None:
+    # Whatever the bytes are, a record that passes without a survey would also pass one, with its batch's timestamp.
     if is_plain_record(data, 0, keys_required):
         found = survey(data, 1, Bounds(1000, 1000, 1000, keys_required))
         assert (found.verdict, found.record, found.max_timestamp) == (SOUND, 1, 1000)

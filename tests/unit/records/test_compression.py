@@ -1,4 +1,4 @@
-"""Codecs: they agree with other implementations, and no input makes them take more than their bound."""
+"""Codecs: they agree with other implementations, and no input makes them use more memory than their bound."""
 
 import contextlib
 import gzip
@@ -19,7 +19,7 @@ TEXT = b"".join(b"line %d of a text that repeats itself\n" % number for number i
 
 
 @given(st.sampled_from((NONE, *CODECS)), st.binary(max_size=2000), st.integers(1, 200))
-def test_data_comes_back(codec: int, data: bytes, times: int) -> None:
+def test_data_survives_a_round_trip(codec: int, data: bytes, times: int) -> None:
     # Proves: every codec gives back what went in, within a bound that is exactly its size.
     data *= times
     assert decompress(codec, compress(codec, data), len(data)) == data
@@ -27,7 +27,7 @@ def test_data_comes_back(codec: int, data: bytes, times: int) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("view", [bytes, bytearray, memoryview])
-def test_any_buffer_will_do(codec: int, view: type) -> None:
+def test_any_buffer_is_accepted(codec: int, view: type) -> None:
     # Proves: a slice of a frame can be packed and unpacked without copying it first.
     packed = compress(codec, view(TEXT))
     assert len(packed) < len(TEXT) // 2
@@ -75,7 +75,7 @@ def test_other_implementations_output_unpacks(kind: str) -> None:
 
 
 def test_other_implementations_read_ours() -> None:
-    # Proves: ours are the common formats, and lz4 blocks stand alone, as Java's reader demands.
+    # Proves: our output has the common formats, and lz4 blocks are independent, as Java's reader demands.
     assert gzip.decompress(compress(GZIP, TEXT)) == TEXT
     packed = bytes(compress(LZ4, TEXT))
     assert lz4.frame.decompress(packed) == TEXT
@@ -107,7 +107,8 @@ BOMBS = {
 
 @pytest.mark.parametrize("kind", BOMBS)
 def test_bombs_take_no_memory(kind: str) -> None:
-    # Proves: data that unpacks to 16 MiB or claims to is refused within little more than the bound of 1 MiB.
+    # Proves: data that decompresses to 16 MiB, or claims to, is refused with little more memory than the bound of 1
+    # MiB.
     codec, packed = BOMBS[kind]
     tracemalloc.start()
     try:
@@ -127,8 +128,8 @@ def test_bombs_take_no_memory(kind: str) -> None:
         ("zstd of repeated bytes", "more than 65536 bytes"),
     ],
 )
-def test_bombs_that_show_are_not_even_tried(kind: str, reason: str) -> None:
-    # Proves: where the headers give it away, the refusal comes before any unpacking.
+def test_bombs_with_an_honest_header_are_not_decompressed(kind: str, reason: str) -> None:
+    # Proves: if the headers show the size, the data is refused before any decompression.
     codec, packed = BOMBS[kind]
     with pytest.raises(CorruptBatch, match=reason):
         decompress(codec, packed, 2 * MIB if "within" in kind else 65536)
@@ -143,7 +144,7 @@ def test_every_cut_is_noticed(codec: int) -> None:
             unpacked = decompress(codec, packed[:length], MIB)
         except CorruptBatch:
             continue
-        # Framings without an end mark may stop between their parts; the record count of the batch notices that.
+        # Formats without an end mark may stop between their parts. The record count of the batch notices that.
         assert TEXT.startswith(bytes(unpacked)) and len(unpacked) < 500
 
 
@@ -156,7 +157,7 @@ def test_garbage_is_refused(codec: int, data: bytes) -> None:
 
 @given(st.sampled_from(CODECS), st.data())
 def test_damage_is_survived(codec: int, data: st.DataObject) -> None:
-    # Proves: the same for frames that are right but for a few bytes.
+    # Proves: the same for valid frames with a few changed bytes.
     damaged = bytearray(compress(codec, TEXT[:2000]))
     for _ in range(data.draw(st.integers(1, 4))):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))

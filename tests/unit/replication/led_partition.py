@@ -8,7 +8,7 @@ from typing import Any
 from ottla.cluster.image import PartitionImage
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.records import batch
-from ottla.replication.partition import Partition
+from ottla.replication.partition import IsrProposer, Partition
 from ottla.replication.replicas import Replicas
 from ottla.storage.directories import DataDirectory
 from ottla.storage.log import Appended, Log, LogSettings
@@ -50,7 +50,7 @@ def make_state(isr: tuple[int, ...] = REPLICAS, leader: int = LEADER, **fields: 
 
 
 def lead(
-    proposer: FakeProposer,
+    proposer: IsrProposer,
     state: PartitionImage | None = None,
     index: int = 0,
     topic_id: bytes = TOPIC_ID,

@@ -11,7 +11,7 @@ from ottla.cluster.image import Image
 from ottla.errors import ErrorCode, KafkaError
 from ottla.observability.metrics import RequestMeters
 from ottla.replication.fetch_sessions import FetchSessions, FollowerSession
-from ottla.replication.follower_fetch import HIGH_WATERMARK_DELAY_S, FollowerFetch, collect_partitions
+from ottla.replication.follower_fetch import HIGH_WATERMARK_DELAY_S, FollowerFetch
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.wire.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic, PartitionResult
@@ -66,7 +66,8 @@ class FollowingBroker:
             forgotten=[ForgottenTopic("", topic_id, list(forgotten))] if forgotten else [],
         )
         now = asyncio.get_running_loop().time()
-        session = self.sessions.open_follower(request, VERSION, now, collect_partitions(request))
+        named = {(topic_id, "", partition.index): partition for partition in asked}
+        session = self.sessions.open_follower(request, VERSION, now, named)
         if self.session_epoch >= 0:
             self.session_id = session.id
             self.session_epoch += 1

@@ -153,6 +153,14 @@ def test_members_of_the_isr_get_time_to_fetch_from_a_new_leader() -> None:
     assert list(in_sync.lagging(50, cluster.time + LAG_S + 1, LAG_S)) == [SECOND, THIRD]
 
 
+def test_a_new_member_of_the_isr_gets_time_too() -> None:
+    cluster = Cluster()
+    in_sync = lead(cluster, (LEADER,))
+    in_sync.follow(PartitionImage(REPLICAS, (LEADER, THIRD), LEADER, leader_epoch=3, partition_epoch=1), cluster.time)
+    assert list(in_sync.lagging(50, cluster.time + LAG_S, LAG_S)) == []
+    assert list(in_sync.lagging(50, cluster.time + LAG_S + 1, LAG_S)) == [THIRD]
+
+
 def test_a_follower_about_to_join_holds_the_high_watermark() -> None:
     # Otherwise a leader that is alone moves the high watermark with every record, and no follower ever reaches it.
     cluster = Cluster()

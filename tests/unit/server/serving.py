@@ -1,4 +1,4 @@
-"""What the server's tests share: both event loops, a server on a free port, a client for frames, a real file."""
+"""Helpers for the server's tests: both event loops, a server on a free port, a client for frames, a real file."""
 
 import asyncio
 import os
@@ -34,7 +34,7 @@ async def offload(function: Callable[..., Any], *arguments: Any) -> Any:
 
 @asynccontextmanager
 async def serving(dispatch: Dispatch, settings: ServerSettings | None = None) -> AsyncIterator[tuple[Server, int]]:
-    """A server and its port; afterwards it is gone with all its connections."""
+    """Run a server. Returns it with its port; afterwards it is stopped with all its connections."""
     server = Server(dispatch, settings or ServerSettings(), offload)
     port = await server.start("127.0.0.1", 0, "PLAINTEXT")
     try:
@@ -52,7 +52,7 @@ async def connected(port: int) -> FrameClient:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Let the loop turn until something is so."""
+    """Run the loop until the condition is true."""
     while not condition():
         await asyncio.sleep(0.001)
 

@@ -1,4 +1,4 @@
-"""Limits of connections: at once, of one address with its exceptions, and per second."""
+"""Limits on connections: in total, for one address with its exceptions, and per second."""
 
 import asyncio
 import resource
@@ -15,7 +15,7 @@ HERE = "127.0.0.1"
 
 
 def test_an_exception_may_be_wider_or_narrower_than_the_rule() -> None:
-    # By address, or by the name of a host that has that address; all others are held to the rule.
+    # An exception names an address, or a host that has the address. All others have the general limit.
     limits = ServerSettings(max_connections_per_ip=2, max_connections_per_ip_overrides={"10.0.0.1": 3, "build": 0})
     admission = Admission()
     admission.host_names["10.0.0.2"] = "build"
@@ -30,8 +30,9 @@ def test_an_exception_may_be_wider_or_narrower_than_the_rule() -> None:
     assert admission.find_refusal(HERE, 0, 0.0, limits) is None
 
 
-def test_the_rate_is_kept_after_a_second_of_grace() -> None:
-    # Ten per second: ten at once are fine, those after them come a tenth of a second apart; a pause is not saved up.
+def test_the_rate_is_limited_after_a_burst_of_one_second() -> None:
+    # With ten per second, ten at once are accepted, and later ones come a tenth of a second apart. A pause is not saved
+    # up.
     limits = ServerSettings(max_connection_creation_rate=10)
     admission = Admission()
     delays = [admission.enter(HERE, 100.0, limits) for _ in range(13)]
@@ -40,8 +41,8 @@ def test_the_rate_is_kept_after_a_second_of_grace() -> None:
     assert delays == pytest.approx([0.0] * 10 + [0.1, 0.2])
 
 
-def test_not_everybody_may_wait() -> None:
-    # Who would have to wait for more than ten seconds is refused, and a rate of nothing lets nobody in.
+def test_a_connection_that_would_wait_too_long_is_refused() -> None:
+    # A connection that would wait for more than ten seconds is refused. A rate of 0 refuses all.
     limits = ServerSettings(max_connection_creation_rate=10)
     admission = Admission()
     for _ in range(10 + 100):
@@ -54,7 +55,7 @@ def test_not_everybody_may_wait() -> None:
 
 
 def test_descriptors_are_a_limit_of_their_own() -> None:
-    # And the reason that is told is not max.connections.
+    # The reported reason is not max.connections.
     limits = ServerSettings(descriptors_for_connections=5)
     assert "ulimit" in (Admission().find_refusal(HERE, 5, 0.0, limits) or "")
     assert Admission().find_refusal(HERE, 4, 0.0, limits) is None
@@ -62,8 +63,8 @@ def test_descriptors_are_a_limit_of_their_own() -> None:
 
 @on_both_loops
 def test_connections_that_come_too_fast_wait_and_are_served(loop: str) -> None:
-    # Twenty per second: of 24 the last waits for a fifth of a second and is answered like the others. One that leaves
-    # while it waits leaves nothing behind.
+    # With twenty per second, the last of 24 waits for a fifth of a second and is answered like the others. One that
+    # ends while it waits leaves nothing behind.
     async def main() -> None:
         async with serving(echo, ServerSettings(max_connection_creation_rate=20)) as (server, port):
             began = asyncio.get_running_loop().time()
@@ -82,7 +83,7 @@ def test_connections_that_come_too_fast_wait_and_are_served(loop: str) -> None:
 
 @on_both_loops
 def test_a_host_is_known_by_its_name(loop: str) -> None:
-    # Looked up when the listener opens; a name that nobody knows is passed over.
+    # The name is looked up when the listener opens. An unknown name is ignored.
     overrides = {"localhost": 1, "no-such-host.invalid": 5}
 
     async def main() -> None:
@@ -102,7 +103,8 @@ def test_a_host_is_known_by_its_name(loop: str) -> None:
 def test_connections_are_fewer_than_descriptors(
     soft: int, hard: int, allowed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As many as the process may have open, with two for each, after the limit was raised and the logs have had theirs.
+    # There are as many as the process may open, with two descriptors for each, after the limit was raised and the logs
+    # have had their share.
     raised: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "getrlimit", lambda which: (soft, hard))
     monkeypatch.setattr(resource, "setrlimit", lambda which, limits: raised.append(limits))

@@ -125,7 +125,8 @@ def test_a_coroutine_holds_the_connection_and_no_other(loop: str) -> None:
 
 @on_both_loops
 def test_a_coroutine_that_promises_its_answer_lets_the_next_frame_in(loop: str) -> None:
-    # It holds the connection until it ends; from then on its promise overlaps with others, and order is kept.
+    # The coroutine holds the connection until it ends. Then its promised answer overlaps with others, and order is
+    # kept.
     gate = asyncio.Event()
     promises: list[asyncio.Future[Answer]] = []
     handled: list[bytes] = []
@@ -156,7 +157,8 @@ def test_a_coroutine_that_promises_its_answer_lets_the_next_frame_in(loop: str) 
 
 @on_both_loops
 def test_overlapping_requests_are_handled_before_the_first_is_answered(loop: str) -> None:
-    # Five are in flight; the sixth waits because the limit is five; the last to finish is the first to leave.
+    # Five requests are in flight, and the sixth waits because of the limit. The first answer is sent first, although it
+    # is ready last.
     futures: list[asyncio.Future[Answer]] = []
 
     def dispatch(client: Client, frame: Frame) -> Answer | Pending:
@@ -173,7 +175,7 @@ def test_overlapping_requests_are_handled_before_the_first_is_answered(loop: str
                 futures[number].set_result([bytes([number])])
             await asyncio.sleep(0.01)
             assert server.traffic.bytes_out == 0 and len(futures) == 5
-            futures[0].set_result(None)  # a request that wants no answer
+            futures[0].set_result(None)  # a request without an answer
             await until(lambda: len(futures) == 6)
             futures[5].set_result([b"\5"])
             assert [await client.read_frame() for _ in range(5)] == [b"\1", b"\2", b"\3", b"\4", b"\5"]
@@ -203,7 +205,7 @@ def test_an_impossible_size_closes_the_connection_after_the_answers_before_it(
 
 @on_both_loops
 def test_an_announced_size_costs_no_memory_until_the_bytes_come(loop: str) -> None:
-    # 100 MB are announced: what is held grows with what has arrived, to twice as much at most.
+    # 100 MB are announced. The memory grows with what has arrived, to at most twice as much.
     async def main() -> None:
         async with serving(echo) as (server, port):
             client = await connected(port)
@@ -222,7 +224,7 @@ def test_an_announced_size_costs_no_memory_until_the_bytes_come(loop: str) -> No
 def test_close_connection_leaves_the_answers_before_it_and_none_after(
     loop: str, way: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # However the handler says so; what follows is not handled, and nothing is logged above debug.
+    # The handler may say so in several ways. Later frames are not handled, and nothing is logged above debug.
     handled: list[bytes] = []
 
     async def refuse() -> Answer:
@@ -250,7 +252,7 @@ def test_close_connection_leaves_the_answers_before_it_and_none_after(
             assert [await client.read_frame(), await client.read_frame()] == [b"one", b"two"]
             with pytest.raises(EOFError, match="0 of 4 bytes"):
                 await client.read_frame()
-            assert client.error is None  # an orderly end, although a frame was not handled
+            assert client.error is None  # the connection ended normally, although a frame was not handled
             if way in ("raised", "coroutine"):
                 assert handled == [b"one", b"two", b"bad"]
             await until(lambda: not server.traffic.queued)
@@ -288,7 +290,7 @@ def test_a_broken_handler_costs_its_connection_only(loop: str, way: str, caplog:
 
 @on_both_loops
 def test_a_client_that_ends_its_side_still_gets_its_answers(loop: str) -> None:
-    # Half-closed: everything that was asked is answered, then the connection ends.
+    # The client half-closes its connection. Every request is answered, then the connection ends.
     async def slowly(frame: bytes) -> Answer:
         await asyncio.sleep(0.001)
         return [frame]
@@ -307,7 +309,7 @@ def test_a_client_that_ends_its_side_still_gets_its_answers(loop: str) -> None:
 
 @on_both_loops
 def test_a_client_that_leaves_during_a_request_is_noticed_and_the_request_finishes(loop: str) -> None:
-    # The connection learns of it at once, though the handler is still busy; its answer goes nowhere.
+    # The connection notices it at once, although the handler is still busy. The answer is dropped.
     gate = asyncio.Event()
     events: list[str] = []
 
@@ -335,7 +337,7 @@ def test_a_client_that_leaves_during_a_request_is_noticed_and_the_request_finish
 
 
 @on_both_loops
-def test_handlers_know_who_asks_and_where(loop: str) -> None:
+def test_handlers_know_the_client_and_the_listener(loop: str) -> None:
     # Addresses of both ends, the listener, and an id of the connection.
     seen: list[Client] = []
 
@@ -360,7 +362,7 @@ def test_handlers_know_who_asks_and_where(loop: str) -> None:
 
 @on_both_loops
 def test_a_frame_stays_unchanged_and_writable_while_its_request_holds_it(loop: str) -> None:
-    # Large buffers are used again, but never under a handler's eyes.
+    # Large buffers are reused, but never while a handler uses them.
     held: list[Frame] = []
     random = Random(3)
     frames = [random.randbytes(random.choice([100, 70_000, 200_000])) for _ in range(60)]

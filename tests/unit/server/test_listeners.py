@@ -1,4 +1,4 @@
-"""The server as a whole: its limits, and how it ends. Clients are real; where time matters it is virtual."""
+"""The server as a whole: its limits, and how it stops. Clients are real; where time matters it is virtual."""
 
 import asyncio
 import errno
@@ -31,7 +31,7 @@ def echo(client: Client, frame: Frame) -> Answer:
 
 @on_both_loops
 def test_hundreds_of_idle_connections_cost_little_and_the_server_answers(loop: str) -> None:
-    # No buffer is held for a connection that says nothing, or that has said half a size.
+    # A connection that has sent nothing, or half a size, has no buffer.
     async def main() -> None:
         async with serving(echo) as (server, port):
             idle = [await connected(port) for _ in range(300)]
@@ -50,9 +50,7 @@ def test_hundreds_of_idle_connections_cost_little_and_the_server_answers(loop: s
 
 
 @on_both_loops
-def test_connections_above_the_limits_are_refused_and_places_are_given_again(
-    loop: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_connections_above_the_limits_are_refused_until_others_end(loop: str, caplog: pytest.LogCaptureFixture) -> None:
     # max.connections and max.connections.per.ip; a flood of refusals is one line in the log.
     async def main(settings: ServerSettings) -> None:
         async with serving(echo, settings) as (server, port):
@@ -107,7 +105,7 @@ asyncio.Runner(loop_factory=factory).run(asyncio.wait_for(main(), 40))
 
 @on_both_loops
 def test_accepting_goes_on_after_descriptors_ran_out(loop: str) -> None:
-    # Those that are connected are served meanwhile, and new ones once there is room again.
+    # Existing connections are served meanwhile, and new ones when there are descriptors again.
     child = subprocess.run(
         [sys.executable, "-c", EXHAUSTED, loop],
         env={"PYTHONPATH": ":".join(sys.path)},
@@ -124,7 +122,7 @@ def test_accepting_goes_on_after_descriptors_ran_out(loop: str) -> None:
 
 @on_both_loops
 def test_a_client_that_never_reads_holds_a_bounded_amount_and_disturbs_nobody(loop: str) -> None:
-    # It asks for far more than it reads: its frames are no longer handled; others are served.
+    # The client asks for far more than it reads. Its frames are no longer handled, and other clients are served.
     answer = bytes(100_000)
     settings = ServerSettings(unsent_bytes_max=1_000_000)
 
@@ -154,7 +152,8 @@ def test_a_client_that_never_reads_holds_a_bounded_amount_and_disturbs_nobody(lo
 
 @on_both_loops
 def test_the_sum_of_unread_answers_is_bounded_too(loop: str) -> None:
-    # Many clients that do not read: each may have one answer more than the sum allows, a client that reads goes on.
+    # There are many clients that do not read. Each may have one answer more than the limit. A client that reads is
+    # served.
     answer = bytes(1_000_000)
     settings = ServerSettings(unsent_bytes_max=50_000_000, unsent_memory_bytes_max=5_000_000)
 
@@ -180,8 +179,8 @@ def test_the_sum_of_unread_answers_is_bounded_too(loop: str) -> None:
 
 @on_both_loops
 def test_large_requests_pause_while_too_many_request_bytes_are_queued(loop: str) -> None:
-    # One request in progress and another that is arriving exceed the limit: that is not read on until the first is
-    # answered, and a third stops after its first bytes. Small requests of others are answered all the time.
+    # One request in progress and another that is arriving exceed the limit. The second is not read on until the first
+    # is answered, and a third stops after its first bytes. Small requests of others are answered all the time.
     gates: list[asyncio.Future[Answer]] = []
 
     def dispatch(client: Client, frame: Frame) -> Answer | asyncio.Future[Answer]:
@@ -294,7 +293,7 @@ def test_a_silent_connection_is_closed_and_a_busy_one_is_not() -> None:
     simulate(main())
 
 
-def test_a_frame_that_drips_is_closed_and_a_slow_but_steady_one_is_not() -> None:
+def test_a_frame_that_arrives_too_slowly_is_closed_and_a_steady_one_is_not() -> None:
     # One byte a second never finishes; 20 KB a second takes two minutes and may.
     async def main() -> None:
         simulation = Simulation(ServerSettings(frame_timeout_ms=30_000, frame_bytes_per_second_min=16_384))
@@ -316,8 +315,8 @@ def test_a_frame_that_drips_is_closed_and_a_slow_but_steady_one_is_not() -> None
     simulate(main())
 
 
-def test_a_client_that_takes_no_answers_is_closed_after_a_while() -> None:
-    # Its answers are given up, and the memory with them.
+def test_a_client_that_reads_no_answers_is_closed_after_a_while() -> None:
+    # Its answers are dropped, and their memory is freed.
     async def main() -> None:
         simulation = Simulation(ServerSettings(connections_max_idle_ms=10_000, unsent_bytes_max=100_000))
         client = await simulation.client()
@@ -332,8 +331,9 @@ def test_a_client_that_takes_no_answers_is_closed_after_a_while() -> None:
     simulate(main())
 
 
-def test_waiting_for_the_others_does_not_count_against_a_frame() -> None:
-    # Reading was paused for minutes, in the middle of a frame, because the queue was full: afterwards it has its time.
+def test_a_pause_of_reading_does_not_count_against_a_frame() -> None:
+    # Reading was paused for minutes in the middle of a frame, because the queue was full. Afterwards the frame has its
+    # full time.
     async def main() -> None:
         settings = ServerSettings(frame_timeout_ms=30_000)
         simulation = Simulation(settings)
@@ -355,9 +355,9 @@ def test_waiting_for_the_others_does_not_count_against_a_frame() -> None:
     simulate(main())
 
 
-def test_a_frame_that_stops_does_not_hold_up_those_behind_it() -> None:
-    # A client that stops in the middle of its frame has time, as long as there is room. When a second one has filled
-    # the queue and a third waits for memory, what brings nothing is closed within seconds.
+def test_a_frame_that_stops_does_not_delay_others() -> None:
+    # A client that stops in the middle of its frame has time as long as there is space. When a second one has filled
+    # the queue and a third waits for memory, connections that send nothing are closed within seconds.
     async def main() -> None:
         simulation = Simulation(ServerSettings(queued_max_request_bytes=150_000))
         first, second, late = [await simulation.client() for _ in range(3)]
@@ -376,8 +376,8 @@ def test_a_frame_that_stops_does_not_hold_up_those_behind_it() -> None:
 # Ending
 
 
-def test_stopping_does_not_wait_for_clients_that_have_nothing_to_come() -> None:
-    # An idle client that does not even notice the end costs no time.
+def test_stopping_does_not_wait_for_idle_clients() -> None:
+    # An idle client that does not even notice the end does not delay the stop.
     async def main() -> None:
         simulation = Simulation(ServerSettings(linger_ms=5000))
         client = await simulation.client()
@@ -389,8 +389,8 @@ def test_stopping_does_not_wait_for_clients_that_have_nothing_to_come() -> None:
     simulate(main())
 
 
-def test_a_client_that_does_not_take_its_last_answer_is_waited_for_a_while() -> None:
-    # The end is sent behind the answer; the connection is closed when the time to linger is over.
+def test_stopping_waits_briefly_for_a_client_that_does_not_read() -> None:
+    # The end is sent after the answer. The connection is closed when the linger time is over.
     async def main() -> None:
         simulation = Simulation(ServerSettings(linger_ms=5000))
         client = await simulation.client()
@@ -446,8 +446,8 @@ def test_stopping_answers_what_is_in_progress_and_handles_nothing_new(loop: str)
 
 
 @on_both_loops
-def test_who_comes_while_the_server_stops_does_not_hold_it_up(loop: str) -> None:
-    # Accepted before, and ready only now, as after a slow greeting of TLS: nobody would tell this client to go.
+def test_a_connection_during_a_stop_does_not_delay_it(loop: str) -> None:
+    # The connection was accepted before and is ready only now, as after a slow TLS handshake. Nobody would close it.
     gate = asyncio.Event()
 
     async def slowly() -> Answer:
@@ -582,7 +582,7 @@ def test_every_interface_means_each_family_that_the_machine_has(
 
 @on_both_loops
 def test_an_address_of_another_machine_is_an_error(loop: str) -> None:
-    # Nothing to listen on is said, not passed over.
+    # That there is nothing to listen on is reported, not ignored.
     async def main() -> None:
         async with serving(echo) as (server, _):
             with pytest.raises(OSError, match="assign requested address"):

@@ -1,4 +1,4 @@
-"""Answers out of files: the same bytes however they leave, and nothing left behind however it ends."""
+"""Answers from files: the same bytes however they are sent, and no resource is left behind however the send ends."""
 
 import asyncio
 import errno
@@ -38,7 +38,7 @@ def file(tmp_path: Path) -> Iterator[DescriptorFile]:
 
 
 def random_answer(random: Random, file: DescriptorFile) -> tuple[list[Part], bytes]:
-    """Parts, and the bytes they stand for: heads in memory between ranges of every size that is treated differently."""
+    """Random parts and their bytes: heads in memory between file ranges of every size that is treated differently."""
     parts: list[Part] = []
     content = bytearray()
     for _ in range(random.randint(1, 6)):
@@ -53,8 +53,8 @@ def random_answer(random: Random, file: DescriptorFile) -> tuple[list[Part], byt
 
 @on_both_loops
 @pytest.mark.parametrize("kind", [DescriptorFile, MemoryFile])
-def test_what_arrives_is_what_the_file_holds(loop: str, kind: type[DescriptorFile], tmp_path: Path) -> None:
-    # Random parts and sizes, pipelined, some of them late; clients that read slowly and fast.
+def test_a_client_receives_the_bytes_of_the_file(loop: str, kind: type[DescriptorFile], tmp_path: Path) -> None:
+    # Parts and sizes are random, requests are pipelined, some answers are late, and clients read slowly or fast.
     (tmp_path / "segment.log").write_bytes(CONTENT)
     file = kind(tmp_path / "segment.log")
     random = Random(loop)
@@ -113,7 +113,7 @@ def test_a_file_that_is_deleted_while_it_is_sent_arrives_whole(loop: str, file: 
 def test_a_connection_that_ends_in_mid_send_leaves_no_descriptor_and_no_pin(
     loop: str, way: str, file: DescriptorFile
 ) -> None:
-    # Whether the client goes or the server does; the duplicate of the socket and the file are let go.
+    # The client or the server ends the connection. The duplicate of the socket and the file are released.
     async def main() -> None:
         async with serving(lambda client, frame: [FileSlice(file, 0, SIZE)] * 10) as (server, port):
             before = open_descriptors()
@@ -138,7 +138,7 @@ def test_a_connection_that_ends_in_mid_send_leaves_no_descriptor_and_no_pin(
 def test_cold_pages_are_read_by_a_thread_first(
     loop: str, file: DescriptorFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # With a page cache that has nothing, every range is warmed off the loop and then sent.
+    # The page cache is empty, so every range is read in a thread first and then sent.
     ranges: list[Part] = [FileSlice(file, 0, SIZE), FileSlice(file, 5, 100)]
     warmed: list[int] = []
     warm = outbox.Range.warm
@@ -163,10 +163,10 @@ def test_cold_pages_are_read_by_a_thread_first(
 
 
 @on_both_loops
-def test_a_file_system_that_cannot_tell_cold_pages_is_taken_as_it_is(
+def test_a_file_system_that_cannot_report_cold_pages_is_supported(
     loop: str, file: DescriptorFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # RWF_NOWAIT is refused: files are sent all the same.
+    # The system refuses RWF_NOWAIT, and files are sent all the same.
     async def main() -> None:
         async with serving(lambda client, frame: [FileSlice(file, 0, SIZE), FileSlice(file, 5, 100)]) as (_, port):
             client = await connected(port)
@@ -192,7 +192,7 @@ def test_a_file_that_is_shorter_than_promised_ends_the_connection(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # The size has left already, so there is no other way; one warning says which file.
+    # The size is already sent, so there is no other way. One warning names the file.
     if not probed:
         monkeypatch.setattr(os, "preadv", refuse)
 
@@ -210,7 +210,7 @@ def test_a_file_that_is_shorter_than_promised_ends_the_connection(
 
 @on_both_loops
 def test_a_slow_reader_of_large_files_lets_others_have_their_turn(loop: str, file: DescriptorFile) -> None:
-    # Between two turns of a connection that sends hundreds of megabytes, others are answered.
+    # Between two turns of a connection that sends hundreds of megabytes, other clients are answered.
     def dispatch(client: Client, frame: Frame) -> Answer:
         return [bytes(frame)] if bytes(frame) == b"ping" else [FileSlice(file, 0, SIZE)] * 50
 
@@ -231,10 +231,10 @@ def test_a_slow_reader_of_large_files_lets_others_have_their_turn(loop: str, fil
     run(loop, main())
 
 
-def test_without_a_spare_descriptor_a_full_socket_is_tried_again(
+def test_without_a_spare_descriptor_a_full_socket_is_retried(
     file: DescriptorFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # No duplicate can be made to wait with, yet everything arrives.
+    # The socket cannot be duplicated for waiting, yet everything arrives.
     def none_left(descriptor: int) -> int:
         raise OSError(errno.EMFILE, "too many open files")
 

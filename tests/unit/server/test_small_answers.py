@@ -1,4 +1,4 @@
-"""A small answer to a frame that came alone goes past the outbox: now, or at the end of the turn, and in its place."""
+"""A small answer to a single frame bypasses the outbox: it is sent at once or at the end of the turn, in order."""
 
 import asyncio
 import socket
@@ -12,7 +12,7 @@ from tests.unit.server.serving import run
 
 
 class SocketTransport:
-    """One end of a pair of sockets; the test hands the bytes that arrive to the protocol itself."""
+    """One end of a socket pair. The test passes the received bytes to the protocol itself."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
@@ -77,8 +77,8 @@ def nothing_to_offload(function: Callable[..., Any], *arguments: Any) -> asyncio
 
 
 def with_two(scenario: Callable[[Peer, Peer], Coroutine[Any, Any, None]]) -> None:
-    """Run with two connections, of which the first has sent in this turn already. Time stands still, as it does within
-    a turn that is shorter than a millisecond: on a busy machine this one may not be."""
+    """Run with two connections, of which the first has sent in this turn already. The clock stands still, as in a turn
+    shorter than a millisecond: on a busy machine a turn may take longer."""
 
     async def main() -> None:
         traffic = Traffic(ServerSettings())
@@ -115,8 +115,8 @@ def test_a_second_frame_in_the_same_turn_does_not_overtake() -> None:
     with_two(scenario)
 
 
-def test_what_the_socket_does_not_take_follows() -> None:
-    # The peer reads nothing, so that its buffer fills up in the middle of an answer; then it reads all of it.
+def test_bytes_that_the_socket_does_not_accept_follow_later() -> None:
+    # The peer reads nothing, so its buffer fills up in the middle of an answer. Then it reads all of it.
     async def scenario(first: Peer, second: Peer) -> None:
         sent = b""
         while not second.connection._outbox.parts:
@@ -135,7 +135,7 @@ def test_what_the_socket_does_not_take_follows() -> None:
     with_two(scenario)
 
 
-def test_a_connection_that_is_drained_sends_first() -> None:
+def test_a_drained_connection_sends_its_answers_first() -> None:
     async def scenario(first: Peer, second: Peer) -> None:
         second.receives(framed(b"last"))
         second.connection.drain()

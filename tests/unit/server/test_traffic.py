@@ -7,7 +7,7 @@ from tests.simulation.loop import simulate
 
 
 class Connection:
-    """As much of a connection as the shared limits know."""
+    """The part of a connection that the shared limits use."""
 
     address = "127.0.0.1"
     turns = 0
@@ -28,7 +28,7 @@ class Connection:
         self.turns += 1
 
 
-def test_one_alone_sends_at_once_and_others_of_the_turn_together_at_its_end() -> None:
+def test_the_first_sends_at_once_and_others_together_at_the_end_of_the_turn() -> None:
     async def scenario() -> None:
         traffic = Traffic(ServerSettings())
         first, second, third = Connection(), Connection(), Connection()
@@ -41,7 +41,7 @@ def test_one_alone_sends_at_once_and_others_of_the_turn_together_at_its_end() ->
     simulate(scenario())
 
 
-def test_the_next_turn_is_anybodys() -> None:
+def test_any_connection_may_send_first_in_the_next_turn() -> None:
     async def scenario() -> None:
         traffic = Traffic(ServerSettings())
         first, second = Connection(), Connection()

@@ -1,4 +1,4 @@
-"""A log on a simulated disk, batches to put into it, and everything it holds."""
+"""Helpers for tests of a log: a log on a simulated disk, batches to append, and its whole content."""
 
 from collections.abc import Iterable
 from random import Random
@@ -67,7 +67,7 @@ def fill(log: Log, values: Iterable[bytes], *, leader_epoch: int = 0) -> None:
 
 
 def records(log: Log) -> list[batch.Record]:
-    """Every record from the log's start to its end, read as a consumer would."""
+    """Every record from the start to the end of the log, read as a consumer would."""
     found: list[batch.Record] = []
     offset = log.log_start_offset
     while offset < log.end_offset:
@@ -90,7 +90,7 @@ def path(offset: int, suffix: str) -> str:
 
 
 def overwrite(disk: SimulatedDisk, file_path: str, data: bytes) -> None:
-    """What a crash, a bad disk or a curious operator may do to a file."""
+    """Overwrite a file, as a crash, a bad disk or an operator may."""
     file = disk.open(file_path, create=True)
     file.truncate(0)
     if data:

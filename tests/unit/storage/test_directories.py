@@ -1,4 +1,4 @@
-"""Data directories: one owner, Kafka's files, and damage that never keeps a broker from starting."""
+"""Data directories: one owner, Kafka's files, and damage that never prevents a start."""
 
 import errno
 import logging
@@ -43,15 +43,15 @@ def disk() -> SimulatedDisk:
     return SimulatedDisk(Random(1))
 
 
-def test_a_fresh_directory(disk: SimulatedDisk) -> None:
-    # Proves: a directory is made where there is none, and knows nothing yet.
+def test_a_missing_directory_is_created(disk: SimulatedDisk) -> None:
+    # Proves: a missing directory is created, and has no state yet.
     directory = DataDirectory.open(disk, "/some/where/data")
     assert directory.identity is None and not directory.was_clean and directory.partition_count == 0
     assert directory.recovery_points == directory.log_starts == directory.high_watermarks == {}
     assert directory.partitions() == []
 
 
-def test_one_process_at_a_time(tmp_path: Path) -> None:
+def test_only_one_process_may_use_a_directory(tmp_path: Path) -> None:
     # Proves: on a real disk too, a second opening is refused in one line until the first is closed.
     path = str(tmp_path / "data")
     first = DataDirectory.open(RealDisk(), path)
@@ -76,7 +76,7 @@ def test_a_directory_that_cannot_be_used_says_why(disk: SimulatedDisk, operation
     DataDirectory.open(disk, DATA)
 
 
-def test_a_file_in_the_way(tmp_path: Path) -> None:
+def test_a_file_instead_of_a_directory_is_refused(tmp_path: Path) -> None:
     # Proves: a path that is a file is refused in one line.
     (tmp_path / "data").write_bytes(b"")
     with pytest.raises(DirectoryError, match="cannot be used"):
@@ -87,7 +87,7 @@ def test_a_file_in_the_way(tmp_path: Path) -> None:
 
 
 def test_an_identity_is_written_once(disk: SimulatedDisk) -> None:
-    # Proves: the first claim marks the directory; later ones must fit it and keep its directory id.
+    # Proves: the first claim marks the directory. Later ones must match it, and keep its directory id.
     directory = DataDirectory.open(disk, DATA)
     assert directory.claim("cluster", 3, DIRECTORY_ID) == Identity("cluster", 3, DIRECTORY_ID)
     directory.close(clean=False)
@@ -100,7 +100,7 @@ def test_an_identity_is_written_once(disk: SimulatedDisk) -> None:
         again.claim("cluster", 4, DIRECTORY_ID)
 
 
-def test_the_identity_is_kafkas() -> None:
+def test_the_identity_file_has_the_format_of_kafka() -> None:
     # Proves: the file is what Kafka writes, comments and escapes included.
     assert encode_identity(Identity("MkU3OEVBNTcwNTJENDM2Qg", 1, DIRECTORY_ID)) == (
         b"cluster.id=MkU3OEVBNTcwNTJENDM2Qg\ndirectory.id=AAECAwQFBgcICQoLDA0ODw\nnode.id=1\nversion=1\n"
@@ -125,7 +125,7 @@ def test_the_identity_is_kafkas() -> None:
     ],
 )
 def test_a_damaged_identity_stops_the_start(disk: SimulatedDisk, content: bytes) -> None:
-    # Proves: a directory that cannot say whose it is is not taken for a new one; the refusal is one line.
+    # Proves: a directory whose owner cannot be read does not count as new, and the refusal is one line.
     disk.make_directory(DATA)
     disk.replace(f"{DATA}/{META_PROPERTIES}", content)
     with pytest.raises(DirectoryError, match=r"meta\.properties cannot be read") as refusal:
@@ -150,8 +150,8 @@ def test_a_log_without_a_recovery_point_was_begun_after_the_mark(disk: Simulated
         directory = DataDirectory.open(disk, DATA)
 
 
-def test_a_clean_shutdown_ends_what_is_known_of_logs(disk: SimulatedDisk) -> None:
-    # Proves: files that are moved in while no broker runs are never taken for our own, whoever removes which mark.
+def test_a_clean_shutdown_removes_the_mark_of_own_logs(disk: SimulatedDisk) -> None:
+    # Proves: files that are moved in while no broker runs never count as our own, whichever mark is removed.
     directory = DataDirectory.open(disk, DATA)
     directory.mark_checkpointed({})
     directory.close(clean=True)
@@ -176,7 +176,7 @@ def test_the_mark_counts_only_with_its_checkpoint(disk: SimulatedDisk, content: 
 
 
 def test_a_compacted_log_was_not_begun_here(disk: SimulatedDisk) -> None:
-    # Proves: a log that the cleaner's checkpoint knows may have gaps, whatever happened to its recovery point.
+    # Proves: a log in the cleaner's checkpoint may have gaps, whatever happened to its recovery point.
     directory = DataDirectory.open(disk, DATA)
     directory.mark_checkpointed({TopicPartition("orders", 0): 0})
     directory.write_clean_ends({TopicPartition("orders", 0): 5})
@@ -186,8 +186,8 @@ def test_a_compacted_log_was_not_begun_here(disk: SimulatedDisk) -> None:
 # Clean shutdown
 
 
-def test_the_mark_of_a_clean_shutdown_is_used_up(disk: SimulatedDisk) -> None:
-    # Proves: it counts once, and the broker's epoch comes with it.
+def test_the_mark_of_a_clean_shutdown_counts_once(disk: SimulatedDisk) -> None:
+    # Proves: the mark counts once, and the broker's epoch comes with it.
     directory = DataDirectory.open(disk, DATA)
     directory.close(clean=True, broker_epoch=42)
     assert disk.read(f"{DATA}/{CLEAN_SHUTDOWN}") == b'{"version":0,"brokerEpoch":42}'
@@ -198,7 +198,7 @@ def test_the_mark_of_a_clean_shutdown_is_used_up(disk: SimulatedDisk) -> None:
 
 
 def test_the_mark_does_not_come_back_after_a_power_cut() -> None:
-    # Proves: once open returned, no power cut brings the mark back; so no dirty log is ever taken for a clean one.
+    # Proves: after open has returned, no power cut brings the mark back, so a dirty log never counts as clean.
     for seed in range(100):
         disk = SimulatedDisk(Random(seed))
         DataDirectory.open(disk, DATA).close(clean=True)
@@ -211,7 +211,7 @@ def test_the_mark_does_not_come_back_after_a_power_cut() -> None:
 def test_a_mark_that_cannot_be_read_is_no_mark(
     disk: SimulatedDisk, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Proves: older brokers' empty mark counts; what is not whole costs a recovery and a line that says so.
+    # Proves: the empty mark of older brokers counts. One that is not complete costs a recovery and a log line.
     disk.make_directory(DATA)
     disk.replace(f"{DATA}/{CLEAN_SHUTDOWN}", content)
     directory = DataDirectory.open(disk, DATA)
@@ -233,8 +233,8 @@ def test_the_lock_is_free_even_if_the_mark_cannot_be_written(disk: SimulatedDisk
 # Checkpoints
 
 
-def test_checkpoints_come_back(disk: SimulatedDisk) -> None:
-    # Proves: the three are kept apart and survive a restart.
+def test_checkpoints_survive_a_restart(disk: SimulatedDisk) -> None:
+    # Proves: the three checkpoints are separate and survive a restart.
     directory = DataDirectory.open(disk, DATA)
     directory.write_recovery_points(OFFSETS)
     directory.write_log_starts({TopicPartition("orders", 0): 5})
@@ -263,7 +263,7 @@ def test_the_same_checkpoint_is_not_written_twice(disk: SimulatedDisk) -> None:
     assert disk.operations > before and directory.recovery_points[TopicPartition("orders", 0)] == 18
 
 
-def test_a_checkpoint_is_kafkas() -> None:
+def test_a_checkpoint_has_the_format_of_kafka() -> None:
     # Proves: the text is what Kafka writes, sorted so that the same offsets give the same file.
     assert encode_checkpoint(OFFSETS) == b"0\n3\na.b_c-d 1 4611686018427387904\norders 0 17\norders 12 345\n"
     assert decode_checkpoint(b"0\n0\n") == {}
@@ -300,7 +300,7 @@ def test_every_cut_of_a_checkpoint_is_noticed() -> None:
 def test_a_damaged_checkpoint_is_ignored_with_a_reason(
     disk: SimulatedDisk, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Proves: garbage does not stop the start, is told in one line, and is replaced by the next checkpoint.
+    # Proves: garbage does not stop the start, is reported in one line, and is replaced by the next checkpoint.
     disk.make_directory(DATA)
     disk.replace(f"{DATA}/{RECOVERY_POINTS}", content)
     with caplog.at_level(logging.WARNING):
@@ -313,7 +313,7 @@ def test_a_damaged_checkpoint_is_ignored_with_a_reason(
 
 @given(st.binary(max_size=60))
 def test_any_checkpoint_bytes_are_survived(content: bytes) -> None:
-    # Proves: only ValueError, whatever is there.
+    # Proves: any bytes raise only ValueError.
     try:
         decode_checkpoint(content)
     except ValueError:
@@ -380,13 +380,14 @@ def test_a_crash_at_any_operation_leaves_a_directory_that_opens() -> None:
     ],
 )
 def test_names_of_partition_directories(name: str, parsed: tuple[str, int, str] | None) -> None:
-    # Proves: every name that Kafka makes is understood, and nothing else is taken for a partition.
+    # Proves: every name that Kafka makes is understood, and no other name counts as a partition.
     assert parse_name(name) == parsed
 
 
 @given(st.from_regex(r"[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,248}", fullmatch=True), st.integers(0, 2**31 - 1))
-def test_names_come_back(topic: str, index: int) -> None:
-    # Proves: names are read back; a set aside directory's name fits any disk even for the longest topic.
+def test_names_of_directories_can_be_parsed_again(topic: str, index: int) -> None:
+    # Proves: names can be parsed again. The name of a directory that is set aside fits any disk even for the longest
+    # topic.
     assert parse_name(format_partition_name(topic, index)) == (topic, index, "")
     for marker in (DELETE, STRAY):
         name = format_marked_name(topic, index, "0123456789abcdef" * 2, marker)
@@ -396,7 +397,7 @@ def test_names_come_back(topic: str, index: int) -> None:
 
 
 def test_partitions_are_found(disk: SimulatedDisk) -> None:
-    # Proves: live and set aside directories are told apart, other names are left alone.
+    # Proves: live directories and those set aside are distinguished, other names are left alone.
     directory = DataDirectory.open(disk, DATA)
     live = directory.partition_path("orders", 0)
     dead = directory.marked_path("orders", 1, "ff", DELETE)
@@ -409,8 +410,8 @@ def test_partitions_are_found(disk: SimulatedDisk) -> None:
     assert again.partition_count == 1
 
 
-def test_what_is_forgotten_is_gone_from_every_checkpoint_even_after_a_power_cut(disk: SimulatedDisk) -> None:
-    # Proves: checkpoints go by name, and a topic that is created again under a deleted one's inherits nothing.
+def test_a_forgotten_partition_is_removed_from_every_checkpoint(disk: SimulatedDisk) -> None:
+    # Proves: checkpoints use names, and a topic that is created again under a deleted one's name inherits nothing.
     directory = DataDirectory.open(disk, DATA)
     for write in (directory.write_recovery_points, directory.write_log_starts, directory.write_high_watermarks):
         write(OFFSETS)

@@ -1,4 +1,4 @@
-"""Leader epochs: who wrote what, and where two histories part."""
+"""Leader epochs: which leader wrote which records, and where two histories diverge."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def epochs(*entries: tuple[int, int]) -> LeaderEpochs:
     return found
 
 
-def test_the_file_is_kafkas_and_reads_back() -> None:
+def test_the_file_has_the_format_of_kafka() -> None:
     disk = new_disk()
     written = LeaderEpochs(disk, PATH)
     written.assign(0, 0)
@@ -38,7 +38,7 @@ def test_nothing_is_written_without_a_change() -> None:
 
 
 def test_an_entry_that_contradicts_older_ones_replaces_them() -> None:
-    # An epoch without records gives way to the next; epochs of a truncated tail go.
+    # An epoch without records is replaced by the next, and epochs of a truncated tail are removed.
     assert epochs((1, 0), (2, 10), (3, 10)).entries == [(1, 0), (3, 10)]
     assert epochs((1, 0), (2, 10), (3, 20), (4, 5)).entries == [(1, 0), (4, 5)]
     assert epochs((1, 0), (5, 10), (3, 20)).entries == [(1, 0), (3, 20)]
@@ -51,7 +51,7 @@ def test_an_entry_that_contradicts_older_ones_replaces_them() -> None:
     [(-1, (-1, -1)), (1, (1, 10)), (2, (2, 20)), (3, (2, 20)), (4, (2, 20)), (5, (5, 33)), (6, (-1, -1))],
 )
 def test_where_an_epoch_ends(asked: int, answer: tuple[int, int]) -> None:
-    # As OffsetForLeaderEpoch answers: (2 starts at 10, 5 at 20, the log ends at 33).
+    # As OffsetForLeaderEpoch answers: epoch 2 starts at 10, epoch 5 at 20, and the log ends at 33.
     assert epochs((2, 10), (5, 20)).end_offset_for(asked, 33) == answer
 
 

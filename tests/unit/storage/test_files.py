@@ -70,7 +70,7 @@ def test_a_file_must_exist_unless_it_is_created(disk: RealDisk, tmp_path: Path) 
 
 
 def test_many_files_need_few_descriptors(disk: RealDisk, tmp_path: Path) -> None:
-    # Proves: a hundred open files share four descriptors and none notices.
+    # Proves: a hundred open files share four descriptors, and all of them work.
     before = len(os.listdir("/dev/fd"))
     opened = [disk.open(at(tmp_path, f"{number}"), create=True) for number in range(100)]
     for _ in range(3):
@@ -86,7 +86,7 @@ def test_many_files_need_few_descriptors(disk: RealDisk, tmp_path: Path) -> None
 
 
 def test_a_file_in_use_keeps_its_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Proves: among many that are used once, the one in constant use is not opened again and again.
+    # Proves: a file in constant use is not reopened again and again because of many others that are used once.
     disk = RealDisk(descriptors=4)
     busy = disk.open(at(tmp_path, "busy"), create=True)
     opened: list[str] = []
@@ -138,7 +138,7 @@ def test_a_file_deleted_and_closed_while_pinned_stays_readable(disk: RealDisk, t
 
 
 def test_a_closed_file_says_so(disk: RealDisk, tmp_path: Path) -> None:
-    # Proves: use after close is an OSError, not an operation on somebody else's descriptor; closing twice is fine.
+    # Proves: use after close raises OSError, and is no operation on another file's descriptor. Closing twice is fine.
     file = disk.open(at(tmp_path, "a"), create=True)
     file.close()
     file.close()
@@ -150,7 +150,7 @@ def test_a_closed_file_says_so(disk: RealDisk, tmp_path: Path) -> None:
 
 
 def test_a_renamed_file_is_found_at_its_new_path(tmp_path: Path) -> None:
-    # Proves: a file whose descriptor was given away follows its path.
+    # Proves: a file whose descriptor was closed to save descriptors is reopened by its new path.
     disk = RealDisk(descriptors=1)
     file = disk.open(at(tmp_path, "a"), create=True)
     file.append(b"one ")
@@ -162,7 +162,7 @@ def test_a_renamed_file_is_found_at_its_new_path(tmp_path: Path) -> None:
 
 
 def test_a_deleted_file_is_not_created_again(tmp_path: Path) -> None:
-    # Proves: use of a file that is gone and whose descriptor was given away fails, instead of starting an empty one.
+    # Proves: use of a deleted file whose descriptor was closed fails, instead of creating an empty one.
     disk = RealDisk(descriptors=1)
     file = disk.open(at(tmp_path, "a"), create=True)
     file.append(b"content")
@@ -174,7 +174,7 @@ def test_a_deleted_file_is_not_created_again(tmp_path: Path) -> None:
 
 
 def test_short_writes_are_continued(disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Proves: a system that takes a few bytes at a time still gets all of them, in order.
+    # Proves: if the system writes a few bytes at a time, all of them are still written, in order.
     system_write = os.pwrite
 
     def short(descriptor: int, data: bytes, position: int) -> int:
@@ -209,7 +209,7 @@ def test_a_failed_append_leaves_the_size(disk: RealDisk, tmp_path: Path, monkeyp
 
 
 def test_a_failed_fsync_is_never_forgotten(disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Proves: after one EIO no later fsync of the file is taken for success.
+    # Proves: after one EIO no later fsync of the file counts as success.
     file = disk.open(at(tmp_path, "a"), create=True)
 
     def broken(descriptor: int) -> None:
@@ -224,8 +224,8 @@ def test_a_failed_fsync_is_never_forgotten(disk: RealDisk, tmp_path: Path, monke
     assert failure.value.errno == errno.EIO
 
 
-def test_descriptors_of_the_process_run_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Proves: when the process has no descriptor left, the pool gives up one of its own instead of failing.
+def test_the_pool_survives_a_process_without_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Proves: when the process has no descriptor left, the pool closes one of its own instead of failing.
     disk = RealDisk(descriptors=100)
     first = disk.open(at(tmp_path, "first"), create=True)
     system_open = os.open
@@ -245,7 +245,7 @@ def test_descriptors_of_the_process_run_out(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_fsync_in_a_thread_while_descriptors_change_hands(tmp_path: Path) -> None:
-    # Proves: fsyncs and reads in threads never meet a descriptor that was closed or belongs to another file.
+    # Proves: fsyncs and reads in threads never use a descriptor that was closed or belongs to another file.
     disk = RealDisk(descriptors=2)
     opened = [disk.open(at(tmp_path, f"{number}"), create=True) for number in range(8)]
     failures: list[BaseException] = []
@@ -306,7 +306,7 @@ def test_new_entries_reach_their_directories(disk: RealDisk, tmp_path: Path, mon
 
 
 def test_directories_and_names(disk: RealDisk, tmp_path: Path) -> None:
-    # Proves: listing is sorted, a directory goes only when it is empty.
+    # Proves: a list is sorted, and a directory can be removed only when it is empty.
     disk.make_directory(at(tmp_path, "d"))
     for name in ("b", "a", "c"):
         disk.replace(at(tmp_path, f"d/{name}"), name.encode())

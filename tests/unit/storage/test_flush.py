@@ -1,4 +1,4 @@
-"""After a process that saw an fsync fail: the next one proves nothing, unless the bytes are written again first."""
+"""After a failed fsync in one process: a later fsync proves nothing, unless the bytes are written again first."""
 
 import errno
 from random import Random
@@ -12,7 +12,7 @@ CONTENT = b"old and durable, " + b"new and doubtful" * 10
 
 
 def after_a_power_cut(seed: int, *, again: bool) -> bytes:
-    """A file whose end could not be synced by one process, synced by the next one without an error."""
+    """A file after a power cut. One process could not sync its end, the next one synced it without an error."""
     disk = SimulatedDisk(Random(seed))
     disk.make_directory("/d")
     file = disk.open("/d/f", create=True)
@@ -36,6 +36,6 @@ def test_bytes_that_were_written_again_are_durable_after_the_next_fsync() -> Non
     assert {after_a_power_cut(seed, again=True) for seed in range(30)} == {CONTENT}
 
 
-def test_without_that_a_good_fsync_is_no_proof() -> None:
-    # Else the test above would prove nothing.
+def test_without_writing_again_a_successful_fsync_is_no_proof() -> None:
+    # Otherwise the test above would show nothing.
     assert {after_a_power_cut(seed, again=False) for seed in range(30)} != {CONTENT}

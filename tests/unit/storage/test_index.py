@@ -1,4 +1,4 @@
-"""The sparse indexes: what they find, and that their bytes are Kafka's."""
+"""The sparse indexes: what they find, and that their bytes are those of Kafka."""
 
 import pytest
 from hypothesis import given
@@ -20,7 +20,7 @@ def offset_index(steps: list[tuple[int, int]]) -> OffsetIndex:
     return index
 
 
-def test_the_bytes_are_kafkas() -> None:
+def test_the_bytes_are_those_of_kafka() -> None:
     offsets = OffsetIndex()
     offsets.add(5, 4200)
     assert offsets.encode() == bytes.fromhex("00000005 00001068")
@@ -64,7 +64,7 @@ def test_wrong_bytes_are_noticed(data: bytes) -> None:
         decode(data)
 
 
-def test_aborted_transactions_are_kafkas_bytes_and_cut_at_an_offset() -> None:
+def test_the_transaction_index_has_kafkas_bytes_and_can_be_truncated() -> None:
     disk = new_disk()
     index = TransactionIndex(disk, "/0.txnindex")
     assert index.entries() == [] and not disk.exists("/0.txnindex")
@@ -86,7 +86,7 @@ class Holder:
         self.loaded = False
 
 
-def test_the_least_recently_used_index_goes_first() -> None:
+def test_the_least_recently_used_index_is_unloaded_first() -> None:
     cache = IndexCache(bytes_max=100)
     holders = [Holder() for _ in range(4)]
     for holder in holders[:3]:

@@ -1,4 +1,4 @@
-"""What a log does while the disk does what it is asked to."""
+"""A log on a disk that works."""
 
 import contextlib
 from random import Random
@@ -27,7 +27,7 @@ from tests.unit.storage.truncating import truncate_fully, truncate_to
 
 
 class CountingDisk(SimulatedDisk):
-    """Counts every operation, reads included."""
+    """A disk that counts every operation, including reads."""
 
     steps = 0
 
@@ -61,7 +61,7 @@ def test_the_leader_epoch_is_stamped_and_remembered() -> None:
 
 
 def test_append_time_is_answered_for_batches_that_have_it() -> None:
-    # LogAppendTime: the producer is told the time its records got, and told it again for a duplicate.
+    # With LogAppendTime the producer gets the timestamp of its records, also for a duplicate.
     log = new_log(new_disk())
     data = batch_of(b"a", producer_id=1, sequence=0)
     header = batch.set_append_time(data, NOW + 77)
@@ -81,7 +81,7 @@ def test_a_full_segment_is_followed_by_a_new_one() -> None:
     assert values(log) == expected
 
 
-def test_a_batch_larger_than_a_segment_has_one_for_itself() -> None:
+def test_a_batch_larger_than_a_segment_has_its_own_segment() -> None:
     log = new_log(new_disk(), SMALL)
     fill(log, [b"x" * 1000, b"y" * 1000])
     assert [segment.base_offset for segment in log.segments] == [0, 1]
@@ -134,7 +134,7 @@ def test_jitter_is_within_its_limit_and_the_same_every_time() -> None:
 
 @pytest.mark.parametrize("offset", range(6))
 def test_an_offset_inside_a_batch_gives_the_whole_batch(offset: int) -> None:
-    # Clients skip what they did not ask for; a broker that skips loses the batch.
+    # Clients skip what they did not ask for. A broker that skipped records would lose the batch.
     log = new_log(new_disk())
     append(log, batch_of(b"a", b"b", b"c"))
     append(log, batch_of(b"d", b"e", b"f"))
@@ -155,7 +155,7 @@ def test_reads_outside_of_the_log_are_refused() -> None:
     assert log.read(9, 1000, up_to=9, at_least_one=True) is None
 
 
-def test_a_read_ends_where_it_may() -> None:
+def test_a_read_respects_its_limits() -> None:
     # Nothing at or after `up_to` is served, and never more bytes than asked for unless the first batch needs them.
     log = new_log(new_disk())
     fill(log, [b"a", b"b", b"c", b"d"])
@@ -182,8 +182,8 @@ def test_a_read_stays_in_one_segment_and_says_how_far_it_goes() -> None:
     assert short is not None and 1 <= short.next_offset <= read.next_offset
 
 
-def test_offsets_that_compaction_took_are_skipped() -> None:
-    # A gap between batches or segments is read over, from inside the gap too.
+def test_offsets_that_compaction_removed_are_skipped() -> None:
+    # A read passes over a gap between batches or segments, and may begin inside the gap.
     log = new_log(new_disk(), LogSettings(segment_bytes=100))
     for base in (0, 10, 2**31 + 5, 2**31 + 6):
         data = batch_of(b"%d" % base)
@@ -195,7 +195,7 @@ def test_offsets_that_compaction_took_are_skipped() -> None:
 
 
 def test_relative_offsets_never_need_more_than_31_bits() -> None:
-    # A gap that would not fit the index makes a new segment, also when the active one is empty.
+    # A gap that does not fit into the index makes a new segment, also when the active one is empty.
     log = new_log(new_disk())
     for base in (2**33, 2**33 + 2**31 - 1, 2**33 + 2**31):
         data = batch_of(b"v")
@@ -249,7 +249,7 @@ def test_a_follower_refuses_what_is_damaged_or_out_of_place() -> None:
 
 
 def test_records_are_found_by_time() -> None:
-    # Exact to the record, over segments, with times that go back and forth.
+    # Lookups are exact to the record, over segments, with timestamps that go back and forth.
     log = new_log(new_disk(), SMALL)
     times = [NOW + 10 * step for step in (0, 5, 3, 8, 2, 9, 7, 20, 12, 15, 30, 1)]
     for time in times:
@@ -275,7 +275,7 @@ def test_an_empty_log_has_no_times() -> None:
     assert log.find_max_timestamp() is None
 
 
-def test_truncation_takes_whole_batches_and_all_that_belongs_to_them() -> None:
+def test_truncation_removes_whole_batches_with_their_state() -> None:
     # Records, segments, epochs, producers and snapshots behind the new end are gone, also after a restart.
     disk = new_disk()
     log = new_log(disk, SMALL)
@@ -293,7 +293,7 @@ def test_truncation_takes_whole_batches_and_all_that_belongs_to_them() -> None:
     assert log.epochs.entries == [(0, 0), (1, 5), (2, 10), (9, 12)]
 
 
-def test_truncation_inside_a_batch_takes_the_batch() -> None:
+def test_truncation_inside_a_batch_removes_the_batch() -> None:
     log = new_log(new_disk())
     append(log, batch_of(b"a", b"b"))
     append(log, batch_of(b"c", b"d"))
@@ -329,8 +329,8 @@ def test_full_truncation_begins_again_at_an_offset() -> None:
     assert [record.offset for record in records(log)] == [100]
 
 
-def test_the_log_start_moves_and_old_segments_go() -> None:
-    # Files are renamed at once, so a reader that has one open goes on, and removed in a step of their own.
+def test_segments_before_a_new_log_start_are_removed() -> None:
+    # Files are renamed at once, so a reader that has one open can continue, and are removed in a separate step.
     disk = new_disk()
     log = new_log(disk, SMALL)
     fill(log, [b"%03d" % number for number in range(40)])
@@ -353,7 +353,7 @@ def test_the_log_start_moves_and_old_segments_go() -> None:
         log.advance_log_start(41)
 
 
-def test_partition_metadata_is_kafkas() -> None:
+def test_partition_metadata_has_the_format_of_kafka() -> None:
     disk = new_disk()
     new_log(disk)
     assert disk.read(f"{DIRECTORY}/partition.metadata") == b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
@@ -379,9 +379,9 @@ def _reopened(log: Log) -> Log:
     )
 
 
-def test_a_restart_that_changed_nothing_costs_nothing_at_its_end() -> None:
-    # A broker with ten thousand partitions leads each in a new epoch after a restart. As long as nothing is written in
-    # it there is nothing to write down; the first record changes that.
+def test_closing_an_unchanged_log_writes_nothing() -> None:
+    # After a restart a broker with ten thousand partitions leads each in a new epoch. As long as no record is written
+    # in it, there is nothing to store; the first record changes that.
     disk = new_disk()
     log = new_log(disk, SMALL)
     fill(log, [b"%03d" % number for number in range(10)], leader_epoch=1)

@@ -31,7 +31,7 @@ def refusal(log: Log, data: bytearray) -> ErrorCode:
 
 
 def test_a_full_disk_refuses_a_batch_and_keeps_the_log() -> None:
-    # Nothing of the batch stays, reads go on, and the same batch is taken once there is space again.
+    # Nothing of the batch is stored, reads work, and the same batch is accepted when there is space again.
     disk = new_disk()
     log = new_log(disk)
     append(log, batch_of(b"a", producer_id=1, sequence=0))
@@ -46,8 +46,8 @@ def test_a_full_disk_refuses_a_batch_and_keeps_the_log() -> None:
     assert values(open_log(disk)) == [b"a", b"b"]
 
 
-def test_a_log_that_cannot_be_cut_back_takes_no_more() -> None:
-    # Half a batch may be in the file: appending behind it would make what follows unreadable.
+def test_a_log_that_cannot_be_truncated_accepts_no_more() -> None:
+    # The file may have half a batch: anything appended after it would be unreadable.
     disk = new_disk()
     log = new_log(disk)
     fill(log, [b"a"])
@@ -65,8 +65,8 @@ def test_a_log_that_cannot_be_cut_back_takes_no_more() -> None:
     ("operation", "pattern"),
     [("create", "*.log"), ("append", "*.index"), ("append", "*.timeindex"), ("create", "*.snapshot")],
 )
-def test_a_roll_that_fails_can_be_done_again(operation: str, pattern: str) -> None:
-    # No space in the middle of a roll: the append that needed the new segment fails, the next one finds all in place.
+def test_a_failed_roll_can_be_repeated(operation: str, pattern: str) -> None:
+    # There is no space in the middle of a roll. The append that needs the new segment fails, and the next one succeeds.
     disk = new_disk()
     log = new_log(disk, SMALL)
     expected = [b"%03d" % number for number in range(30)]
@@ -90,7 +90,7 @@ def test_a_roll_that_fails_can_be_done_again(operation: str, pattern: str) -> No
 
 
 def test_a_failed_flush_makes_nothing_durable() -> None:
-    # The recovery point stays, and a second fsync is not taken for success.
+    # The recovery point stays, and a second fsync does not count as success.
     disk = new_disk()
     log = new_log(disk)
     fill(log, [b"a"])
@@ -133,7 +133,7 @@ def test_a_flush_covers_what_was_there_when_it_started() -> None:
 
 
 def test_a_flush_from_before_a_truncation_proves_nothing() -> None:
-    # The records it synced are gone; those at the same offsets now were never synced.
+    # The records that it synced are gone, and those at the same offsets now were never synced.
     log = new_log(new_disk())
     fill(log, [b"a", b"b", b"c"])
     flush = log.start_flush()
@@ -145,7 +145,7 @@ def test_a_flush_from_before_a_truncation_proves_nothing() -> None:
     assert log.recovery_point <= 1
 
 
-def test_a_segment_may_go_while_it_is_being_flushed() -> None:
+def test_a_segment_may_be_removed_while_it_is_being_flushed() -> None:
     log = new_log(new_disk(), SMALL)
     fill(log, [b"%03d" % number for number in range(20)])
     flush = log.start_flush()
@@ -163,7 +163,7 @@ def test_a_segment_may_go_while_it_is_being_flushed() -> None:
 
 
 def workload(disk: SimulatedDisk, durable: list[int]) -> None:
-    """Everything that changes files; `durable` grows with what has been promised to survive."""
+    """Do everything that changes files. `durable` grows with what must survive."""
     log = new_log(disk, SMALL)
     for number in range(24):
         append(log, batch_of(b"%03d" % number, producer_id=3, sequence=number), leader_epoch=number // 10)
@@ -184,8 +184,8 @@ def workload(disk: SimulatedDisk, durable: list[int]) -> None:
 
 @pytest.mark.parametrize("lose_unsynced", [False, True])
 def test_a_crash_at_any_file_operation_keeps_what_was_flushed(lose_unsynced: bool) -> None:
-    # With the checkpoint of any earlier moment the log opens, holds a prefix of what was written, all of it that was
-    # flushed, and knows its producer: the next batch is taken, the last one is a duplicate.
+    # With the checkpoint of any earlier moment the log opens and has a prefix of what was written, with all flushed
+    # records. It knows its producer: the next batch is accepted, and the last one is a duplicate.
     disk = new_disk()
     workload(disk, [])
     for crash_at in range(1, disk.operations + 1):

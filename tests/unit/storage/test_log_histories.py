@@ -15,9 +15,8 @@ HISTORIES = 100
 
 
 class History:
-    """A log and what may be in it: `values` from offset 0 on. Up to `appended` they survive the end of the process, up
-    to `durable` a power cut.
-    """
+    """A log and its possible content: `values` from offset 0 on. Up to `appended` they survive the end of the process,
+    up to `durable` a power cut."""
 
     def __init__(self, disk: SimulatedDisk, random: Random) -> None:
         self.disk = disk
@@ -35,7 +34,7 @@ class History:
     def write(self) -> None:
         values = [b"%d" % self.random.getrandbits(30) for _ in range(self.random.randint(1, 4))]
         first = len(self.values)
-        # If the process dies in here the batch is in the log or not, but whole and in this place.
+        # If the process dies here, the batch is in the log or not, but complete and at this offset.
         self.values += values
         self.bases.append(first)
         append(self.log, batch_of(*values, producer_id=PRODUCER, sequence=first), leader_epoch=first // 20)
@@ -72,8 +71,8 @@ class History:
 
 @pytest.mark.parametrize("power_cut", [False, True])
 def test_after_any_history_a_crash_leaves_what_was_promised(power_cut: bool) -> None:
-    # A prefix of what was written, with all that was flushed (or, when only the process died, all that was appended);
-    # epochs and the producer fit it; nothing of a truncated past comes back.
+    # The log has a prefix of what was written, with all flushed records (or all appended ones, if only the process
+    # died). Epochs and the producer match it, and no truncated record comes back.
     for seed in range(HISTORIES):
         random = Random(seed)
         disk = SimulatedDisk(random)

@@ -1,11 +1,12 @@
-"""How much of a log one fetch gets."""
+"""How much of a log one fetch returns."""
 
 from ottla.records import batch
 from tests.unit.storage.logs import append, batch_of, new_disk, new_log
 
 
 def test_a_large_answer_ends_with_a_whole_batch() -> None:
-    # A cut batch is of no use to a client: it is not sent, as long as a whole one is. Every offset is still reachable.
+    # A partial batch is of no use to a client, and is left out if there is a whole one before it. Every offset can
+    # still be reached.
     log = new_log(new_disk())
     for _ in range(8):
         append(log, batch_of(bytes(30_000)))
@@ -19,7 +20,7 @@ def test_a_large_answer_ends_with_a_whole_batch() -> None:
 
 
 def test_a_large_answer_of_small_batches_loses_no_more_than_an_index_interval() -> None:
-    # Only where the index has an entry is a batch known to begin; the answer ends there, near the limit.
+    # A batch is only known to begin where the index has an entry, so the answer ends there, near the limit.
     log = new_log(new_disk())
     for _ in range(300):
         append(log, batch_of(bytes(1_000)))
@@ -30,7 +31,7 @@ def test_a_large_answer_of_small_batches_loses_no_more_than_an_index_interval() 
 
 
 def test_a_first_batch_above_the_limit_comes_whole() -> None:
-    # No client may be stuck before a batch that is larger than what it asks for.
+    # Otherwise a client could never get past a batch that is larger than its limit.
     log = new_log(new_disk())
     append(log, batch_of(bytes(200_000)))
     append(log, batch_of(bytes(200_000)))

@@ -1,4 +1,4 @@
-"""What a log is after a crash, a power cut or damage."""
+"""A log after a crash, a power cut or damage."""
 
 import logging
 
@@ -27,7 +27,7 @@ SMALL = LogSettings(segment_bytes=400, index_interval_bytes=100)
 
 
 def crashed(*expected: bytes, settings: LogSettings | None = None, flush_first: int = 0) -> SimulatedDisk:
-    """A disk with a log of these values that was not closed; so many of them were flushed."""
+    """A disk with a log of these values that was not closed. The first `flush_first` of them were flushed."""
     disk = new_disk()
     log = new_log(disk, settings)
     fill(log, expected[:flush_first])
@@ -38,7 +38,7 @@ def crashed(*expected: bytes, settings: LogSettings | None = None, flush_first: 
 
 
 def test_a_tail_torn_at_any_byte_is_cut_off() -> None:
-    # The log ends after the last whole batch, takes new records there, and is the same a second time.
+    # The log ends after the last whole batch, accepts new records there, and a second recovery changes nothing.
     whole = crashed(b"first", b"second").read(path(0, ".log"))
     keep = len(batch_of(b"first"))
     for length in range(len(whole)):
@@ -55,7 +55,7 @@ def test_a_tail_torn_at_any_byte_is_cut_off() -> None:
 
 
 def test_a_flip_in_any_byte_of_the_unflushed_tail_ends_the_log_there() -> None:
-    # Only the base offset and the leader epoch are not under the checksum; a wrong offset shows in the order.
+    # The checksum covers everything except the base offset and the leader epoch. A wrong offset breaks the order.
     whole = crashed(b"first", b"second", b"third").read(path(0, ".log"))
     begin, size = len(batch_of(b"first")), len(batch_of(b"second"))
     for position in range(begin, begin + size):
@@ -69,8 +69,8 @@ def test_a_flip_in_any_byte_of_the_unflushed_tail_ends_the_log_there() -> None:
         assert found == [b"first"] or in_epoch or in_offset_but_after
 
 
-def test_of_two_torn_batches_the_later_goes_too() -> None:
-    # The second block reached the disk and the first did not. What follows a hole is not in order.
+def test_a_batch_after_a_torn_one_is_removed_too() -> None:
+    # The second block reached the disk and the first did not. Batches after a hole are out of order.
     disk = crashed(b"first", b"second", b"third")
     data = bytearray(disk.read(path(0, ".log")))
     begin, size = len(batch_of(b"first")), len(batch_of(b"second"))
@@ -81,7 +81,7 @@ def test_of_two_torn_batches_the_later_goes_too() -> None:
     assert disk.size(path(0, ".log")) == begin
 
 
-def test_segments_after_a_torn_one_go_too() -> None:
+def test_segments_after_a_torn_one_are_removed_too() -> None:
     expected = [b"%03d" % number for number in range(30)]
     disk = crashed(*expected, settings=SMALL, flush_first=3)
     bases = [segment.base_offset for segment in open_log(disk, SMALL, recovery_point=3).segments]
@@ -92,8 +92,9 @@ def test_segments_after_a_torn_one_go_too() -> None:
     assert max(int(name[:20]) for name in disk.list(DIRECTORY) if name.endswith(".log")) == bases[2]
 
 
-def test_a_lost_tail_of_a_segment_takes_the_next_segments_along() -> None:
-    # The power cut took the end of one segment, at a batch's border, and left the next: a prefix is kept, no hole.
+def test_segments_after_a_lost_tail_are_removed() -> None:
+    # The power cut took the end of one segment, at the border of a batch, and left the next segment. A prefix is kept,
+    # without a hole.
     expected = [b"%03d" % number for number in range(30)]
     disk = crashed(*expected, settings=SMALL, flush_first=3)
     bases = [segment.base_offset for segment in open_log(disk, SMALL, recovery_point=3).segments]
@@ -102,8 +103,8 @@ def test_a_lost_tail_of_a_segment_takes_the_next_segments_along() -> None:
     assert values(open_log(disk, SMALL, recovery_point=3)) == expected[: bases[1] + 1]
 
 
-def test_gaps_that_compaction_left_are_no_loss() -> None:
-    # A topic that was compacted once, its checkpoint lost: nothing is cut off at a gap between segments.
+def test_gaps_of_compaction_do_not_count_as_a_loss() -> None:
+    # The topic was compacted once, and its checkpoint is lost. Nothing is cut off at a gap between segments.
     disk = new_disk()
     log = new_log(disk, LogSettings(segment_bytes=200))
     for base in (0, 3, 10, 11, 30, 31):
@@ -116,7 +117,7 @@ def test_gaps_that_compaction_left_are_no_loss() -> None:
 
 
 def test_a_tail_of_zeros_is_the_end() -> None:
-    # The file's size reached the disk, its blocks did not.
+    # The size of the file reached the disk, its blocks did not.
     for zeros in (1, 7, 11, 12, 60, 61, 100, 5000):
         disk = crashed(b"first", b"second")
         overwrite(disk, path(0, ".log"), disk.read(path(0, ".log")) + bytes(zeros))
@@ -125,7 +126,8 @@ def test_a_tail_of_zeros_is_the_end() -> None:
 
 
 def test_damage_below_the_recovery_point_is_kept_and_never_served(caplog: pytest.LogCaptureFixture) -> None:
-    # Acknowledged and flushed, then flipped. What follows stays readable; the damage is an error.
+    # The batch was acknowledged and flushed, then a bit flipped. Later batches stay readable, and a read of the damage
+    # fails.
     expected = [b"%03d" % number for number in range(9)]
     size = len(batch_of(b"000"))
     for damaged_byte in (9, 10, 11, 16, 17, 30, size - 1):
@@ -148,7 +150,7 @@ def test_damage_below_the_recovery_point_is_kept_and_never_served(caplog: pytest
 
 
 def test_damage_in_a_sealed_segment_costs_no_other_segment() -> None:
-    # Even when nothing in the rest of that segment is sound.
+    # Even if nothing in the rest of that segment is valid.
     expected = [b"%03d" % number for number in range(30)]
     disk = crashed(*expected, settings=SMALL, flush_first=30)
     bases = [segment.base_offset for segment in open_log(disk, SMALL, recovery_point=30).segments]
@@ -166,7 +168,7 @@ def test_damage_in_a_sealed_segment_costs_no_other_segment() -> None:
 
 
 def test_a_recovery_point_ahead_of_the_data_is_ignored() -> None:
-    # Whatever the checkpoint says, what is there is read, and nothing is taken for flushed.
+    # Whatever the checkpoint says, the existing records are read, and none counts as flushed.
     expected = [b"%03d" % number for number in range(30)]
     disk = crashed(*expected, settings=SMALL, flush_first=30)
     log = open_log(disk, SMALL, recovery_point=1000)
@@ -196,20 +198,20 @@ def test_derived_files_are_never_needed(suffix: str, damage: str, clean: bool) -
     disk.crash(lose_unsynced=False)
     for name in disk.list(DIRECTORY):
         if name.endswith(suffix):
-            _harm(disk, f"{DIRECTORY}/{name}", damage, stale.get(name))
+            _damage_file(disk, f"{DIRECTORY}/{name}", damage, stale.get(name))
     log = open_log(disk, SMALL, clean=clean)
     assert values(log) == [b"%03d" % number for number in range(30)]
     for number in range(30):
         read = log.read(number, 1, up_to=30, at_least_one=True)
         assert read is not None and read.base_offset == number
-    if not (clean and suffix == ".timeindex" and damage == "stale"):  # a file of another day looks right
+    if not (clean and suffix == ".timeindex" and damage == "stale"):  # an old file looks valid
         found = log.find_offset_for_timestamp(NOW + 155, 30)
         assert found is not None and found.offset == 16
     assert append(log, batch_of(b"029", producer_id=1, sequence=29)).is_duplicate
     assert append(log, batch_of(b"030", producer_id=1, sequence=30)).base_offset == 30
 
 
-def _harm(disk: SimulatedDisk, file_path: str, damage: str, stale: bytes | None) -> None:
+def _damage_file(disk: SimulatedDisk, file_path: str, damage: str, stale: bytes | None) -> None:
     data = disk.read(file_path)
     if damage == "missing" or (damage == "stale" and stale is None):
         disk.unlink(file_path)
@@ -248,7 +250,7 @@ def test_epochs_beyond_the_end_are_forgotten() -> None:
 
 
 def test_a_snapshot_older_than_the_log_is_brought_up_to_date() -> None:
-    # No duplicate is taken, no false gap is seen, although the snapshot is from the last roll.
+    # No duplicate is accepted and no false gap is seen, although the snapshot is from the last roll.
     disk = new_disk()
     log = new_log(disk, SMALL)
     for sequence in range(25):
@@ -261,8 +263,8 @@ def test_a_snapshot_older_than_the_log_is_brought_up_to_date() -> None:
     assert append(log, batch_of(b"v", producer_id=7, sequence=25)).base_offset == 25
 
 
-def test_a_snapshot_of_a_future_that_was_lost_is_not_believed() -> None:
-    # The snapshot of a roll survived a power cut that took the records it knows of.
+def test_a_snapshot_of_lost_records_is_ignored() -> None:
+    # The snapshot of a roll survived a power cut that took the records of the snapshot.
     disk = new_disk()
     log = new_log(disk, SMALL)
     for sequence in range(20):
@@ -277,8 +279,8 @@ def test_a_snapshot_of_a_future_that_was_lost_is_not_believed() -> None:
     assert append(log, batch_of(b"v", producer_id=7, sequence=2)).base_offset == 2
 
 
-def test_a_clean_mark_on_dirty_data_is_seen_through() -> None:
-    # The marker says closed, the file says otherwise.
+def test_a_clean_shutdown_mark_on_dirty_data_is_noticed() -> None:
+    # The marker says that the log was closed cleanly, and the file shows that it was not.
     for cut, added in ((1, b""), (0, bytes(30)), (1, b"\xff")):
         disk = new_disk()
         log = new_log(disk)
@@ -291,7 +293,7 @@ def test_a_clean_mark_on_dirty_data_is_seen_through() -> None:
 
 
 def test_a_log_whose_files_are_all_gone_begins_at_its_start() -> None:
-    # Without the directory's fsync this is what is left.
+    # Without an fsync of the directory this is what is left.
     disk = new_disk()
     new_log(disk)
     disk.unlink(path(0, ".log"))
@@ -301,15 +303,15 @@ def test_a_log_whose_files_are_all_gone_begins_at_its_start() -> None:
 
 
 def test_a_log_that_ends_before_its_start_begins_again() -> None:
-    # DeleteRecords was checkpointed, the records it deleted were lost: offsets must not be given out twice.
+    # DeleteRecords was checkpointed, and the deleted records were lost. Offsets must not be used twice.
     disk = crashed(b"a", b"b", b"c")
     log = open_log(disk, log_start_offset=10)
     assert (log.log_start_offset, log.end_offset, values(log)) == (10, 10, [])
     assert append(log, batch_of(b"v")).base_offset == 10
 
 
-def test_leftovers_of_compaction_and_deletion_are_settled_again_and_again() -> None:
-    # A .deleted and .cleaned go, a .swap takes its segments' place, whatever step was interrupted.
+def test_leftovers_of_compaction_and_deletion_are_cleaned_up() -> None:
+    # A .deleted and a .cleaned file are removed, and a .swap replaces its segments, whichever step was interrupted.
     expected = [b"%03d" % number for number in range(30)]
     for crash_at in range(1, 60):
         disk = crashed(*expected, settings=SMALL, flush_first=30)
@@ -333,8 +335,8 @@ def test_leftovers_of_compaction_and_deletion_are_settled_again_and_again() -> N
         assert not [name for name in disk.list(DIRECTORY) if name.endswith((".deleted", ".cleaned", ".swap", ".tmp"))]
 
 
-def test_progress_is_told() -> None:
-    # Once per megabyte, and at the end.
+def test_progress_is_reported() -> None:
+    # Progress is reported once per megabyte, and at the end.
     disk = crashed(*[b"x" * 100_000] * 50)
     told: list[tuple[int, int]] = []
     Log.open(
@@ -351,8 +353,8 @@ def test_progress_is_told() -> None:
 
 
 def test_damage_is_remembered_by_a_clean_restart(caplog: pytest.LogCaptureFixture) -> None:
-    # Recovery found it, below the recovery point; the next opening reads nothing again, and still does not serve it.
-    # When the bytes are put right, and only then, it is forgotten.
+    # Recovery found the damage below the recovery point. The next opening reads nothing again, and still does not serve
+    # it. It is forgotten only when the bytes are restored.
     disk = new_disk()
     log = new_log(disk)
     fill(log, [b"%03d" % number for number in range(8)])
@@ -375,8 +377,8 @@ def test_damage_is_remembered_by_a_clean_restart(caplog: pytest.LogCaptureFixtur
 
 
 @pytest.mark.parametrize("content", [b"", b"0\n1\n", b"0\n1\n0 3 4 9\n", b"1\n0\n", b"0\n1\n0 4 3 9 8\n", b"\xff"])
-def test_a_damaged_record_of_damage_costs_a_recovery(content: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    # Nothing is known then, so everything is read.
+def test_a_damaged_list_of_damage_costs_a_recovery(content: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    # Then nothing is known, so everything is read.
     disk = new_disk()
     log = new_log(disk)
     fill(log, [b"a", b"b"])

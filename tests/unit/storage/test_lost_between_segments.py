@@ -1,4 +1,5 @@
-"""A power cut that takes the end of a segment and leaves the next one: a compacted log has gaps of its own as well."""
+"""A power cut that takes the end of a segment and leaves the next one, in a log that may also have gaps of
+compaction."""
 
 from struct import pack_into
 
@@ -13,7 +14,7 @@ CHECKSUM_AT, LAST_OFFSET_DELTA_AT = 17, 23
 
 
 def with_a_gap(flushed: int, *, begun_here: bool = False, first: int = 1) -> tuple[Log, int]:
-    """Three batches, `flushed` of them on the disk, the third in another segment; the second one is gone.
+    """A log of three batches, `flushed` of them on the disk, the third in another segment. The second one is lost.
 
     The first one has `first` offsets and one record.
     """
@@ -50,35 +51,36 @@ def with_a_gap(flushed: int, *, begun_here: bool = False, first: int = 1) -> tup
     return log, recovery_point
 
 
-def test_what_follows_a_loss_is_cut_off() -> None:
-    # Else a producer's later batch would be there without the one before it.
+def test_records_after_a_loss_are_cut_off() -> None:
+    # Otherwise a producer's later batch would be there without the one before it.
     log, _ = with_a_gap(flushed=1)
     assert values(log) == [b"0"] and log.end_offset == 1
 
 
-def test_what_follows_a_loss_is_cut_off_before_the_first_recovery_point() -> None:
-    # Nothing was compacted in a log that was begun here, so the gap is a loss whatever the topic's cleanup policy.
+def test_records_after_a_loss_are_cut_off_before_the_first_recovery_point() -> None:
+    # A log that was begun here was never compacted, so the gap is a loss whatever the topic's cleanup policy is.
     log, recovery_point = with_a_gap(flushed=0, begun_here=True)
     assert recovery_point == 0
     assert values(log) == [b"0"] and log.end_offset == 1
 
 
 def test_a_log_that_shows_compaction_was_not_begun_here() -> None:
-    # A batch with fewer records than offsets is compaction's, so somebody has put another log into the directory.
+    # A batch with fewer records than offsets was compacted, so somebody has put another log into the directory.
     log, _ = with_a_gap(flushed=0, begun_here=True, first=2)
     assert values(log) == [b"0", b"2"]
 
 
 @pytest.mark.parametrize("flushed", [0, 3])
-def test_a_gap_that_compaction_may_have_left_is_none_of_it(flushed: int) -> None:
-    # Below the recovery point, or where there is none, nobody can tell.
+def test_a_gap_that_compaction_may_have_left_is_kept(flushed: int) -> None:
+    # Below the recovery point, or without one, nobody can tell a loss from compaction.
     log, recovery_point = with_a_gap(flushed)
     assert recovery_point == flushed
     assert values(log) == [b"0", b"2"]
 
 
-def test_checkpoints_that_disagree_are_not_believed() -> None:
-    # Compacted behind the recovery point: not by us, so nothing is known about gaps.
+def test_contradicting_checkpoints_are_ignored() -> None:
+    # The checkpoint says that records after the recovery point were compacted, which we never do. So nothing is known
+    # about gaps.
     disk = new_disk()
     log = new_log(disk, SETTINGS)
     append(log, batch_of(b"0"))

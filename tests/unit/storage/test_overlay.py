@@ -1,4 +1,4 @@
-"""A disk over a disk: whatever is done to it, what it shows is what a plain disk would, and the one below stays."""
+"""A disk over another disk: it always shows what a plain disk would, and the disk below never changes."""
 
 import errno
 from pathlib import Path
@@ -34,11 +34,11 @@ def seeded(home: Path) -> None:
 
 
 def take(disk: Disk, home: str, step: Step) -> str:
-    """Do it; how it ended."""
+    """Run a step. Returns how it ended."""
     kind, name, other, number, data = step
     path, target = f"{home}/{name}", f"{home}/{other}"
     if kind == "replace" and name in ("c", "d"):
-        return "a directory"  # which a plain disk notices too late, and leaves its temporary file
+        return "a directory"  # a plain disk notices this too late, and leaves its temporary file
     try:
         match kind:
             case "mkdir":
@@ -47,7 +47,7 @@ def take(disk: Disk, home: str, step: Step) -> str:
                 disk.remove_directory(path)
             case "rename":
                 if disk.exists(target) and path != target:
-                    return "two names"  # what becomes of a directory in the way is not what a broker relies on
+                    return "two names"  # no broker relies on what happens to a directory in the way
                 disk.rename(path, target)
             case "unlink":
                 disk.unlink(path)
@@ -98,7 +98,7 @@ def test_it_shows_what_a_plain_disk_would_and_changes_nothing_below(
     assert tree(RealDisk(), str(below_home)) == untouched
 
 
-def test_a_file_that_did_not_change_is_sent_from_below(tmp_path: Path) -> None:
+def test_an_unchanged_file_is_sent_from_the_disk_below(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"0123456789")
     file = OverlayDisk(RealDisk()).open(str(tmp_path / "f"))
     assert file.pin() is not None
@@ -108,7 +108,7 @@ def test_a_file_that_did_not_change_is_sent_from_below(tmp_path: Path) -> None:
     assert file.read_at(8, 10) == b"89!"
 
 
-def test_memory_is_bounded_as_a_disk_is(tmp_path: Path) -> None:
+def test_memory_is_bounded_like_a_disk(tmp_path: Path) -> None:
     disk = OverlayDisk(RealDisk(), memory_bytes_max=10)
     file = disk.open(str(tmp_path / "f"), create=True)
     file.append(b"12345678")
@@ -121,7 +121,7 @@ def test_memory_is_bounded_as_a_disk_is(tmp_path: Path) -> None:
 
 
 def test_a_log_that_was_torn_recovers_in_memory(seed: int) -> None:
-    # The view is of a log that ends with its last sound batch; what is torn stays on the disk below as it is.
+    # The overlay shows a log that ends with its last valid batch. The torn bytes stay on the disk below.
     below = new_disk(seed)
     log = new_log(below)
     fill(log, [b"value %d" % number for number in range(20)])

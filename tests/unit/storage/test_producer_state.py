@@ -1,4 +1,4 @@
-"""Idempotence and transactions as a partition sees them."""
+"""Producer states of a partition: idempotence and transactions."""
 
 import tracemalloc
 
@@ -40,7 +40,7 @@ def end_transaction(log: Log, producer_id: int, *, commit: bool, epoch: int = 0,
 
 
 def test_each_of_the_last_five_batches_is_recognised() -> None:
-    # A retry is answered with the first offset, and written once; the sixth oldest is too old to tell.
+    # A retry is answered with the first offset and written once. The sixth oldest batch is no longer recognised.
     log = new_log(new_disk())
     for sequence in range(0, 12, 2):
         append(log, batch_of(b"a", b"b", producer_id=9, sequence=sequence))
@@ -89,8 +89,8 @@ def test_an_old_epoch_is_fenced_and_a_new_one_begins_at_zero() -> None:
     assert append(log, batch_of(b"b", producer_id=9, epoch=4, sequence=0)).is_duplicate
 
 
-def test_an_unknown_producer_may_go_on_where_it_is() -> None:
-    # Its state may have gone with old segments; refusing it would stop a producer that did nothing wrong.
+def test_an_unknown_producer_may_continue_with_any_sequence() -> None:
+    # Its state may have been deleted with old segments. Refusing it would stop a producer that did nothing wrong.
     log = new_log(new_disk())
     assert append(log, batch_of(b"a", producer_id=9, sequence=41)).base_offset == 0
     assert append(log, batch_of(b"b", producer_id=9, sequence=42)).base_offset == 1
@@ -145,9 +145,9 @@ def test_all_five_batches_survive_a_clean_restart() -> None:
     assert log.end_offset == 8
 
 
-def test_a_retry_of_a_compacted_batch_is_known_to_be_one() -> None:
-    # After a restart the snapshot has the producer's last batch only, and compaction has taken the ones before it. The
-    # client, whose answers were lost, must not be told that it skipped something: the batch was in the log.
+def test_a_retry_of_a_compacted_batch_is_recognised() -> None:
+    # After a restart the snapshot has only the producer's last batch, and compaction has removed the ones before it.
+    # The client, whose answers were lost, must not be told that it skipped something: the batch was in the log.
     disk = new_disk()
     log = new_log(disk)
     for sequence in range(6):
@@ -192,7 +192,7 @@ def snapshots(names: object) -> list[int]:
     return [int(name[:20]) for name in names if name.endswith(".snapshot")]
 
 
-def test_a_damaged_snapshot_is_no_snapshot() -> None:
+def test_a_damaged_snapshot_is_ignored() -> None:
     states = ProducerStates()
     header = batch.read_header(batch_of(b"a", b"b", producer_id=6, epoch=1, sequence=LAST, transactional=True))
     states.replay(header, 40)
@@ -209,7 +209,7 @@ def test_a_damaged_snapshot_is_no_snapshot() -> None:
 
 
 def test_open_transactions_hold_the_last_stable_offset() -> None:
-    # It stops at the first open transaction, and at an ended one until its marker is replicated.
+    # The last stable offset stops at the first open transaction, and at an ended one until its marker is replicated.
     log = new_log(new_disk())
     append(log, batch_of(b"plain"))
     append(log, batch_of(b"a", producer_id=1, sequence=0, transactional=True))
@@ -244,7 +244,7 @@ def test_markers_of_old_epochs_and_old_coordinators_are_refused() -> None:
 
 @pytest.mark.parametrize("restart", ["no", "clean", "crash", "index lost", "index damaged"])
 def test_aborted_transactions_are_listed_over_segments(restart: str) -> None:
-    # Overlapping ones, over segment borders, after a restart, and with the index made again.
+    # Transactions overlap and cross segments. They are listed after a restart, and with a rebuilt index.
     disk = new_disk()
     settings = LogSettings(segment_bytes=300)
     log = new_log(disk, settings)
@@ -298,8 +298,8 @@ def test_a_failed_index_write_fails_the_marker() -> None:
 
 
 def test_a_retry_is_recognised_however_small_the_segments_are() -> None:
-    # After a clean restart the log knows a producer's last batch only. The four before it are in segments of their own,
-    # and another producer's stand between them.
+    # After a clean restart the log knows only a producer's last batch. The four before it are in segments of their own,
+    # with batches of another producer between them.
     disk = new_disk()
     settings = LogSettings(segment_bytes=100)
     log = new_log(disk, settings)
@@ -314,8 +314,9 @@ def test_a_retry_is_recognised_however_small_the_segments_are() -> None:
 
 
 def test_producers_that_come_and_go_take_bounded_memory() -> None:
-    # Twice as many as a partition remembers, two batches of each. The newest are remembered; so is one that writes now
-    # and then, and one that came first and has a transaction open. A retry of any of these is recognised.
+    # There are twice as many producers as a partition remembers, with two batches each. The newest are remembered, and
+    # so are one that writes now and then, and one that came first and has a transaction open. A retry of any of these
+    # is recognised.
     log = new_log(new_disk())
     busy, open_since_the_start, first, count = 1, 2, 100, 2 * PRODUCERS_MAX
     append(log, batch_of(b"a", producer_id=open_since_the_start, sequence=0, transactional=True))
@@ -334,8 +335,8 @@ def test_producers_that_come_and_go_take_bounded_memory() -> None:
     assert log.end_offset == end and log.producers.first_unstable_offset == 0
 
 
-def test_a_forgotten_producer_goes_on_where_it_was() -> None:
-    # Like one whose state has expired: its next batch is taken, and a retry of that one is recognised.
+def test_a_forgotten_producer_may_continue() -> None:
+    # As for one whose state has expired, its next batch is accepted, and a retry of that batch is recognised.
     log = new_log(new_disk())
     append(log, batch_of(b"a", producer_id=1, sequence=0))
     for number in range(PRODUCERS_MAX):
@@ -362,7 +363,7 @@ def test_a_producer_that_left_takes_little_memory() -> None:
 
 
 def test_a_silent_producer_keeps_one_batch_and_is_recognised_by_all_five() -> None:
-    # Many new producers later only its last batch is in memory; a retry of an earlier one is looked up in the log.
+    # After many new producers only its last batch is in memory. A retry of an earlier one is looked up in the log.
     log = new_log(new_disk())
     for sequence in range(5):
         append(log, batch_of(b"a", producer_id=1, sequence=sequence))

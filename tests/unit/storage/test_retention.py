@@ -1,4 +1,4 @@
-"""Which segments retention takes from a log, and which it must never take."""
+"""Which segments retention deletes from a log, and which it must never delete."""
 
 import errno
 
@@ -33,7 +33,7 @@ def filled(log: Log, *, begin: int = NOW, step: int = HOUR) -> Log:
 
 
 def test_a_segment_is_as_old_as_its_newest_record() -> None:
-    # Two of them are older than five hours when the last record is written; one is exactly as old and stays.
+    # Two segments are older than five hours when the last record is written. One is exactly as old, and stays.
     log = filled(new_log(new_disk(), settings(retention_ms=5 * HOUR)))
     found = find_expired(log, log.end_offset, NOW + 10 * HOUR)
     assert found is not None and (found.old, found.excess, found.log_start_offset) == ([0], [], 3)
@@ -43,15 +43,15 @@ def test_a_segment_is_as_old_as_its_newest_record() -> None:
 
 
 def test_an_old_record_behind_a_new_one_is_kept_with_it() -> None:
-    # Segments go from the front only: what is old in the middle waits for what is before it.
+    # Segments are deleted from the front only: an old one in the middle waits for those before it.
     log = new_log(new_disk(), settings(retention_ms=HOUR))
     filled(log, begin=NOW + 11 * HOUR, step=-HOUR)
     assert find_expired(log, log.end_offset, NOW + 12 * HOUR) is None
 
 
 @pytest.mark.parametrize(("room", "start"), [(10_000, 0), (1, 2), (0, 3), (-1, 3)])
-def test_size_takes_what_is_above_the_limit_and_no_more(room: int, start: int) -> None:
-    # A segment goes if the log without it is still as large as the limit, so it never falls below it.
+def test_retention_by_size_deletes_no_more_than_needed(room: int, start: int) -> None:
+    # A segment is deleted if the log without it is still as large as the limit, so the log never falls below it.
     log = filled(new_log(new_disk(), settings()))
     sizes = [segment.size for segment in log.segments]
     limit = sum(sizes) - sum(sizes[:3]) + room
@@ -61,8 +61,8 @@ def test_size_takes_what_is_above_the_limit_and_no_more(room: int, start: int) -
     assert found is None or not found.old
 
 
-def test_size_and_age_take_together() -> None:
-    # Each segment goes for the reason that holds for it.
+def test_retention_by_size_and_by_age() -> None:
+    # Each segment is deleted for its own reason.
     log = filled(new_log(new_disk(), settings()))
     size = log.size
     log.settings = settings(retention_ms=5 * HOUR, retention_bytes=size - log.segments[0].size)
@@ -70,8 +70,8 @@ def test_size_and_age_take_together() -> None:
     assert found is not None and (found.excess, found.old, found.log_start_offset) == ([0], [3], 6)
 
 
-def test_segments_before_the_start_do_not_count() -> None:
-    # Records were deleted, their files are still there: the limit is about what is left.
+def test_segments_before_the_log_start_do_not_count() -> None:
+    # Records were deleted and their files are still there. The limit applies to the rest.
     log = filled(new_log(new_disk(), settings()))
     log.settings = settings(retention_bytes=log.size - log.segments[0].size)
     log.advance_log_start(3)
@@ -83,8 +83,9 @@ def test_without_limits_everything_stays() -> None:
     assert find_expired(log, log.end_offset, NOW + 10_000 * DAY) is None
 
 
-def test_nothing_above_the_high_watermark_goes() -> None:
-    # All is old, but only what is before offset 6 is committed; in mid-segment the segment stays whole.
+def test_nothing_above_the_high_watermark_is_deleted() -> None:
+    # All records are old, but only those before offset 6 are committed. A segment that is committed in part stays
+    # whole.
     log = filled(new_log(new_disk(), settings(retention_ms=1, retention_bytes=0)))
     for up_to, start in ((6, 6), (8, 6), (2, None)):
         found = find_expired(log, up_to, NOW + DAY)
@@ -92,7 +93,7 @@ def test_nothing_above_the_high_watermark_goes() -> None:
 
 
 def test_an_open_transaction_is_kept() -> None:
-    # Its first record is at offset 4; when it has ended, everything may go.
+    # Its first record is at offset 4. When it has ended, everything may be deleted.
     log = new_log(new_disk(), settings(retention_ms=1))
     for number in range(BATCHES):
         producer = {"producer_id": 7, "sequence": 0, "transactional": True} if number == 4 else {}
@@ -104,8 +105,8 @@ def test_an_open_transaction_is_kept() -> None:
     assert found is not None and found.log_start_offset == BATCHES + 1
 
 
-def test_the_active_segment_goes_after_a_roll() -> None:
-    # The last records of a topic that nobody writes to any more are not kept for ever, and offsets go on.
+def test_the_active_segment_is_rolled_and_deleted() -> None:
+    # The last records of a topic without writers are not kept for ever, and offsets continue.
     disk = new_disk()
     log = filled(new_log(disk, settings(retention_ms=HOUR)))
     found = find_expired(log, log.end_offset, NOW + DAY)
@@ -122,7 +123,8 @@ def test_the_active_segment_goes_after_a_roll() -> None:
 
 @pytest.mark.parametrize("timestamp", [NOW + 3650 * DAY, -1])
 def test_a_wrong_timestamp_does_not_keep_a_log_for_ever(timestamp: int) -> None:
-    # Ten years ahead, where an hour is allowed, or none at all: the age counts from when the segment was begun.
+    # The timestamp is ten years ahead where an hour is allowed, or missing. Then age counts from when the segment was
+    # begun.
     log = new_log(new_disk(), settings(retention_ms=DAY, timestamps_ahead_ms=HOUR))
     append(log, batch_of(bytes(42), timestamp=timestamp))
     filled_after = [append(log, batch_of(bytes(42), timestamp=NOW + number)) for number in range(8)]
@@ -131,8 +133,8 @@ def test_a_wrong_timestamp_does_not_keep_a_log_for_ever(timestamp: int) -> None:
     assert found is not None and found.log_start_offset == filled_after[-1].last_offset + 1
 
 
-def test_a_time_that_the_topic_allows_is_believed() -> None:
-    # Where producers may be as far ahead as they like, their records are kept that long, as in Kafka.
+def test_a_timestamp_that_the_topic_allows_counts() -> None:
+    # If producers may be as far ahead as they like, their records are kept that long, as in Kafka.
     log = new_log(new_disk(), settings(retention_ms=DAY))
     append(log, batch_of(bytes(42), timestamp=NOW + 3650 * DAY))
     assert find_expired(log, log.end_offset, NOW + 3650 * DAY) is None
@@ -140,7 +142,7 @@ def test_a_time_that_the_topic_allows_is_believed() -> None:
 
 
 def test_after_a_restart_the_age_is_read_from_the_time_index() -> None:
-    # Nothing of a sealed segment is in memory then; what the index says is checked against the batch it names.
+    # Then nothing of a sealed segment is in memory. The entry of the index is checked against the batch that it names.
     disk = new_disk()
     log = filled(new_log(disk, settings()))
     log.close()
@@ -149,9 +151,9 @@ def test_after_a_restart_the_age_is_read_from_the_time_index() -> None:
     assert found is not None and (found.old, found.log_start_offset) == ([0, 3], 6)
 
 
-def test_a_power_cut_while_segments_go_leaves_no_hole() -> None:
-    # Renames that nobody synced may survive in any choice. With the new start on disk before the first of them, or one
-    # synced after the other, the log never begins with a segment whose follower is gone.
+def test_a_power_cut_during_retention_leaves_no_hole() -> None:
+    # Any of the renames that were not synced may survive. The new log start is on disk before the first of them, or
+    # they are synced one after the other, so the log never begins with a segment whose successor is gone.
     for seed in range(40):
         for in_order in (True, False):
             disk = new_disk(seed)

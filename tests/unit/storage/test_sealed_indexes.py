@@ -11,8 +11,8 @@ SEEDS = 40
 
 @pytest.mark.parametrize("flushed_again", [False, True])
 def test_a_power_cut_after_a_roll_leaves_no_old_time_index(flushed_again: bool) -> None:
-    # The index that the clean close wrote is true for the first batch only. Were it believed, a lookup would miss the
-    # second one, and retention would take the segment for older than it is.
+    # The index that the clean close wrote is right for the first batch only. If it were used, a lookup would miss the
+    # second one, and retention would consider the segment older than it is.
     for seed in range(SEEDS):
         disk = new_disk(seed)
         log = new_log(disk)

@@ -18,7 +18,7 @@ def new_segment(disk: SimulatedDisk, base_offset: int = 100, cache: IndexCache |
 
 
 def stored_segment(disk: SimulatedDisk, base_offset: int = 100, cache: IndexCache | None = None) -> Segment:
-    """The same segment as a later process finds it."""
+    """The same segment, opened by a later process."""
     cache = cache or IndexCache()
     return Segment(disk, DIRECTORY, base_offset, created_ms=NOW, interval=200, cache=cache)
 
@@ -42,7 +42,7 @@ def sealed(disk: SimulatedDisk, count: int = 300, base_offset: int = 100, cache:
 
 @pytest.mark.parametrize("step", [1, 3])
 def test_every_batch_is_found_while_the_segment_grows(step: int) -> None:
-    # Near the end from memory, before that through the index; an offset in a gap finds the batch after it.
+    # Batches near the end are found in memory, others through the index. An offset in a gap finds the next batch.
     segment = new_segment(new_disk())
     fill(segment, 300, step=step)
     size = len(batch_of(b"v"))
@@ -72,7 +72,7 @@ def test_an_index_entry_is_made_about_every_interval() -> None:
     assert min(distances) > 200 and max(distances) <= 200 + 2 * len(batch_of(b"v"))
 
 
-def test_a_wrong_index_is_built_again_once() -> None:
+def test_a_wrong_index_is_rebuilt_once() -> None:
     # Entries that point to no batch, or past the offset asked for, must not hide records.
     disk = new_disk()
     sealed(disk)
@@ -91,7 +91,7 @@ def test_a_wrong_index_is_built_again_once() -> None:
         assert disk.read(path(100, ".index")) == right
 
 
-def test_indexes_of_sealed_segments_are_forgotten_and_read_again() -> None:
+def test_indexes_of_sealed_segments_are_unloaded_and_read_again() -> None:
     disk, cache = new_disk(), IndexCache(bytes_max=2500)
     segments = [sealed(disk, base_offset=base, cache=cache) for base in (0, 1000, 2000)]
     for _ in range(2):
@@ -101,7 +101,7 @@ def test_indexes_of_sealed_segments_are_forgotten_and_read_again() -> None:
         assert cache.bytes <= 2500
 
 
-def test_a_cleanly_closed_segment_goes_on_where_it_was() -> None:
+def test_a_cleanly_closed_segment_continues() -> None:
     disk = new_disk()
     segment = new_segment(disk)
     fill(segment, 300)

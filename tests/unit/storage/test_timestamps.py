@@ -1,4 +1,5 @@
-"""Lookups by time are exact: against a naive list, over segments, codecs, append times, restarts and a moved start."""
+"""Lookups by time are exact: compared with a list, over segments, codecs, append times, restarts and a moved log
+start."""
 
 from random import Random
 
@@ -30,9 +31,9 @@ def filled(log: Log, random: Random) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("end", ["running", "closed", "crashed"])
-def test_every_time_is_found_where_a_list_has_it(seed: int, end: str) -> None:
-    # The first record at or after each time, and the first with the largest; not before the start of the log, which
-    # lies in the middle of a segment, and not behind what the one who asks may see.
+def test_every_timestamp_is_found_as_in_a_list(seed: int, end: str) -> None:
+    # A lookup finds the first record at or after each time, and the first with the largest timestamp. It finds nothing
+    # before the log start, which is in the middle of a segment, and nothing that the reader may not see.
     random, disk = Random(seed), new_disk(seed)
     log = new_log(disk, SETTINGS)
     times = filled(log, random)
@@ -56,7 +57,7 @@ def test_every_time_is_found_where_a_list_has_it(seed: int, end: str) -> None:
 
 
 def test_the_largest_time_may_have_been_deleted() -> None:
-    # The record that the index names is before the start of the log: the largest of those after it counts.
+    # The record that the index names is before the log start: the largest timestamp of the others counts.
     log = new_log(new_disk(), SETTINGS)
     for stamp in (100, 900, 300, 200, 300):
         append(log, encode([(None, bytes(30), (), stamp), (None, bytes(30), (), stamp - 50)]))
@@ -68,7 +69,7 @@ def test_the_largest_time_may_have_been_deleted() -> None:
 
 
 def test_a_clock_that_jumped_leaves_the_lookups_exact() -> None:
-    # Append times go back an hour and forward ten years; each is found, and so is what was written in between.
+    # Append times go back an hour and forward ten years. Each is found, and so are the records in between.
     log = new_log(new_disk(), SETTINGS)
     moments = [NOW, NOW - 3_600_000, NOW + 315_360_000_000, NOW + 1]
     for moment in moments:

@@ -1,4 +1,4 @@
-"""The suite's own guards: what they must notice, they notice."""
+"""The suite's own guards notice what they must notice."""
 
 import os
 import random
@@ -13,7 +13,7 @@ from tests.patience import PATIENCE_S
 
 
 def test_a_folder_over_its_budget_is_named() -> None:
-    # Over the budget, or without one: a line each. Within it: silence.
+    # A folder over its budget, or without one, gives a line. A folder within its budget gives none.
     assert over_budget({"unit": 11.0}, {"unit": 10}) == [
         "tests/unit took 11 s, and its budget is 10 s on two quiet cores"
     ]
@@ -56,7 +56,7 @@ def test_the_seed_is_the_one_that_is_printed(seed: int) -> None:
 
 
 def run_suite_in(directory: Path, tests: str, *options: str, **environment: str) -> tuple[int, str]:
-    """Status and output of a run of tests that are not ours, with this suite's conftest and configuration."""
+    """Run tests that are not ours with this suite's conftest and configuration. Returns status and output."""
     (directory / "test_nested.py").write_text(tests)
     plugins = ("-p", "tests.conftest", "-p", "no:cacheprovider", "-c", str(TESTS.parent / "pyproject.toml"))
     command = [sys.executable, "-m", "pytest", *plugins, "--rootdir", str(directory), *options, str(directory)]
@@ -97,7 +97,7 @@ def test_leak():
 
 
 def test_a_parallel_run_shares_its_seed_and_fails_for_what_its_workers_leave_behind(tmp_path: Path) -> None:
-    # All tests pass, and the run fails: a worker has found a process. The skips are one line.
+    # All tests pass, and the run fails because a worker has left a process behind. The skips are one line.
     status, output = run_suite_in(tmp_path, PARALLEL, "-n", "1", OTTLA_SEED="77")
     assert status == 1, output
     assert "2 passed, 3 skipped" in output
@@ -122,7 +122,7 @@ def test_by_itself(): pass
 
 
 def test_tests_of_a_group_run_in_one_process(tmp_path: Path) -> None:
-    # From three files, while there are three workers.
+    # The tests are in three files, and there are three workers.
     for number in range(3):
         (tmp_path / f"test_grouped_{number}.py").write_text(GROUPED)
     status, output = run_suite_in(tmp_path, "def test_alone(): pass", "-n", "3")
@@ -146,7 +146,7 @@ def test_forever():
 
 
 def test_a_test_that_hangs_is_named_and_ends_its_process(tmp_path: Path) -> None:
-    # Although it would catch whatever is raised in it.
+    # Although the test catches every exception.
     limit = ("-o", "faulthandler_timeout=0.5", "-n", "1", "--max-worker-restart", "0")
     status, output = run_suite_in(tmp_path, HANGING, *limit)
     assert status == 1, output

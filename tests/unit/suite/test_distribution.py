@@ -14,13 +14,13 @@ def test_tests_are_grouped_by_the_expensive_fixtures_that_they_use() -> None:
     assert group_of("tests/clients/test_go.py", ["tmp_path"]) is None
 
 
-def test_workers_tell_the_groups_by_a_file(tmp_path: Path) -> None:
+def test_workers_learn_the_groups_from_a_file(tmp_path: Path) -> None:
     for _ in range(2):
         write_groups(tmp_path, {"tests/a.py::test_b[x]": "kafka"})
     assert read_groups(tmp_path) == {"tests/a.py::test_b[x]": "kafka"}
     assert len([*tmp_path.iterdir()]) == 1
 
 
-def test_the_tables_are_true() -> None:
+def test_the_tables_name_existing_groups_and_files() -> None:
     assert {*FIXTURES.values(), *FILES.values()} == {*GROUPS}
     assert [file for file in FILES if not (TESTS.parent / file).exists()] == []

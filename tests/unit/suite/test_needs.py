@@ -1,4 +1,4 @@
-"""What was skipped, and for what, is one line."""
+"""One line says what was skipped, and for what reason."""
 
 import pytest
 

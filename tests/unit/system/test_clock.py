@@ -1,4 +1,4 @@
-"""The clock that retention goes by: a wall clock that somebody sets must not make everything old at once."""
+"""The clock of retention: setting the wall clock must not make everything old at once."""
 
 import pytest
 
@@ -9,7 +9,7 @@ YEAR_MS = 365 * 24 * HOUR_MS
 
 
 class Machine:
-    """A wall clock that can be set and one that cannot."""
+    """A machine with a wall clock that can be set, and a monotonic clock."""
 
     def __init__(self) -> None:
         self.wall_ms = 1_700_000_000_000
@@ -23,7 +23,7 @@ class Machine:
         self.passed_s += seconds
 
 
-def test_it_is_the_wall_clock_as_long_as_nobody_sets_that() -> None:
+def test_it_follows_the_wall_clock_as_long_as_nobody_sets_it() -> None:
     machine = Machine()
     clock = SteadyClock(machine, lambda: machine.passed_s)
     for seconds in (0, 0.0004, 1, 300, 8 * 86_400):
@@ -31,9 +31,9 @@ def test_it_is_the_wall_clock_as_long_as_nobody_sets_that() -> None:
         assert clock.now_ms() == machine.wall_ms
 
 
-def test_ten_years_forward_wipe_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    # In the hour after the jump at most two hours pass for retention, and it says so, once. When the clock is right
-    # again nothing has happened.
+def test_a_jump_of_ten_years_deletes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    # In the hour after the jump at most two hours pass for retention, and this is logged once. When the clock is right
+    # again, nothing has been deleted.
     machine = Machine()
     clock = SteadyClock(machine, lambda: machine.passed_s)
     before = clock.now_ms()
@@ -50,7 +50,7 @@ def test_ten_years_forward_wipe_nothing(caplog: pytest.LogCaptureFixture) -> Non
 
 
 def test_a_clock_that_goes_back_is_followed() -> None:
-    # Less is old then: harmless.
+    # This is harmless, because records seem younger.
     machine = Machine()
     clock = SteadyClock(machine, lambda: machine.passed_s)
     machine.wall_ms -= HOUR_MS
@@ -58,7 +58,7 @@ def test_a_clock_that_goes_back_is_followed() -> None:
 
 
 def test_a_machine_that_slept_catches_up() -> None:
-    # Its wall clock jumped because time did pass: after as long again the two agree.
+    # The wall clock jumped because time did pass. After the same time again the two clocks agree.
     machine = Machine()
     clock = SteadyClock(machine, lambda: machine.passed_s)
     machine.wall_ms += 8 * HOUR_MS

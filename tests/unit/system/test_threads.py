@@ -1,4 +1,4 @@
-"""How code is loaded while a broker answers."""
+"""Loading of libraries while a broker serves requests."""
 
 import gc
 import sys
@@ -15,8 +15,8 @@ def thawed() -> Iterator[None]:
     gc.unfreeze()
 
 
-def test_loading_holds_nobody_up() -> None:
-    # Meanwhile nobody looks for garbage, and the interpreter changes hands often; afterwards all is as it was.
+def test_loading_does_not_block_other_threads() -> None:
+    # Meanwhile the garbage collector is off and threads switch often. Afterwards everything is as before.
     before = sys.getswitchinterval()
 
     def load() -> tuple[bool, float]:
@@ -27,7 +27,7 @@ def test_loading_holds_nobody_up() -> None:
     assert gc.isenabled() and sys.getswitchinterval() == before
 
 
-def test_what_was_loaded_is_never_searched_for_garbage() -> None:
+def test_loaded_objects_are_excluded_from_garbage_collection() -> None:
     gc.unfreeze()
     kept: list[list[int]] = load_library(lambda: [[] for _ in range(1000)])
     assert gc.get_freeze_count() > len(kept)

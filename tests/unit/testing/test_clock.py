@@ -1,4 +1,4 @@
-"""When a loop is taken to rest: not before all is done that could be, and also where clients never pause."""
+"""When a loop counts as idle: not before all possible work is done, and also if clients never pause."""
 
 import asyncio
 import socket
@@ -34,7 +34,7 @@ def reader(loop: MovableLoop, callback: Callable[[socket.socket], None]) -> Iter
 
 
 def test_timers_that_a_jump_makes_due_run_before_the_next_rest() -> None:
-    # In the order in which they were due, with the wall clock moved as far as they were; later ones still wait.
+    # They run in the order of their times, each with the wall clock at its time. Later ones still wait.
     with moving_loop() as (loop, clock, _):
         events: list[str] = []
 

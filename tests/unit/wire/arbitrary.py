@@ -29,7 +29,7 @@ def classes_and_versions() -> list[tuple[type[Message], int]]:
 
 
 def arbitrary(message_class: type[Message], version: int, random: Random, tame: bool = False) -> Any:
-    """A message; a tame one has only error codes and times that kio can hold."""
+    """Build a random message. A tame one has only error codes and times that kio can represent."""
     message = message_class()
     for field in fields_of(message_class):
         if field.is_in(version):

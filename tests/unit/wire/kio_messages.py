@@ -1,4 +1,4 @@
-"""Our messages as kio's, so that kio's own writer and reader can be asked what the bytes should be."""
+"""Converts our messages to kio's, so that kio's own writer and reader say what the bytes should be."""
 
 import dataclasses
 import io
@@ -18,7 +18,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def kio_class(message_class: type[Message], version: int) -> Any:
-    """kio's class for one version: there is one in the folder that has the same name."""
+    """kio's class for one version: the folder has one with the same name."""
     folder = message_class.__module__.rpartition(".")[2]
     paths = schema_name_map[folder][version].values()
     return next(found for path in paths if (found := resolve_name(path)).__name__ == message_class.__name__)

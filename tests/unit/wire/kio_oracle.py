@@ -1,4 +1,4 @@
-"""kio's classes as the oracle: plain values in kio's field names become the bytes that kio writes for them."""
+"""kio as the reference: plain values under kio's field names become the bytes that kio writes for them."""
 
 import dataclasses
 import io
@@ -17,7 +17,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def kio_bytes(api: str, kind: str, version: int, values: dict[str, Any]) -> bytes:
-    """What kio writes for the request or response (`kind`) of `api` that holds those of `values` the version has."""
+    """The bytes that kio writes for the request or response (`kind`) of `api`, with those `values` that the version
+    has."""
     module = import_module(f"kio.schema.{api}.v{version}.{kind}")
     message = getattr(module, f"{api.capitalize()}{kind.capitalize()}")
     buffer = io.BytesIO()
@@ -38,7 +39,7 @@ def _entity(message: Any, values: dict[str, Any]) -> Any:
 def _value(hint: Any, value: Any) -> Any:
     options = [option for option in typing.get_args(hint) if option is not type(None)]
     if typing.get_origin(hint) is not tuple and options:
-        hint = options[0]  # it may be null too
+        hint = options[0]  # the type may be null too
     if hint is UUID:
         return UUID(bytes=value) if any(value) else None
     if value is None:

@@ -1,4 +1,4 @@
-"""Damaged copies of valid bytes, the same ones for the same random."""
+"""Damaged copies of valid bytes. The same random generator gives the same copies."""
 
 from collections.abc import Iterator
 from random import Random

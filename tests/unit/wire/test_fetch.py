@@ -45,7 +45,7 @@ error_codes = st.integers(-1, 133).filter(lambda code: code != ErrorCode.KAFKA_S
 
 
 class StoredSlice(FileSlice):
-    """A slice of no file: the codec only looks at its length, and the test at its content."""
+    """A stand-in for a slice of a file: the codec uses only its length, and the test its content."""
 
     def __init__(self, content: bytes) -> None:
         super().__init__(cast(File, None), 0, len(content))
@@ -71,7 +71,7 @@ def content_of(records: Any) -> bytes:
 
 
 def sent(parts: Sequence[Part]) -> bytes:
-    """What goes over the wire: the parts one after the other."""
+    """The bytes on the wire: the parts one after the other."""
     return b"".join(content_of(part) for part in parts)
 
 
@@ -186,7 +186,7 @@ def result_in_kio(result: PartitionResult) -> dict[str, Any]:
 
 
 def whole_request() -> FetchRequest:
-    """Every field set, more than one of everything."""
+    """A message with every field set, and more than one element in every list."""
     rows = [FetchPartition(0, 1, 2, 3, 4, 5, bytes(range(16)), 6), FetchPartition(7, 8, 9, 10, 11, 12)]
     topics = [FetchTopic("orders", bytes(range(16)), rows), FetchTopic("empty", bytes(range(1, 17)))]
     forgotten = [ForgottenTopic("old", bytes(range(2, 18)), [1, 2, 3])]
@@ -279,7 +279,7 @@ def test_slices_of_files_stay_slices(version: int) -> None:
 
 @all_versions
 def test_clients_below_version_6_are_not_told_of_storage_errors(version: int) -> None:
-    # They would take the code for fatal; NOT_LEADER_OR_FOLLOWER makes them look for another broker.
+    # They would treat the code as fatal. NOT_LEADER_OR_FOLLOWER makes them look for another broker.
     rows = [PartitionResult(0, ErrorCode.KAFKA_STORAGE_ERROR)]
     data = sent(fetch.write_response(version, FetchResponse(topics=[TopicResult("t", bytes(16), rows)])))
     told = fetch.read_response(version, data).topics[0].partitions[0].error_code
@@ -382,7 +382,8 @@ def test_memory_is_a_small_multiple_of_the_frame(version: int, announced: bytes)
 
 
 def test_unknown_tagged_fields_are_skipped() -> None:
-    # A newer client may tag what we do not know, and a tag that a later version introduced is unknown to this one.
+    # A newer client may send tagged fields that we do not know, and a tag of a later version is unknown in an earlier
+    # one.
     plain = FetchRequest(topics=[FetchTopic("t", partitions=[FetchPartition(0)])])
     data = bytes(fetch.write_request(12, plain))
     end = b"\0\0\1\1\0"  # tags of partition and topic, no forgotten topics, no rack, tags of the request

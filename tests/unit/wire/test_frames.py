@@ -1,4 +1,4 @@
-"""Headers against kio's, the register of APIs, and whole requests and responses."""
+"""Headers compared with kio's, the register of APIs, and whole requests and responses."""
 
 import dataclasses
 import io
@@ -71,7 +71,7 @@ def test_request_headers_agree_with_kio(api: frames.Api, data: st.DataObject, cl
     ],
 )
 def test_malformed_headers(frame: bytes) -> None:
-    """Only Malformed comes out, whatever goes in."""
+    """Any input raises only Malformed."""
     with pytest.raises(Malformed):
         frames.read_request_header(frame)
 
@@ -119,13 +119,13 @@ def test_the_answer_to_api_versions_has_the_old_header() -> None:
 
 
 def test_truncated_responses() -> None:
-    """A response that ends within its header."""
+    """A response that ends within its header is refused."""
     for data in (b"", b"\0\0\0", b"\0\0\0\1", b"\0\0\0\1\x01"):
         with pytest.raises(Malformed):
             frames.decode_response(HeartbeatResponse, 4, data)
 
 
-def test_register() -> None:
+def test_apis_are_found_by_key_and_by_folder() -> None:
     """An API is found by key and by folder; unknown keys are Malformed; classes are those of the module."""
     assert frames.api(12) is frames.find_api_by_folder("heartbeat")
     assert frames.api(12).request is HeartbeatRequest

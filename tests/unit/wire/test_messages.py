@@ -42,14 +42,14 @@ def test_importing_is_cheap_and_needs_no_kio() -> None:
 
 
 def test_module_constants() -> None:
-    """A module says its key, its versions and the first flexible one, and so do its messages."""
+    """A module has its key, its versions and the first flexible one, and so have its messages."""
     assert (1, range(4, 19), 12) == (fetch.API_KEY, fetch.VERSIONS, fetch.FLEXIBLE_FROM)
     assert fetch.FetchRequest.VERSIONS == fetch.FetchResponse.VERSIONS == fetch.VERSIONS
     assert fetch.FetchRequest.FLEXIBLE_FROM == 12
 
 
 def test_consumer_protocol_schemas() -> None:
-    """What group members put into each other's bytes can be read too."""
+    """The bytes that group members exchange can be decoded too."""
     subscription = consumer_protocol_subscription.ConsumerProtocolSubscription(topics=["a", "b"])
     encoded = schema.encode(type(subscription), 3, subscription)
     assert schema.decode(type(subscription), 3, encoded) == subscription

@@ -39,7 +39,7 @@ times = st.integers(-1, 250_000_000_000_000)
 
 
 def lists(elements: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
-    """Mostly of one element, because that shape has a way of its own through the codec."""
+    """Lists that mostly have one element, because the codec has a fast path for that shape."""
     return st.one_of(st.lists(elements, min_size=1, max_size=1), st.lists(elements, max_size=3))
 
 
@@ -127,7 +127,7 @@ def single_request() -> ProduceRequest:
 
 
 def whole_request() -> ProduceRequest:
-    """Every field set, more than one of everything."""
+    """A message with every field set, and more than one element in every list."""
     topic = TopicData("orders", bytes(range(16)), [PartitionData(0, memoryview(b"abc")), PartitionData(1, None)])
     return ProduceRequest("transaction", -1, 1_000, [topic, TopicData("empty", bytes(range(1, 17)))])
 
@@ -186,7 +186,7 @@ def test_oldest_version_fills_what_it_lacks_with_defaults() -> None:
 @all_versions
 @pytest.mark.parametrize("partitions", [1, 2])
 def test_clients_of_version_3_are_not_told_of_storage_errors(version: int, partitions: int) -> None:
-    # They would take the code for fatal; NOT_LEADER_OR_FOLLOWER makes them look for another broker.
+    # They would treat the code as fatal. NOT_LEADER_OR_FOLLOWER makes them look for another broker.
     rows = [PartitionResult(index, ErrorCode.KAFKA_STORAGE_ERROR) for index in range(partitions)]
     data = produce.write_response(version, ProduceResponse([TopicResult("t", bytes(16), rows)]))
     told = {row.error_code for row in produce.read_response(version, data).topics[0].partitions}
@@ -194,8 +194,8 @@ def test_clients_of_version_3_are_not_told_of_storage_errors(version: int, parti
 
 
 @all_versions
-def test_single_partition_takes_the_short_way(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The shape that nearly every request has never reaches the general code, neither reading nor answering.
+def test_a_single_partition_takes_the_fast_path(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The shape of nearly every request never reaches the general code, neither when it is read nor when it is answered.
     request = single_request()
     data = produce.write_request(version, request)
     response = ProduceResponse([TopicResult("orders", bytes(range(16)), [PartitionResult(7, 0, 42)])])

@@ -1,4 +1,4 @@
-"""Frames cut out of what arrives: how the memory of a large one grows."""
+"""Received bytes are cut into frames: how the memory of a large frame grows."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from ottla.wire.receiving import POOLED_BYTES, BufferPool, UnfinishedFrame
 
 
 def received(frame: UnfinishedFrame, data: bytes) -> int:
-    """Let `data` arrive as a loop does it, which keeps its hold of the room until it has told of the bytes in it."""
+    """Let `data` arrive as from a loop, which holds the buffer until it has reported the bytes in it."""
     growth = 0
     while data:
         room = frame.room()
@@ -20,7 +20,7 @@ def received(frame: UnfinishedFrame, data: bytes) -> int:
 
 @pytest.mark.parametrize("size", [10_000, 1_000_000, POOLED_BYTES + 1])
 def test_a_frame_is_what_arrived(size: int) -> None:
-    # Proves: however often its memory grew, every byte is in its place, and what it holds was told on the way.
+    # Proves: however often its memory grew, every byte is in its place, and the bytes that it holds were reported.
     data = bytes(range(256)) * (size // 256 + 1)
     frame = UnfinishedFrame(BufferPool(), size, memoryview(data)[:100], 0.0)
     began_with = frame.memory
@@ -38,7 +38,7 @@ def test_memory_grows_with_what_arrives() -> None:
 
 
 def test_a_large_frame_is_in_memory_once() -> None:
-    # Proves: memory grows in place, the old is never there beside the new; and nobody has to copy a frame to read it.
+    # Proves: memory grows in place, with no copy of the old beside the new, and a frame is read without a copy.
     frame = UnfinishedFrame(BufferPool(), 2 * POOLED_BYTES, memoryview(bytes(POOLED_BYTES // 2)), 0.0)
     memory = frame.room().obj
     received(frame, bytes(POOLED_BYTES))

@@ -57,7 +57,7 @@ def error_codes(message: Message) -> Iterator[int]:
 
 @pytest.mark.parametrize("api", frames.apis(), ids=lambda api: api.name)
 def test_every_api_and_version_carries_the_error(api: frames.Api) -> None:
-    """The code is somewhere in the response, and nowhere is another one but zero."""
+    """The response has the code somewhere, and no other code except zero."""
     for version in api.versions:
         codes = set(error_codes(refused(filled(api.request, version), version)))
         assert CODE in codes, version
@@ -66,7 +66,7 @@ def test_every_api_and_version_carries_the_error(api: frames.Api) -> None:
 
 @pytest.mark.parametrize("api", frames.apis(), ids=lambda api: api.name)
 def test_an_empty_request_can_be_refused(api: frames.Api) -> None:
-    """Nothing asked for is no reason to fail."""
+    """An empty request is no reason to fail."""
     for version in api.versions:
         response = refuse(api, version, api.request(), CODE)
         schema.decode(api.response, version, frames.encode_response(api, version, response))
@@ -93,7 +93,7 @@ def test_find_coordinator_in_both_shapes() -> None:
 
 
 def test_offset_fetch_of_version_1() -> None:
-    """It has no place but the partitions."""
+    """This version has error codes only in partitions."""
     topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[3])]
     response = refused(OffsetFetchRequest(group_id="g", topics=topics), 1)
     (partition,) = response.topics[0].partitions
@@ -101,13 +101,13 @@ def test_offset_fetch_of_version_1() -> None:
 
 
 def test_metadata_of_all_topics() -> None:
-    """No topics were named, so none come back; version 13 says it at the top."""
+    """No topics were named, so none are returned. Version 13 has the error at the top level."""
     assert refused(MetadataRequest(topics=None), 12).topics == []
     assert refused(MetadataRequest(topics=None), 13).error_code == CODE
 
 
 def test_what_identifies_an_item_may_be_a_list() -> None:
-    """A quota's entity comes back whole."""
+    """The entity of a quota is returned whole."""
     entity = [AlterClientQuotasRequestEntityData(entity_type="user", entity_name="u")]
     request = AlterClientQuotasRequest(entries=[AlterClientQuotasRequestEntryData(entity=entity)])
     (entry,) = refused(request, 1).entries

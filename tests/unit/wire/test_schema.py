@@ -39,7 +39,7 @@ def test_agrees_with_kio_byte_for_byte(message_class: type[Message], seed: int) 
 @settings(max_examples=200)
 @given(st.sampled_from(CASES), st.randoms(use_true_random=False))
 def test_round_trip(case: tuple[type[Message], int], source: random.Random) -> None:
-    """What was written is read again, also numbers at the edge of their range and error codes nobody knows."""
+    """A message survives a round trip, also with numbers at the edge of their range and unknown error codes."""
     message_class, version = case
     message = arbitrary(message_class, version, source)
     for buffer_type in (bytes, bytearray, memoryview):
@@ -116,8 +116,8 @@ def test_error_codes_are_numbers_when_read() -> None:
         (8, MetadataResponse(topics=[MetadataResponseTopic(name=None)])),
     ],
 )
-def test_what_has_no_bytes_is_refused(version: int, message: MetadataResponse) -> None:
-    """A value that the version cannot say is Malformed, and leaves nothing behind in the buffer."""
+def test_a_value_that_cannot_be_encoded_is_refused(version: int, message: MetadataResponse) -> None:
+    """A value that the version cannot represent is Malformed, and leaves nothing in the buffer."""
     out = bytearray(b"before")
     with pytest.raises(Malformed):
         schema.writer(MetadataResponse, version)(out, message)

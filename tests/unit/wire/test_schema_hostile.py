@@ -35,7 +35,7 @@ every_class = pytest.mark.parametrize("message_class", list(message_classes()), 
 
 
 def read_or_refuse(message_class: type[Message], version: int, data: bytes) -> None:
-    """Any outcome is fine but another exception, or a message that cannot be written and read again."""
+    """Any result is fine, except another exception, or a message that cannot be written and read again."""
     try:
         message = schema.decode(message_class, version, data)
     except Malformed:
@@ -59,7 +59,7 @@ def test_damaged_and_random_bytes(message_class: type[Message], seed: int) -> No
 
 @every_class
 def test_truncated_bytes_are_refused(message_class: type[Message], seed: int) -> None:
-    """No message may end early, wherever the bytes stop, and none may go on."""
+    """No message may end early, wherever the bytes stop, and none may have further bytes."""
     for version in (message_class.VERSIONS[0], message_class.VERSIONS[-1]):
         valid = bytes(schema.encode(message_class, version, arbitrary(message_class, version, Random(seed))))
         for length in range(0, len(valid), 1 + len(valid) // 60):
@@ -94,14 +94,14 @@ def _with(message_class: type[Message], name: str, value: Any) -> Message:
 
 @pytest.mark.parametrize("api", apis(), ids=lambda each: each.name)
 def test_memory_is_a_small_multiple_of_the_input(api: Api) -> None:
-    """The least bytes of a request that make the most objects: what a byte can cost is bounded."""
+    """The smallest request that makes the most objects: the cost of a byte is bounded."""
     message_class = api.request
     for version in sorted({api.versions[0], api.versions[-1]}):
         read = schema.reader(message_class, version)
         for message in crowded(message_class, version):
             try:
                 data = bytes(schema.encode(message_class, version, message))
-            except Malformed:  # a null by default that this version does not have
+            except Malformed:  # this version does not have the null that is the default
                 continue
             tracemalloc.start()
             read(data, 0)
@@ -137,7 +137,7 @@ def test_a_huge_or_negative_count_allocates_nothing(
 
 
 def test_a_huge_count_of_uuids_allocates_nothing() -> None:
-    """Uuids are cut out one by one, so nothing but the check stands in the way."""
+    """Uuids are read one by one, so only the check prevents the allocation."""
     data = schema.encode(BrokerRegistrationRequest, 2, BrokerRegistrationRequest(log_dirs=[b"u" * 16]))
     position = data.index(b"u" * 16) - 1
     with pytest.raises(Malformed, match="log_dirs: more elements"):
@@ -145,7 +145,7 @@ def test_a_huge_count_of_uuids_allocates_nothing() -> None:
 
 
 def test_a_string_is_at_most_32767_bytes() -> None:
-    """Also in the compact encoding, which could say more: old versions could not repeat it."""
+    """Also in the compact encoding, which allows more: old versions could not return it."""
     for size, is_fine in ((32767, True), (32768, False)):
         data = bytearray(unsigned_varint(size + 1)) + b"x" * size + bytes(4) + b"\x01\x00\x00"
         if is_fine:
@@ -239,8 +239,8 @@ def test_a_bool_is_true_unless_zero() -> None:
     assert schema.decode(MetadataRequest, 4, data[:-1] + b"\xff").allow_auto_topic_creation is True
 
 
-def test_every_structure_takes_bytes() -> None:
-    """A list of structures that take none could not be bounded by the bytes left."""
+def test_every_structure_needs_at_least_one_byte() -> None:
+    """A list of structures without any bytes could not be limited by the bytes that are left."""
 
     def check(message_class: type[Message], version: int, compact: bool) -> None:
         for field in fields_of(message_class):

@@ -1,4 +1,4 @@
-"""Old shapes of requests and responses, as clients of old versions write and read them."""
+"""Old forms of requests and responses, as clients of old versions write and read them."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ def answered(response: Any, version: int) -> Any:
 
 
 def test_find_coordinator() -> None:
-    """One key becomes a list of one, and its answer goes to the top."""
+    """One key becomes a list of one, and its answer moves to the top level."""
     assert received(FindCoordinatorRequest(key="g", key_type=1), 3).coordinator_keys == ["g"]
     assert received(FindCoordinatorRequest(coordinator_keys=["a", "b"]), 4).coordinator_keys == ["a", "b"]
     coordinator = Coordinator(key="g", node_id=3, host="h", port=9, error_code=15, error_message="no")
@@ -84,7 +84,7 @@ def offset_fetch_response(group_error: int) -> OffsetFetchResponse:
 
 
 def test_offset_fetch_response() -> None:
-    """The group's topics and error go to the top; before version 2 the error goes to every partition."""
+    """The group's topics and error move to the top level. Before version 2 the error goes to every partition."""
     partition = OffsetFetchResponsePartition(partition_index=1, committed_offset=5, metadata="m")
     old = answered(offset_fetch_response(0), 7)
     assert old.topics == [OffsetFetchResponseTopic(name="t", partitions=[partition])]
@@ -94,7 +94,7 @@ def test_offset_fetch_response() -> None:
 
 
 def test_leave_group() -> None:
-    """One member becomes a list of one, and its error goes to the top unless there is one already."""
+    """One member becomes a list of one, and its error moves to the top level unless there is one already."""
     assert received(LeaveGroupRequest(group_id="g", member_id="m"), 2).members == [MemberIdentity(member_id="m")]
     members = [MemberResponse(member_id="m", error_code=25)]
     assert answered(LeaveGroupResponse(members=list(members)), 2).error_code == 25
@@ -171,7 +171,7 @@ def test_substitutes_at_any_depth() -> None:
 
 
 def test_substitute_of_one_code() -> None:
-    """The codecs written by hand ask for one code at a time."""
+    """The hand-written codecs ask for one code at a time."""
     storage, not_leader = ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert substitutes.substitute("FetchResponse", 5, storage) == not_leader
     assert substitutes.substitute("FetchResponse", 6, storage) == storage

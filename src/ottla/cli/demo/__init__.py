@@ -14,7 +14,6 @@ afterwards, so that the user can try commands; otherwise the demo ends by itself
     screen.py         shows the progress
     advice.py         commands to try next
     children.py       starts and ends the broker and the pipeline
-    interruption.py   Ctrl-C in any phase
     broker_only.py    the demo without Spark
     exchange.py       sends records to the broker and reads them back
 """
@@ -36,10 +35,10 @@ from ottla.cli.demo import children
 from ottla.cli.demo.advice import after_the_exchange, after_the_story
 from ottla.cli.demo.broker_only import exchange_records
 from ottla.cli.demo.exchange import Exchange
-from ottla.cli.demo.interruption import Interrupted, Interruption
 from ottla.cli.demo.shop import ORDER_SHARE
 from ottla.cli.demo.story import Story
 from ottla.cli.demo.topics import create_topics
+from ottla.cli.interruption import Interrupted, Interruption
 from ottla.cli.numbers import INT32_MAX, int_between, parse_seconds
 
 SECONDS = 20.0

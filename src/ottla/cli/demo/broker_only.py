@@ -4,7 +4,7 @@ import sys
 import time
 
 from ottla.cli.demo.exchange import TOPIC, Exchange
-from ottla.cli.demo.interruption import Interruption
+from ottla.cli.interruption import Interruption
 
 REFRESH_S = 0.1
 

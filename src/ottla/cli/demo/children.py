@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ottla.cli.command_error import CommandError
-from ottla.cli.demo.interruption import Interruption
+from ottla.cli.interruption import Interruption
 
 BROKER_STOP_S = 15.0
 PIPELINE_STOP_S = 20.0

@@ -8,19 +8,19 @@ from typing import Any
 from ottla.cli.client import CommandClient
 from ottla.cli.command_error import CommandError
 from ottla.cli.demo.children import PipelineProcess
-from ottla.cli.demo.interruption import Interruption
 from ottla.cli.demo.results import LiveResults, committed_values, lags
 from ottla.cli.demo.screen import Figures, Rate, Screen
 from ottla.cli.demo.shop import Shop
 from ottla.cli.demo.topics import REJECTED, REVENUE, SALES
 from ottla.cli.demo.traffic import Traffic
+from ottla.cli.interruption import Interruption
 
 SEED = 7
 TURN_S = 0.02
 LOOK_S = 1.0
 LAST_ROWS_S = 0.5
 PATIENCE_S = 180.0
-"""How long to wait for Spark to start, and to process the last records."""
+"""How long the pipeline may be silent while the demo waits for it. A slow machine may take longer in all."""
 
 STARTING = "Starting Spark"
 OPEN = "The shop is open"
@@ -88,9 +88,14 @@ class Story:
 
     def _wait_for(self, word: str, phase: str) -> None:
         deadline_s = time.monotonic() + PATIENCE_S
-        while not any(word in message for message in self._turn(phase)):
-            if time.monotonic() > deadline_s:
-                raise CommandError(f"demo: the pipeline is not {word} after {PATIENCE_S:.0f} s")
+        while True:
+            messages = self._turn(phase)
+            if any(word in message for message in messages):
+                return
+            if messages:
+                deadline_s = time.monotonic() + PATIENCE_S
+            elif time.monotonic() > deadline_s:
+                raise CommandError(f"demo: the pipeline is not {word}, and has said nothing for {PATIENCE_S:.0f} s")
 
     def _turn(self, phase: str) -> list[dict[str, Any]]:
         """Read results and messages, count, show. Returns the messages of the pipeline since the last turn."""

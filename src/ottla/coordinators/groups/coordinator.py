@@ -54,6 +54,7 @@ class GroupCoordinator(Coordinator[GroupMachine]):
         "list_groups",
         "sync",
     )
+    RUN_BELOW_MIN_ISR = frozenset(OPERATIONS) - {"join", "leave"}
 
     def __init__(self, context: CoordinatorContext) -> None:
         errands = GroupErrands(context.offload)

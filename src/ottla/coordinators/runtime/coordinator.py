@@ -44,6 +44,14 @@ RELOAD_DELAY_S = 0.1
 RELOAD_DELAY_MAX_S = 30.0
 """How long to wait before a machine is loaded again after a failure. The delay doubles with each failure."""
 
+CREATION_TIMEOUT_S = 5.0
+"""How long a request waits for the creation of the internal topic, if the metadata cannot be changed at once."""
+
+FINISH_LOADING = "finish_loading"
+
+BELOW_MIN_ISR_S = 0.5
+"""How often a machine's timer looks whether enough replicas are in sync again, after it found too few."""
+
 TIMER_MAX_S = 86_400.0
 """Timers are set for a day ahead at most; one that fires too early is set again."""
 
@@ -60,8 +68,20 @@ _CLIENT_ERRORS = {
 """Which error code a coordinator's client receives when an append to the internal topic fails."""
 
 
+_REFUSALS = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.NOT_ENOUGH_REPLICAS)
+"""Errors of an append that leave the log as it was, so that an outcome which may be refused needs no reload."""
+
+
 def refuse_errand(errand: Any, epoch: int) -> Any:
     raise AssertionError(f"a machine asked for the errand {errand!r}, and this coordinator runs none")
+
+
+class Reload(NamedTuple):
+    """A partition that is to be loaded again after a failure."""
+
+    epoch: int
+    """The leader epoch in which loading failed."""
+    timer: asyncio.TimerHandle
 
 
 class CoordinatorContext(NamedTuple):
@@ -85,6 +105,10 @@ class Coordinator(Generic[M]):
 
     OPERATIONS: ClassVar[tuple[str, ...]]
     """Names of the operations that a subclass offers, for metrics and logs."""
+    RUN_BELOW_MIN_ISR: ClassVar[frozenset[str]] = frozenset()
+    """Operations that run while too few replicas are in sync for a write. They write nothing, or nothing but outcomes
+    that may be refused. All others get COORDINATOR_NOT_AVAILABLE before their turn: a turn whose records cannot be
+    appended would cost a reload of the machine."""
 
     def __init__(
         self,
@@ -111,7 +135,7 @@ class Coordinator(Generic[M]):
         ) = context
         self._shards: dict[int, Shard[M]] = {}
         self._failures: dict[int, int] = {}
-        self._reloads: dict[int, asyncio.TimerHandle] = {}
+        self._reloads: dict[int, Reload] = {}
         self._tickets = 0
         self._is_stopped = False
         self._creation_problem = ""
@@ -133,7 +157,7 @@ class Coordinator(Generic[M]):
         topic = self._metadata.image.topic(self._topic.name)
         if topic is None:
             try:
-                await self._metadata.change(self._decide_topic)
+                await self._metadata.change(self._decide_topic, CREATION_TIMEOUT_S)
             except KafkaError as error:
                 if error.message != self._creation_problem:  # clients ask again every 100 ms
                     logger.error("the internal topic %s cannot be created: %s", self._topic.name, error)
@@ -152,7 +176,7 @@ class Coordinator(Generic[M]):
         """The broker that coordinates this key. COORDINATOR_NOT_AVAILABLE if the key's partition has no leader."""
         topic = self._metadata.image.topic(self._topic.name) or await self.create_topic()
         broker = self._metadata.image.broker(topic.partitions[key_hash(key) % len(topic.partitions)].leader)
-        if broker is None:
+        if broker is None or broker.fenced:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator's partition has no leader")
         return broker
 
@@ -177,6 +201,9 @@ class Coordinator(Generic[M]):
         return self._ask(operation, self._require_active(key_hash(key) % len(topic.partitions)), decide)
 
     def _ask(self, operation: str, shard: Shard[M], decide: Decide[M]) -> Any | Coroutine[Any, Any, Any]:
+        if not shard.partition.has_enough_in_sync and operation not in self.RUN_BELOW_MIN_ISR:
+            message = f"{shard.partition} has fewer in-sync replicas than min.insync.replicas"
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
         self._tickets = ticket = self._tickets + 1
         reply = self._turn(operation, shard, decide, ticket)
         if isinstance(reply, asyncio.Future):
@@ -200,12 +227,16 @@ class Coordinator(Generic[M]):
         indexes = sorted(self._shards)
         for index in indexes:
             self._require_active(index)
-        replies = []
-        for index in indexes:
-            if index in self._shards:
-                reply = self._ask(operation, self._require_active(index), decide)
-                replies.append(await reply if asyncio.iscoroutine(reply) else reply)
-        return replies
+        replies: list[Any] = []
+        try:
+            replies.extend(self._ask(operation, self._require_active(index), decide) for index in indexes)
+        except KafkaError:
+            for reply in replies:
+                if asyncio.iscoroutine(reply):
+                    reply.close()
+            raise
+        later = iter(await asyncio.gather(*(reply for reply in replies if asyncio.iscoroutine(reply))))
+        return [next(later) if asyncio.iscoroutine(reply) else reply for reply in replies]
 
     def tell_all(self, operation: str, decide: Decide[M]) -> None:
         """Run one turn of every loaded machine; nobody waits for a reply."""
@@ -258,30 +289,30 @@ class Coordinator(Generic[M]):
             shard = self._shards[index]
             if led.get(index) != shard.epoch or topic is None or topic.id != shard.partition.topic_id:
                 self._drop(shard, KafkaError(ErrorCode.NOT_COORDINATOR))
-        for index in [index for index in self._reloads if index not in led]:
-            self._reloads.pop(index).cancel()
-        for index in led:
-            if index not in self._shards:
-                self._start_loading(index)
+        for index in [index for index, reload in self._reloads.items() if led.get(index) != reload.epoch]:
+            self._reloads.pop(index).timer.cancel()
+            self._failures.pop(index, None)
+        for index, epoch in led.items():
+            if index not in self._shards and index not in self._reloads:
+                self._start_loading(index, epoch)
 
     def stop(self) -> None:
         """Drop all machines. Requests that wait fail with NOT_COORDINATOR."""
         self._is_stopped = True
-        for handle in self._reloads.values():
-            handle.cancel()
+        for reload in self._reloads.values():
+            reload.timer.cancel()
         for shard in list(self._shards.values()):
             self._drop(shard, KafkaError(ErrorCode.NOT_COORDINATOR, "the broker is stopping"))
 
     # Loading
 
-    def _start_loading(self, index: int) -> None:
-        handle = self._reloads.pop(index, None)
-        if handle is not None:
-            handle.cancel()
+    def _start_loading(self, index: int, epoch: int) -> None:
         try:
             partition = self._replicas.get(self._topic.name, index)
-        except KafkaError:  # the replica could not be created, as on a full disk
-            self._retry_loading_later(index)
+            partition.require_leader()
+            partition.require_epoch(epoch)
+        except KafkaError:  # the replica is not created yet, or cannot be, as on a full disk
+            self._retry_loading_later(index, epoch)
             return
         shard = self._shards[index] = Shard(partition, self._new_machine(), self._start_errand)
         shard.watcher = lambda: self._on_watermark_moved(shard)
@@ -291,12 +322,16 @@ class Coordinator(Generic[M]):
         else:
             shard.start(self._load(shard))
 
-    def _retry_loading_later(self, index: int) -> None:
+    def _retry_loading_later(self, index: int, epoch: int) -> None:
         failures = self._failures.get(index, 0)
         self._failures[index] = failures + 1
         delay_s = min(RELOAD_DELAY_S * 2 ** min(failures, 16), RELOAD_DELAY_MAX_S)
-        loop = asyncio.get_running_loop()
-        self._reloads[index] = loop.call_later(delay_s, lambda: self.follow(self._metadata.image))
+        timer = asyncio.get_running_loop().call_later(delay_s, self._load_again, index)
+        self._reloads[index] = Reload(epoch, timer)
+
+    def _load_again(self, index: int) -> None:
+        del self._reloads[index]
+        self.follow(self._metadata.image)
 
     async def _load(self, shard: Shard[M]) -> None:
         loop = asyncio.get_running_loop()
@@ -331,7 +366,7 @@ class Coordinator(Generic[M]):
     def _finish_loading(self, shard: Shard[M], end: int) -> None:
         shard.is_loaded = True
         shard.end = end
-        self._turn_alone("finish_loading", shard, lambda machine, turn: machine.finish_loading(turn))
+        self._turn_alone(FINISH_LOADING, shard, lambda machine, turn: machine.finish_loading(turn))
 
     # Turns
 
@@ -347,7 +382,12 @@ class Coordinator(Generic[M]):
     def _turn(self, operation: str, shard: Shard[M], decide: Decide[M], ticket: Ticket) -> Any:
         """Run one turn. Returns the reply to the ticket, or a future for it."""
         turn = Turn(_monotonic_ms(), self._clock.now_ms(), self._metadata.image, self._config(), self.meters, ticket)
-        outcome = decide(shard.machine, turn)
+        try:
+            outcome = decide(shard.machine, turn)
+        except KafkaError as error:
+            if shard.is_committed or ticket == NOBODY:
+                raise
+            outcome = Outcome(replies=(Reply(ticket, error),))  # records that may yet be lost led to this refusal
         if outcome.records:
             self._append(operation, shard, outcome, turn.wall_ms)
         else:
@@ -363,7 +403,10 @@ class Coordinator(Generic[M]):
         return shard.wait(ticket) if own is LATER and ticket != NOBODY else own
 
     def _turn_alone(self, operation: str, shard: Shard[M], decide: Decide[M]) -> None:
-        """Run a turn that no client waits for."""
+        """Run a turn that no client waits for. It is put off while too few replicas are in sync for what it writes."""
+        if not shard.partition.has_enough_in_sync and operation != FINISH_LOADING:
+            shard.delayed.append((operation, decide))
+            return
         try:
             self._turn(operation, shard, decide, NOBODY)
         except KafkaError as error:
@@ -385,7 +428,7 @@ class Coordinator(Generic[M]):
                 raise  # a fenced producer: nothing was appended or replayed, so the machine is still right
             logger.warning("%s: the records of %s cannot be appended: %s", shard.partition, operation, error)
             refusal = KafkaError(_CLIENT_ERRORS.get(error.code, error.code), error.message)
-            if outcome.may_be_refused and error.code is ErrorCode.MESSAGE_TOO_LARGE:
+            if outcome.may_be_refused and error.code in _REFUSALS:
                 shard.hand_out([Reply(ticket, refusal) for ticket, _ in outcome.replies])
             else:
                 self._fail(shard, refusal)
@@ -445,6 +488,13 @@ class Coordinator(Generic[M]):
             self._fail(shard, KafkaError(ErrorCode.NOT_COORDINATOR, "the coordinator's disk failed"))
         else:
             shard.settle()
+            if shard.delayed and partition.has_enough_in_sync:  # not now: this may be within another turn
+                asyncio.get_running_loop().call_soon(self._run_delayed, shard)
+
+    def _run_delayed(self, shard: Shard[M]) -> None:
+        while shard.delayed and shard.partition.has_enough_in_sync:
+            operation, decide = shard.delayed.popleft()
+            self._turn_alone(operation, shard, decide)
 
     # Timers
 
@@ -475,6 +525,11 @@ class Coordinator(Generic[M]):
         shard.timer = None
         now_ms = _monotonic_ms()
         shard.give_up(now_ms)
+        if not shard.partition.has_enough_in_sync:  # what a machine does when it wakes is nearly always to write
+            loop = asyncio.get_running_loop()
+            shard.timer_due_s = loop.time() + BELOW_MIN_ISR_S
+            shard.timer = loop.call_at(shard.timer_due_s, self._on_timer, shard)
+            return
         wake_at = shard.machine.wake_at
         if wake_at is not None and wake_at <= now_ms:
             self._turn_alone("wake", shard, lambda machine, turn: machine.wake(turn))
@@ -488,7 +543,7 @@ class Coordinator(Generic[M]):
         if not shard.is_dropped:
             self._drop(shard, error)
             if not self._is_stopped:
-                self._retry_loading_later(shard.partition.index)
+                self._retry_loading_later(shard.partition.index, shard.epoch)
 
     def _drop(self, shard: Shard[M], error: KafkaError) -> None:
         if not shard.is_dropped:

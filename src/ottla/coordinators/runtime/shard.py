@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
-from ottla.coordinators.machine import NOBODY, Machine, Reply, Ticket
+from ottla.coordinators.machine import NOBODY, Machine, Outcome, Reply, Ticket, Turn
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.partition import Partition
 
@@ -51,6 +51,8 @@ class Shard(Generic[M]):
         self.watcher: Callable[[], None] | None = None
         """Called whenever the high watermark moves."""
         self.waiting: dict[Ticket, asyncio.Future[Any]] = {}
+        self.delayed: deque[tuple[str, Callable[[M, Turn], Outcome]]] = deque()
+        """Turns that no client waits for and that are put off until enough replicas are in sync."""
         self._unsettled: deque[Unsettled] = deque()
         self._impatient: deque[Unsettled] = deque()
         """The unsettled turns whose deadline has not passed: a tail of `_unsettled`."""
@@ -141,6 +143,7 @@ class Shard(Generic[M]):
         for task in list(self._tasks):
             if task is not asyncio.current_task():
                 task.cancel()
+        self.delayed.clear()
         self._unsettled.clear()
         self._impatient.clear()
         waiting, self.waiting = self.waiting, {}

@@ -30,6 +30,7 @@ class TransactionCoordinator(Coordinator[TransactionMachine]):
         "init_producer_id",
         "list_transactions",
     )
+    RUN_BELOW_MIN_ISR = frozenset({"describe", "find_missing_partitions", "list_transactions"})
 
     def __init__(
         self, context: CoordinatorContext, producer_ids: ProducerIds, perform: Perform[TransactionMachine]

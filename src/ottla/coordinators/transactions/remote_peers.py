@@ -20,7 +20,6 @@ from ottla.coordinators.machine import Producer
 from ottla.coordinators.transactions.peers import LocalCoordinator, LocalMarkers, MarkerResult, retrieve_exception
 from ottla.coordinators.transactions.transaction import group_by_topic
 from ottla.errors import ErrorCode, KafkaError
-from ottla.replication.peers import PeerUnavailable
 from ottla.replication.transactions import TransactionMarker
 from ottla.topic_partition import TopicPartition
 from ottla.wire.message import Message
@@ -36,6 +35,7 @@ from ottla.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from ottla.wire.peer import PeerConnection, PeerUnavailable
 
 W = TypeVar("W")
 
@@ -53,10 +53,49 @@ TRANSACTIONS_MAX = 1_000
 
 
 class Requests(Protocol):
-    """What is used of `replication.peers.Peers`."""
+    """A way to send requests to other brokers."""
 
     async def request(self, broker_id: int, message: Message, *, timeout_s: float) -> Any:
         """Send a request to a broker and return its answer; PeerUnavailable if there is none."""
+
+
+class Peers(Requests, Protocol):
+    """What is used of `replication.peers.Peers`: also connections that nothing else uses."""
+
+    async def open(self, broker_id: int, timeout_s: float = 10.0) -> PeerConnection:
+        """Open a connection of the caller's own; PeerUnavailable if that fails."""
+
+
+class OwnConnections:
+    """Requests over connections to the other brokers that carry nothing else.
+
+    Markers need them: an answer to WriteTxnMarkers may have to wait for a slow replica, and answers on one connection
+    come in order, so that everything else between two brokers would wait too.
+    """
+
+    def __init__(self, peers: Peers) -> None:
+        self._peers = peers
+        self._connections: dict[int, PeerConnection] = {}
+        self._opening: dict[int, asyncio.Lock] = {}
+
+    async def request(self, broker_id: int, message: Message, *, timeout_s: float) -> Any:
+        async with self._opening.setdefault(broker_id, asyncio.Lock()):
+            connection = self._connections.get(broker_id)
+            if connection is None or not connection.is_ready:
+                connection = self._connections[broker_id] = await self._peers.open(broker_id)
+        return await connection.request(message, timeout_s=timeout_s)
+
+    def follow(self, image: Image) -> None:
+        """Close connections to brokers that are gone, so that their requests fail now and not when they time out."""
+        for broker_id in sorted(self._connections):
+            broker = image.broker(broker_id)
+            if broker is None or broker.fenced:
+                self._connections.pop(broker_id).close(f"broker {broker_id} is not alive")
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close("this broker is stopping")
+        self._connections.clear()
 
 
 class BrokerQueues(Generic[W]):
@@ -154,12 +193,10 @@ class WaitingMarker(NamedTuple):
 class ClusterMarkers:
     """Writes markers into partitions of any broker."""
 
-    def __init__(
-        self, broker_id: int, local: LocalMarkers, peers: Requests, config: Callable[[], BrokerConfig]
-    ) -> None:
+    def __init__(self, broker_id: int, local: LocalMarkers, peers: Peers, config: Callable[[], BrokerConfig]) -> None:
         self._broker_id = broker_id
         self._local = local
-        self._peers = peers
+        self._connections = OwnConnections(peers)
         self._config = config
         self._queues = BrokerQueues(_choose_markers, self._send, _fail_marker)
 
@@ -180,6 +217,7 @@ class ClusterMarkers:
     def follow(self, image: Image) -> None:
         """Stop waiting for brokers that do not lead any more: a broker that hangs would hold a transaction up until the
         time-out, although another one leads by now."""
+        self._connections.follow(image)
         for broker_id, waiting in self._queues.unanswered():
             state = image.partition(*waiting.partition)
             if state is None or state.leader != broker_id:
@@ -187,6 +225,7 @@ class ClusterMarkers:
 
     def stop(self) -> None:
         self._queues.stop()
+        self._connections.close()
 
     async def _send(self, broker_id: int, work: list[WaitingMarker]) -> None:
         by_marker: dict[TransactionMarker, dict[TopicPartition, list[asyncio.Future[None]]]] = {}
@@ -195,7 +234,7 @@ class ClusterMarkers:
         request = WriteTxnMarkersRequest(
             markers=[_to_message(marker, partitions) for marker, partitions in by_marker.items()]
         )
-        response: WriteTxnMarkersResponse = await self._peers.request(
+        response: WriteTxnMarkersResponse = await self._connections.request(
             broker_id, request, timeout_s=timeout_s(self._config())
         )
         for partitions, result in zip(by_marker.values(), response.markers, strict=False):

@@ -13,7 +13,7 @@ import pytest
 from ottla.cli.command_error import CommandError
 from ottla.cli.demo import children
 from ottla.cli.demo.children import PipelineProcess
-from ottla.cli.demo.interruption import Interruption
+from ottla.cli.interruption import Interruption
 
 DEAF = "import sys, time; print('{\"ready\": true}', flush=True); time.sleep(600)"
 

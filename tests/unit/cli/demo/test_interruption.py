@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from ottla.cli.demo.interruption import Interrupted, Interruption
+from ottla.cli.interruption import Interrupted, Interruption
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

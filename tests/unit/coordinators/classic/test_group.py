@@ -1,4 +1,4 @@
-"""Classic groups: what they say about themselves, whose offsets they keep, and who may change them."""
+"""Classic groups: their descriptions, whose offsets they keep, and which requests may change them."""
 
 from random import Random
 
@@ -25,15 +25,16 @@ def refusal(stage: Stage, check: str, *identity: object) -> str | None:
     return None
 
 
-def test_every_state_is_left_or_is_the_last() -> None:
-    # The table has all states, goes nowhere else, and only the dead stay where they are.
+def test_every_state_but_the_last_has_a_transition() -> None:
+    # The table has all states, every transition leads to one of them, and only DEAD has none.
     assert set(TRANSITIONS) == set(State)
     assert all(set(followers) <= set(State) for followers in TRANSITIONS.values())
     assert [state for state, followers in TRANSITIONS.items() if not followers] == [State.DEAD]
 
 
-def test_what_the_members_read() -> None:
-    # All of their topics; only consumers say it; one that nobody understands may read anything.
+def test_a_group_knows_which_topics_its_members_read() -> None:
+    # A group reads the topics of all its members. Only consumers name them; if a subscription cannot be decoded, the
+    # group may read any topic.
     stage = play(TWO_MEMBERS)
     assert [stage.group.is_subscribed_to(topic) for topic in "tuv"] == [True, False, False]
     stage.play("b joins topics=u | [PreparingRebalance]")
@@ -46,8 +47,9 @@ def test_what_the_members_read() -> None:
     assert unclear.is_subscribed_to("t")
 
 
-def test_from_when_offsets_may_expire() -> None:
-    # Since the commit, where nobody manages members; since it is empty; never while members may still need them.
+def test_when_offsets_begin_to_expire() -> None:
+    # Offsets expire counted from the commit if the group has no protocol, from the time it became empty if it has one,
+    # and never while it has members that may need them.
     stage = Stage()
     assert stage.group.find_expiry_start(5) == 5
     assert stage.group.is_simple
@@ -63,7 +65,8 @@ def test_from_when_offsets_may_expire() -> None:
 
 
 def test_who_may_commit_in_a_transaction() -> None:
-    # Old producers say nothing of the member and may; one that says it must be right; the group's state is no matter.
+    # Old producers do not name the member, and may commit. A producer that names it must be right. The state of the
+    # group does not matter.
     stage = play(ONE_MEMBER)
     member_id = stage.client("a").member_id
     for state in (State.STABLE, State.COMPLETING_REBALANCE):
@@ -77,8 +80,8 @@ def test_who_may_commit_in_a_transaction() -> None:
             stage.play("a joins | [CompletingRebalance]; a: generation 2, leads a")
 
 
-def test_what_may_be_deleted() -> None:
-    # A group without members. Offsets also of consumers, who say what they read.
+def test_which_groups_and_offsets_may_be_deleted() -> None:
+    # A group without members may be deleted, and offsets also if it has consumers, which say what they read.
     stage = play(ONE_MEMBER)
     assert refusal(stage, "check_delete") == "NON_EMPTY_GROUP"
     assert refusal(stage, "check_delete_offsets") is None
@@ -93,8 +96,8 @@ def test_what_may_be_deleted() -> None:
     assert stage.group.state is State.DEAD
 
 
-def test_who_waits_is_told_when_the_group_becomes_another() -> None:
-    # As when it becomes a consumer group in the middle of a rebalance.
+def test_waiting_members_are_answered_when_the_group_is_replaced() -> None:
+    # For example, a classic group becomes a consumer group during a rebalance.
     stage = play(TWO_MEMBERS).play("a joins | [PreparingRebalance]")
     outcome = OutcomeBuilder(Turn(stage.now, stage.now, EMPTY, stage.config, stage.meters))
     stage.group.dissolve(outcome, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -103,8 +106,8 @@ def test_who_waits_is_told_when_the_group_becomes_another() -> None:
     assert [reply.response.error_code for reply in replies] == [ErrorCode.REBALANCE_IN_PROGRESS]
 
 
-def test_reasons_for_the_log_have_a_limit() -> None:
-    # Clients say why they come and go; however much they say, a line of the log stays a line.
+def test_the_length_of_logged_reasons_is_limited() -> None:
+    # Clients send a reason when they join or leave. However long it is, the log line stays short.
     assert format_reasons(["done", None, "done"]) == "done; no reason given"
     assert format_reasons(["x" * 10_000]) == "x" * 255
     assert format_reasons(map(str, range(100))) == "0; 1; 2"
@@ -118,7 +121,7 @@ def test_a_rebalance_is_logged_with_its_reason(caplog: pytest.LogCaptureFixture)
 
 
 def test_members_of_old_records() -> None:
-    # Version 0 has no rebalance time-out: the session's is taken.
+    # Version 0 has no rebalance time-out, so the session time-out is used.
     group = ClassicGroup("group")
     member = MemberMetadata(member_id="m", session_timeout=7000, subscription=b"\0\0\0\0\0\0")
     value = GroupMetadataValue(protocol_type="consumer", protocol="range", leader="m", members=[member])
@@ -128,9 +131,9 @@ def test_members_of_old_records() -> None:
 
 
 @pytest.mark.parametrize("offset_ms", [-1, 0, 1])
-def test_at_the_edge_of_a_session(offset_ms: int) -> None:
-    # A heartbeat just before the end keeps a member, one after it does not; a leave and a join in the same moment
-    # as somebody's end make one rebalance, in which exactly those are who are alive.
+def test_requests_at_the_end_of_a_session(offset_ms: int) -> None:
+    # A heartbeat just before the end of a session keeps a member, one after it does not. If members leave, join and
+    # time out at the same moment, there is one rebalance with exactly the members that are alive.
     stage = play(TWO_MEMBERS)
     stage.pass_ms(5000)
     stage.beats(stage.client("a"))
@@ -158,7 +161,7 @@ DEATHS = {
 
 @pytest.mark.parametrize("moment", DEATHS)
 def test_a_member_dies_in_each_state(moment: str) -> None:
-    # Whenever b or c falls silent: a, which does what it is told, ends up alone in a stable group.
+    # Whenever b or c falls silent, a, which follows the protocol, ends up alone in a stable group.
     stage = play(TWO_MEMBERS)
     if DEATHS[moment]:
         stage.play(DEATHS[moment])
@@ -170,7 +173,7 @@ def test_a_member_dies_in_each_state(moment: str) -> None:
 
 
 def behave(stage: Stage, client: Client) -> None:
-    """What a good client does now and then: be heard of, join and sync when it has to, assign if it leads."""
+    """Do what a correct client does: send heartbeats, join and sync when it has to, assign if it leads."""
     if client in stage.waiting.values():
         return
     stage.told()
@@ -188,8 +191,8 @@ def behave(stage: Stage, client: Client) -> None:
 
 
 def test_a_storm_of_a_thousand_members() -> None:
-    # They come, leave, die and restart in hundreds, before any rebalance is done. When they are good again, all of them
-    # are in one stable generation, and each has its own part.
+    # Members come, leave, die and restart in hundreds, before any rebalance is done. When they follow the protocol
+    # again, all of them are in one stable generation, and each has its own assignment.
     random = Random(50)
     stage = Stage()
     clients = [stage.client(f"c{number}") for number in range(1000)]

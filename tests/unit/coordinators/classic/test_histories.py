@@ -1,4 +1,5 @@
-"""Random histories of a classic group, beside the same group written in the most obvious way; and groups with a bug."""
+"""Random histories of a classic group, compared with a naive implementation of the same group; and groups with a
+bug."""
 
 from collections import Counter
 from typing import Any
@@ -24,7 +25,7 @@ names = st.sampled_from(NAMES)
 
 
 class Histories(RuleBasedStateMachine):
-    """Four clients do what they like. Every answer, record and state is what the naive group says."""
+    """Four clients act at random. Every answer, record and state must be what the naive group says."""
 
     @initialize(limit=st.sampled_from((2, 100)))
     def begin(self, limit: int) -> None:
@@ -40,8 +41,8 @@ class Histories(RuleBasedStateMachine):
         assert told == expected
         assert self.stage.group.state_name == self.naive.state
 
-    def both(self, name: str, verb: str, *extra: Any) -> None:
-        """The same from the same client to both."""
+    def send_to_both(self, name: str, verb: str, *extra: Any) -> None:
+        """Send the same request from the same client to both groups."""
         client = self.client(name)
         asked = (name, client.member_id, client.joining.instance, client.generation, *extra)
         getattr(self.naive, verb)(*asked)
@@ -61,7 +62,7 @@ class Histories(RuleBasedStateMachine):
         self, name: str, static: bool, protocols: str, topics: str, session: int, rebalance: int, version: int
     ) -> None:
         client = self.client(name)
-        # Two clients share each of the names of instances, so that they fence each other.
+        # Two clients share each instance id, so that they fence each other.
         instance = f"i{NAMES.index(name) // 2}" if static else None
         asked = (protocols.split(","), topics, session, rebalance, version, f"{name}-{self.stage.ids_given + 1}")
         self.naive.join(name, client.member_id, instance, *asked)
@@ -73,7 +74,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(name=names)
     def join_again(self, name: str) -> None:
-        """As clients do it that were told to: with what they said before."""
+        """Join again with the fields of the last join, as clients do that were told to rejoin."""
         client = self.client(name)
         said = client.joining
         asked = (said.protocols.split(","), said.topics, said.session, said.rebalance, said.version)
@@ -96,11 +97,11 @@ class Histories(RuleBasedStateMachine):
 
     @rule(name=names)
     def beat(self, name: str) -> None:
-        self.both(name, "beat")
+        self.send_to_both(name, "beat")
 
     @rule(name=names)
     def commit(self, name: str) -> None:
-        self.both(name, "commit")
+        self.send_to_both(name, "commit")
 
     @rule(name=names)
     def leave(self, name: str) -> None:
@@ -131,7 +132,7 @@ class Histories(RuleBasedStateMachine):
             assert copy.describe() == live.describe()
 
     def teardown(self) -> None:
-        """When everybody falls silent nobody waits, and nobody is left."""
+        """When all clients are silent, no request stays unanswered, and no member is left."""
         if not hasattr(self, "stage"):
             return
         self.naive.pass_seconds(700)
@@ -159,8 +160,8 @@ MUTANTS: dict[str, tuple[type, str, Any]] = {
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_group_with_a_bug_is_found_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The same histories each time: this is about what they can see, not about luck.
+def test_the_histories_find_a_bug_in_a_group(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The histories are fixed, because the test is about what they can find, not about luck.
     kind, attribute, replacement = MUTANTS[name]
     monkeypatch.setattr(kind, attribute, replacement)
     searched = settings(max_examples=200, stateful_step_count=40, derandomize=True, phases=(Phase.generate,))

@@ -1,4 +1,4 @@
-"""Classic groups: joining, syncing, leaving, failing. What must happen stands beside what is done."""
+"""Classic groups: joining, syncing, leaving, failing. Each script has an action and beside it the expected events."""
 
 import pytest
 
@@ -23,18 +23,18 @@ TWO_MEMBERS = """
 """
 
 
-def test_a_first_member() -> None:
-    # It is given an id, waits for others, leads, and what it assigns is stored before it is told.
+def test_a_first_member_joins() -> None:
+    # The member is given an id, waits for others, and leads. Its assignment is stored before it is answered.
     play(ONE_MEMBER)
 
 
-def test_two_members() -> None:
-    # The first leads. A second one that comes while the first waits makes both wait once more.
+def test_two_members_join() -> None:
+    # The first member leads. If a second one joins while the first waits, both wait once more.
     play(TWO_MEMBERS)
 
 
 def test_old_clients_join_at_once() -> None:
-    # Before version 4 there is no second round for the id.
+    # Before version 4 a member joins without a second request for its id.
     play("""
         a joins version=3   | [PreparingRebalance]
         3000 ms pass        | [CompletingRebalance]; a: generation 1, leads a
@@ -43,7 +43,8 @@ def test_old_clients_join_at_once() -> None:
 
 
 def test_a_first_version_join_has_only_a_session_time_out() -> None:
-    # Version 0 says nothing about rebalances: the session's time-out counts, here for how long others are waited for.
+    # Version 0 has no rebalance time-out, so the session time-out counts. Here it limits how long others are waited
+    # for.
     play("""
         a joins version=0 rebalance=-1 session=6000 | [PreparingRebalance]
         3000 ms pass        | [CompletingRebalance]; a: generation 1, leads a
@@ -56,7 +57,7 @@ def test_a_first_version_join_has_only_a_session_time_out() -> None:
 
 
 def test_the_first_wait_grows_with_newcomers_up_to_the_rebalance_time_out() -> None:
-    # Every newcomer lets the group wait once more, but not longer than a rebalance may take.
+    # With each new member the group waits once more, but not longer than the rebalance time-out.
     play("""
         a joins version=3 rebalance=8000 | [PreparingRebalance]
         2000 ms pass                     |
@@ -72,7 +73,7 @@ def test_the_first_wait_grows_with_newcomers_up_to_the_rebalance_time_out() -> N
 
 
 def test_a_member_joins_a_stable_group() -> None:
-    # Members hear of it with their next heartbeat; who does not join in time is out.
+    # Members are told with their next heartbeat. A member that does not join in time is removed.
     play(ONE_MEMBER).play("""
         a beats                 | a: is alive
         b joins                 | b: MEMBER_ID_REQUIRED
@@ -85,8 +86,8 @@ def test_a_member_joins_a_stable_group() -> None:
     """)
 
 
-def test_a_member_that_does_not_join_in_time_is_out() -> None:
-    # The others go on without it, under a new leader, though it sends heartbeats.
+def test_a_member_that_does_not_join_in_time_is_removed() -> None:
+    # The others continue without it, under a new leader, although it sends heartbeats.
     play(TWO_MEMBERS).play("""
         c joins version=3       | [PreparingRebalance]
         b joins                 |
@@ -109,8 +110,8 @@ def test_a_member_that_does_not_join_in_time_is_out() -> None:
     """)
 
 
-def test_a_silent_member_is_out() -> None:
-    # After its session time-out; the others rebalance.
+def test_a_silent_member_is_removed() -> None:
+    # The member is removed after its session time-out, and the others rebalance.
     play(TWO_MEMBERS).play("""
         5000 ms pass            |
         a beats                 | a: is alive
@@ -122,7 +123,7 @@ def test_a_silent_member_is_out() -> None:
 
 
 def test_a_group_whose_members_are_all_silent_is_empty() -> None:
-    # That is stored, so that it stays so, with a new generation: who comes back late is refused.
+    # The empty group is stored with a new generation, so a member that comes back late is refused.
     play(TWO_MEMBERS).play("""
         10000 ms pass           | [PreparingRebalance]; stores generation 2 empty; [Empty]
         a beats                 | a: UNKNOWN_MEMBER_ID
@@ -135,7 +136,7 @@ def test_a_group_whose_members_are_all_silent_is_empty() -> None:
 
 
 def test_members_leave() -> None:
-    # Who leaves is gone at once; the last one leaves an empty group behind.
+    # A member that leaves is removed at once. The last one leaves an empty group behind.
     play(TWO_MEMBERS).play("""
         a leaves                | [PreparingRebalance]; a: NONE
         a beats                 | a: UNKNOWN_MEMBER_ID
@@ -149,7 +150,7 @@ def test_members_leave() -> None:
 
 
 def test_a_member_that_leaves_is_not_waited_for() -> None:
-    # The rebalance that waited for it goes on at once.
+    # The rebalance that waited for it continues at once.
     play(TWO_MEMBERS).play("""
         a joins                 | [PreparingRebalance]
         b leaves                | [CompletingRebalance]; a: generation 2, leads a; b: NONE
@@ -157,7 +158,7 @@ def test_a_member_that_leaves_is_not_waited_for() -> None:
 
 
 def test_a_member_leaves_while_it_waits() -> None:
-    # Another of its connections said so: the one that waits is told that it is no member any more.
+    # The member leaves over another connection. Its waiting request is answered with UNKNOWN_MEMBER_ID.
     play(TWO_MEMBERS).play("""
         a joins                 | [PreparingRebalance]
         b joins                 | [CompletingRebalance]; a: generation 2, leads a b; b: generation 2
@@ -168,8 +169,8 @@ def test_a_member_leaves_while_it_waits() -> None:
     """)
 
 
-def test_an_empty_group_rests() -> None:
-    # The time that its members had to join does not count for nobody.
+def test_an_empty_group_has_no_timer() -> None:
+    # The rebalance time-out does not apply to a group without members.
     stage = play(TWO_MEMBERS).play("""
         a joins                 | [PreparingRebalance]
         a leaves                | a: UNKNOWN_MEMBER_ID; a: NONE
@@ -180,7 +181,7 @@ def test_an_empty_group_rests() -> None:
 
 
 def test_a_member_dies_while_it_waits_to_join() -> None:
-    # One that is known has no session while it waits, and a new one when it is answered: then it is missed.
+    # A known member has no session while it waits, and a new one when it is answered. Then it is missed.
     play(TWO_MEMBERS).play("""
         a joins                 | [PreparingRebalance]
         9000 ms pass            |
@@ -194,7 +195,7 @@ def test_a_member_dies_while_it_waits_to_join() -> None:
 
 
 def test_a_new_member_dies_while_it_waits_to_join() -> None:
-    # It may wait for five minutes; then it is told to come again, and not waited for.
+    # The new member may wait for five minutes. Then it is told to join again, and is not waited for.
     play("""
         a joins version=3 rebalance=1000000 | [PreparingRebalance]
         3000 ms pass                        | [CompletingRebalance]; a: generation 1, leads a
@@ -209,7 +210,7 @@ def test_a_new_member_dies_while_it_waits_to_join() -> None:
 
 
 def test_a_member_never_syncs() -> None:
-    # Heartbeats do not help: after the rebalance time-out it is out.
+    # The member is removed after the rebalance time-out, although it sends heartbeats.
     play(TWO_MEMBERS.replace("b syncs                 |", "").replace("; b: gets p1", "")).play("""
         9000 ms pass            |
         a beats                 | a: is alive
@@ -236,7 +237,7 @@ def test_a_member_never_syncs() -> None:
 
 
 def test_the_leader_never_syncs() -> None:
-    # Its session ends; those who waited for the assignment are told to join again.
+    # The session of the leader ends. Members that wait for the assignment are told to join again.
     play("""
         a joins version=3       | [PreparingRebalance]
         b joins version=3       |
@@ -248,7 +249,7 @@ def test_the_leader_never_syncs() -> None:
 
 
 def test_heartbeats_during_a_long_sync() -> None:
-    # While the leader thinks, heartbeats are answered and keep all members in.
+    # While the leader computes the assignment, heartbeats are answered and keep all members in the group.
     play("""
         a joins version=3       | [PreparingRebalance]
         b joins version=3       |
@@ -265,7 +266,7 @@ def test_heartbeats_during_a_long_sync() -> None:
 
 
 def test_a_new_member_interrupts_a_sync() -> None:
-    # Whoever waits for an assignment is told to join again, and the assignment that comes too late is refused.
+    # Members that wait for an assignment are told to join again, and an assignment that comes too late is refused.
     play("""
         a joins version=3       | [PreparingRebalance]
         b joins version=3       |
@@ -282,7 +283,7 @@ def test_a_new_member_interrupts_a_sync() -> None:
 
 
 def test_a_member_without_an_assignment_gets_nothing() -> None:
-    # A leader may leave somebody out, and may assign to somebody who is not there.
+    # A leader may leave out a member, and may assign to a member that is gone.
     play("""
         a joins version=3       | [PreparingRebalance]
         b joins version=3       |
@@ -294,7 +295,7 @@ def test_a_member_without_an_assignment_gets_nothing() -> None:
 
 
 def test_joining_again_without_a_change() -> None:
-    # A follower that lost an answer is told again what is; a leader means it, and everybody joins.
+    # A follower that lost its answer gets it again. If the leader joins again, everybody has to.
     play(TWO_MEMBERS).play("""
         b joins                 | b: generation 1
         b syncs                 | b: gets p1
@@ -307,8 +308,8 @@ def test_joining_again_without_a_change() -> None:
     """)
 
 
-def test_a_follower_that_changes_its_mind() -> None:
-    # What it reads is another topic now: everybody joins.
+def test_a_follower_that_changes_its_subscription() -> None:
+    # The member subscribes to another topic, so everybody joins.
     play(TWO_MEMBERS).play("""
         b joins topics=other    | [PreparingRebalance]
         a beats                 | a: REBALANCE_IN_PROGRESS
@@ -316,7 +317,7 @@ def test_a_follower_that_changes_its_mind() -> None:
 
 
 def test_a_client_that_asks_twice() -> None:
-    # The older request is answered too, so that nobody waits for ever.
+    # The older request is answered too, so that it does not wait for ever.
     play(TWO_MEMBERS).play("""
         a joins                 | [PreparingRebalance]
         a joins                 | a: REBALANCE_IN_PROGRESS
@@ -327,8 +328,8 @@ def test_a_client_that_asks_twice() -> None:
     """)
 
 
-def test_an_id_that_is_never_used() -> None:
-    # It is waited for as a member is, and expires as a session does.
+def test_a_member_id_that_is_never_used() -> None:
+    # A group waits for the id as for a member, and the id expires like a session.
     play(ONE_MEMBER).play("""
         b joins                 | b: MEMBER_ID_REQUIRED
         a joins                 | [PreparingRebalance]
@@ -338,8 +339,8 @@ def test_an_id_that_is_never_used() -> None:
     """)
 
 
-def test_an_id_that_is_given_back() -> None:
-    # Nobody waits for it any more, and a stable group is not disturbed by it.
+def test_a_member_id_that_is_given_back() -> None:
+    # The group does not wait for the id any more, and a stable group is not disturbed.
     play(ONE_MEMBER).play("""
         b joins                 | b: MEMBER_ID_REQUIRED
         b leaves                | b: NONE
@@ -349,9 +350,9 @@ def test_an_id_that_is_given_back() -> None:
     """)
 
 
-def test_the_last_member_leaves_and_an_id_is_not_used_yet() -> None:
-    # Nobody's time-out counts, so the rebalance has no time at all. Who joins before its timer runs is in it all the
-    # same, without the wait of an empty group; when nobody does, an empty generation is stored, once.
+def test_the_last_member_leaves_while_a_member_id_is_unused() -> None:
+    # There is no member whose time-out counts, so the rebalance has no time at all. A member that joins before its
+    # timer runs still takes part, without the wait of an empty group. If none does, an empty generation is stored once.
     play(ONE_MEMBER).play("""
         b joins                 | b: MEMBER_ID_REQUIRED
         a leaves                | [PreparingRebalance]; a: NONE
@@ -369,7 +370,7 @@ def test_the_last_member_leaves_and_an_id_is_not_used_yet() -> None:
 
 
 def test_protocols_are_voted_for() -> None:
-    # Of those that all know, the one that most of them prefer.
+    # Among the protocols that all members know, the one that most of them prefer is chosen.
     play("""
         a joins version=3 protocols=range,sticky,x | [PreparingRebalance]
         b joins version=3 protocols=sticky,range   |
@@ -380,7 +381,7 @@ def test_protocols_are_voted_for() -> None:
 
 
 def test_the_protocol_that_fewer_prefer_loses() -> None:
-    # Whatever it is called; of equals the first by name is taken.
+    # The name does not matter, except that the first by name is chosen among equals.
     play("""
         a joins version=3 protocols=sticky,range | [PreparingRebalance]
         b joins version=3 protocols=range,sticky |
@@ -395,7 +396,7 @@ def test_the_protocol_that_fewer_prefer_loses() -> None:
 
 @pytest.mark.parametrize("words", ["protocols=sticky", "type=connect", "protocols="])
 def test_a_member_that_shares_no_protocol(words: str) -> None:
-    # It is refused, and the group does not notice.
+    # The member is refused, and the group is not affected.
     play(ONE_MEMBER).play(f"""
         b joins {words}         | b: INCONSISTENT_GROUP_PROTOCOL
         b joins version=3       | b: INCONSISTENT_GROUP_PROTOCOL
@@ -408,8 +409,8 @@ def test_a_first_member_needs_a_protocol(words: str) -> None:
     play(f"a joins {words} | a: INCONSISTENT_GROUP_PROTOCOL")
 
 
-def test_an_old_generation() -> None:
-    # Whoever missed a rebalance may neither commit nor assign nor stay.
+def test_requests_of_an_old_generation_are_refused() -> None:
+    # A member that missed a rebalance may neither commit, nor assign, nor send heartbeats.
     play(TWO_MEMBERS).play("""
         a joins                 | [PreparingRebalance]
         b joins                 | [CompletingRebalance]; a: generation 2, leads a b; b: generation 2
@@ -425,7 +426,7 @@ def test_an_old_generation() -> None:
 
 
 def test_commits_keep_a_member_alive() -> None:
-    # Also while others join, with the generation that it was in.
+    # This also holds while others join, with the generation of the member.
     play(ONE_MEMBER).play("""
         9000 ms pass            |
         a commits               | a: commits
@@ -440,8 +441,8 @@ def test_commits_keep_a_member_alive() -> None:
     """)
 
 
-def test_anybody_commits_to_a_group_without_members() -> None:
-    # As long as it does not claim to be one.
+def test_any_client_may_commit_to_a_group_without_members() -> None:
+    # As long as the request does not name a member.
     play("""
         a commits generation=-1 | a: commits
         a commits generation=0  | a: UNKNOWN_MEMBER_ID
@@ -452,8 +453,8 @@ def test_anybody_commits_to_a_group_without_members() -> None:
     """)
 
 
-def test_a_full_group() -> None:
-    # group.max.size is kept, also while a group shrinks to a lower limit: then who joins first may stay.
+def test_a_full_group_refuses_members() -> None:
+    # group.max.size is respected. When it is lowered, the members that join first may stay.
     play(TWO_MEMBERS, group_max_size=2).play("""
         c joins version=3       | c: GROUP_MAX_SIZE_REACHED
         a joins                 | [PreparingRebalance]
@@ -464,7 +465,7 @@ def test_a_full_group() -> None:
 
 
 def test_a_reload() -> None:
-    # Members are known again with what they had, and have a new session each.
+    # Members are restored with their assignments, and each has a new session.
     stage = play(TWO_MEMBERS).play("""
         9000 ms pass            |
         reload                  | [Stable]
@@ -478,7 +479,7 @@ def test_a_reload() -> None:
 
 
 def test_a_reload_in_the_middle_of_a_rebalance() -> None:
-    # The last complete generation is back: its members go on, or join again; who is new begins again.
+    # The last complete generation is restored. Its members continue or join again, and new ones start over.
     play(TWO_MEMBERS).play("""
         c joins version=3       | [PreparingRebalance]
         a joins                 |
@@ -493,7 +494,7 @@ def test_a_reload_in_the_middle_of_a_rebalance() -> None:
 
 
 def test_a_reload_with_a_lower_limit() -> None:
-    # The group joins again, and the last to come find no room.
+    # The group rebalances, and the last members to join are refused.
     play(TWO_MEMBERS).play("""
         reload with a limit of 1 | [Stable]; [PreparingRebalance]
         b joins                 |
@@ -502,7 +503,7 @@ def test_a_reload_with_a_lower_limit() -> None:
 
 
 def test_a_reload_of_an_empty_group() -> None:
-    # Generations go on counting: whoever was asleep meanwhile cannot mistake one for another.
+    # Generations continue to count up, so a member that was away cannot mistake one for another.
     play(ONE_MEMBER).play("""
         a leaves                | [PreparingRebalance]; stores generation 2 empty; [Empty]; a: NONE
         reload                  | [Empty]
@@ -513,7 +514,7 @@ def test_a_reload_of_an_empty_group() -> None:
 
 
 def test_a_group_can_be_read_from_its_description() -> None:
-    # What members say is told when the group is stable, what they are assigned always.
+    # Subscriptions are shown when the group is stable, assignments always.
     stage = play(TWO_MEMBERS)
     described = stage.group.describe()
     assert (described.group_state, described.protocol_type, described.protocol_data) == ("Stable", "consumer", "range")
@@ -530,7 +531,7 @@ def test_a_group_can_be_read_from_its_description() -> None:
 
 
 def test_a_thousand_members() -> None:
-    # One rebalance of them is no work of its own for each pair of members.
+    # A rebalance does not take work for each pair of members.
     stage = Stage()
     clients = [stage.client(f"c{number}") for number in range(1000)]
     for client in clients:

@@ -1,4 +1,4 @@
-"""Static members (KIP-345): a name of their own keeps a member's place while it restarts."""
+"""Static members (KIP-345): an instance id keeps a member's place while it restarts."""
 
 from tests.unit.coordinators.classic_scripts import play
 
@@ -9,11 +9,11 @@ TWO_STATIC = """
     b syncs                 |
     a syncs a=p0 b=p1       | stores generation 1 a=p0 b=p1; [Stable]; a: gets p0; b: gets p1
 """
-"""Static members need no second round for their id: a name that comes again cannot leave dead members behind."""
+"""Static members need no second request for their id: an instance id that returns cannot leave dead members behind."""
 
 
 def test_a_restart_without_a_rebalance() -> None:
-    # Under a new id it has what it had before; that id is stored; nobody else notices.
+    # The member gets its old assignment under a new member id, which is stored. Nobody else notices.
     play(TWO_STATIC).play("""
         b restarts              |
         b joins                 | stores generation 1 a=p0 b=p1; b: generation 1
@@ -28,7 +28,7 @@ def test_a_restart_without_a_rebalance() -> None:
 
 
 def test_a_leader_restarts_without_a_rebalance() -> None:
-    # It still leads, is told who the members are, and that there is nothing to assign.
+    # The member still leads. It is told the members, and that there is nothing to assign.
     play(TWO_STATIC).play("""
         a restarts              |
         a joins                 | stores generation 1 b=p1 a=p0; a: generation 1, leads b a, assigns nothing
@@ -39,7 +39,7 @@ def test_a_leader_restarts_without_a_rebalance() -> None:
 
 
 def test_an_old_leader_restarts_without_a_rebalance() -> None:
-    # Before version 9 it cannot be told not to assign, so it is not told that it leads.
+    # Before version 9 a leader cannot be told to skip the assignment, so it is not told that it leads.
     play(TWO_STATIC).play("""
         a restarts              |
         a joins version=8       | stores generation 1 b=p1 a=p0; a: generation 1
@@ -48,7 +48,7 @@ def test_an_old_leader_restarts_without_a_rebalance() -> None:
 
 
 def test_a_restart_that_changes_the_protocol() -> None:
-    # What everybody agreed on is no longer what it wants: that needs a rebalance.
+    # The member no longer supports the chosen protocol, which needs a rebalance.
     play("""
         a joins instance=i1 protocols=range,sticky | [PreparingRebalance]
         3000 ms pass                               | [CompletingRebalance]; a: generation 1, leads a
@@ -58,8 +58,8 @@ def test_a_restart_that_changes_the_protocol() -> None:
     """)
 
 
-def test_two_with_one_name() -> None:
-    # Two clients with one instance id. The later one wins; the earlier one is fenced in everything it does.
+def test_two_clients_with_one_instance_id() -> None:
+    # Two clients have one instance id. The later one wins, and every request of the earlier one is fenced.
     play(TWO_STATIC).play("""
         c joins instance=i2     | stores generation 1 a=p0 c=p1; c: generation 1
         c syncs                 | c: gets p1
@@ -73,8 +73,9 @@ def test_two_with_one_name() -> None:
     """)
 
 
-def test_two_with_one_name_while_members_join() -> None:
-    # Two clients with one instance id. The one that waits is fenced at once, and the rebalance goes on with the other.
+def test_two_clients_with_one_instance_id_while_members_join() -> None:
+    # Two clients have one instance id. The one that waits is fenced at once, and the rebalance continues with the
+    # other.
     play(TWO_STATIC).play("""
         b joins topics=other    | [PreparingRebalance]
         c joins instance=i2     | b: FENCED_INSTANCE_ID
@@ -84,8 +85,8 @@ def test_two_with_one_name_while_members_join() -> None:
     """)
 
 
-def test_two_with_one_name_while_members_sync() -> None:
-    # The leader was told of the one that is fenced, so its assignment would be wrong: everybody joins again.
+def test_two_clients_with_one_instance_id_while_members_sync() -> None:
+    # The leader's assignment is for the member that was fenced, so everybody joins again.
     play(TWO_STATIC).play("""
         a joins                 | [PreparingRebalance]
         b joins                 | [CompletingRebalance]; a: generation 2, leads a b; b: generation 2
@@ -96,8 +97,8 @@ def test_two_with_one_name_while_members_sync() -> None:
     """)
 
 
-def test_two_with_one_name_in_a_new_group() -> None:
-    # The first wait goes on for the one that takes the place.
+def test_two_clients_with_one_instance_id_in_a_new_group() -> None:
+    # The initial wait continues for the client that takes the place.
     play("""
         a joins instance=i1     | [PreparingRebalance]
         b joins instance=i1     | a: FENCED_INSTANCE_ID
@@ -105,8 +106,8 @@ def test_two_with_one_name_in_a_new_group() -> None:
     """)
 
 
-def test_a_name_that_is_not_known() -> None:
-    # An id that is right under a name that is not.
+def test_an_unknown_instance_id() -> None:
+    # The member id is correct, and the instance id is not.
     play(TWO_STATIC).play("""
         b joins instance=i3     | b: UNKNOWN_MEMBER_ID
         b beats                 | b: UNKNOWN_MEMBER_ID
@@ -115,7 +116,7 @@ def test_a_name_that_is_not_known() -> None:
 
 
 def test_a_rebalance_does_not_wait_for_ever_for_a_static_member() -> None:
-    # One that does not join keeps its place until its session ends: it may be restarting.
+    # A static member that does not join keeps its place until its session ends, because it may be restarting.
     play(TWO_STATIC.replace("i2", "i2 session=300000")).play("""
         a joins                 | [PreparingRebalance]
         60000 ms pass           | [CompletingRebalance]; a: generation 2, leads a b
@@ -127,7 +128,7 @@ def test_a_rebalance_does_not_wait_for_ever_for_a_static_member() -> None:
 
 
 def test_a_static_member_that_stays_away() -> None:
-    # After its session the others share what it had.
+    # After its session ends, the others share its partitions.
     play(TWO_STATIC).play("""
         9000 ms pass            |
         a beats                 | a: is alive
@@ -137,8 +138,8 @@ def test_a_static_member_that_stays_away() -> None:
     """)
 
 
-def test_nobody_but_static_members_and_none_of_them_joins() -> None:
-    # The rebalance waits on until their sessions end.
+def test_only_static_members_and_none_of_them_joins() -> None:
+    # The rebalance waits until their sessions end.
     play(TWO_STATIC.replace("i1", "i1 session=200000").replace("i2", "i2 session=200000")).play("""
         c joins                 | c: MEMBER_ID_REQUIRED
         c joins                 | [PreparingRebalance]
@@ -151,7 +152,7 @@ def test_nobody_but_static_members_and_none_of_them_joins() -> None:
 
 
 def test_an_administrator_removes_static_members() -> None:
-    # By name alone; each name is answered by itself; those who stay rebalance once.
+    # The request has only instance ids. Each gets its own answer, and the remaining members rebalance once.
     play(TWO_STATIC).play("""
         c joins instance=i3     | [PreparingRebalance]
         a joins                 |
@@ -163,7 +164,7 @@ def test_an_administrator_removes_static_members() -> None:
 
 
 def test_a_restart_in_a_full_group() -> None:
-    # It is no newcomer: its place is its own.
+    # The member is not new: its place is reserved.
     play(TWO_STATIC, group_max_size=2).play("""
         c joins instance=i3     | c: GROUP_MAX_SIZE_REACHED
         b restarts              |

@@ -1,4 +1,5 @@
-"""Server-side assignors: whatever the members and topics, everything is read by one who wants it, evenly, and stays."""
+"""Server-side assignors: whatever the members and topics are, each partition has one subscriber, shares are even, and
+partitions move little."""
 
 import hypothesis.strategies as st
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ def sizes_of_topics(draw: st.DrawFn) -> dict[bytes, int]:
 
 @st.composite
 def groups(draw: st.DrawFn, *, alike: bool = False) -> dict[str, Subscriber]:
-    """Members, what they want, and what they hold: each partition at most once, some of it of no use any more."""
+    """Members with subscriptions and current partitions: each partition at most once, some of no use any more."""
     names = [f"m{number}" for number in range(draw(st.integers(1, 7)))]
     wants = st.frozensets(st.sampled_from(TOPICS), min_size=1)
     shared = draw(wants)
@@ -46,10 +47,10 @@ def wanted(members: dict[str, Subscriber], sizes: dict[bytes, int]) -> set[tuple
 
 @given(st.sampled_from(sorted(ASSIGNORS)), groups(), sizes_of_topics())
 @settings(max_examples=60)
-def test_every_partition_has_one_reader_who_wants_it(
+def test_every_partition_has_one_member_that_subscribes_to_it(
     name: str, members: dict[str, Subscriber], sizes: dict[bytes, int]
 ) -> None:
-    # Whatever was held before. Nobody is left out of the answer, and no topic is there without a partition.
+    # This holds for any current assignment. Every member is in the result, and no topic is there without partitions.
     given_out = ASSIGNORS[name](members, sizes)
     assert given_out.keys() == members.keys()
     everything = [place for partitions in given_out.values() for place in places(partitions)]
@@ -65,7 +66,7 @@ def test_every_partition_has_one_reader_who_wants_it(
 def test_uniform_is_even_and_moves_no_more_than_it_must(
     members: dict[str, Subscriber], sizes: dict[bytes, int]
 ) -> None:
-    # With the same subscriptions counts differ by one at most, and what could stay stays.
+    # With equal subscriptions counts differ by one at most, and a partition stays if it can.
     given_out = assign_uniform(members, sizes)
     counts = {member: len(places(partitions)) for member, partitions in given_out.items()}
     assert max(counts.values()) - min(counts.values()) <= 1
@@ -80,7 +81,7 @@ def test_uniform_is_even_and_moves_no_more_than_it_must(
 @given(groups(), sizes_of_topics())
 @settings(max_examples=60)
 def test_uniform_leaves_no_move_that_would_be_fairer(members: dict[str, Subscriber], sizes: dict[bytes, int]) -> None:
-    # With different subscriptions too: nobody has two more than another who could read one of them.
+    # With different subscriptions too: no member has two partitions more than another that could read one of them.
     given_out = assign_uniform(members, sizes)
     counts = {member: len(places(partitions)) for member, partitions in given_out.items()}
     for giver, partitions in given_out.items():
@@ -91,15 +92,15 @@ def test_uniform_leaves_no_move_that_would_be_fairer(members: dict[str, Subscrib
 
 @given(groups(), sizes_of_topics())
 @settings(max_examples=40)
-def test_uniform_is_quiet_when_nothing_changes(members: dict[str, Subscriber], sizes: dict[bytes, int]) -> None:
-    # An assignment that is given to the assignor again comes back as it was.
+def test_uniform_moves_nothing_when_nothing_changes(members: dict[str, Subscriber], sizes: dict[bytes, int]) -> None:
+    # The assignor does not change its own result.
     given_out = assign_uniform(members, sizes)
     again = {member: members[member]._replace(held=given_out[member]) for member in members}
     assert assign_uniform(again, sizes) == given_out
 
 
-def test_whoever_has_the_most_keeps_the_one_that_is_left_over() -> None:
-    # Three partitions for two members: the second one had two of them and keeps both.
+def test_the_member_with_the_most_keeps_the_remaining_partition() -> None:
+    # Two members share three partitions. The second one had two of them, and keeps both.
     members = {
         "a": Subscriber(frozenset((b"t",))),
         "b": Subscriber(frozenset((b"t",)), {b"t": frozenset((0, 1))}),
@@ -109,7 +110,7 @@ def test_whoever_has_the_most_keeps_the_one_that_is_left_over() -> None:
 
 
 def test_range_gives_neighbours_and_cuts_topics_alike() -> None:
-    # The first members get one more; partitions with the same number meet in one member.
+    # The first members get one more. Partitions with the same number go to the same member.
     members = {name: Subscriber(frozenset((b"t", b"u"))) for name in ("c", "a", "b")}
     assert assign_range(members, {b"t": 7, b"u": 7}) == {
         "a": {b"t": frozenset((0, 1, 2)), b"u": frozenset((0, 1, 2))},
@@ -119,7 +120,7 @@ def test_range_gives_neighbours_and_cuts_topics_alike() -> None:
 
 
 def test_range_keeps_the_place_of_a_static_member() -> None:
-    # Its order is by instance id, before all others, under whatever member id it comes back.
+    # Static members are sorted by instance id before all others, whatever their member id is.
     for id in ("a", "z"):
         members = {
             id: Subscriber(frozenset((b"t",)), instance_id="i"),
@@ -129,8 +130,8 @@ def test_range_keeps_the_place_of_a_static_member() -> None:
 
 
 def test_a_thousand_members_take_milliseconds() -> None:
-    # 20,000 partitions, everybody new, alike and mixed: each partition once, evenly. Slow code would run into the
-    # suite's time-out here.
+    # 20,000 partitions are assigned to new members, with equal and with mixed subscriptions: each once, evenly. Slow
+    # code would reach the suite's time-out.
     topics = [bytes([number]) for number in range(100)]
     sizes = dict.fromkeys(topics, 200)
     alike = {f"m{number}": Subscriber(frozenset(topics)) for number in range(1000)}

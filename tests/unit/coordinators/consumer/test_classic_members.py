@@ -1,4 +1,5 @@
-"""Classic and consumer protocol in one group, and the way from one to the other. What must happen stands beside."""
+"""Classic and consumer protocol in one group, and the conversion between them. Scripts have the expected events
+beside."""
 
 import pytest
 
@@ -40,15 +41,16 @@ UPGRADED = (
 )
 
 
-def test_a_classic_group_goes_over_while_it_reads() -> None:
-    # Who loses something joins twice: to hear of it, and to say that it is given up. Nobody else stops reading.
+def test_a_classic_group_is_converted_while_it_reads() -> None:
+    # A member that loses partitions joins twice: to learn it, and to say that it gave them up. Others do not stop
+    # reading.
     stage = play(UPGRADED)
     assert stage.group.state.classic_members == 2
     assert [member.member_type for member in stage.group.describe(stage.turn()).members] == [0, 0, 1]
 
 
-def test_an_eager_member_gives_up_everything_and_gets_what_is_its_own() -> None:
-    # It joins with empty hands, so nobody has to wait for it.
+def test_an_eager_member_gives_up_everything_and_gets_its_share() -> None:
+    # The member owns nothing when it joins, so nobody has to wait for it.
     play("""
         a enters topics=t       | a: MEMBER_ID_REQUIRED
         a enters                | [classic PreparingRebalance]
@@ -63,7 +65,7 @@ def test_an_eager_member_gives_up_everything_and_gets_what_is_its_own() -> None:
 
 
 def test_a_group_is_restarted_member_by_member() -> None:
-    # When the last classic member is gone nothing is left of the old protocol, and every partition has a reader.
+    # When the last classic member is gone, nothing of the old protocol is left, and every partition has a reader.
     stage = play(
         CLASSIC_PAIR
         + """
@@ -78,7 +80,7 @@ def test_a_group_is_restarted_member_by_member() -> None:
     assert stage.group.state.classic_members == 0
 
 
-def test_a_group_goes_back_when_its_last_new_member_leaves() -> None:
+def test_a_group_is_classic_again_when_its_last_new_member_leaves() -> None:
     # The classic members are asked to join, and one of them leads again.
     play(
         UPGRADED
@@ -93,7 +95,7 @@ def test_a_group_goes_back_when_its_last_new_member_leaves() -> None:
     )
 
 
-def test_a_group_goes_back_when_its_last_new_member_dies() -> None:
+def test_a_group_is_classic_again_when_its_last_new_member_dies() -> None:
     # Sessions of members of both protocols run side by side, each with its own time-out.
     alive = """
         9000 ms pass            |
@@ -103,8 +105,9 @@ def test_a_group_goes_back_when_its_last_new_member_dies() -> None:
     play(UPGRADED + 4 * alive + "9000 ms pass            | [classic Stable]; [classic PreparingRebalance]")
 
 
-def test_a_static_member_takes_its_place_with_it_from_protocol_to_protocol() -> None:
-    # To the new protocol without any rebalance; back again it turns the group into a classic one.
+def test_a_static_member_keeps_its_place_when_it_changes_the_protocol() -> None:
+    # The conversion to the new protocol needs no rebalance. On the way back the member turns the group into a classic
+    # one.
     play("""
         a enters topics=t instance=i | [classic PreparingRebalance]
         1 ms pass               | [classic CompletingRebalance]; a: generation 1, leads 1
@@ -116,8 +119,8 @@ def test_a_static_member_takes_its_place_with_it_from_protocol_to_protocol() -> 
     """)
 
 
-def test_a_group_that_goes_back_half_way_lets_all_join_again() -> None:
-    # Another member has not given up yet what the static one is to read: nobody reads a partition that another has.
+def test_a_group_converted_back_half_way_lets_all_members_rejoin() -> None:
+    # Another member has not yet given up what the static one is to read. No partition may have two readers.
     play("""
         a enters topics=t instance=i | [classic PreparingRebalance]
         1 ms pass               | [classic CompletingRebalance]; a: generation 1, leads 1
@@ -129,8 +132,8 @@ def test_a_group_that_goes_back_half_way_lets_all_join_again() -> None:
     """)
 
 
-def test_a_group_that_went_back_may_rebalance_before_it_is_told_to() -> None:
-    # The errand waits for the log, and meanwhile a member may have joined: then there is nothing left to do.
+def test_a_group_converted_back_may_rebalance_before_its_errand() -> None:
+    # The errand waits for the log, and a member may join meanwhile: then there is nothing left to do.
     stage = play("""
         c joins topics=t    | [Stable]; c: epoch 2, reads t0 t1 t2 t3
         a enters topics=t   | a: MEMBER_ID_REQUIRED
@@ -145,8 +148,8 @@ def test_a_group_that_went_back_may_rebalance_before_it_is_told_to() -> None:
     ("policy", "upgrade", "downgrade"),
     [("disabled", False, False), ("upgrade", True, False), ("downgrade", False, True), ("BIDIRECTIONAL", True, True)],
 )
-def test_the_brokers_policy(policy: str, upgrade: bool, downgrade: bool) -> None:
-    # A group that may not go over stays what it is, and the new member is told that there is no such group.
+def test_the_migration_policy_of_the_broker(policy: str, upgrade: bool, downgrade: bool) -> None:
+    # A group that may not be converted stays as it is, and the new member gets GROUP_ID_NOT_FOUND.
     stage = play(CLASSIC_PAIR, group_consumer_migration_policy=policy)
     if upgrade:
         stage.play("c joins topics=t | [Reconciling]; c: epoch 2, reads nothing")
@@ -175,8 +178,8 @@ ALONE = """
 """
 
 
-def test_groups_that_cannot_go_over() -> None:
-    # Members that are no consumers; an assignment that nobody can read, or with data that only its assignor knows.
+def test_groups_that_cannot_be_converted() -> None:
+    # The members are no consumers, or an assignment cannot be decoded or has data that only its assignor knows.
     play(ALONE.format("type=connect") + "c joins topics=t | c: GROUP_ID_NOT_FOUND")
     stage = play(ALONE.format("") + "a syncs a=t0 | [classic Stable]; a: reads t0")
     group = stage.groups.groups["group"]
@@ -190,8 +193,8 @@ def test_groups_that_cannot_go_over() -> None:
     stage.play("c joins topics=t | [Reconciling]; c: epoch 2, reads t2 t3")
 
 
-def test_a_group_of_librdkafka_goes_over_although_assignments_have_data() -> None:
-    # Its leader gives each member back what that said of itself: what is lost with it, the member knows.
+def test_a_group_of_librdkafka_is_converted_although_assignments_have_data() -> None:
+    # librdkafka's leader returns to each member its own data, so the member loses nothing that it does not know.
     stage = play(ALONE.format("") + "a syncs a=t0 | [classic Stable]; a: reads t0")
     group = stage.groups.groups["group"]
     assert isinstance(group, ClassicGroup)
@@ -202,8 +205,8 @@ def test_a_group_of_librdkafka_goes_over_although_assignments_have_data() -> Non
     stage.play("c joins topics=t | [Reconciling]; c: epoch 2, reads t2 t3")
 
 
-def test_a_group_goes_over_in_the_middle_of_a_rebalance() -> None:
-    # Whoever waits there is told to join again, and does so in the new group.
+def test_a_group_is_converted_during_a_rebalance() -> None:
+    # Waiting members are told to join again, and do so in the new group.
     play(
         CLASSIC_PAIR
         + """
@@ -216,7 +219,7 @@ def test_a_group_goes_over_in_the_middle_of_a_rebalance() -> None:
 
 
 def test_an_empty_group_may_become_anything() -> None:
-    # Nothing is converted: the one is deleted, the other begins.
+    # Nothing is converted: one group is deleted, and the other begins.
     stage = play("""
         a joins topics=t        | [Stable]; a: epoch 2, reads t0 t1 t2 t3
         a leaves                | [Empty]; a: epoch -1
@@ -230,7 +233,8 @@ def test_an_empty_group_may_become_anything() -> None:
 
 
 def test_classic_members_must_join_and_sync_in_time() -> None:
-    # One that was asked to join and only pulses is gone after its rebalance time-out; so is one that never syncs.
+    # A member that was asked to join and only sends heartbeats is removed after its rebalance time-out, and so is one
+    # that never syncs.
     play(
         """
         c joins topics=t        | [Stable]; c: epoch 2, reads t0 t1 t2 t3
@@ -255,7 +259,7 @@ def test_classic_members_must_join_and_sync_in_time() -> None:
 
 
 def test_classic_members_that_join_and_sync_in_time_stay() -> None:
-    # However long ago it was that they had to.
+    # However long ago they were asked to.
     alive = (
         4
         * """
@@ -280,8 +284,8 @@ def test_classic_members_that_join_and_sync_in_time_stay() -> None:
     )
 
 
-def test_classic_members_that_fall_silent_after_the_change_are_gone() -> None:
-    # Their sessions go on with the time-outs that they had.
+def test_classic_members_that_fall_silent_after_the_conversion_are_removed() -> None:
+    # Their sessions continue with the time-outs that they had.
     play(
         CLASSIC_PAIR
         + """
@@ -295,7 +299,7 @@ def test_classic_members_that_fall_silent_after_the_change_are_gone() -> None:
     )
 
 
-def test_classic_members_are_not_asked_to_join_before_there_is_something_to_tell() -> None:
+def test_classic_members_rejoin_only_when_there_are_new_targets() -> None:
     # The group's epoch is ahead of its targets until the interval has passed.
     play(
         """
@@ -312,8 +316,8 @@ def test_classic_members_are_not_asked_to_join_before_there_is_something_to_tell
     )
 
 
-def test_a_group_that_goes_back_goes_on_from_its_epoch() -> None:
-    # Also where the targets are older: generations never go back.
+def test_a_group_converted_back_continues_from_its_epoch() -> None:
+    # This also holds if the targets are older: generations never go back.
     stage = play(
         UPGRADED
         + """
@@ -347,8 +351,8 @@ def test_classic_members_are_held_to_their_generation_and_protocol() -> None:
     assert c.member_id in stage.group.state.members
 
 
-def test_the_log_tells_the_same_story() -> None:
-    # A coordinator that reads it in any of these places goes on as the first one would have.
+def test_a_coordinator_that_loads_the_log_continues_alike() -> None:
+    # A coordinator that loads the log at any of these points continues as the first one would have.
     story = UPGRADED + "c leaves | [classic Stable]; c: epoch -1; [classic PreparingRebalance]"
     stage = Stage()
     for line in story.replace(CLASSIC_PAIR, "").strip().splitlines():

@@ -1,4 +1,5 @@
-"""Consumer groups: joining, giving back, getting, leaving, failing. What must happen stands beside what is done."""
+"""Consumer groups: joining, giving up and getting partitions, leaving, failing. Scripts have the expected events
+beside."""
 
 import pytest
 
@@ -28,7 +29,7 @@ TWO_MEMBERS = """
 
 
 def test_a_second_member_gets_its_share_when_the_first_has_given_it_back() -> None:
-    # The first is told to give back, says that it has, and only then the second one gets it. Then it is quiet.
+    # The first member is told to give up partitions, and confirms it. Only then the second one gets them.
     play(
         TWO_MEMBERS
         + """
@@ -38,8 +39,8 @@ def test_a_second_member_gets_its_share_when_the_first_has_given_it_back() -> No
     )
 
 
-def test_a_partition_that_is_not_given_back_is_not_given_to_anybody() -> None:
-    # However often both are heard of. A heartbeat that does not say what the member reads proves nothing.
+def test_a_partition_that_is_not_given_up_is_not_assigned_again() -> None:
+    # However many heartbeats come. A heartbeat that does not list the member's partitions confirms nothing.
     play("""
         a joins topics=t    | [Stable]; a: epoch 2, reads t0 t1 t2 t3
         b joins topics=t    | [Reconciling]; b: epoch 3, reads nothing
@@ -54,7 +55,7 @@ def test_a_partition_that_is_not_given_back_is_not_given_to_anybody() -> None:
 
 
 def test_a_member_that_does_not_give_back_in_time_is_fenced() -> None:
-    # Its rebalance time-out counts, though it is heard of all the time; then others get everything.
+    # The rebalance time-out counts, although the member sends heartbeats. Then others get everything.
     play("""
         a joins topics=t timeout=8000 | [Stable]; a: epoch 2, reads t0 t1 t2 t3
         b joins topics=t    | [Reconciling]; b: epoch 3, reads nothing
@@ -67,8 +68,8 @@ def test_a_member_that_does_not_give_back_in_time_is_fenced() -> None:
     """)
 
 
-def test_a_silent_member_is_gone_when_its_session_ends() -> None:
-    # One that is heard of stays.
+def test_a_silent_member_is_removed_when_its_session_ends() -> None:
+    # A member that sends heartbeats stays.
     play(
         TWO_MEMBERS
         + """
@@ -82,7 +83,7 @@ def test_a_silent_member_is_gone_when_its_session_ends() -> None:
     )
 
 
-def test_what_a_member_leaves_goes_to_those_who_stay() -> None:
+def test_partitions_of_a_member_that_leaves_go_to_the_others() -> None:
     play(
         TWO_MEMBERS
         + """
@@ -93,8 +94,9 @@ def test_what_a_member_leaves_goes_to_those_who_stay() -> None:
     )
 
 
-def test_epochs_fence() -> None:
-    # Ahead of its own epoch or too far behind: fenced. One behind and with nothing that is new: the answer was lost.
+def test_wrong_member_epochs_are_fenced() -> None:
+    # A member epoch that is ahead, or too far behind, is fenced. One behind, with no new partitions, means a lost
+    # answer.
     play(
         TWO_MEMBERS
         + """
@@ -108,8 +110,8 @@ def test_epochs_fence() -> None:
     )
 
 
-def test_a_lost_answer_is_told_again() -> None:
-    # The client did not hear that it is at epoch 3 and sends everything it has once more.
+def test_a_lost_answer_is_sent_again() -> None:
+    # The client did not get the answer with epoch 3, and sends all its fields once more.
     stage = play(TWO_MEMBERS)
     a = stage.client("a")
     request = ConsumerGroupHeartbeatRequest(
@@ -130,13 +132,13 @@ def test_a_lost_answer_is_told_again() -> None:
     assert stage.told() == ["a: FENCED_MEMBER_EPOCH"]
 
 
-def test_a_group_that_is_not_there() -> None:
-    # Only one who joins makes a group.
+def test_requests_for_an_unknown_group() -> None:
+    # Only a joining member creates a group.
     play("a beats epoch=3       | a: GROUP_ID_NOT_FOUND")
 
 
-def test_the_group_is_full() -> None:
-    # Members stay, and may join again.
+def test_a_full_group_refuses_members() -> None:
+    # Its members stay, and may join again.
     play(
         """
         a joins topics=t    | [Stable]; a: epoch 2, reads t0 t1 t2 t3
@@ -147,8 +149,9 @@ def test_the_group_is_full() -> None:
     )
 
 
-def test_commits() -> None:
-    # At its own epoch a member may commit anything; at an older one what it had then and still has (Kafka 4.3).
+def test_which_member_epochs_may_commit() -> None:
+    # At its current epoch a member may commit any partition; at an older one those that it had then and still has
+    # (Kafka 4.3).
     stage = play(
         TWO_MEMBERS
         + """
@@ -175,8 +178,8 @@ def test_commits() -> None:
     assert refused.value.code is ErrorCode.ILLEGAL_GENERATION
 
 
-def test_what_is_to_be_given_back_may_still_be_committed() -> None:
-    # At any epoch since the member got it.
+def test_revoked_partitions_may_still_be_committed() -> None:
+    # The commit may have any epoch since the member got the partition.
     play(
         TWO_MEMBERS
         + """
@@ -205,8 +208,8 @@ def test_reading_offsets_needs_the_members_epoch() -> None:
         assert refused.value.code is code
 
 
-def test_topics_grow_go_and_come_back() -> None:
-    # New partitions are given out, deleted topics taken away; a new topic of an old name is another topic.
+def test_topics_get_partitions_and_are_deleted_and_created_again() -> None:
+    # New partitions are assigned, and those of deleted topics removed. A new topic of an old name is another topic.
     stage = play(
         """
         a joins topics=t,u  | [Stable]; a: epoch 2, reads t0 t1
@@ -227,7 +230,7 @@ def test_topics_grow_go_and_come_back() -> None:
 
 
 def test_a_member_subscribes_to_something_else() -> None:
-    # What it no longer subscribes to it gives back; others are not disturbed more than needed.
+    # The member gives up topics that it no longer subscribes to. Others are disturbed as little as possible.
     play(
         """
         a joins topics=t        | [Stable]; a: epoch 2, reads t0 t1
@@ -240,7 +243,8 @@ def test_a_member_subscribes_to_something_else() -> None:
 
 
 def test_assignments_have_an_interval() -> None:
-    # Members that join right after an assignment wait for the next one; a clock that is set back keeps nobody waiting.
+    # Members that join right after an assignment wait for the next one. A clock that is set back does not extend the
+    # wait.
     stage = play(
         """
         a joins topics=t    | [Stable]; a: epoch 2, reads t0 t1 t2 t3
@@ -276,7 +280,7 @@ def test_groups_have_settings_of_their_own() -> None:
 
 
 def test_the_assignor_that_most_members_want_is_used() -> None:
-    # Nobody says: the broker's first one.
+    # If no member names one, it is the broker's first.
     play(
         """
         a joins topics=t,u assignor=range | [Stable]; a: epoch 2, reads t0 t1 t2 u0
@@ -289,8 +293,8 @@ def test_the_assignor_that_most_members_want_is_used() -> None:
     )
 
 
-def test_a_reloaded_group_goes_on() -> None:
-    # Members keep their epochs and partitions; sessions, and the time to give something back, begin anew.
+def test_a_reloaded_group_continues() -> None:
+    # Members keep their epochs and partitions. Sessions and rebalance time-outs start again.
     play("""
         a joins topics=t timeout=8000 | [Stable]; a: epoch 2, reads t0 t1 t2 t3
         b joins topics=t    | [Reconciling]; b: epoch 3, reads nothing
@@ -308,7 +312,7 @@ def test_a_reloaded_group_goes_on() -> None:
 
 
 def test_an_empty_group_is_deleted_to_the_last_record() -> None:
-    # Every key that the group wrote has a tombstone in the end.
+    # In the end every key that the group wrote has a tombstone.
     stage = play(
         TWO_MEMBERS
         + """
@@ -329,8 +333,8 @@ def test_an_empty_group_is_deleted_to_the_last_record() -> None:
     assert "group" not in stage.groups.groups
 
 
-def test_a_description() -> None:
-    # What a member has not given back yet is still told as assigned; its target is what it will have.
+def test_a_group_is_described() -> None:
+    # Partitions that a member has not given up yet count as assigned. Its target is what it will have.
     stage = play("""
         a joins topics=t    | [Stable]; a: epoch 2, reads t0 t1 t2 t3
         b joins topics=t    | [Reconciling]; b: epoch 3, reads nothing
@@ -349,7 +353,7 @@ def test_a_description() -> None:
 
 
 def test_a_state_of_a_later_release() -> None:
-    # A member in a state that this broker does not know must come with empty hands; then it goes on.
+    # A member in a state that this broker does not know must join without partitions. Then it continues.
     stage = play(TWO_MEMBERS)
     record = stage.group.state.members["a"].current_assignment_record("group")
     assert isinstance(record.value, ConsumerGroupCurrentMemberAssignmentValue)
@@ -372,7 +376,7 @@ def test_a_record_of_an_earlier_release_is_deleted() -> None:
 
 
 def test_members_have_racks_and_topics_are_hashed_with_theirs() -> None:
-    # A broker that moves to another rack calls for another assignment, as in Kafka.
+    # A broker that moves to another rack causes a new assignment, as in Kafka.
     stage = Stage({"t": 2}, {})
     stage.image = stage.image.replay(2, [registered("one")])
     stage.play("a joins topics=t        | [Stable]; a: epoch 2, reads t0 t1")

@@ -1,8 +1,8 @@
-"""Random histories of a consumer group beside the simplest account of it: who reads what, by what clients were told.
+"""Random histories of a consumer group, compared with a simple record of who reads what, by what clients were told.
 
-Whatever happens, nobody starts to read a partition that a live member still reads; a copy from the log, compacted or
-not, is the group; and when it becomes quiet, every partition has one reader who subscribes to it, and nobody has two
-more than another.
+Whatever happens, no member starts to read a partition that a live member still reads. A copy loaded from the log,
+compacted or not, equals the group. When the group becomes quiet, every partition has one reader that subscribes to it,
+and no member has two partitions more than another.
 """
 
 import hypothesis.strategies as st
@@ -46,7 +46,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(name=names)
     def join_as_static(self, name: str) -> None:
-        """Two clients share each of the names, and every start has a new member id."""
+        """Two clients share each instance id, and every start has a new member id."""
         self.restarts += 1
         client = self.client(name)
         client.instance = f"i{NAMES.index(name) // 2}"
@@ -81,7 +81,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(name=names)
     def lose_an_answer(self, name: str) -> None:
-        """The coordinator hears the client, and the client does not hear the coordinator: it says everything again."""
+        """The coordinator gets the request and the client does not get the answer, so it sends all fields again."""
         client = self.client(name)
         if client.epoch > 0:
             client.reads = client.told
@@ -92,7 +92,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(name=names)
     def crash(self, name: str) -> None:
-        """The client is gone without a word and comes back as another one."""
+        """The client disappears, and comes back with another member id."""
         client = self.client(name)
         self.restarts += 1
         client.member_id, client.instance = f"{name}-{self.restarts}", None
@@ -125,7 +125,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(cut=st.floats(0, 1))
     def compare_with_the_log(self, cut: float) -> None:
-        """Up to some place it is compacted: of each key only the last record is left."""
+        """Compact the log up to some position, so that only the last record of each key is left."""
         stage = self.stage
         if "group" not in stage.groups.groups:
             return
@@ -135,7 +135,7 @@ class Histories(RuleBasedStateMachine):
         assert copy.state == stage.group.state
 
     def teardown(self) -> None:
-        """Everybody who is alive does what it is told: the group comes to rest, and reads everything evenly."""
+        """All live clients follow the protocol: the group becomes stable, and reads everything evenly."""
         if not hasattr(self, "stage") or "group" not in self.stage.groups.groups:
             return
         stage = self.stage
@@ -164,7 +164,7 @@ class Histories(RuleBasedStateMachine):
         assert len(stage.log) == log, "a quiet group writes nothing"
 
     def settle(self, client: Client) -> None:
-        """A client that was fenced joins again as somebody new."""
+        """Let a client that was fenced join again with a new member id."""
         self.stage.beats(client)
         if not self.is_member(client) or client.epoch <= 0:
             self.crash(client.name)

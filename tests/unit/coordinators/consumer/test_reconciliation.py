@@ -1,4 +1,4 @@
-"""One member's step towards its target: every state, what it may become, and what it may never do."""
+"""One member's step towards its target assignment: every state, its transitions, and what must never happen."""
 
 import hypothesis.strategies as st
 from hypothesis import given, settings
@@ -32,7 +32,7 @@ some_places = st.frozensets(st.sampled_from(PLACES))
 
 @st.composite
 def steps(draw: st.DrawFn) -> tuple[Member, Goal, Partitions | None, bool]:
-    """A member in any state that it can be in, and what others hold."""
+    """A member in any possible state, and the partitions of others."""
     mine = draw(some_places)
     others = draw(some_places) - mine
     state = draw(st.sampled_from(list(MemberState)))
@@ -54,24 +54,24 @@ def steps(draw: st.DrawFn) -> tuple[Member, Goal, Partitions | None, bool]:
 
 @given(steps())
 @settings(max_examples=150)
-def test_a_step(step: tuple[Member, Goal, Partitions | None, bool]) -> None:
+def test_a_step_keeps_all_rules(step: tuple[Member, Goal, Partitions | None, bool]) -> None:
     member, goal, owned, changed = step
     after = reconcile(member, goal, owned, changed)
-    # The table allows it, and an epoch never goes back.
+    # The table allows the transition, and an epoch never goes back.
     assert after.state in TRANSITIONS[member.state] or after == member
     assert member.epoch <= after.epoch <= goal.epoch
-    # Nothing that another has, and nothing new without the target's epoch.
+    # The member gets no partition that another has, and no new one without the target's epoch.
     assert not {place for place in places(after.assigned) if goal.taken.get(place, "m") != "m"}
     fresh = places(after.assigned) - places(member.assigned)
     assert fresh <= places(goal.target)
     assert not fresh or after.epoch == goal.epoch
-    # What it may still read is not released: it has it, or is asked for it back.
+    # A partition that the member may still read is not released: it is assigned or being revoked.
     reads = places(member.assigned) | places(member.revoking)
     if owned is not None:
         reads &= places(owned)
     assert reads <= places(after.assigned) | places(after.revoking)
     assert places(after.assigned).isdisjoint(places(after.revoking))
-    # Where it has arrived it has its target, as far as it wants it.
+    # A stable member has its target, as far as it subscribes to it.
     if after.state is MemberState.STABLE and after.epoch == goal.epoch and after is not member:
         target = {(topic, number) for topic, number in places(goal.target) if topic in goal.subscribed}
         assert member.is_reconciled_to(goal.epoch) or places(after.assigned) == target
@@ -79,8 +79,10 @@ def test_a_step(step: tuple[Member, Goal, Partitions | None, bool]) -> None:
 
 @given(steps())
 @settings(max_examples=40)
-def test_a_member_that_does_what_it_is_told_arrives(step: tuple[Member, Goal, Partitions | None, bool]) -> None:
-    # Within three heartbeats, if nobody holds what it is to read.
+def test_a_member_that_follows_the_protocol_reaches_its_target(
+    step: tuple[Member, Goal, Partitions | None, bool],
+) -> None:
+    # It takes three heartbeats, if no other member holds its partitions.
     member, goal, _, _ = step
     goal = Goal(goal.epoch, goal.target, goal.subscribed, {place: id for place, id in goal.taken.items() if id == "m"})
     for _ in range(3):

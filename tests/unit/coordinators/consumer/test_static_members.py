@@ -3,8 +3,8 @@
 from tests.unit.coordinators.consumer_scripts import play
 
 
-def test_one_that_comes_back_finds_its_place() -> None:
-    # It left for now: nobody else gets its partitions, and under a new member id it goes on with them.
+def test_a_static_member_that_returns_keeps_its_partitions() -> None:
+    # The member left temporarily. Nobody else gets its partitions, and it continues with them under a new member id.
     play("""
         a joins topics=t instance=i | [Stable]; a: epoch 2, reads t0 t1 t2 t3
         a leaves for=now            | [Reconciling]; a: epoch -2
@@ -15,8 +15,8 @@ def test_one_that_comes_back_finds_its_place() -> None:
     """)
 
 
-def test_one_that_does_not_come_back_is_gone() -> None:
-    # Its session goes on from when it was last heard of.
+def test_a_static_member_that_does_not_return_is_removed() -> None:
+    # Its session continues from its last heartbeat.
     play("""
         a joins topics=t instance=i | [Stable]; a: epoch 2, reads t0 t1 t2 t3
         b joins topics=t            | [Reconciling]; b: epoch 3, reads nothing
@@ -28,8 +28,8 @@ def test_one_that_does_not_come_back_is_gone() -> None:
     """)
 
 
-def test_two_with_one_name() -> None:
-    # While the first is there the second cannot join; when it has taken the place, the first is fenced.
+def test_two_members_with_one_instance_id() -> None:
+    # While the first is in the group the second cannot join. When the second has taken the place, the first is fenced.
     play("""
         a joins topics=t instance=i | [Stable]; a: epoch 2, reads t0 t1 t2 t3
         b joins topics=t instance=i | b: UNRELEASED_INSTANCE_ID
@@ -41,7 +41,7 @@ def test_two_with_one_name() -> None:
     """)
 
 
-def test_the_same_one_may_join_again() -> None:
+def test_a_fenced_static_member_may_join_again() -> None:
     # A static member that was fenced and kept its member id is not locked out until its session ends.
     play("""
         a joins topics=t instance=i | [Stable]; a: epoch 2, reads t0 t1 t2 t3
@@ -50,8 +50,8 @@ def test_the_same_one_may_join_again() -> None:
     """)
 
 
-def test_one_that_leaves_for_good() -> None:
-    # Its name is free again.
+def test_a_static_member_leaves_for_good() -> None:
+    # Its instance id is free again.
     play("""
         a joins topics=t instance=i | [Stable]; a: epoch 2, reads t0 t1 t2 t3
         a leaves                    | [Empty]; a: epoch -1
@@ -60,8 +60,8 @@ def test_one_that_leaves_for_good() -> None:
     """)
 
 
-def test_one_that_comes_back_to_another_assignment() -> None:
-    # What it was about to give back when it left is given back; the rest waits for it.
+def test_a_static_member_returns_to_another_assignment() -> None:
+    # Partitions that it was about to give up when it left are released. The rest waits for it.
     play("""
         a joins topics=t instance=i | [Stable]; a: epoch 2, reads t0 t1 t2 t3
         b joins topics=t            | [Reconciling]; b: epoch 3, reads nothing
@@ -73,8 +73,8 @@ def test_one_that_comes_back_to_another_assignment() -> None:
     """)
 
 
-def test_one_that_comes_back_with_another_subscription() -> None:
-    # Then everybody's share is computed anew.
+def test_a_static_member_returns_with_another_subscription() -> None:
+    # Then all shares are computed again.
     play(
         """
         a joins topics=t instance=i | [Stable]; a: epoch 2, reads t0 t1
@@ -85,8 +85,8 @@ def test_one_that_comes_back_with_another_subscription() -> None:
     )
 
 
-def test_one_that_comes_back_to_a_full_group() -> None:
-    # It needs no more room than it had; a stranger finds none.
+def test_a_static_member_returns_to_a_full_group() -> None:
+    # The member has its place already. A new member is refused.
     play(
         """
         a joins topics=t instance=i | [Stable]; a: epoch 2, reads t0 t1 t2 t3
@@ -99,8 +99,8 @@ def test_one_that_comes_back_to_a_full_group() -> None:
     )
 
 
-def test_one_that_left_for_now_need_not_give_back_in_time() -> None:
-    # It has given back everything that it was asked for by leaving.
+def test_a_member_that_left_temporarily_has_no_rebalance_timeout() -> None:
+    # By leaving it has given up everything that it was asked for.
     play("""
         a joins topics=t instance=i timeout=8000 | [Stable]; a: epoch 2, reads t0 t1 t2 t3
         b joins topics=t            | [Reconciling]; b: epoch 3, reads nothing

@@ -9,7 +9,7 @@ from tests.unit.coordinators.consumer_scripts import Stage, play
 
 
 def test_a_pattern_matches_whole_names() -> None:
-    # As RE2's matches() in Kafka: a part is not enough.
+    # As with RE2's matches() in Kafka, a partial match is not enough.
     names = ["orders", "orders-1", "reorders", "Orders"]
     found = match_patterns(["orders", "orders.*", "(?i)orders", "^.*orders$", "[[:alpha:]]+", "nothing"], names)
     assert {pattern: sorted(topics) for pattern, topics in found.items()} == {
@@ -23,7 +23,7 @@ def test_a_pattern_matches_whole_names() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(", "*", "a(?=b)", r"(a)\1", "a{1001}", "((a{100}){100}){100}", "x" * 3_000_000])
-def test_patterns_that_re2_does_not_take_are_refused(pattern: str) -> None:
+def test_patterns_that_re2_does_not_accept_are_refused(pattern: str) -> None:
     # Look-arounds and back-references, which cannot be matched in linear time, and what would need too much memory.
     with pytest.raises(KafkaError) as refused:
         check_pattern(pattern)
@@ -31,13 +31,13 @@ def test_patterns_that_re2_does_not_take_are_refused(pattern: str) -> None:
     assert refused.value.message
 
 
-def test_a_pattern_that_kills_other_engines_takes_no_time() -> None:
-    # A backtracking engine needs 2**200 steps here: the suite's time-out would end it.
+def test_a_pattern_that_is_slow_in_other_engines_is_fast() -> None:
+    # A backtracking engine would need 2**200 steps, and reach the suite's time-out.
     assert match_patterns(["(a*)*b", "(a|a)*b"], ["a" * 200]) == {"(a*)*b": frozenset(), "(a|a)*b": frozenset()}
 
 
 def test_members_of_one_pattern_share_its_topics() -> None:
-    # The pattern is resolved once; topics that come and go are found with the next heartbeat of anybody.
+    # The pattern is resolved once. New and deleted topics are found with the next heartbeat of any member.
     stage = play(
         """
         a joins topics= pattern=[tu] | [Stable]; a: epoch 2, reads t0 t1
@@ -56,7 +56,7 @@ def test_members_of_one_pattern_share_its_topics() -> None:
 
 
 def test_a_pattern_that_nobody_uses_is_forgotten() -> None:
-    # When its last user changes its mind, or is gone.
+    # This happens when its last user changes its subscription or leaves.
     stage = play(
         """
         a joins topics= pattern=[tu] | [Stable]; a: epoch 2, reads t0 u0
@@ -70,7 +70,7 @@ def test_a_pattern_that_nobody_uses_is_forgotten() -> None:
     assert not stage.group.state.resolutions
 
 
-def test_names_and_a_pattern_add_up() -> None:
+def test_names_and_a_pattern_are_combined() -> None:
     play(
         """
         a joins topics=t pattern=u  | [Stable]; a: epoch 2, reads t0 u0
@@ -84,8 +84,8 @@ def test_names_and_a_pattern_add_up() -> None:
 
 
 def test_among_many_topics_the_search_is_an_errand(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The member is answered at once and gets its topics when the search has ended; no second search runs meanwhile, and
-    # the next one not before its time, however many topics come.
+    # The member is answered at once, and gets its topics when the search has ended. No second search runs meanwhile,
+    # and the next one waits for its interval, however many topics are created.
     monkeypatch.setattr(topic_searches, "MATCHES_AT_ONCE", 0)
     stage = Stage({"t": 2}, {})
     stage.play("""
@@ -121,7 +121,7 @@ def test_a_search_that_ends_too_late_changes_nothing(monkeypatch: pytest.MonkeyP
 
 
 def test_patterns_are_matched_again_from_time_to_time() -> None:
-    # Also where nothing says that there are other topics.
+    # Also if nothing shows that topics have changed.
     stage = play("a joins topics= pattern=t | [Stable]; a: epoch 2, reads t0 t1 t2 t3")
     before = stage.group.state.resolutions["t"]
     for _ in range(60):

@@ -1,4 +1,5 @@
-"""Deadlines of many members: the nearest is known, renewing is cheap, nobody is told too early, too late or twice."""
+"""Sessions of many members: the nearest deadline is known, renewing is cheap, and each end is reported once and in
+time."""
 
 import hypothesis.strategies as st
 from hypothesis import given
@@ -7,7 +8,7 @@ from ottla.coordinators.groups.sessions import Sessions
 
 
 def test_a_renewed_session_ends_later() -> None:
-    # The old deadline passes without effect, and the new one does not.
+    # The old deadline has no effect, the new one has.
     sessions = Sessions()
     sessions.renew("a", 10)
     sessions.renew("b", 12)
@@ -20,7 +21,7 @@ def test_a_renewed_session_ends_later() -> None:
 
 
 def test_a_session_can_become_shorter() -> None:
-    # A new member has five minutes, a member of a generation its own session: the nearer deadline counts at once.
+    # A new member has five minutes, and a member of a generation its own session: the nearer deadline counts at once.
     sessions = Sessions()
     sessions.renew("a", 300)
     sessions.renew("a", 10)
@@ -56,8 +57,9 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_as_a_table_that_is_searched(steps: list[tuple[str, str, int]]) -> None:
-    # Beside a dictionary of deadlines: the same members at the same time, and a time to wake that is never too late.
+def test_sessions_end_like_a_table_of_deadlines(steps: list[tuple[str, str, int]]) -> None:
+    # Compared with a dictionary of deadlines: the same members end at the same time, and the wake-up time is never too
+    # late.
     sessions, deadlines, now = Sessions(), dict[str, int](), 0
     for verb, name, number in steps:
         if verb == "renew":

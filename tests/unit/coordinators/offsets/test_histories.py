@@ -1,4 +1,5 @@
-"""Committed offsets beside a naive model: random commits, transactions, deletions and reloads, looked at after each."""
+"""Committed offsets compared with a naive model, after each of many random commits, transactions, deletions and
+reloads."""
 
 from typing import NamedTuple
 
@@ -27,7 +28,7 @@ class Event(NamedTuple):
 
 
 class NaiveOffsets:
-    """All that happened; every question is answered by reading it from the beginning."""
+    """A list of all events. Every question is answered by reading it from the beginning."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -53,7 +54,8 @@ class NaiveOffsets:
         )
 
     def _end(self, place: int) -> bool | None:
-        """How the transaction of this event ended; None if it is open. Nothing survives the deletion of its offset."""
+        """How the transaction of this event ended; None if it is open. A deletion of the offset also removes pending
+        ones."""
         for event in self.events[place + 1 :]:
             if event.what == "end" and event.producer == self.events[place].producer:
                 return event.committed

@@ -28,7 +28,7 @@ def refusal(action: Callable[..., Any], *arguments: Any, **fields: Any) -> Error
 
 
 def test_metadata_and_leader_epoch_come_back() -> None:
-    """What a client stored with an offset is what it gets, also from the next coordinator."""
+    """A client gets what it stored with an offset, also from the next coordinator."""
     desk = Desk()
     assert desk.commit(41, metadata="my state", leader_epoch=6) == 0
     for _ in range(2):
@@ -47,8 +47,8 @@ def test_the_last_commit_counts() -> None:
     assert desk.offset() == 3
 
 
-def test_nothing_was_committed() -> None:
-    """Offset -1 without an error, whether the group, the topic or the partition is the one that is not known."""
+def test_a_partition_without_a_commit() -> None:
+    """The answer is offset -1 without an error, if the group, the topic or the partition is not known."""
     desk = Desk()
     desk.commit(1)
     assert desk.offset(group="h") == desk.offset("u") == desk.offset(partition=1) == desk.offset("nowhere") == -1
@@ -56,14 +56,14 @@ def test_nothing_was_committed() -> None:
 
 
 def test_no_metadata_is_empty_metadata() -> None:
-    """Null on the wire, an empty text in the log."""
+    """It is null on the wire, and an empty text in the log."""
     desk = Desk()
     desk.commit(1, metadata=None)
     assert desk.fetch().metadata == ""
 
 
 def test_metadata_has_a_limit() -> None:
-    """A partition with more is refused, its neighbours are not; and nothing of it is stored."""
+    """A partition with longer metadata is refused, the others of the request are not, and nothing of it is stored."""
     desk = Desk(offset_metadata_max_bytes=10)
     assert desk.commit(1, metadata="x" * 10) == 0
     assert desk.commit(2, metadata="x" * 11) == ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -71,7 +71,7 @@ def test_metadata_has_a_limit() -> None:
 
 
 def test_offsets_of_unknown_topics_are_not_stored() -> None:
-    """By name or by id, each with its own error."""
+    """They are refused by name and by id, each with its own error."""
     desk = Desk()
     assert desk.commit(1, topic="nowhere") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert desk.commit(1, topic="nowhere", version=10) == ErrorCode.UNKNOWN_TOPIC_ID
@@ -92,7 +92,7 @@ def test_topics_by_id() -> None:
 
 
 def test_all_topics_of_a_group() -> None:
-    """Every partition with an offset, and no other."""
+    """The answer has every partition with an offset, and no other."""
     desk = Desk()
     desk.commit(1, topic="t", partition=0)
     desk.commit(2, topic="t", partition=2)
@@ -102,8 +102,8 @@ def test_all_topics_of_a_group() -> None:
     assert found == {"t": {0, 2}, "u": {1}}
 
 
-def test_a_new_topic_inherits_nothing() -> None:
-    """The topic was deleted while nobody looked after the group: an offset of another id counts for nothing."""
+def test_a_new_topic_has_no_offsets_of_an_old_one() -> None:
+    """The topic was deleted while the group had no coordinator. An offset of another topic id does not count."""
     desk = Desk()
     desk.commit(5)
     new = CreateTopic(topic_id_of("new t"), "t")
@@ -115,7 +115,7 @@ def test_a_new_topic_inherits_nothing() -> None:
 
 
 def test_only_members_commit() -> None:
-    """An old generation, an unknown member and one that has left store nothing."""
+    """A commit of an old generation, of an unknown member or of one that has left stores nothing."""
     desk = Desk()
     desk.join("m")
     assert desk.commit(1, member_id="m", generation_id_or_member_epoch=1) == 0
@@ -129,7 +129,7 @@ def test_only_members_commit() -> None:
     assert desk.offset() == 1
 
 
-def test_a_member_of_a_group_that_is_not_there() -> None:
+def test_a_member_of_an_unknown_group() -> None:
     """Old clients are told to join again, new ones that the group is gone."""
     desk = Desk()
     member = {"member_id": "m", "generation_id_or_member_epoch": 1}
@@ -138,7 +138,7 @@ def test_a_member_of_a_group_that_is_not_there() -> None:
     assert not desk.groups.groups
 
 
-def test_an_empty_group_is_anybodys() -> None:
+def test_any_client_may_commit_to_an_empty_group() -> None:
     """Administrators and consumers that assign themselves commit without being members."""
     desk = Desk()
     assert desk.commit(1) == 0
@@ -151,8 +151,8 @@ def test_an_empty_group_is_anybodys() -> None:
 # --- transactions ---
 
 
-def test_pending_until_the_marker() -> None:
-    """A reader that wants stable offsets waits, another one sees what was before."""
+def test_offsets_are_pending_until_the_marker() -> None:
+    """A reader that wants stable offsets waits; another one gets the offset from before."""
     desk = Desk()
     desk.commit(1)
     assert desk.commit_in_transaction(9, PRODUCER) == 0
@@ -168,7 +168,7 @@ def test_pending_until_the_marker() -> None:
 
 
 def test_an_aborted_transaction_leaves_nothing() -> None:
-    """The offset is what it was; nobody waits any more."""
+    """The offset is what it was, and nobody waits any more."""
     desk = Desk()
     desk.commit(1)
     desk.commit_in_transaction(9, PRODUCER)
@@ -179,7 +179,8 @@ def test_an_aborted_transaction_leaves_nothing() -> None:
 
 
 def test_transactions_do_not_mix() -> None:
-    """Two producers, one partition: each marker ends its own, and what was committed later in the log counts."""
+    """Two producers commit one partition: each marker ends its own transaction, and the later offset in the log
+    counts."""
     desk = Desk()
     desk.commit_in_transaction(5, PRODUCER)
     desk.commit_in_transaction(6, OTHER)
@@ -204,15 +205,15 @@ def test_a_later_commit_overtakes_a_transaction() -> None:
 
 
 def test_a_marker_of_a_higher_epoch_ends_it_too() -> None:
-    """Version 2 of transactions ends each with a raised epoch."""
+    """Transactions v2 end each transaction with a raised epoch."""
     desk = Desk()
     desk.commit_in_transaction(5, Producer(7, 0))
     desk.end_transaction(Producer(7, 1), committed=True)
     assert desk.offset(stable=True) == 5
 
 
-def test_a_transaction_of_a_stranger() -> None:
-    """A member that the group does not know cannot commit in a transaction either; one that says nothing can."""
+def test_an_unknown_member_cannot_commit_in_a_transaction() -> None:
+    """An unknown member cannot commit in a transaction either. A commit that names no member can."""
     desk = Desk()
     desk.join("m")
     wrong = {"member_id": "m", "generation_id": 0}
@@ -227,7 +228,7 @@ def test_a_transaction_of_a_stranger() -> None:
 
 
 def test_offsets_are_deleted_one_by_one() -> None:
-    """Unless the topic is not known; what was never committed is deleted already."""
+    """Unless the topic is unknown. Deleting an offset that was never committed succeeds."""
     desk = Desk()
     desk.commit(1, topic="t")
     desk.commit(2, topic="u")
@@ -240,7 +241,8 @@ def test_offsets_are_deleted_one_by_one() -> None:
 
 
 def test_offsets_in_use_are_not_deleted() -> None:
-    """Of a group with members only those that its subscription does not need; other protocols cannot tell which."""
+    """Of a group with members only offsets that its subscription does not need can be deleted. Groups of other
+    protocols do not say which those are."""
     desk = Desk()
     desk.join(protocol_type="other")
     assert refusal(desk.delete_offsets, "t") == ErrorCode.NON_EMPTY_GROUP
@@ -253,7 +255,7 @@ def test_offsets_in_use_are_not_deleted() -> None:
 
 
 def test_a_group_is_deleted_with_its_offsets() -> None:
-    """Nothing of it is left, also not what a transaction has pending."""
+    """Nothing of the group is left, not even pending offsets of a transaction."""
     desk = Desk()
     desk.commit(1)
     desk.commit_in_transaction(5, PRODUCER, topic="u")
@@ -275,8 +277,8 @@ def test_a_group_with_members_is_not_deleted() -> None:
     assert desk.listed() == []
 
 
-def test_a_deleted_topic_takes_its_offsets_along() -> None:
-    """Of all groups, pending ones too; those of other topics stay."""
+def test_the_offsets_of_a_deleted_topic_are_deleted() -> None:
+    """Offsets of all groups are removed, pending ones too. Those of other topics stay."""
     desk = Desk()
     desk.commit(1, topic="t")
     desk.commit(2, topic="u")
@@ -293,7 +295,8 @@ def test_a_deleted_topic_takes_its_offsets_along() -> None:
 
 
 def test_offsets_expire_when_the_group_is_empty() -> None:
-    """Never while there is a member; a while after the last one left; then the group goes too."""
+    """Offsets never expire while there is a member. They expire some time after the last one left, and the group with
+    them."""
     desk = Desk(offsets_retention_minutes=60, group_max_session_timeout_ms=DAY_MS)
     desk.join(session_timeout_ms=DAY_MS)
     desk.commit(1, member_id="m", generation_id_or_member_epoch=1)
@@ -310,7 +313,7 @@ def test_offsets_expire_when_the_group_is_empty() -> None:
 
 
 def test_offsets_of_a_simple_group_expire_one_by_one() -> None:
-    """Nobody can leave it: each offset counts from its own commit."""
+    """Such a group has no members that could leave, so each offset counts from its own commit."""
     desk = Desk()
     desk.commit(1, topic="t")
     desk.passes(3 * DAY_MS)
@@ -321,8 +324,8 @@ def test_offsets_of_a_simple_group_expire_one_by_one() -> None:
     assert desk.listed() == []
 
 
-def test_a_retention_of_its_own() -> None:
-    """Clients before 2.1 may say how long an offset is kept; it is in the record that Kafka would write."""
+def test_an_offset_may_have_its_own_retention() -> None:
+    """Clients before 2.1 may set how long an offset is kept. The record is the one that Kafka would write."""
     desk = Desk()
     assert desk.commit(1, version=4, retention_time_ms=2 * HOUR_MS) == 0
     key, value = desk.log[-1][:2]
@@ -337,8 +340,8 @@ def test_a_retention_of_its_own() -> None:
     assert desk.offset() == -1
 
 
-def test_what_is_pending_does_not_expire() -> None:
-    """The transaction may yet commit: neither the offset nor the group goes before its marker."""
+def test_pending_offsets_do_not_expire() -> None:
+    """The transaction may still commit: neither the offset nor the group expires before its marker."""
     desk = Desk()
     desk.commit(1)
     desk.commit_in_transaction(5, PRODUCER)
@@ -350,8 +353,8 @@ def test_what_is_pending_does_not_expire() -> None:
     assert desk.listed() == []
 
 
-def test_a_group_without_anything_goes() -> None:
-    """Nobody is in it, and it has no offset: at the next look it is deleted."""
+def test_a_group_without_members_and_offsets_is_deleted() -> None:
+    """A group without members and offsets is deleted at the next check."""
     desk = Desk()
     desk.join()
     desk.leave()
@@ -363,7 +366,7 @@ def test_a_group_without_anything_goes() -> None:
 
 
 def test_many_expire_a_few_at_a_time() -> None:
-    """A turn writes a limited number of tombstones; in the end all are gone."""
+    """A turn writes a limited number of tombstones. In the end all offsets are gone."""
     desk = Desk()
     for number in range(1500):
         desk.commit(1, group=f"g{number}")
@@ -381,7 +384,7 @@ def test_many_expire_a_few_at_a_time() -> None:
 
 
 def test_groups_are_listed_by_state_and_type() -> None:
-    """No filter lets everything through; the case of letters does not matter; unknown words match nothing."""
+    """Without a filter all groups are listed. The case of letters does not matter, and unknown words match nothing."""
     desk = Desk()
     desk.join()
     desk.commit(1, group="h")

@@ -1,8 +1,8 @@
-"""Any history of transactions, against a model that knows only what the word means: all of it, or nothing.
+"""Random histories of transactions, compared with a model that knows only their definition: all or nothing.
 
-Producers of both versions write, commit, abort, lose answers, come back under the same transactional id; coordinators
-die between any two records; markers are late; time-outs strike. The partitions are real in what decides: the state that
-a log keeps of its producers. In the end every transaction is whole: committed everywhere if its producer was told so,
+Producers of both versions write, commit, abort, lose answers, and come back under the same transactional id.
+Coordinators die between any two records, markers are late, and transactions time out. The partitions use the real
+producer state of a log. In the end every transaction is whole: committed everywhere if its producer was told so,
 nowhere if it was told the opposite, and none is left open.
 """
 
@@ -29,12 +29,12 @@ CLIENTS = range(4)
 
 @dataclass
 class Log:
-    """A partition: who wrote what in which transaction, and how that ended."""
+    """A partition: which producer wrote what in which transaction, and how the transaction ended."""
 
     producers: ProducerStates = field(default_factory=ProducerStates)
     offset: int = 0
     open: dict[int, list[int]] = field(default_factory=dict)
-    """Numbers of the transactions that each producer id has records of here, not ended."""
+    """The open transactions of each producer id that have records here, by number."""
     outcomes: dict[int, set[bool]] = field(default_factory=dict)
 
     def append(self, producer: Producer, sequence: int, number: int) -> None:
@@ -70,9 +70,9 @@ class Client:
     version: int
     producer: Producer = NOBODY_YET
     number: int | None = None
-    """Of its open transaction."""
+    """The number of its open transaction."""
     ending: bool | None = None
-    """It asked for this end and has no answer yet: it asks for the same again."""
+    """The client asked for this end and has no answer yet, so it asks for the same again."""
     sequences: dict[int, int] = field(default_factory=dict)
 
     def become(self, producer: Producer) -> None:
@@ -91,7 +91,7 @@ class Histories(RuleBasedStateMachine):
         self.numbers = 0
         self.told: dict[int, bool] = {}
         self.late: list[tuple[Producer, int, int]] = []
-        if epoch:  # close to the last one
+        if epoch:  # an epoch close to the largest one
             self.init(self.clients[0], NOBODY_YET)
             owner = Producer(self.clients[0].producer.id, epoch)
             self.stage.apply(Outcome(records=[Transaction(ID, *owner, 60_000, NOW, version=version).record]))
@@ -155,10 +155,10 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.late)
     @rule(data=st.data())
     def write_late(self, data: st.DataObject) -> None:
-        """A batch of an earlier transaction arrives only now, as the first of its partition."""
+        """Let a batch of an earlier transaction arrive now, as the first one of its partition."""
         producer, partition, number = data.draw(st.sampled_from(self.late))
         if number not in self.told and number not in self.logs[partition].outcomes:
-            return  # its transaction may still be open: then it is not late
+            return  # its transaction may still be open, so the batch is not late
         try:
             self.stage.ask(
                 lambda machine, turn: machine.add_partitions(
@@ -188,7 +188,7 @@ class Histories(RuleBasedStateMachine):
             )
         except KafkaError as error:
             if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
-                sender.become(NOBODY_YET)  # it starts over
+                sender.become(NOBODY_YET)  # the client starts over
             return
         assert isinstance(response, EndTxnResponse)
         if not heard:
@@ -205,7 +205,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.stage.errands)
     @rule(whole=st.booleans())
     def markers(self, whole: bool) -> None:
-        """The markers of one transaction land; or some of them, and then the coordinator dies."""
+        """Write the markers of one transaction; or some of them, and then the coordinator dies."""
         errand = self.stage.errands.pop(0)
         if isinstance(errand, WriteMarkers):
             places = sorted(errand.partitions)

@@ -1,4 +1,4 @@
-"""Transactions as scripts: who may do what, in which order, and what survives a coordinator."""
+"""Transactions as scripts: which requests are allowed in which order, and what survives a change of the coordinator."""
 
 import pytest
 
@@ -22,7 +22,7 @@ DAY = 24 * HOUR
 
 
 def at_epoch(epoch: int, *, version: int = 2) -> Stage:
-    """A transactional id whose producer 50 has come this far."""
+    """A transactional id whose producer 50 has reached this epoch."""
     stage = Stage(version=version)
     come = Transaction(ID, 50, epoch, 60_000, NOW, previous_producer_id=50, version=version)
     stage.apply(Outcome(records=[come.record]))
@@ -30,7 +30,7 @@ def at_epoch(epoch: int, *, version: int = 2) -> Stage:
 
 
 def test_every_state_has_its_row_and_leads_on() -> None:
-    # The table is the order of states: what is prepared can only be completed, and nothing follows the end of an id.
+    # The table has the order of states: a prepared transaction can only be completed, and nothing follows DEAD.
     assert set(TRANSITIONS) == set(State) - {State.PREPARE_EPOCH_FENCE}
     assert list(TRANSITIONS[State.PREPARE_COMMIT]) == [State.COMPLETE_COMMIT]
     assert list(TRANSITIONS[State.PREPARE_ABORT]) == [State.COMPLETE_ABORT]
@@ -41,7 +41,7 @@ def test_every_state_has_its_row_and_leads_on() -> None:
 
 
 def test_commit_and_abort_with_an_epoch_for_each() -> None:
-    # Transactions v2: every end raises the epoch and tells the client.
+    # With transactions v2 every end raises the epoch and returns it to the client.
     play("""
         a inits           | Empty 100/0; a: 100/0
         a adds p0         | Ongoing 100/0 p0; a: done
@@ -68,7 +68,7 @@ def test_clients_of_version_1_keep_their_epoch() -> None:
 
 
 def test_the_next_transaction_waits_for_the_markers_of_the_last() -> None:
-    # An end while markers are pending is CONCURRENT_TRANSACTIONS, not an empty success.
+    # A request to end while markers are pending gets CONCURRENT_TRANSACTIONS, not an empty success.
     play("""
         a inits           | Empty 100/0; a: 100/0
         a adds p0         | Ongoing 100/0 p0; a: done
@@ -92,8 +92,8 @@ def test_the_next_transaction_waits_for_the_markers_of_the_last() -> None:
     """)
 
 
-def test_an_end_that_is_sent_again_is_answered_again() -> None:
-    # The answer was lost. The same end once more is a success, another end is not.
+def test_a_repeated_end_gets_the_same_answer() -> None:
+    # The answer was lost. A repeated request for the same end succeeds, one for the other end does not.
     play("""
         a inits            | Empty 100/0; a: 100/0
         a adds p0          | Ongoing 100/0 p0; a: done
@@ -116,7 +116,7 @@ def test_an_end_that_is_sent_again_is_answered_again() -> None:
 
 
 def test_late_requests_of_a_transaction_do_not_reach_the_next() -> None:
-    # Under v2 whatever is late carries an epoch of the past.
+    # With v2 every late request has an older epoch.
     stage = play("""
         a inits            | Empty 100/0; a: 100/0
         a adds p0          | Ongoing 100/0 p0; a: done
@@ -136,7 +136,7 @@ def test_late_requests_of_a_transaction_do_not_reach_the_next() -> None:
 
 
 def test_an_abort_of_nothing_raises_the_epoch_at_once() -> None:
-    # A client of v2 that does not know whether anything arrived aborts; both records are one batch, without markers.
+    # A v2 client aborts if it does not know whether anything arrived. Both records are one batch, without markers.
     play("""
         a inits            | Empty 100/0; a: 100/0
         a aborts, unheard  | PrepareAbort 100/1; CompleteAbort 100/1; a: 100/1
@@ -147,7 +147,7 @@ def test_an_abort_of_nothing_raises_the_epoch_at_once() -> None:
 
 
 def test_the_second_owner_of_an_id_fences_the_first() -> None:
-    # Everything that the first one tries is refused.
+    # Every request of the first one is refused.
     play("""
         a inits            | Empty 100/0; a: 100/0
         b inits            | Empty 100/1; b: 100/1
@@ -163,8 +163,8 @@ def test_the_second_owner_of_an_id_fences_the_first() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 2])
-def test_a_new_owner_aborts_what_is_open(version: int) -> None:
-    # It is told to come again; the abort has an epoch that nobody is given.
+def test_a_new_owner_aborts_the_open_transaction(version: int) -> None:
+    # The new owner is told to retry. The abort has an epoch that no producer gets.
     play(
         """
         a inits            | Empty 100/0; a: 100/0
@@ -179,8 +179,8 @@ def test_a_new_owner_aborts_what_is_open(version: int) -> None:
     )
 
 
-def test_a_producer_goes_on_after_an_error() -> None:
-    # KIP-360: it names who it is and gets the next epoch; asked again, the same one.
+def test_a_producer_continues_after_an_error() -> None:
+    # KIP-360: the producer sends its id and epoch, and gets the next epoch. A repeated request gets the same one.
     play("""
         a inits               | Empty 100/0; a: 100/0
         a continues, unheard  | Empty 100/1; a: 100/1
@@ -191,7 +191,7 @@ def test_a_producer_goes_on_after_an_error() -> None:
     """)
 
 
-def test_an_id_that_the_coordinator_forgot_is_given_anew() -> None:
+def test_a_forgotten_transactional_id_gets_a_new_producer_id() -> None:
     play(f"""
         a inits               | Empty 100/0; a: 100/0
         {8 * DAY} ms pass     | gone
@@ -201,7 +201,7 @@ def test_an_id_that_the_coordinator_forgot_is_given_anew() -> None:
 
 
 def test_epochs_run_out_at_an_end() -> None:
-    # The last epoch's transaction ends, and the producer goes on under a new id; a retry is understood.
+    # The transaction of the last epoch ends, and the producer continues under a new id. A retry is recognised.
     stage = at_epoch(LAST_EPOCH - 1)
     play(
         """
@@ -219,7 +219,7 @@ def test_epochs_run_out_at_an_end() -> None:
 
 
 def test_the_new_id_is_known_before_the_old_one_has_ended() -> None:
-    # The client heard of its new id with the end of the last transaction, whose markers are still being written.
+    # The client got its new id with the end of the last transaction, whose markers are still being written.
     stage = at_epoch(LAST_EPOCH - 1)
     play(
         """
@@ -236,7 +236,7 @@ def test_the_new_id_is_known_before_the_old_one_has_ended() -> None:
 
 
 def test_epochs_run_out_at_a_new_beginning() -> None:
-    # Epochs used up without a transaction: the next owner gets a new id, and a retry of who continues gets it again.
+    # All epochs are used up without a transaction. The next owner gets a new id, and gets it again if it retries.
     play("a inits | Empty 100/0; a: 100/0", at_epoch(LAST_EPOCH))
     play(
         """
@@ -250,7 +250,7 @@ def test_epochs_run_out_at_a_new_beginning() -> None:
 
 @pytest.mark.parametrize(("version", "then"), [(2, " then 100"), (0, "")])
 def test_epochs_run_out_while_fencing(version: int, then: str) -> None:
-    # KAFKA-19367, KAFKA-20090: aborting in the last epoch does not overflow; whoever comes next has a new id.
+    # KAFKA-19367, KAFKA-20090: an abort in the last epoch does not overflow, and the next owner has a new id.
     play(
         f"""
         a inits            | Empty 50/32766; a: 50/32766
@@ -265,7 +265,8 @@ def test_epochs_run_out_while_fencing(version: int, then: str) -> None:
 
 
 def test_a_transaction_that_takes_too_long_is_aborted() -> None:
-    # The coordinator looks every ten seconds; from then on the producer is fenced, or told that its commit was late.
+    # The coordinator checks every ten seconds. From then on the producer is fenced, or told that its commit was too
+    # late.
     play("""
         a inits timeout=15000 | Empty 100/0; a: 100/0
         a adds p0             | Ongoing 100/0 p0; a: done
@@ -283,7 +284,7 @@ def test_a_transaction_that_takes_too_long_is_aborted() -> None:
 
 
 def test_a_commit_and_the_time_out_have_one_outcome() -> None:
-    # Whichever is first decides; a transaction that is committed is not aborted any more.
+    # The first one decides. A committed transaction is not aborted any more.
     play("""
         A inits timeout=15000 | Empty 100/0; A: 100/0
         A adds p0             | Ongoing 100/0 p0; A: done
@@ -332,13 +333,13 @@ def test_a_step_of_the_wall_clock_ends_no_transaction() -> None:
 @pytest.mark.parametrize(
     ("timeout", "is_fine"), [(0, False), (-1, False), (1, True), (900_000, True), (900_001, False)]
 )
-def test_a_time_out_must_be_within_the_brokers(timeout: int, is_fine: bool) -> None:
+def test_a_time_out_must_be_within_the_brokers_limit(timeout: int, is_fine: bool) -> None:
     # Longer than transaction.max.timeout.ms, or no time at all, is refused.
     answer = "Empty 100/0; a: 100/0" if is_fine else "a: INVALID_TRANSACTION_TIMEOUT"
     play(f"a inits timeout={timeout} | {answer}")
 
 
-def test_whom_the_coordinator_does_not_know() -> None:
+def test_unknown_producers_are_refused() -> None:
     play("""
         a adds p0     | a: INVALID_PRODUCER_ID_MAPPING
         a verifies p0 | a: INVALID_PRODUCER_ID_MAPPING
@@ -351,7 +352,7 @@ def test_whom_the_coordinator_does_not_know() -> None:
 
 
 def test_only_partitions_of_the_open_transaction_are_verified() -> None:
-    # KIP-890 part 1: a batch that comes after the end does not begin anything.
+    # KIP-890 part 1: a batch that comes after the end does not begin a transaction.
     play("""
         A inits           | Empty 100/0; A: 100/0
         A verifies p0     | A: missing p0
@@ -364,8 +365,8 @@ def test_only_partitions_of_the_open_transaction_are_verified() -> None:
     """)
 
 
-def test_another_coordinator_finishes_what_was_decided() -> None:
-    # After each record the coordinator may be gone; the next one knows the same and goes on.
+def test_another_coordinator_completes_a_prepared_transaction() -> None:
+    # The coordinator may die after each record. The next one has the same state and continues.
     play("""
         a inits               | Empty 100/0; a: 100/0
         coordinator restarts  |
@@ -383,7 +384,7 @@ def test_another_coordinator_finishes_what_was_decided() -> None:
     """)
 
 
-def test_what_was_open_keeps_its_time_over_a_restart() -> None:
+def test_an_open_transaction_keeps_its_time_out_over_a_restart() -> None:
     play("""
         a inits timeout=60000 | Empty 100/0; a: 100/0
         a adds p0             | Ongoing 100/0 p0; a: done
@@ -415,7 +416,7 @@ def test_an_idle_id_expires_and_an_open_one_does_not() -> None:
 
 
 def test_a_record_of_an_unknown_state_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:
-    # Of a newer release, or damaged: the others are served all the same.
+    # The record is of a newer release, or damaged. The others are served all the same.
     stage = play("a inits | Empty 100/0; a: 100/0")
     known = stage.known
     assert known is not None
@@ -441,7 +442,7 @@ def test_many_overdue_transactions_end_in_several_batches() -> None:
     assert all(known.state is State.PREPARE_ABORT for known in stage.machine.by_id.values())
 
 
-def test_listing_takes_what_the_filters_ask_for() -> None:
+def test_listing_respects_its_filters() -> None:
     stage = play("""
         a inits        | Empty 100/0; a: 100/0
         a adds p0      | Ongoing 100/0 p0; a: done

@@ -1,4 +1,4 @@
-"""The ports to other brokers: who is asked, and what a broker alone says of the others."""
+"""The ports to other brokers: which broker is asked, and what the port of a single broker answers for others."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ def test_each_leader_is_asked_once_for_its_partitions() -> None:
     assert callable(turn) and turn(machine, NOTHING) == Outcome()
 
 
-def test_another_broker_is_not_asked_by_a_local_port() -> None:
+def test_a_local_port_does_not_ask_other_brokers() -> None:
     # The answers are those after which the caller looks at the metadata again.
     results = LocalMarkers(1, NOTHING, NOTHING, NOTHING).write_markers(2, MARKER, PARTITIONS[:2])
     assert list(results) == PARTITIONS[:2]

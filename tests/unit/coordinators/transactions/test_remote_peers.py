@@ -11,7 +11,6 @@ from ottla.config import BrokerConfig
 from ottla.coordinators.machine import Producer
 from ottla.coordinators.transactions.remote_peers import IN_FLIGHT_MAX, MARKERS_MAX, ClusterCoordinators, ClusterMarkers
 from ottla.errors import ErrorCode, KafkaError
-from ottla.replication.peers import PeerUnavailable
 from ottla.replication.transactions import TransactionMarker
 from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.add_partitions_to_txn import (
@@ -28,10 +27,29 @@ from ottla.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from ottla.wire.peer import PeerUnavailable
 
 CONFIG = BrokerConfig.of({})
 ME, OTHER = 1, 2
 A, B, C = (TopicPartition("t", index) for index in range(3))
+
+
+class Connection:
+    """A connection that carries nothing but markers."""
+
+    def __init__(self, connections: "Connections", broker_id: int) -> None:
+        self.is_ready = True
+        self._connections = connections
+        self._broker_id = broker_id
+
+    async def request(self, message: Any, *, timeout_s: float) -> Any:
+        return await self._connections.request(self._broker_id, message, timeout_s=timeout_s)
+
+    def close(self, reason: str) -> None:
+        self.is_ready = False
+        for broker_id, _, answer in self._connections.requests:
+            if broker_id == self._broker_id and not answer.done():
+                answer.set_exception(PeerUnavailable(reason))
 
 
 class Connections:
@@ -39,6 +57,11 @@ class Connections:
 
     def __init__(self) -> None:
         self.requests: list[tuple[int, Any, asyncio.Future[Any]]] = []
+        self.opened: list[Connection] = []
+
+    async def open(self, broker_id: int, timeout_s: float = 10.0) -> Any:
+        self.opened.append(Connection(self, broker_id))
+        return self.opened[-1]
 
     async def request(self, broker_id: int, message: Any, *, timeout_s: float) -> Any:
         assert timeout_s > CONFIG.request_timeout_ms / 1000
@@ -249,6 +272,23 @@ def test_a_broker_that_leads_no_more_is_not_waited_for() -> None:
         _, request, answer = connections.requests[0]
         answer.set_result(answer_markers(request))  # too late
         await settle()
+
+    play_markers(script)
+
+
+def test_a_connection_to_a_broker_that_is_gone_is_closed_and_opened_anew() -> None:
+    """Otherwise requests to a process that hangs would keep those to the next one waiting."""
+
+    async def script(markers: ClusterMarkers, connections: Connections, local: Local) -> None:
+        for producer_id in range(IN_FLIGHT_MAX):
+            markers.write_markers(OTHER, marker_of(producer_id), [A])
+            await settle()
+        assert len(connections.opened) == 1
+        markers.follow(image_led_by(ME, fenced=True))
+        markers.write_markers(OTHER, marker_of(7), [A])
+        await settle()
+        assert len(connections.opened) == 2
+        assert [producer_id for producer_id, _ in markers_in(connections.requests[-1][1])] == [7]
 
     play_markers(script)
 

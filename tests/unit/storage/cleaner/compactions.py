@@ -1,4 +1,4 @@
-"""A log that is compacted where it stands: the order, its reports, and the swaps, without a broker around them."""
+"""Compacts a log in the test's own process: the order, its reports, and the swaps, without a broker around them."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ def pairs(
     sequence: int = -1,
     transactional: bool = False,
 ) -> bytearray:
-    """A batch of keys and values; no value is a tombstone."""
+    """A batch of keys and values; a null value makes a tombstone."""
     return batch.encode(
         [(key.encode(), None if value is None else value.encode(), (), timestamp) for key, value in records],
         codec=codec,
@@ -103,7 +103,7 @@ def compact(
     segment_bytes: int | None = None,
     roll: bool = True,
 ) -> Summary:
-    """Compact all that there is."""
+    """Compact everything that can be compacted."""
     if roll:
         log.roll(now_ms)
     log.flush()
@@ -114,7 +114,7 @@ def compact(
 
 
 def stored(log: Log) -> list[tuple[BatchHeader, list[batch.Record]]]:
-    """Every batch with its records, as it lies in the files."""
+    """Every batch with its records, as the files have it."""
     found = []
     for segment in log.segments:
         data = segment.file.read_at(0, segment.size)

@@ -1,4 +1,4 @@
-"""The process that compacts: the same work over a pipe, errors as they are, and no life of its own."""
+"""The process that compacts: the same work over a pipe, errors unchanged, and an end with its broker."""
 
 import io
 import os
@@ -40,7 +40,7 @@ def reports(compactor: Compactor, order: Order) -> list[Report]:
     return found
 
 
-def test_the_child_does_what_would_be_done_here(tmp_path: Path) -> None:
+def test_the_child_does_the_same_as_the_test_process(tmp_path: Path) -> None:
     orders = [dirty(tmp_path / name) for name in ("here", "there", "there again")]
     inline = reports(InlineCompactor(RealDisk()), orders[0])
     compactor = ChildCompactor()
@@ -55,7 +55,7 @@ def test_the_child_does_what_would_be_done_here(tmp_path: Path) -> None:
     assert cleaned[0] == cleaned[1] and len(cleaned[0]) >= 6
 
 
-def test_errors_come_as_they_are_and_the_child_goes_on(tmp_path: Path) -> None:
+def test_errors_are_passed_on_and_the_child_continues(tmp_path: Path) -> None:
     order = dirty(tmp_path / "sound")
     missing = Order(str(tmp_path / "missing"), [Source(0, 10, 100)], 0, NOW, 0, 1000, 1000, 100, compiled=False)
     broken = dirty(tmp_path / "broken")
@@ -88,8 +88,8 @@ def test_a_child_that_is_killed_is_noticed_and_replaced(tmp_path: Path) -> None:
         compactor.end()
 
 
-def test_a_child_ends_when_nobody_listens(tmp_path: Path) -> None:
-    # Between two orders, and at its next report in the middle of one.
+def test_a_child_ends_with_its_parent(tmp_path: Path) -> None:
+    # The child ends between two orders, or at its next report in the middle of one.
     order = dirty(tmp_path / "log")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     for orders in (b"", pickle.dumps(order)):
@@ -103,7 +103,7 @@ def test_a_child_ends_when_nobody_listens(tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_after_its_end_a_compactor_has_nothing_to_report() -> None:
+def test_a_stopped_compactor_reports_nothing() -> None:
     for compactor in (InlineCompactor(RealDisk()), ChildCompactor()):
         with pytest.raises(Uncleanable, match="given up"):
             compactor.step()

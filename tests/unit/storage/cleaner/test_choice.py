@@ -12,7 +12,8 @@ HOUR = 3_600_000
 
 
 def three_segments() -> Log:
-    """Offsets 0 to 2, each alone in a sealed segment an hour younger than the one before; 3 is in the active one."""
+    """Offsets 0 to 2 are each alone in a sealed segment, an hour younger than the one before. Offset 3 is in the active
+    one."""
     log = new_log(new_disk(), SETTINGS)
     for number in range(4):
         put(log, ("k", str(number)), timestamp=NOW + number * HOUR)
@@ -33,19 +34,19 @@ def test_the_active_segment_is_never_compacted() -> None:
 
 
 @pytest.mark.parametrize("stable", range(4))
-def test_nothing_at_or_after_the_last_stable_offset(stable: int) -> None:
-    # What a follower has not seen, or a transaction may still abort, is not touched.
+def test_nothing_at_or_after_the_last_stable_offset_is_compacted(stable: int) -> None:
+    # Records that a follower has not seen, or that a transaction may still abort, are not touched.
     assert dirt(three_segments(), stable=stable).up_to == stable
 
 
-def test_what_is_not_flushed_has_to_wait() -> None:
+def test_unflushed_records_have_to_wait() -> None:
     log = three_segments()
     log.recovery_point = 2
     assert dirt(log).up_to == 2
 
 
 def test_young_records_have_to_wait() -> None:
-    # min.compaction.lag.ms: from the first segment on that has one.
+    # min.compaction.lag.ms: from the first segment with a young record on.
     log = three_segments()
     assert dirt(log, min_lag_ms=2 * HOUR).up_to == 2
     assert dirt(log, min_lag_ms=10 * HOUR).up_to == 0
@@ -71,7 +72,7 @@ def test_only_dirt_above_the_ratio_is_worth_it() -> None:
     assert not dirt(log).is_worth_it(CompactionRules(0.0)), "a clean log is never worth it"
 
 
-def test_a_checkpoint_that_cannot_be_is_not_believed(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_impossible_checkpoint_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
     log = three_segments()
     log.first_dirty_offset = 100
     assert dirt(log).dirty_from == 0 and "after its end" in caplog.text

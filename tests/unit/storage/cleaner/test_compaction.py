@@ -32,7 +32,7 @@ def new() -> tuple[SimulatedDisk, Log]:
     return disk, new_log(disk, SETTINGS)
 
 
-def test_of_each_key_the_last_value_stays_at_its_offset() -> None:
+def test_the_last_value_of_each_key_stays_at_its_offset() -> None:
     disk, log = new()
     for turn in range(20):
         put(log, ("a", f"a{turn}"), ("b", f"b{turn}"))
@@ -45,7 +45,7 @@ def test_of_each_key_the_last_value_stays_at_its_offset() -> None:
 
 
 def test_small_segments_become_one_and_the_rest_of_the_log_is_found() -> None:
-    # Indexes of the new segment lead to every record; a fetch in a gap gets what follows it.
+    # The indexes of the new segment lead to every record. A fetch in a gap gets the next records.
     disk, log = new()
     for turn in range(60):
         put(log, (f"k{turn % 40}", "x" * 20))
@@ -69,8 +69,8 @@ def test_no_group_is_larger_than_a_segment_may_be() -> None:
     assert len(log.segments) > 3 and all(segment.size <= 1500 for segment in log.segments)
 
 
-def test_a_tombstone_stays_for_its_time_and_then_goes() -> None:
-    # The time counts from the first compaction that met it, and is kept in the batch.
+def test_a_tombstone_is_removed_after_its_retention_time() -> None:
+    # The time counts from the first compaction that saw the tombstone, and is stored in the batch.
     disk, log = new()
     put(log, ("a", "1"), ("b", "1"))
     put(log, ("a", None))
@@ -98,7 +98,7 @@ def test_a_deleted_key_does_not_come_back() -> None:
     assert [key for _, key, _ in contents(log)] == ["z", "z"]  # the last one is in the active segment
 
 
-def test_a_record_without_a_key_goes() -> None:
+def test_a_record_without_a_key_is_removed() -> None:
     disk, log = new()
     append(log, batch.encode([(None, b"v", (), NOW), (b"k", b"v", (), NOW)]))
     put(log, ("z", "1"))
@@ -107,7 +107,7 @@ def test_a_record_without_a_key_goes() -> None:
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_batches_are_packed_again_as_they_were(codec: int) -> None:
+def test_batches_are_compressed_again_with_their_codec(codec: int) -> None:
     # Headers, times, offsets and the codec survive the loss of neighbours in a batch.
     disk, log = new()
     headers = [("name", b"\0\1"), ("none", None)]
@@ -157,7 +157,7 @@ def test_the_last_batch_of_a_producer_keeps_its_sequence() -> None:
 
 
 def test_the_last_batch_keeps_the_end_of_the_log() -> None:
-    # Even if its only record goes, its offset is not given again.
+    # Even if its only record is removed, its offset is not used again.
     disk, log = new()
     put(log, ("a", "1"))
     append(log, batch.encode([(None, b"no key", (), NOW)]))
@@ -168,7 +168,7 @@ def test_the_last_batch_keeps_the_end_of_the_log() -> None:
     assert open_log(disk, SETTINGS).end_offset == end
 
 
-def test_aborted_records_go_and_markers_follow_when_their_time_is_over() -> None:
+def test_aborted_records_are_removed_and_their_markers_later() -> None:
     disk, log = new()
     put(log, ("a", "old"))
     append(log, pairs(("a", "aborted"), producer_id=7, sequence=0, transactional=True))
@@ -208,7 +208,7 @@ def test_the_records_of_an_open_transaction_are_left_alone() -> None:
 
 
 def test_a_full_map_leaves_the_rest_for_the_next_time() -> None:
-    # Bounded memory for any number of keys: every round gets somewhere, and in the end all is clean.
+    # Memory is bounded for any number of keys: every round makes progress, and in the end all is clean.
     disk, log = new()
     for turn in range(3):
         for key in range(50):
@@ -247,7 +247,7 @@ def test_a_segment_without_records_keeps_the_start_of_the_log() -> None:
     assert log.log_start_offset == 0 and contents(log) == [(1, "a", "2")]
 
 
-def test_damage_is_not_given_a_right_checksum() -> None:
+def test_damage_does_not_get_a_correct_checksum() -> None:
     disk, log = new()
     put(log, ("a", "1"), ("b", "1"))
     put(log, ("a", "2"))
@@ -260,8 +260,8 @@ def test_damage_is_not_given_a_right_checksum() -> None:
     assert disk.read(path(0, names.LOG)) == data
 
 
-def test_a_reader_in_the_middle_goes_on_reading_what_was_replaced() -> None:
-    # By its new name while the files wait for their removal, and by its descriptor when they are gone.
+def test_a_reader_continues_in_a_replaced_segment() -> None:
+    # It reads by the new name while the files wait for their removal, and by the descriptor when they are gone.
     disk, log = new()
     for turn in range(20):
         put(log, ("a", f"a{turn}"))
@@ -288,7 +288,7 @@ def test_a_batch_that_is_larger_than_the_buffer_is_read_whole() -> None:
     assert [(offset, key) for offset, key, _ in contents(log)] == [(2, "b"), (3, "a"), (4, "large")]
 
 
-def test_segments_whose_offsets_are_too_far_apart_stay_apart() -> None:
+def test_segments_with_distant_offsets_are_not_merged() -> None:
     # An index has 32 bits for the distance from the segment's first offset.
     disk, log = new()
     put(log, ("a", "1"))
@@ -303,7 +303,7 @@ def test_segments_whose_offsets_are_too_far_apart_stay_apart() -> None:
     ]
 
 
-def test_two_compactions_do_not_mix_up_what_readers_hold() -> None:
+def test_two_compactions_do_not_disturb_readers() -> None:
     # The same segment is replaced twice before the files of the first time are removed.
     disk, log = new()
     slices = []
@@ -321,7 +321,7 @@ def test_two_compactions_do_not_mix_up_what_readers_hold() -> None:
 
 
 def test_the_epoch_of_a_fenced_producer_is_not_forgotten() -> None:
-    # All that is left of it is the marker that fenced it; the header stays when the marker's time is over.
+    # Only the marker that fenced the producer is left. Its batch header stays after the marker is removed.
     disk, log = new()
     append(log, pairs(("a", "1"), producer_id=7, sequence=0, transactional=True))
     end_transaction(log, 7, commit=False, epoch=1)

@@ -1,4 +1,4 @@
-"""The process, or the machine, ends in every single disk operation of a compaction: no record that counts is lost.
+"""The process or the machine ends at every single disk operation of a compaction: no record that counts is lost.
 
 After each crash the log is opened, read, compacted again and read again.
 """
@@ -16,7 +16,7 @@ from tests.unit.storage.logs import DIRECTORY, NOW, append, new_disk, new_log, o
 
 KEYS = 5
 SEEDS = 3
-"""What a power cut leaves is a matter of luck, so each of them is tried several times."""
+"""A power cut leaves random parts of unsynced writes, so each one is tried several times."""
 UNFINISHED = (names.CLEANED, names.SWAP, names.DELETED)
 
 
@@ -41,7 +41,7 @@ def filled(disk: SimulatedDisk) -> Log:
 
 
 def latest(log: Log) -> dict[str, tuple[int, str | None]]:
-    """What a reader who reads committed records from the start ends up with."""
+    """The last value of each key that a read_committed consumer gets from the start."""
     aborted = log.aborted_transactions(0, log.end_offset)
     found: dict[str, tuple[int, str | None]] = {}
     for header, batch_records in stored(log):
@@ -57,8 +57,8 @@ def latest(log: Log) -> dict[str, tuple[int, str | None]]:
     return {key: entry for key, entry in found.items() if entry[1] is not None}
 
 
-def in_order(log: Log) -> bool:
-    """No segment has offsets of another, and each index leads to its own segment's batches."""
+def is_in_order(log: Log) -> bool:
+    """Whether no segment has offsets of another, and each index leads to the batches of its own segment."""
     headers = [header for header, _ in stored(log)]
     places = [log.segments[0].locate(header.base_offset) for header in headers[:1]]
     for segment in log.segments:
@@ -104,7 +104,7 @@ def test_a_crash_in_any_operation_leaves_a_whole_log(power_cut: bool) -> None:
         later.pop("k0"), expected.pop("k0")
         assert later == expected, point
         assert not [name for name in disk.list(DIRECTORY) if name.endswith(UNFINISHED)], point
-        assert in_order(log), point
+        assert is_in_order(log), point
         assert log.log_start_offset == 0 and log.end_offset >= durable, point
         offsets = [record.offset for record in records(log)]
         assert offsets == sorted(set(offsets)), point
@@ -115,8 +115,8 @@ def test_a_crash_in_any_operation_leaves_a_whole_log(power_cut: bool) -> None:
         assert latest(open_log(disk, SETTINGS, clean=True)) == again, point
 
 
-def test_a_crash_while_a_crash_is_recovered_from_is_one_more_of_the_same() -> None:
-    # A first crash where names are changed, then crashes further and further into the opening of the log.
+def test_a_crash_during_recovery_leaves_a_whole_log() -> None:
+    # The first crash is where files are renamed. Further crashes come later and later in the opening of the log.
     disk = new_disk()
     log = filled(disk)
     first = disk.operations
@@ -140,11 +140,11 @@ def test_a_crash_while_a_crash_is_recovered_from_is_one_more_of_the_same() -> No
         disk.heal()
         later = latest(log)
         later.pop("k0"), expected.pop("k0")
-        assert later == expected and in_order(log), (point, seed)
+        assert later == expected and is_in_order(log), (point, seed)
 
 
-def test_what_a_crash_left_of_a_swap_is_settled_by_its_names() -> None:
-    # A .cleaned alone goes; .swap without .cleaned is finished; .deleted goes.
+def test_an_interrupted_swap_is_completed_by_file_names() -> None:
+    # A .cleaned file alone is removed, a .swap without .cleaned is finished, and .deleted is removed.
     disk = new_disk()
     log = filled(disk)
     before = contents(log)

@@ -1,4 +1,4 @@
-"""The kernels of compaction: a known hash, and machine code that does what the Python does."""
+"""The kernels of compaction: a known hash, and machine code that gives the results of the Python code."""
 
 from random import Random
 from typing import Any
@@ -66,7 +66,7 @@ def test_records_are_indexed_judged_and_copied(kernels: Kernels) -> None:
         ]
 
 
-def test_a_full_table_takes_keys_that_it_has(kernels: Kernels) -> None:
+def test_a_full_table_accepts_keys_that_it_has(kernels: Kernels) -> None:
     body = body_of((b"a", b"1", 0), (b"b", b"1", 0), (b"a", b"2", 0), (b"c", b"1", 0), (b"b", b"2", 0))
     table = kernels.table(WORDS * 3)
     assert kernels.index_keys(kernels.view(body), 5, 0, 0, table, 0, 2, *SEED) == (FULL, 3, 2)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, which end the demo only where it is safe to leave.
+"""Ctrl-C and SIGTERM for commands with child processes, which they end only where it is safe to leave.
 
 An exception that a signal raises anywhere could also be raised between the start of a child process and the block that
 ends it. So the handler usually only notes the signal. A block that waits and starts no process is put in `raising`:
@@ -15,7 +15,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(Exception):
-    """The user wants the demo to end."""
+    """The user wants the command to end."""
 
 
 class Interruption:

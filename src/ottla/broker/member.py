@@ -1,0 +1,311 @@
+"""A broker of a cluster whose metadata is in a coordination store, ZooKeeper for instance.
+
+The broker is part of the cluster while its session with the store lives and its registration is the newest of its id.
+Losing either, it leads and follows nothing, registers again with a new epoch, and goes on: a process that was paused,
+or that others took for dead, comes back by itself. While the store cannot be reached, the broker serves as before.
+"""
+
+import asyncio
+import logging
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from ottla.broker.node import Node
+from ottla.broker.participation import Doors, find_endpoints, was_clean
+from ottla.cluster.changes import Change, Endpoint
+from ottla.cluster.features import introduce_features
+from ottla.cluster.image import Image
+from ottla.cluster.membership import Membership
+from ottla.cluster.metadata import Metadata
+from ottla.cluster.metadata_log import LogBehind, LogUnavailable
+from ottla.cluster.offline import AT_ONCE_MAX, take_replicas_offline
+from ottla.cluster.registration import BrokerRegistration, fence_broker, unfence_broker
+from ottla.cluster.store import Store
+from ottla.config import BrokerConfig, ConfigError
+from ottla.errors import ErrorCode, KafkaError
+from ottla.replication.assembly import Replication
+from ottla.replication.peers import Peers
+from ottla.storage.directories import DataDirectory, DirectoryError
+from ottla.system.background import Job
+from ottla.system.network import Connect
+
+logger = logging.getLogger(__name__)
+
+RESTART_S = 1.0
+"""Pause before work is started again that ended with an unexpected error."""
+
+FENCING_PAUSE_S = 1.0
+"""A broker whose process seems to be gone is fenced at most once in this time."""
+
+CATCH_UP_TIMEOUT_S = 1.0
+FENCING_TIMEOUT_S = 5.0
+LEAVING_TIMEOUT_S = 1.0
+
+
+class Member:
+    """A `Participation`."""
+
+    def __init__(self, doors: Doors, store: Store, connect: Connect) -> None:
+        self.broker_epoch = -1
+        self._doors = doors
+        self._store = store
+        self._connect = connect
+        self._config: BrokerConfig
+        self._directories: Sequence[DataDirectory] = ()
+        self._directory_ids: list[bytes] = []
+        self._membership: Membership
+        self._metadata: Metadata
+        self._replication: Replication
+        self._peers: Peers | None = None
+        self._endpoints: tuple[Endpoint, ...] = ()
+        self._incarnation = doors.random.randbytes(16)
+        self._is_registered = asyncio.Event()
+        """Cleared when this broker has to register again."""
+        self._out_of_cluster = asyncio.Event()
+        self._gone: dict[int, int] = {}
+        """Brokers whose process seems to be gone, with the epochs of their registrations."""
+        self._gone_event = asyncio.Event()
+        self._catching_up = asyncio.Lock()
+        self._caught_up_at = float("-inf")
+
+    # Before the logs are opened
+
+    async def open(self, config: BrokerConfig, directories: Sequence[DataDirectory]) -> Metadata:
+        doors, random = self._doors, self._doors.random
+        self._config, self._directories = config, directories
+        self._directory_ids = [
+            each.identity.directory_id if each.identity else random.randbytes(16) for each in directories
+        ]
+        self._membership = Membership(self._store, config.node_id, self._directory_ids, random, doors.offload)
+        await self._membership.connect()
+        metadata = self._metadata = Metadata(self._membership.log, random)
+        image = await metadata.load()
+        for directory in directories:
+            _check_identity(directory, config.node_id, image)
+        return metadata
+
+    def build(self, replication: Replication) -> Peers:
+        """The connections to other brokers, for those parts that need them."""
+        self._replication = replication
+        listener = self._config.endpoints.inter_broker.name
+        peers = self._peers = Peers(
+            self._config.node_id, lambda: self._metadata.image, self._connect, listener, self._doors.random
+        )
+        peers.on_gone = self._note_gone
+        return peers
+
+    # Registration
+
+    async def join(self, node: Node, ports: Mapping[str, int]) -> None:
+        self._endpoints = _find_real_endpoints(node.config, ports)
+        self._metadata.on_change(self._apply)
+        self._membership.on_expired = self._leave_cluster
+        stopped_at = self._directories[0].broker_epoch if was_clean(self._directories) else None
+        await self._register(stopped_at=stopped_at)
+        for directory, directory_id in zip(self._directories, self._directory_ids, strict=True):
+            if directory.failure is None:
+                directory.claim(self._metadata.image.cluster_id or "", node.broker_id, directory_id)
+        await self._metadata.change(introduce_features)
+
+    async def serve(self) -> None:
+        """Connections are accepted: this broker may lead."""
+        await self._unfence()
+
+    async def _register(self, *, stopped_at: int | None = None, previous_epoch: int | None = None) -> None:
+        """Register, report replicas that cannot be served, and let the others follow the metadata."""
+        registration = BrokerRegistration(
+            self._config.node_id,
+            tuple(
+                directory_id
+                for directory, directory_id in zip(self._directories, self._directory_ids, strict=True)
+                if directory.failure is None
+            ),
+            self._endpoints,
+            self._config.broker_rack,
+            stopped_at,
+            incarnation=self._incarnation,
+            previous_epoch=previous_epoch,
+        )
+        while True:
+            known = next((each.identity.cluster_id for each in self._directories if each.identity), None)
+            cluster_id = known or self._metadata.image.cluster_id or self._new_cluster_id()
+            self._out_of_cluster.clear()
+            try:
+                self.broker_epoch = await self._membership.register(self._metadata, registration, cluster_id)
+                break
+            except KafkaError as error:
+                if error.code is not ErrorCode.INCONSISTENT_CLUSTER_ID or known is not None:
+                    raise
+                # Another broker has registered first in the new cluster, and its id counts.
+        logger.info("broker %d has registered with epoch %d", self._config.node_id, self.broker_epoch)
+        reconciliation = self._replication.reconciliation
+        await self._report(list(self._replication.replicas.offline), lost=False)
+        await self._report(reconciliation.find_missing(), lost=True)
+        reconciliation.begin()
+        await reconciliation.wait_until_created()
+
+    async def _report(self, replicas: Sequence[tuple[bytes, int]], *, lost: bool) -> None:
+        """Report replicas whose directory failed, or whose logs are `lost`: they must not be elected."""
+        decide = partial(
+            take_replicas_offline,
+            broker_id=self._config.node_id,
+            broker_epoch=self.broker_epoch,
+            partitions=replicas,
+            lost=lost,
+        )
+        while replicas and await self._metadata.change(decide) == AT_ONCE_MAX:
+            pass
+
+    def _new_cluster_id(self) -> str:
+        return urlsafe_b64encode(self._doors.random.randbytes(16)).decode().rstrip("=")
+
+    async def _unfence(self) -> None:
+        epoch = self.broker_epoch
+        await self._metadata.change(lambda image: unfence_broker(image, self._config.node_id, epoch))
+        self._is_registered.set()
+
+    def _apply(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
+        if self._peers is not None:
+            self._peers.apply(after)
+        if not self._is_registered.is_set():
+            return
+        broker = after.broker(self._config.node_id)
+        if broker is None or broker.fenced or broker.epoch != self.broker_epoch:
+            logger.warning("broker %d was fenced by another broker", self._config.node_id)
+            self._leave_cluster()
+
+    def _leave_cluster(self) -> None:
+        """The session has expired, or others have fenced this broker: it leads nothing until it registers again."""
+        if self._is_registered.is_set():
+            self._is_registered.clear()
+            self._replication.reconciliation.step_down()
+        self._out_of_cluster.set()
+
+    async def _stay_registered(self) -> None:
+        """Register again whenever this broker is out of the cluster."""
+        while True:
+            await self._out_of_cluster.wait()
+            self._replication.reconciliation.step_down()
+            try:
+                await self._register(previous_epoch=self.broker_epoch)
+                await self._unfence()
+            except KafkaError as error:
+                if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+                    self._doors.fail(error.message)
+                    return
+                logger.warning("registration failed, it is tried again: %s", error)
+                self._out_of_cluster.set()
+                await asyncio.sleep(RESTART_S)
+
+    # Work while the broker serves
+
+    async def catch_up(self) -> None:
+        """Replay everything that is in the log now. All who ask at about the same time share one look at the store."""
+        loop = asyncio.get_running_loop()
+        asked_at = loop.time()
+        async with self._catching_up:
+            if self._caught_up_at > asked_at:
+                return
+            began_at = loop.time()
+            try:
+                async with asyncio.timeout(CATCH_UP_TIMEOUT_S):
+                    await self._metadata.refresh()
+            except (LogUnavailable, TimeoutError) as error:
+                logger.debug("this broker answers without the newest metadata: %s", error)
+            self._caught_up_at = began_at
+
+    def jobs(self) -> list[Job]:
+        return [
+            Job("following the metadata", RESTART_S, self._follow, 0.0),
+            Job("registration after a lost session", RESTART_S, self._stay_registered, 0.0),
+            Job("fencing of brokers that are gone", RESTART_S, self._fence_gone, 0.0),
+        ]
+
+    async def _follow(self) -> None:
+        """Replay the metadata. An image that cannot be trusted ends the broker: it would decide by it."""
+        try:
+            await self._metadata.follow()
+        except LogBehind as error:
+            self._doors.fail(str(error))
+        except Exception as error:
+            logger.exception("an entry of the metadata could not be applied")
+            self._doors.fail(f"an entry of the metadata could not be applied: {error}")
+
+    def _note_gone(self, broker_id: int, broker_epoch: int) -> None:
+        self._gone[broker_id] = broker_epoch
+        self._gone_event.set()
+
+    async def _fence_gone(self) -> None:
+        """Fence brokers whose process is gone, instead of waiting until their sessions time out.
+
+        Fencing a broker that lives after all does no harm: it registers again.
+        """
+        while True:
+            await self._gone_event.wait()
+            self._gone_event.clear()
+            gone, self._gone = self._gone, {}
+            for broker_id, epoch in sorted(gone.items()):
+                broker = self._metadata.image.broker(broker_id)
+                if broker is not None and broker.epoch == epoch and not broker.fenced:
+                    logger.warning("broker %d with epoch %d is gone and gets fenced", broker_id, epoch)
+                    await self._fence(broker_id, epoch, FENCING_TIMEOUT_S)
+            await asyncio.sleep(FENCING_PAUSE_S)
+
+    async def _fence(self, broker_id: int, epoch: int, timeout_s: float) -> None:
+        try:
+            await self._metadata.change(partial(fence_broker, broker_id=broker_id, broker_epoch=epoch), timeout_s)
+        except (KafkaError, LogUnavailable) as error:
+            logger.info("broker %d was not fenced: %s", broker_id, error)
+
+    # Stopping
+
+    async def leave(self, deadline_s: float) -> None:
+        """Hand over what this broker leads."""
+
+    async def close(self) -> None:
+        """End the session, after this broker has said itself that it is gone: nobody has to find out."""
+        self._is_registered.clear()
+        await self._fence(self._config.node_id, self.broker_epoch, LEAVING_TIMEOUT_S)
+        if self._peers is not None:
+            self._peers.close()
+        await self._membership.resign()
+
+    def abandon(self) -> None:
+        if self._peers is not None:
+            self._peers.close()
+        if self._directory_ids:
+            self._membership.abandon()
+
+
+def _check_identity(directory: DataDirectory, node_id: int, image: Image) -> None:
+    """DirectoryError if the directory belongs to another cluster or broker than those of this metadata."""
+    identity = directory.identity
+    if identity is None:
+        return
+    if identity.node_id != node_id:
+        raise DirectoryError(f"{directory.path} belongs to node {identity.node_id}, not to node {node_id}")
+    if image.cluster_id is not None and identity.cluster_id != image.cluster_id:
+        raise DirectoryError(
+            f"{directory.path} belongs to cluster {identity.cluster_id}, but the store holds cluster {image.cluster_id}"
+        )
+    if image.version < directory.broker_epoch:
+        raise DirectoryError(
+            f"{directory.path}: this broker has seen version {directory.broker_epoch} of the metadata, and the store "
+            f"ends at {image.version}: it was emptied or restored from an old copy (ottla cluster restore)"
+        )
+
+
+def _find_real_endpoints(config: BrokerConfig, ports: Mapping[str, int]) -> tuple[Endpoint, ...]:
+    """The addresses to register, with the ports that the listeners really have."""
+    endpoints = []
+    for endpoint in find_endpoints(config):
+        listener = next(each for each in config.endpoints.bound if each.name == endpoint.name)
+        host = endpoint.host or listener.host
+        if host in ("", "0.0.0.0", "::"):
+            raise ConfigError(
+                f"listeners: {listener.name} listens on all addresses, and other brokers need one: set "
+                f"advertised.listeners"
+            )
+        endpoints.append(Endpoint(endpoint.name, host, endpoint.port or ports[listener.name], endpoint.protocol))
+    return tuple(endpoints)

@@ -1,0 +1,25 @@
+"""`ottla cluster`: shows the state of a cluster, and moves replicas and leaders.
+
+overview.py    one view of brokers, partitions and their trouble: what the other actions read
+status.py      status, brokers
+moves.py       reassign, drain: begins moves and waits for them
+plans.py       which replicas move where
+throttle.py    a limit on the rate of moves
+actions.py     how these modules add their actions
+elections.py   elect, unregister
+"""
+
+import argparse
+
+from ottla.cli.cluster import elections, moves, status
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for module in (status, moves, elections):
+        module.add_actions(actions)
+
+
+def run(options: argparse.Namespace) -> int:
+    status: int = options.run(options)
+    return status

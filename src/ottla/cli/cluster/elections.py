@@ -1,0 +1,71 @@
+"""`ottla cluster elect` and `ottla cluster unregister`."""
+
+import argparse
+
+from ottla.cli.client import CommandClient
+from ottla.cli.cluster.actions import Actions, add_action
+from ottla.cli.cluster.overview import explain_code, raise_for_error
+from ottla.cli.command_error import USAGE_ERROR, CommandError
+from ottla.cli.numbers import parse_broker_id, parse_partition
+from ottla.cli.output import counted
+
+PREFERRED, UNCLEAN = 0, 1
+ELECTION_NOT_NEEDED = 84
+
+
+def add_actions(actions: Actions) -> None:
+    elect = add_action(actions, "elect", "give leadership back to the preferred replicas", _elect)
+    elect.add_argument("-t", "--topic", help="only this topic (default: all topics)")
+    elect.add_argument(
+        "-p", "--partition", type=parse_partition, action="append", help="only this partition; may be repeated"
+    )
+    elect.add_argument(
+        "--unclean",
+        action="store_true",
+        help="let a replica lead that is not in sync, where no other can: acknowledged records may be lost",
+    )
+    unregister = add_action(actions, "unregister", "forget a broker that is gone for good", _unregister)
+    unregister.add_argument("broker", type=parse_broker_id, metavar="BROKER")
+
+
+def _elect(options: argparse.Namespace) -> int:
+    from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+
+    if options.unclean and options.topic is None:
+        raise CommandError("--unclean needs --topic: it can lose records, so it is not for all topics", USAGE_ERROR)
+    if options.partition and options.topic is None:
+        raise CommandError("--partition needs --topic", USAGE_ERROR)
+    client = CommandClient(options)
+    wanted = None
+    if options.topic is not None:
+        partitions = options.partition or [each.id for each in client.describe_topic(options.topic).partitions]
+        wanted = [TopicPartitions(topic=options.topic, partitions=sorted(set(partitions)))]
+    with client.open_own_client() as own:
+        request = ElectLeadersRequest(
+            election_type=UNCLEAN if options.unclean else PREFERRED, topic_partitions=wanted, timeout_ms=30_000
+        )
+        answer = own.connect_any().ask(request)
+    raise_for_error(answer, "no leader was elected")
+    elected, failures = 0, []
+    for topic in answer.replica_election_results:
+        for each in topic.partition_result:
+            if not each.error_code:
+                elected += 1
+            elif each.error_code != ELECTION_NOT_NEEDED:
+                reason = explain_code(each.error_code, each.error_message)
+                failures.append(f"{topic.topic}-{each.partition_id}: {reason}")
+    print(f"{counted(elected, 'leader')} elected")
+    if failures:
+        raise CommandError("; ".join(failures))
+    return 0
+
+
+def _unregister(options: argparse.Namespace) -> int:
+    from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest
+
+    client = CommandClient(options)
+    with client.open_own_client() as own:
+        answer = own.connect_any().ask(UnregisterBrokerRequest(broker_id=options.broker))
+    raise_for_error(answer, f"broker {options.broker} was not unregistered")
+    print(f"broker {options.broker} unregistered")
+    return 0

@@ -1,0 +1,167 @@
+"""One view of a cluster: its brokers, its partitions, and what is wrong with each of them."""
+
+from argparse import ArgumentTypeError
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.cli.client import CommandClient
+from ottla.cli.command_error import CommandError
+from ottla.cli.numbers import parse_broker_id
+from ottla.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.client.client import Client
+
+MIN_IN_SYNC = "min.insync.replicas"
+TOPIC_RESOURCE = 2
+TOPICS_AT_ONCE = 500
+"""Topics whose settings are asked for in one request."""
+
+
+class BrokerState(NamedTuple):
+    id: int
+    address: str
+    rack: str | None
+    fenced: bool
+
+
+class PartitionState(NamedTuple):
+    where: TopicPartition
+    leader: int
+    """-1: the partition is offline."""
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    offline: tuple[int, ...]
+
+    @property
+    def is_offline(self) -> bool:
+        return self.leader < 0
+
+    @property
+    def is_under_replicated(self) -> bool:
+        return len(self.in_sync) < len(self.replicas)
+
+    @property
+    def leads_elsewhere(self) -> bool:
+        """Whether another replica than the preferred one, which is the first, leads."""
+        return self.leader >= 0 and self.leader != self.replicas[0]
+
+
+class Reassignment(NamedTuple):
+    """A partition whose replicas are moving."""
+
+    where: TopicPartition
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+class Overview(NamedTuple):
+    cluster_id: str
+    brokers: list[BrokerState]
+    partitions: list[PartitionState]
+    min_in_sync: dict[str, int]
+    """min.insync.replicas by topic."""
+    reassignments: list[Reassignment]
+
+    def is_under_min_in_sync(self, partition: PartitionState) -> bool:
+        # A topic with fewer replicas than min.insync.replicas can be written to, in Ottla and in Kafka.
+        needed = min(self.min_in_sync.get(partition.where.topic, 1), len(partition.replicas))
+        return len(partition.in_sync) < needed
+
+    def alive(self) -> list[BrokerState]:
+        return [broker for broker in self.brokers if not broker.fenced]
+
+
+def observe(client: CommandClient, own: "Client", *, settings: bool = True) -> Overview:
+    """Ask the cluster for everything that the actions show. Without `settings` min.insync.replicas are left out."""
+    from ottla.wire.messages.describe_cluster import DescribeClusterRequest
+    from ottla.wire.messages.metadata import MetadataRequest
+
+    described = own.ask_any(DescribeClusterRequest(include_fenced_brokers=True, endpoint_type=1))
+    raise_for_error(described, "cannot describe the cluster")
+    metadata = own.ask_any(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+    brokers = [
+        BrokerState(each.broker_id, f"{each.host}:{each.port}", each.rack, each.is_fenced)
+        for each in sorted(described.brokers, key=lambda each: each.broker_id)
+    ]
+    partitions = sorted(
+        PartitionState(
+            TopicPartition(topic.name, each.partition_index),
+            each.leader_id,
+            tuple(each.replica_nodes),
+            tuple(each.isr_nodes),
+            tuple(each.offline_replicas),
+        )
+        for topic in metadata.topics
+        for each in topic.partitions
+    )
+    topics = sorted({partition.where.topic for partition in partitions})
+    return Overview(
+        described.cluster_id,
+        brokers,
+        partitions,
+        _fetch_min_in_sync(own, topics) if settings else {},
+        list_reassignments(own),
+    )
+
+
+def list_reassignments(own: "Client") -> list[Reassignment]:
+    from ottla.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+
+    answer = own.ask_any(ListPartitionReassignmentsRequest(topics=None))
+    raise_for_error(answer, "cannot list reassignments")
+    return sorted(
+        Reassignment(
+            TopicPartition(topic.name, each.partition_index),
+            tuple(each.replicas),
+            tuple(each.adding_replicas),
+            tuple(each.removing_replicas),
+        )
+        for topic in answer.topics
+        for each in topic.partitions
+    )
+
+
+def _fetch_min_in_sync(own: "Client", topics: list[str]) -> dict[str, int]:
+    from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+
+    found = {}
+    for begin in range(0, len(topics), TOPICS_AT_ONCE):
+        asked = [
+            DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=[MIN_IN_SYNC])
+            for topic in topics[begin : begin + TOPICS_AT_ONCE]
+        ]
+        for result in own.ask_any(DescribeConfigsRequest(resources=asked)).results:
+            for config in result.configs:
+                found[result.resource_name] = int(config.value or 1)
+    return found
+
+
+def raise_for_error(answer: Any, what: str) -> None:
+    """CommandError if the answer as a whole, or one of its parts, carries an error."""
+    if answer.error_code:
+        raise CommandError(f"{what}: {explain_code(answer.error_code, getattr(answer, 'error_message', None))}")
+
+
+def explain_code(code: int, message: str | None) -> str:
+    from ottla.client.connection import name_error
+
+    return message or name_error(code)
+
+
+def parse_broker_ids(text: str) -> tuple[int, ...]:
+    """An argparse type: broker ids such as `1,2,3`."""
+    ids = tuple(parse_broker_id(word) for word in text.split(","))
+    if len(set(ids)) != len(ids):
+        raise ArgumentTypeError(f"{text} names a broker twice")
+    return ids
+
+
+def require_brokers(overview: Overview, ids: Iterable[int]) -> None:
+    """CommandError if one of the ids is not a broker that is alive."""
+    alive = {broker.id for broker in overview.alive()}
+    missing = [str(number) for number in ids if number not in alive]
+    if missing:
+        known = ", ".join(str(number) for number in sorted(alive))
+        raise CommandError(f"broker {', '.join(missing)} is not alive; the cluster has {known}")

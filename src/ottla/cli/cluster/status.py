@@ -1,0 +1,110 @@
+"""`ottla cluster status` and `ottla cluster brokers`."""
+
+import argparse
+from collections import Counter
+
+from ottla.cli.client import CommandClient
+from ottla.cli.cluster.actions import Actions, add_action
+from ottla.cli.cluster.overview import Overview, PartitionState, observe
+from ottla.cli.command_error import FAILURE
+from ottla.cli.output import JSON, add_format_argument, counted, show_json, show_rows, show_table
+
+ROWS_MAX = 50
+"""Partitions in trouble that the table shows; JSON has all of them."""
+
+COLUMNS = ("partition", "leader", "replicas", "in_sync", "trouble")
+
+
+def add_actions(actions: Actions) -> None:
+    status = add_action(actions, "status", "show brokers, and partitions that are not as they should be", _show_status)
+    status.add_argument("--check", action="store_true", help="exit with status 1 if a partition is in trouble")
+    add_format_argument(status)
+    brokers = add_action(actions, "brokers", "list the brokers with their leaders and replicas", _list_brokers)
+    add_format_argument(brokers)
+
+
+def _show_status(options: argparse.Namespace) -> int:
+    client = CommandClient(options)
+    with client.open_own_client() as own:
+        overview = observe(client, own)
+    rows = [_row(overview, partition) for partition in overview.partitions if _find_trouble(overview, partition)]
+    if options.format == JSON:
+        show_json(_document(overview, rows))
+    else:
+        _print_summary(overview)
+        if rows:
+            print()
+            show_table(COLUMNS, rows[:ROWS_MAX])
+        if len(rows) > ROWS_MAX:
+            print(f"... and {len(rows) - ROWS_MAX} more; --format json shows all")
+    return FAILURE if options.check and rows else 0
+
+
+def _find_trouble(overview: Overview, partition: PartitionState) -> list[str]:
+    if partition.is_offline:
+        return ["offline"]
+    trouble = []
+    if partition.is_under_replicated:
+        trouble.append("under-replicated")
+    if overview.is_under_min_in_sync(partition):
+        trouble.append("under-min-isr")
+    return trouble
+
+
+def _row(overview: Overview, partition: PartitionState) -> tuple[object, ...]:
+    leader = None if partition.is_offline else partition.leader
+    trouble = _find_trouble(overview, partition)
+    return (str(partition.where), leader, list(partition.replicas), list(partition.in_sync), trouble)
+
+
+def _count(overview: Overview) -> dict[str, int]:
+    partitions = overview.partitions
+    return {
+        "partitions": len(partitions),
+        "offline": sum(partition.is_offline for partition in partitions),
+        "under_replicated": sum(partition.is_under_replicated for partition in partitions),
+        "under_min_isr": sum(overview.is_under_min_in_sync(partition) for partition in partitions),
+        "not_led_by_the_preferred_replica": sum(partition.leads_elsewhere for partition in partitions),
+        "moving": len(overview.reassignments),
+    }
+
+
+def _print_summary(overview: Overview) -> None:
+    alive = overview.alive()
+    gone = [str(broker.id) for broker in overview.brokers if broker.fenced]
+    print(f"cluster {overview.cluster_id}: {counted(len(alive), 'broker')}", end="")
+    print(f", and {', '.join(gone)} fenced" if gone else "")
+    for name, number in _count(overview).items():
+        print(f"  {name.replace('_', ' '):<34}{number:>8,}")
+
+
+def _document(overview: Overview, rows: list[tuple[object, ...]]) -> dict[str, object]:
+    return {
+        "cluster_id": overview.cluster_id,
+        "brokers": [broker._asdict() for broker in overview.brokers],
+        **_count(overview),
+        "in_trouble": [dict(zip(COLUMNS, row, strict=True)) for row in rows],
+    }
+
+
+def _list_brokers(options: argparse.Namespace) -> int:
+    client = CommandClient(options)
+    with client.open_own_client() as own:
+        overview = observe(client, own, settings=False)
+    leaders = Counter(partition.leader for partition in overview.partitions)
+    replicas = Counter(broker for partition in overview.partitions for broker in partition.replicas)
+    preferred = Counter(partition.replicas[0] for partition in overview.partitions)
+    rows = [
+        (
+            broker.id,
+            broker.address,
+            broker.rack,
+            "fenced" if broker.fenced else "alive",
+            leaders[broker.id],
+            preferred[broker.id],
+            replicas[broker.id],
+        )
+        for broker in overview.brokers
+    ]
+    show_rows(options.format, ("id", "address", "rack", "state", "leaders", "preferred_leaders", "replicas"), rows)
+    return 0

@@ -1,0 +1,92 @@
+"""Limits the rate at which replicas move, with Kafka's settings for it, and removes the limit afterwards."""
+
+import re
+from argparse import ArgumentTypeError
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ottla.cli.cluster.overview import PartitionState, explain_code
+from ottla.cli.cluster.plans import Plan
+from ottla.cli.command_error import CommandError
+from ottla.cli.numbers import INT64_MAX
+from ottla.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.client.client import Client
+
+TOPIC, BROKER = 2, 4
+SET, DELETE = 0, 1
+RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
+
+
+def parse_rate(text: str) -> int:
+    """`50M` or `50000000` as bytes a second."""
+    found = re.fullmatch(r"([0-9]{1,18})([KMG]?)", text.upper())
+    rate = int(found[1]) * _UNITS[found[2]] if found is not None else 0
+    if not 1 <= rate <= INT64_MAX:
+        raise ArgumentTypeError(f"{text!r} is not a rate such as 50000000 or 50M")
+    return rate
+
+
+def begin(
+    own: "Client",
+    brokers: Sequence[int],
+    plan: Plan,
+    partitions: Mapping[TopicPartition, PartitionState],
+    bytes_per_second: int,
+) -> None:
+    """Throttle what the plan moves: old replicas as leaders, new ones as followers."""
+    changes: dict[tuple[int, str], dict[str, str | None]] = {}
+    for broker in brokers:
+        changes[BROKER, str(broker)] = dict.fromkeys(RATES, str(bytes_per_second))
+    for topic in _topics(plan):
+        sources, targets = [], []
+        for where, replicas in sorted(plan.items()):
+            if where.topic == topic:
+                old = partitions[where].replicas
+                sources += [f"{where.partition}:{broker}" for broker in old]
+                targets += [f"{where.partition}:{broker}" for broker in replicas if broker not in old]
+        changes[TOPIC, topic] = {LEADERS: ",".join(sources), FOLLOWERS: ",".join(targets)}
+    _change(own, changes)
+
+
+def end(own: "Client", brokers: Sequence[int], plan: Plan) -> None:
+    """Remove the limit again."""
+    changes: dict[tuple[int, str], dict[str, str | None]] = {}
+    for broker in brokers:
+        changes[BROKER, str(broker)] = dict.fromkeys(RATES)
+    for topic in _topics(plan):
+        changes[TOPIC, topic] = {LEADERS: None, FOLLOWERS: None}
+    _change(own, changes)
+
+
+def _topics(plan: Iterable[TopicPartition]) -> list[str]:
+    return sorted({where.topic for where in plan})
+
+
+def _change(own: "Client", changes: Mapping[tuple[int, str], Mapping[str, str | None]]) -> None:
+    from ottla.wire.messages.incremental_alter_configs import (
+        AlterableConfig,
+        AlterConfigsResource,
+        IncrementalAlterConfigsRequest,
+    )
+
+    resources = [
+        AlterConfigsResource(
+            resource_type=kind,
+            resource_name=name,
+            configs=[
+                AlterableConfig(name=key, config_operation=DELETE if value is None else SET, value=value)
+                for key, value in settings.items()
+            ],
+        )
+        for (kind, name), settings in changes.items()
+    ]
+    answer = own.connect_any().ask(IncrementalAlterConfigsRequest(resources=resources))
+    for result in answer.responses:
+        if result.error_code:
+            reason = explain_code(result.error_code, result.error_message)
+            raise CommandError(f"the rate cannot be limited: {result.resource_name}: {reason}")

@@ -1,0 +1,33 @@
+"""ListPartitionReassignments: the partitions that are moving to other brokers (KIP-455)."""
+
+from ottla.broker.call import Call
+from ottla.broker.node import Node
+from ottla.cluster.reassignments import list_reassignments
+from ottla.topic_partition import TopicPartition
+from ottla.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+
+VERSIONS = range(0, 1)
+
+
+def handle(node: Node, call: Call[ListPartitionReassignmentsRequest]) -> ListPartitionReassignmentsResponse:
+    wanted = None
+    if call.body.topics is not None:
+        wanted = [
+            TopicPartition(topic.name, number) for topic in call.body.topics for number in topic.partition_indexes
+        ]
+    topics: dict[str, OngoingTopicReassignment] = {}
+    for (name, number), state in sorted(list_reassignments(node.image, wanted).items()):
+        topics.setdefault(name, OngoingTopicReassignment(name=name)).partitions.append(
+            OngoingPartitionReassignment(
+                partition_index=number,
+                replicas=list(state.replicas),
+                adding_replicas=list(state.adding),
+                removing_replicas=list(state.removing),
+            )
+        )
+    return ListPartitionReassignmentsResponse(topics=list(topics.values()))

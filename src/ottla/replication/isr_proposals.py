@@ -1,0 +1,151 @@
+"""Changes of the ISR that leaders on this broker want, on their way into the metadata.
+
+All partitions share one append in flight: what they want meanwhile goes out together with the next. A restarted broker
+that catches up with thousands of partitions costs a few entries of the metadata log.
+
+A proposal ends when its outcome is known, however long that takes: while the store cannot be reached, an entry may or
+may not be in the log. Until then the proposed followers count for the high watermark (see `in_sync`).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from ottla.cluster.isr_changes import IsrChange, change_isr
+from ottla.cluster.metadata import Metadata
+from ottla.config import BrokerConfig
+from ottla.errors import ErrorCode, KafkaError
+from ottla.replication.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+PROPOSALS_MAX = 1000
+"""Partitions in one entry, so that an entry stays far below its limit in bytes."""
+
+BACKOFF_S = 0.1
+"""Pause after a refused proposal. The next fetch or check repeats it, if it is still wanted."""
+
+PARTITIONS_PER_STEP = 500
+"""Partitions that the search for lagging followers looks at before the event loop can serve other work."""
+
+
+class Proposal(NamedTuple):
+    partition: Partition
+    before: tuple[int, ...]
+    change: IsrChange
+
+    @property
+    def isr(self) -> list[int]:
+        return [broker for broker, _ in self.change.isr]
+
+
+class IsrProposals:
+    def __init__(
+        self,
+        metadata: Metadata,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        settings: Callable[[], BrokerConfig],
+    ) -> None:
+        """`broker_epoch`: the epoch of this broker's latest registration."""
+        self.expansions = 0
+        self.shrinks = 0
+        """ISR changes in the metadata that added or removed a follower. One change may do both."""
+        self.failures = 0
+        """Proposals that were refused."""
+        self._metadata = metadata
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._settings = settings
+        self._wanted: dict[Partition, None] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._is_stopped = False
+        self.now = asyncio.get_running_loop().time
+
+    # What partitions ask
+
+    @property
+    def lag_s_max(self) -> float:
+        return self._settings().replica_lag_time_max_ms / 1000
+
+    def may_join(self, broker_id: int, broker_epoch: int) -> bool:
+        broker = self._metadata.image.broker(broker_id)
+        return broker is not None and broker.epoch == broker_epoch and broker.serves
+
+    def add(self, partition: Partition) -> None:
+        """The partition wants another ISR. What exactly is decided when it is sent."""
+        self._wanted[partition] = None
+        if self._task is None and not self._is_stopped:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="ISR proposals")
+
+    async def find_lagging(self, partitions: Iterable[Partition]) -> None:
+        """A job: propose to remove followers that have not caught up for replica.lag.time.max.ms."""
+        for number, partition in enumerate(list(partitions), 1):
+            if partition.has_lagging_follower():
+                self.add(partition)
+            if number % PARTITIONS_PER_STEP == 0:
+                await asyncio.sleep(0)
+
+    async def stop(self) -> None:
+        """Propose nothing more, and wait until nothing is being sent."""
+        task = self._task
+        self.cancel()
+        if task is not None:
+            await asyncio.gather(task, return_exceptions=True)
+
+    def cancel(self) -> None:
+        """Like `stop`, without waiting."""
+        self._is_stopped = True
+        if self._task is not None:
+            self._task.cancel()
+
+    # Sending
+
+    async def _run(self) -> None:
+        try:
+            while self._wanted:
+                partitions = list(self._wanted)[:PROPOSALS_MAX]
+                for partition in partitions:
+                    del self._wanted[partition]
+                proposals = self._prepare(partitions)
+                if proposals and not await self._send(proposals):
+                    await asyncio.sleep(BACKOFF_S)
+        finally:
+            self._task = None
+
+    def _prepare(self, partitions: Sequence[Partition]) -> list[Proposal]:
+        epochs = {broker.id: broker.epoch for broker in self._metadata.image.all_brokers()}
+        epochs[self._broker_id] = self._broker_epoch()
+        proposals = []
+        for partition in partitions:
+            isr, state = partition.propose_isr(epochs), partition.state
+            if isr is not None and state is not None:
+                change = IsrChange(partition.topic_id, partition.index, state.leader_epoch, state.partition_epoch, isr)
+                proposals.append(Proposal(partition, state.isr, change))
+        return proposals
+
+    async def _send(self, proposals: Sequence[Proposal]) -> bool:
+        """Send the proposals together. Returns whether all of them are in the metadata."""
+        broker_id, broker_epoch = self._broker_id, self._broker_epoch()
+        changes = [proposal.change for proposal in proposals]
+        results: list[KafkaError | None]
+        try:
+            results = await self._metadata.change(lambda image: change_isr(image, broker_id, broker_epoch, changes))
+        except KafkaError as error:  # nothing was appended: this broker was fenced, or registered anew
+            results = [error] * len(proposals)
+        for proposal, refusal in zip(proposals, results, strict=True):
+            self._finish(proposal, refusal)
+        return not any(results)
+
+    def _finish(self, proposal: Proposal, refusal: KafkaError | None) -> None:
+        """The outcome is known. After NEW_LEADER_ELECTED the change is in the metadata, and another broker leads."""
+        partition = proposal.partition
+        if refusal is None or refusal.code == ErrorCode.NEW_LEADER_ELECTED:
+            logger.info("%s: the ISR changed from %s to %s", partition, list(proposal.before), proposal.isr)
+            self.expansions += not set(proposal.isr) <= set(proposal.before)
+            self.shrinks += not set(proposal.before) <= set(proposal.isr)
+        else:
+            logger.info("%s: the ISR stays %s, not %s: %s", partition, list(proposal.before), proposal.isr, refusal)
+            self.failures += 1
+        partition.settle_isr()

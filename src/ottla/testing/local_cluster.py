@@ -1,0 +1,165 @@
+"""`LocalCluster`, several brokers that a test can kill, pause, restart and cut off, one by one.
+
+The brokers run in threads of the test's process. Their metadata is in a store in memory, which takes ZooKeeper's place
+and behaves like it: a broker that does not answer for the session time-out loses its session.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from ottla.broker.broker import Broker
+from ottla.cluster.memory_store import MemoryStore
+from ottla.config import BrokerConfig
+from ottla.testing.cuts import BrokerNetwork
+from ottla.testing.launch import PATIENCE_S, Host
+from ottla.testing.local import LocalBroker, settings_text
+from ottla.testing.thread import BrokerThread
+from ottla.testing.topics import create_topic
+
+T = TypeVar("T")
+
+INTERNAL_PARTITIONS = 5
+"""Partitions of each internal topic. A real cluster has 50, which take longer to create than most tests run."""
+
+REPLICATION_FACTOR_MAX = 3
+POLL_S = 0.005
+
+
+class ClusterBroker(LocalBroker):
+    """One broker of a cluster. It has everything that a broker of `ottla.testing.broker` has, and can be paused."""
+
+    def __init__(self, id: int, settings: Mapping[str, Any], store: MemoryStore, network: BrokerNetwork) -> None:
+        super().__init__({"node_id": id, **settings}, process=False, snapshot=None)
+        self.id = id
+        self._store = store
+        self._network = network
+
+    @property
+    def store_name(self) -> str:
+        """The name under which the store in memory knows this broker."""
+        return f"broker-{self.id}"
+
+    def restart(self) -> None:
+        super().restart()
+        self._network.note_port(self.id, self.port)
+
+    def pause(self) -> None:
+        """Holds the broker as SIGSTOP does: it does nothing more, and its connections stay open."""
+        self._require_thread().pause()
+
+    def resume(self) -> None:
+        """Lets a paused broker go on."""
+        self._require_thread().resume()
+
+    def inspect(self, function: Callable[[Broker], T]) -> T:
+        """Calls a function with the broker object, on the broker's own thread. Returns the result."""
+        return self._require_thread().call(function)
+
+    def _start(self) -> Host:
+        return BrokerThread(
+            self._launch(),
+            store=self._store.client(self.store_name),
+            connect=self._network.connector(self.id),
+        )
+
+    def _require_thread(self) -> BrokerThread:
+        assert isinstance(self._host, BrokerThread), "the broker is down"
+        return self._host
+
+
+class LocalCluster:
+    """A cluster for tests, made by `ottla.testing.cluster`. `brokers[0]` is the broker with the id 1."""
+
+    def __init__(self, brokers: int, settings: Mapping[str, Any]) -> None:
+        if brokers < 1:
+            raise ValueError(f"brokers: {brokers} is not at least 1")
+        text = {
+            "default.replication.factor": str(min(brokers, REPLICATION_FACTOR_MAX)),
+            "offsets.topic.num.partitions": str(INTERNAL_PARTITIONS),
+            "transaction.state.log.num.partitions": str(INTERNAL_PARTITIONS),
+            **settings_text(settings),
+        }
+        if brokers < REPLICATION_FACTOR_MAX:  # internal topics have three replicas, and wait until as many brokers run
+            for name in ("offsets.topic.replication.factor", "transaction.state.log.replication.factor"):
+                text.setdefault(name, str(brokers))
+            text.setdefault("transaction.state.log.min.isr", "1")
+        config = BrokerConfig.of(text)
+        self.store = MemoryStore(config.zookeeper_session_timeout_ms / 1000)
+        self._network = BrokerNetwork()
+        given = {name.replace(".", "_"): value for name, value in text.items()}
+        self.brokers = [ClusterBroker(each + 1, given, self.store, self._network) for each in range(brokers)]
+
+    @property
+    def bootstrap(self) -> str:
+        """The value of a client's bootstrap.servers: the addresses of all brokers."""
+        return ",".join(broker.bootstrap for broker in self.brokers)
+
+    def start(self) -> None:
+        """Starts every broker that is down. When this returns, every broker knows all of them."""
+        for broker in self.brokers:
+            if not broker.running:
+                broker.restart()
+        wait_until(lambda: all(broker.inspect(_count_alive) == len(self.brokers) for broker in self.brokers))
+
+    def close(self) -> None:
+        """Ends all brokers and removes their directories."""
+        self._network.heal()
+        for broker in self.brokers:
+            broker.close()
+
+    def create_topic(self, name: str, partitions: int = 1, replication_factor: int = -1, **configs: Any) -> None:
+        """Creates a topic. All brokers that run know it when this returns, and have created their replicas.
+
+        KafkaError if it is refused. Without `replication_factor`, default.replication.factor counts.
+        """
+        running = [broker for broker in self.brokers if broker.running]
+        first = running[0]
+        create_topic(first.host, first.port, name, partitions, settings_text(configs), replication_factor)
+        wait_until(lambda: all(broker.inspect(lambda each: _has_created(each, name)) for broker in running))
+
+    # Faults
+
+    def cut(self, source: ClusterBroker, target: ClusterBroker, *, both: bool = True) -> None:
+        """Lets nothing through from one broker to another, and back unless `both` is False, until `heal`."""
+        self._network.cut(source.id, target.id)
+        if both:
+            self._network.cut(target.id, source.id)
+
+    def cut_from_store(self, broker: ClusterBroker) -> None:
+        """Cuts a broker off from the store until `heal`. Its session expires after zookeeper.session.timeout.ms."""
+        self.store.cut(broker.store_name)
+
+    def stop_store(self) -> None:
+        """The store is away for all brokers until `heal`. No session expires meanwhile."""
+        self.store.stop()
+
+    def heal(self) -> None:
+        """Ends every cut, and brings the store back."""
+        self._network.heal()
+        for broker in self.brokers:
+            self.store.heal(broker.store_name)
+        self.store.start()
+
+
+def wait_until(is_true: Callable[[], bool]) -> None:
+    """Waits for a condition. TimeoutError after PATIENCE_S."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_true():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the condition did not become true in {PATIENCE_S:.0f} s")
+        time.sleep(POLL_S)
+
+
+def _count_alive(broker: Broker) -> int:
+    return len(broker.node.image.alive_brokers())
+
+
+def _has_created(broker: Broker, topic: str) -> bool:
+    """Whether a broker knows the topic and holds every replica of it that belongs there."""
+    image = broker.node.image.topic(topic)
+    if image is None:
+        return False
+    here = broker.node.replicas.of_topic(topic)
+    mine = [index for index, state in enumerate(image.partitions) if broker.node.broker_id in state.replicas]
+    return all(index in here for index in mine)

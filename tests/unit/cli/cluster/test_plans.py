@@ -1,0 +1,93 @@
+"""Plans of reassignments: what moves where, and Kafka's file format for it."""
+
+import json
+
+import pytest
+
+from ottla.cli.cluster.overview import BrokerState, Overview, PartitionState
+from ottla.cli.cluster.plans import (
+    Plan,
+    leave_out_unchanged,
+    plan_drain,
+    plan_same_replicas,
+    plan_spread,
+    read_plan,
+    write_plan,
+)
+from ottla.cli.command_error import USAGE_ERROR, CommandError
+from ottla.topic_partition import TopicPartition
+
+
+def partition(number: int, *replicas: int, topic: str = "t") -> PartitionState:
+    return PartitionState(TopicPartition(topic, number), replicas[0], replicas, replicas, ())
+
+
+def cluster(partitions: list[PartitionState], racks: dict[int, str | None], fenced: tuple[int, ...] = ()) -> Overview:
+    brokers = [BrokerState(number, f"host:{number}", rack, number in fenced) for number, rack in racks.items()]
+    return Overview("id", brokers, partitions, {}, [])
+
+
+def test_a_plan_survives_writing_and_reading() -> None:
+    plan: Plan = {TopicPartition("b", 1): (3, 1), TopicPartition("a", 0): (1, 2)}
+    assert read_plan(json.dumps(write_plan(plan)), "file") == plan
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"partitions": 1}',
+        '{"partitions": [{"topic": "t", "partition": 0}]}',
+        '{"partitions": [{"topic": 1, "partition": 0, "replicas": [1]}]}',
+        '{"partitions": [{"topic": "t", "partition": 0, "replicas": []}]}',
+        '{"partitions": [{"topic": "t", "partition": 0, "replicas": ["1"]}]}',
+        '{"partitions": [{"topic": "t", "partition": 0, "replicas": [1]}, '
+        '{"topic": "t", "partition": 0, "replicas": [2]}]}',
+    ],
+)
+def test_a_file_that_is_no_plan_is_a_usage_error(text: str) -> None:
+    with pytest.raises(CommandError, match=r"^file: ") as refused:
+        read_plan(text, "file")
+    assert refused.value.status == USAGE_ERROR
+
+
+def test_spreading_gives_every_broker_the_same_share() -> None:
+    partitions = [partition(number, 1, 2) for number in range(12)]
+    plan = plan_spread(partitions, (4, 5, 6))
+    assert all(len(set(replicas)) == 2 for replicas in plan.values())
+    for broker in (4, 5, 6):
+        assert sum(replicas[0] == broker for replicas in plan.values()) == 4
+        assert sum(broker in replicas for replicas in plan.values()) == 8
+
+
+def test_spreading_over_too_few_brokers_is_refused() -> None:
+    with pytest.raises(CommandError, match="t-0 has 2 replicas"):
+        plan_spread([partition(0, 1, 2)], (3,))
+
+
+def test_draining_replaces_the_broker_in_place_by_the_least_loaded_one() -> None:
+    partitions = [partition(0, 1, 2), partition(1, 2, 1), partition(2, 2, 3)]
+    plan = plan_drain(cluster(partitions, dict.fromkeys((1, 2, 3, 4))), 1)
+    assert plan == {TopicPartition("t", 0): (4, 2), TopicPartition("t", 1): (2, 3)}
+
+
+def test_draining_keeps_replicas_in_different_racks() -> None:
+    racks: dict[int, str | None] = {1: "a", 2: "b", 3: "b", 4: "a"}
+    busy = [partition(number, 4, 2, topic="busy") for number in range(5)]
+    plan = plan_drain(cluster([*busy, partition(0, 1, 2)], racks), 1)
+    assert plan == {TopicPartition("t", 0): (4, 2)}
+
+
+def test_draining_needs_a_broker_that_is_alive_and_holds_no_replica_yet() -> None:
+    with pytest.raises(CommandError, match="t-0 has 2 replicas, and no other broker is alive"):
+        plan_drain(cluster([partition(0, 1, 2)], dict.fromkeys((1, 2, 3)), fenced=(3,)), 1)
+
+
+def test_only_what_changes_is_moved() -> None:
+    known = {each.where: each for each in (partition(0, 1, 2), partition(1, 2, 1))}
+    plan = plan_same_replicas(list(known.values()), (1, 2))
+    assert leave_out_unchanged(plan, known) == {TopicPartition("t", 1): (1, 2)}
+    with pytest.raises(CommandError, match="there is no partition x-0"):
+        leave_out_unchanged({TopicPartition("x", 0): (1,)}, known)
