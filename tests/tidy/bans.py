@@ -195,6 +195,7 @@ BANS: tuple[Ban, ...] = (
         ),
         allowed={
             "ottla.system.threads": "offload, the one door to threads",
+            "ottla.cluster.zookeeper": "kazoo's threads, and the watchdog of the event loop",
             "ottla.cluster.memory_store": "a lock only: brokers of one process share it from their own threads",
             "ottla.storage.files": "a lock only: a flush may use a descriptor that the loop wants to close",
             "ottla.testing": "a broker beside the test, and its offload, which must know when it is idle",
@@ -261,10 +262,12 @@ BANS: tuple[Ban, ...] = (
             "ottla.observability.endpoint": "listens for those who watch",
             "ottla.server.sending": "writes answers, and sends files without passing them through Python",
             "ottla.system.network": "connects to other brokers",
+            "ottla.cluster.zookeeper": "limits how long kazoo tries to connect to one server",
             "ottla.client.connection": "a client's connection, for APIs that the client library lacks",
             "ottla.pipeline.registry": "asks a schema registry, which speaks HTTP",
             "ottla.security.tls": "TLS contexts",
             "ottla.cli.up": "knows the error of a host that cannot be found",
+            "ottla.cli.cluster.zookeeper_server": "picks free ports, and asks a server whether it is ready",
             "ottla.testing": "keeps the port of a broker that is down, and makes topics without a client library",
         },
         wrong=(

@@ -19,6 +19,7 @@ znodes.py          names and data of the store's nodes
 membership.py      this broker's session with the store, and its registration
 connection.py      one session with the store after the other
 store.py           the interface of a coordination store: what ZooKeeper promises
+zookeeper.py       ZooKeeper as the coordination store
 memory_store.py    a coordination store inside this process
 memory_tree.py     the nodes of that store
 topics.py          deciders: create and delete topics

@@ -7,6 +7,7 @@ plans.py       which replicas move where
 throttle.py    a limit on the rate of moves
 actions.py     how these modules add their actions
 elections.py   elect, unregister
+zookeeper_server.py  ZooKeeper servers as child processes
 """
 
 import argparse

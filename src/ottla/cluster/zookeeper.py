@@ -1,0 +1,385 @@
+"""ZooKeeper as the coordination store, through kazoo.
+
+kazoo runs a thread per session that speaks to ZooKeeper; everything it has to tell is handed to the event loop in
+order. kazoo sends heartbeats from that thread, so it would keep the session of a broker whose event loop is stuck: a
+watchdog ends the session when the loop has not ticked for half of the time-out. A session that has expired is never
+revived; the next one is a new kazoo client.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from kazoo import exceptions
+from kazoo.client import KazooClient, TransactionRequest
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.connection import _CONNECTION_DROP
+from kazoo.protocol.states import KazooState, KeeperState
+from kazoo.retry import KazooRetry
+from kazoo.security import CREATOR_ALL_ACL
+
+from ottla.cluster.store import (
+    BadVersion,
+    Check,
+    ConnectionLost,
+    Create,
+    Delete,
+    Disconnected,
+    NodeData,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Operation,
+    Session,
+    SessionExpired,
+    SessionState,
+    SetData,
+    StoreError,
+    StoreUnavailable,
+    Watch,
+)
+
+TICKS_PER_TIMEOUT = 8
+"""How often the event loop shows that it runs, and the watchdog looks, within a session time-out."""
+
+MISSED_TICKS_MAX = TICKS_PER_TIMEOUT // 2
+
+RECONNECT_S = 0.05
+RECONNECT_MAX_S = 1.0
+
+_ERRORS: dict[type[Exception], type[StoreError]] = {
+    exceptions.NoNodeError: NoNode,
+    exceptions.NodeExistsError: NodeExists,
+    exceptions.BadVersionError: BadVersion,
+    exceptions.NotEmptyError: NotEmpty,
+    exceptions.ConnectionLoss: ConnectionLost,
+    exceptions.ConnectionClosedError: ConnectionLost,
+    exceptions.OperationTimeoutError: ConnectionLost,
+    exceptions.SessionExpiredError: SessionExpired,
+    exceptions.SessionMovedError: ConnectionLost,
+}
+
+logger = logging.getLogger(__name__)
+_quiet = logging.getLogger(f"{__name__}.kazoo")
+_quiet.setLevel(logging.ERROR)  # kazoo warns about every attempt to connect; this module says it once
+
+
+class ZooKeeper:
+    """A `Store`: ZooKeeper at the addresses of a `zookeeper.connect` setting."""
+
+    def __init__(
+        self,
+        connect: str,
+        session_timeout_s: float,
+        connection_timeout_s: float,
+        credentials: str | None = None,
+        protect_nodes: bool = False,
+    ) -> None:
+        """`connect` is host:port,host:port/path; the path is created if it does not exist.
+
+        `credentials` is user:password for ZooKeeper's digest authentication. `protect_nodes` restricts every node to
+        these credentials (zookeeper.set.acl).
+        """
+        self.addresses, _, path = connect.partition("/")
+        self._root = f"/{path}".rstrip("/")
+        self._session_timeout_s = session_timeout_s
+        self._connection_timeout_s = connection_timeout_s
+        self._credentials = credentials
+        if protect_nodes and credentials is None:
+            raise StoreUnavailable("zookeeper.set.acl needs credentials for ZooKeeper")
+        self._acl = CREATOR_ALL_ACL if protect_nodes else None
+
+    async def open(self, on_state: Callable[[SessionState], None]) -> Session:
+        session = ZooKeeperSession(self._new_client, self._root, on_state)
+        try:
+            async with asyncio.timeout(self._connection_timeout_s):
+                await session.connected
+                await session.create_root()
+                return session
+        except (TimeoutError, StoreError) as error:
+            session.abandon()
+            reason = f"not within {self._connection_timeout_s:g} s" if isinstance(error, TimeoutError) else error
+            message = f"cannot connect to ZooKeeper at {self.addresses}: {reason}. Is it running? (zookeeper.connect)"
+            raise StoreUnavailable(message) from None
+
+    def _new_client(self, handler: "_LoopHandler") -> Any:
+        return KazooClient(
+            hosts=self.addresses,
+            timeout=self._session_timeout_s,
+            handler=handler,
+            default_acl=self._acl,
+            auth_data=[("digest", self._credentials)] if self._credentials else None,
+            connection_retry=KazooRetry(
+                max_tries=-1,
+                delay=RECONNECT_S,
+                max_delay=RECONNECT_MAX_S,
+                sleep_func=handler.sleep_func,
+            ),
+            logger=_quiet,
+        )
+
+
+class _LoopQueue:
+    """Where kazoo puts callbacks. They run on the event loop, in the order in which ZooKeeper's answers came."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def put(self, callback: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the loop was closed: nobody is there to be told
+            self._loop.call_soon_threadsafe(callback)
+
+
+class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """kazoo's door to threads, without the threads that would run its callbacks."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self.completion_queue = self.callback_queue = _LoopQueue(loop)
+        self.connect_timeout_s: float | None = None
+
+    def start(self) -> None:
+        self._running = True
+
+    def stop(self) -> None:
+        self._running = False
+
+    def create_connection(self, *args: Any, **kwargs: Any) -> Any:
+        """Connect to one server. A server that does not answer must leave time to try the others."""
+        if self.connect_timeout_s is not None:
+            kwargs["timeout"] = self.connect_timeout_s
+        return super().create_connection(*args, **kwargs)
+
+
+class ZooKeeperSession:
+    """A `Session`. Its methods run on the event loop; a thread of its own is the watchdog and stops kazoo."""
+
+    def __init__(
+        self, new_client: Callable[[_LoopHandler], Any], root: str, on_state: Callable[[SessionState], None]
+    ) -> None:
+        self._root = root
+        self._on_state = on_state
+        self._loop = asyncio.get_running_loop()
+        self._state = SessionState.SUSPENDED
+        self._id = 0
+        self._was_connected = False
+        self.connected: asyncio.Future[None] = self._loop.create_future()
+        """Done when the session is open."""
+        handler = _LoopHandler(self._loop)
+        client = self._client = new_client(handler)
+        self.timeout_s = client._session_timeout / 1000
+        handler.connect_timeout_s = self.timeout_s / (2 * len(client.hosts))
+        client.add_listener(self._hear)
+        self._connect = client._connection._connect
+        client._connection._connect = self._connect_and_tell
+        self._ticks = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._ending = threading.Event()
+        self._is_killed = False
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        client.start_async()
+        self._keeper = threading.Thread(target=self._keep, name="watchdog of the session with ZooKeeper", daemon=True)
+        self._tick()
+        self._keeper.start()
+
+    @property
+    def id(self) -> int:
+        return self._id
+
+    @property
+    def state(self) -> SessionState:
+        return self._state
+
+    async def get(self, path: str, watch: Watch | None = None) -> NodeData:
+        data, stat = await self._request(
+            lambda: self._client.get_async(self._root + path, watch and _ignore_event(watch)), path
+        )
+        return NodeData(data, stat.version, stat.ephemeralOwner)
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        names = await self._request(
+            lambda: self._client.get_children_async(self._root + path, watch and _ignore_event(watch)), path
+        )
+        return sorted(names)
+
+    async def commit(self, operations: Sequence[Operation]) -> None:
+        transaction = self._client.transaction()
+        for operation in operations:
+            self._add(transaction, operation)
+        results = await self._request(transaction.commit_async, "")
+        for operation, result in zip(operations, results, strict=True):
+            if isinstance(result, Exception) and not isinstance(
+                result, exceptions.RolledBackError | exceptions.RuntimeInconsistency
+            ):
+                raise _translate(result, operation.path)
+
+    async def sync(self) -> None:
+        await self._request(lambda: self._client.sync_async(self._root or "/"), "")
+
+    async def create_root(self) -> None:
+        """Create the path that all nodes are below."""
+        parts = self._root.split("/")[1:]
+        for count in range(1, len(parts) + 1):
+            transaction = self._client.transaction()
+            transaction.create("/" + "/".join(parts[:count]))
+            await self._request(transaction.commit_async, "")
+
+    async def close(self) -> None:
+        self._change(SessionState.CLOSED)
+        await asyncio.wait([self._ended])
+
+    def abandon(self) -> None:
+        self._is_killed = True
+        self._change(SessionState.CLOSED)
+
+    async def _request(self, send: Callable[[], Any], path: str) -> Any:
+        if self._state in (SessionState.EXPIRED, SessionState.CLOSED):
+            raise SessionExpired("the session is over")
+        if not self._client.connected:
+            raise Disconnected("there is no connection to ZooKeeper")
+        future = self._loop.create_future()
+
+        def finish(result: Any) -> None:
+            if future.done():
+                return
+            if result.exception is None:
+                future.set_result(result.value)
+            else:
+                future.set_exception(_translate(result.exception, path))
+
+        send().rawlink(finish)
+        return await future
+
+    def _add(self, transaction: TransactionRequest, operation: Operation) -> None:
+        path = self._root + operation.path
+        match operation:
+            case Create(_, data, ephemeral):
+                transaction.create(path, data, ephemeral=ephemeral)
+            case Delete(_, version):
+                transaction.delete(path, version)
+            case SetData(_, data, version):
+                transaction.set_data(path, data, version)
+            case Check(_, version):
+                transaction.check(path, version)
+
+    # In kazoo's thread
+
+    def _connect_and_tell(self, *args: Any) -> Any:
+        """kazoo's connect, which alone knows the time-out that ZooKeeper agreed to: 3/2 of the time-out to read."""
+        read_ms, connect_ms = self._connect(*args)
+        self._post(self._connection_opened, self._client._session_id, read_ms * 1.5 / 1000)
+        return read_ms, connect_ms
+
+    def _hear(self, state: str) -> None:
+        if state == KazooState.SUSPENDED:
+            self._post(self._change, SessionState.SUSPENDED)
+        elif state == KazooState.LOST:
+            if self._client.client_state == KeeperState.AUTH_FAILED:
+                logger.error("ZooKeeper refused the credentials")
+            # kazoo would open a new session now; what was decided in this one must not go on in another.
+            self._client._stopped.set()
+            self._post(self._change, SessionState.EXPIRED)
+
+    def _post(self, callback: Callable[..., None], *args: object) -> None:
+        with suppress(RuntimeError):  # the loop was closed: nobody is there to be told
+            self._loop.call_soon_threadsafe(callback, *args)
+
+    # In the thread of the watchdog
+
+    def _keep(self) -> None:
+        seen, missed = -1, 0
+        while not self._ending.wait(self.timeout_s / TICKS_PER_TIMEOUT):
+            ticks = self._ticks
+            missed = missed + 1 if ticks == seen else 0
+            seen = ticks
+            if missed >= MISSED_TICKS_MAX:
+                stuck_s = missed * self.timeout_s / TICKS_PER_TIMEOUT
+                logger.error("the event loop is stuck for %.1f s: the session with ZooKeeper is closed", stuck_s)
+                break
+        self._stop_client()
+        self._post(self._change, SessionState.EXPIRED)
+        self._post(self._end)
+
+    def _stop_client(self) -> None:
+        client = self._client
+        try:
+            if self._is_killed:
+                client._stopped.set()
+                client._queue.appendleft((_CONNECTION_DROP, None))
+                client._connection._write_sock.send(b"\0")
+                client._safe_close()
+            elif client._stopped.is_set():  # the session has expired: there is nothing to tell ZooKeeper
+                client._safe_close()
+            else:
+                client.stop()
+            client.close()
+        except Exception:
+            logger.exception("the connection to ZooKeeper could not be closed")
+
+    # On the event loop
+
+    def _tick(self) -> None:
+        self._ticks += 1
+        if not self._ending.is_set():
+            self._timer = self._loop.call_later(self.timeout_s / TICKS_PER_TIMEOUT, self._tick)
+
+    def _connection_opened(self, session_id: int, timeout_s: float) -> None:
+        if self._was_connected and session_id != self._id:
+            self._change(SessionState.EXPIRED)
+            return
+        self._id, self.timeout_s = session_id, timeout_s
+        if not self._was_connected:
+            self._was_connected = True
+            self._state = SessionState.CONNECTED
+            if not self.connected.done():
+                self.connected.set_result(None)
+        else:
+            self._change(SessionState.CONNECTED)
+
+    def _change(self, state: SessionState) -> None:
+        if self._state in (state, SessionState.EXPIRED, SessionState.CLOSED):
+            return
+        self._state = state
+        if state in (SessionState.EXPIRED, SessionState.CLOSED):
+            if self._timer is not None:
+                self._timer.cancel()
+            self._ending.set()
+            if not self.connected.done():
+                self.connected.set_exception(SessionExpired("the session ended before it was open"))
+                self.connected.exception()  # nobody may be waiting
+        if self._was_connected:
+            self._on_state(state)
+
+    def _end(self) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+
+def _ignore_event(watch: Watch) -> Callable[[object], None]:
+    return _EventWatch(watch)
+
+
+class _EventWatch:
+    """A watch as kazoo wants it. kazoo keeps watches in sets, so equal ones must be equal."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+
+    def __call__(self, event: object) -> None:
+        self._watch()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _EventWatch) and other._watch == self._watch
+
+    def __hash__(self) -> int:
+        return hash(self._watch)
+
+
+def _translate(error: BaseException, path: str) -> StoreError:
+    for kind, ours in _ERRORS.items():
+        if isinstance(error, kind):
+            return ours(f"{path}: {type(error).__name__}" if path else type(error).__name__, path)
+    return StoreError(f"{path}: {error!r}", path)

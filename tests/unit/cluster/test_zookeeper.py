@@ -1,0 +1,316 @@
+"""The shared log and membership on a real ZooKeeper: concurrent writers, expired sessions, servers that die."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from ottla.cli.cluster.zookeeper_server import ZooKeeperServer, pick_port
+from ottla.cluster.changes import ConfigResource, SetConfig
+from ottla.cluster.memory_store import MemoryStore
+from ottla.cluster.metadata import Decision
+from ottla.cluster.registration import become_controller
+from ottla.cluster.store import (
+    BadVersion,
+    Check,
+    Create,
+    Delete,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    SessionState,
+    SetData,
+    Store,
+    StoreError,
+    StoreUnavailable,
+)
+from ottla.cluster.zookeeper import ZooKeeper
+from ottla.errors import ErrorCode, KafkaError
+from tests.patience import PATIENCE_S
+from tests.unit.cluster.cluster_members import Member, count_up
+
+SESSION_S = 2.0
+
+
+def connect(address: str, session_s: float = SESSION_S) -> ZooKeeper:
+    return ZooKeeper(address, session_s, PATIENCE_S)
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    async def limited() -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            await main
+
+    asyncio.run(limited())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.02)
+
+
+def ignore(state: SessionState) -> None:
+    """For sessions whose state nobody looks at."""
+
+
+@pytest.fixture(params=["zookeeper", "memory"])
+def store(request: pytest.FixtureRequest) -> Store:
+    """ZooKeeper, and the store in memory: what one does, the other does."""
+    if request.param == "memory":
+        return MemoryStore(SESSION_S).client("a client")
+    return connect(request.getfixturevalue("zookeeper"))
+
+
+def test_operations_and_their_errors(store: Store) -> None:
+    """A commit is all or nothing, and its error names the node. Versions count the changes of data."""
+
+    async def main() -> None:
+        session = await store.open(ignore)
+        await session.commit([Create("/a", b"1"), Create("/a/b", b"2"), Create("/e", ephemeral=True)])
+        assert await session.get("/a") == (b"1", 0, 0)
+        assert (await session.get("/e")).owner == session.id
+        assert await session.children("/a") == ["b"]
+        await session.commit([SetData("/a", b"3", 0), Check("/a/b", 0), Check("/e")])
+        assert (await session.get("/a")).version == 1
+        refused: list[tuple[list[Any], type[StoreError], str]] = [
+            ([SetData("/a", b"x"), SetData("/a", b"4", 0)], BadVersion, "/a"),
+            ([Create("/c"), Check("/none")], NoNode, "/none"),
+            ([Create("/c"), Create("/a")], NodeExists, "/a"),
+            ([Delete("/a/b"), Create("/c"), Delete("/none")], NoNode, "/none"),
+            ([Create("/c"), Delete("/a")], NotEmpty, "/a"),
+            ([Create("/none/c")], NoNode, "/none/c"),
+            ([Create("/e/c")], StoreError, "/e/c"),
+        ]
+        for operations, kind, path in refused:
+            with pytest.raises(kind) as refusal:
+                await session.commit(operations)
+            assert refusal.value.path == path
+            assert await session.get("/a") == (b"3", 1, 0)
+            assert await session.children("/a") == ["b"]
+        with pytest.raises(NoNode):
+            await session.get("/c")
+        with pytest.raises(NoNode):
+            await session.children("/c")
+        await session.close()
+
+    run(main())
+
+
+def test_watches_fire_once_and_before_the_change_is_read(store: Store) -> None:
+    """On data, on children, on deletion; not for a change that the reader has seen."""
+
+    async def main() -> None:
+        writer, reader = await store.open(ignore), await store.open(ignore)
+        await writer.commit([Create("/a", b"1"), Create("/a/b")])
+        await reader.sync()
+        heard: list[str] = []
+        await reader.get("/a", lambda: heard.append("data"))
+        await reader.children("/a", lambda: heard.append("children"))
+        await writer.commit([SetData("/a", b"2")])
+        await reader.sync()
+        assert (await reader.get("/a")).data == b"2"
+        assert heard == ["data"]
+        await writer.commit([SetData("/a", b"3"), Create("/a/c")])
+        await reader.sync()
+        assert await reader.children("/a") == ["b", "c"]
+        assert heard == ["data", "children"]
+        await reader.get("/a/c", lambda: heard.append("gone"))
+        await writer.commit([Delete("/a/c")])
+        await reader.sync()
+        with pytest.raises(NoNode):
+            await reader.get("/a/c")
+        assert heard == ["data", "children", "gone"]
+        await writer.close()
+        await reader.close()
+
+    run(main())
+
+
+def test_the_end_of_a_session(store: Store) -> None:
+    """Closed: its nodes are gone at once. Abandoned: after the time-out, not before."""
+
+    async def main() -> None:
+        watcher, closed, abandoned = [await store.open(ignore) for _ in range(3)]
+        await closed.commit([Create("/closed", ephemeral=True)])
+        await abandoned.commit([Create("/abandoned", ephemeral=True)])
+        await closed.close()
+        await watcher.sync()
+        with pytest.raises(NoNode):
+            await watcher.get("/closed")
+        abandoned.abandon()
+        await asyncio.sleep(0.1)
+        await watcher.sync()
+        await watcher.get("/abandoned")
+        gone = asyncio.Event()
+        while not gone.is_set():
+            try:
+                await watcher.get("/abandoned", gone.set)
+            except NoNode:
+                break
+            await gone.wait()
+        await watcher.close()
+
+    run(main())
+
+
+def test_concurrent_writers(zookeeper: str) -> None:
+    """Every increment counts once, and all brokers have the same history."""
+
+    async def main() -> None:
+        members = [Member(connect(zookeeper), number, seed=number) for number in (1, 2, 3)]
+        await asyncio.gather(*(member.join() for member in members))
+        work = [member.metadata.change(count_up("n")) for _ in range(20) for member in members]
+        assert sorted(await asyncio.gather(*work)) == list(range(1, 61))
+        version = max(member.image.version for member in members)
+        for member in members:
+            await member.metadata.wait_for_version(version)
+            assert member.image == members[0].image
+        assert await members[0].membership.alive() == {member.id: member.epoch for member in members}
+        for member in members:
+            await member.leave()
+
+    run(main())
+
+
+def test_a_large_entry_and_a_snapshot(zookeeper: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries that a snapshot covers are deleted; a broker that comes later starts from the snapshot."""
+    monkeypatch.setattr("ottla.cluster.shared_snapshots.SNAPSHOT_ENTRIES", 20)
+
+    async def main() -> None:
+        first = Member(connect(zookeeper), 1)
+        await first.join()
+        large = [SetConfig(ConfigResource.BROKER, "", f"key-{number}", "x" * 1000) for number in range(450)]
+        await first.metadata.change(lambda image: Decision(large, None))
+        await first.metadata.change(lambda image: become_controller(image, 1, first.epoch))
+        for _ in range(100):
+            await first.metadata.change(count_up("n"))
+        session = first.membership._connection.require()
+        while "1" in await session.children("/ottla/log"):
+            await asyncio.sleep(0.02)
+        second = Member(connect(zookeeper), 2)
+        await second.join()
+        await first.metadata.refresh()
+        assert second.image == first.image
+        assert second.image.features["n"] == 100
+        for member in (first, second):
+            await member.leave()
+
+    run(main())
+
+
+def test_a_broker_whose_event_loop_is_stuck_loses_its_session(zookeeper: str) -> None:
+    """kazoo's thread would keep the session; the watchdog ends it. The broker hears of it and registers again."""
+
+    async def main() -> None:
+        member = Member(connect(zookeeper, session_s=1.0), 1)
+        first = await member.join()
+        time.sleep(3)  # the stuck loop
+        await until(lambda: member.expirations == 1)
+        assert await member.register() > first
+        assert await member.metadata.change(count_up("n")) == 1
+        await member.leave()
+
+    run(main())
+
+
+def test_an_expired_session(zookeeper: str) -> None:
+    """Another client with the same session closes it: the broker hears of it, and goes on after it registered."""
+
+    async def main() -> None:
+        member = Member(connect(zookeeper), 1)
+        first = await member.join()
+        session = member.membership._connection.require()
+        identity = session._client.client_id  # type: ignore[attr-defined]
+        thief = KazooClient(hosts=zookeeper.partition("/")[0], client_id=identity)
+
+        def steal() -> None:
+            thief.start()
+            thief.stop()
+            thief.close()
+
+        await asyncio.to_thread(steal)
+        await until(lambda: member.expirations == 1)
+        with pytest.raises(KafkaError) as refusal:
+            await member.metadata.change(count_up("n"), timeout_s=0.5)
+        assert refusal.value.code is ErrorCode.REQUEST_TIMED_OUT
+        assert await member.register() > first
+        assert await member.metadata.change(count_up("n")) == 1
+        await member.leave()
+
+    run(main())
+
+
+def test_zookeeper_is_killed_and_comes_back(own_zookeeper: ZooKeeperServer) -> None:
+    """Changes fail in their time meanwhile; afterwards everything goes on by itself, and each change counts once."""
+
+    async def main() -> None:
+        members = [Member(connect(own_zookeeper.address, session_s=4.0), number) for number in (1, 2)]
+        for member in members:
+            await member.join()
+        assert await members[0].metadata.change(count_up("n")) == 1
+        await asyncio.to_thread(own_zookeeper.kill)
+        await until(lambda: not members[0].membership.is_connected)
+        with pytest.raises(KafkaError, match=r"within 0\.5 s") as refusal:
+            await members[0].metadata.change(count_up("n"), timeout_s=0.5)
+        assert refusal.value.code is ErrorCode.REQUEST_TIMED_OUT
+        waiting = asyncio.create_task(members[1].metadata.change(count_up("n")))
+        await asyncio.to_thread(own_zookeeper.start)
+        for member in members:  # the machine may be so slow that a session expired
+            await until(lambda member=member: member.membership.is_connected)  # type: ignore[misc]
+            if member.expirations:
+                await member.register()
+        assert await waiting == 2
+        assert await members[0].metadata.change(count_up("n")) == 3
+        for member in members:
+            await member.leave()
+
+    run(main())
+
+
+def test_one_of_three_servers_is_killed(ensemble: list[ZooKeeperServer]) -> None:
+    """Changes go on; each counts once."""
+
+    async def main() -> None:
+        addresses = ",".join(server.address for server in ensemble)
+        member = Member(connect(f"{addresses}/a/path", session_s=8.0), 1, seed=Random().randrange(1 << 20))
+        await member.join()
+        assert await member.metadata.change(count_up("n")) == 1
+        for server in ensemble[:1]:
+            await asyncio.to_thread(server.kill)
+        for level in range(2, 12):
+            assert await member.metadata.change(count_up("n")) == level
+        assert member.expirations == 0
+        await member.leave()
+
+    run(main())
+
+
+def test_zookeeper_cannot_be_reached() -> None:
+    """One line says where it was looked for."""
+
+    async def main() -> None:
+        store = ZooKeeper(f"127.0.0.1:{pick_port()}/path", 1.0, 0.3)
+        with pytest.raises(StoreUnavailable, match=r"cannot connect to ZooKeeper at 127.0.0.1:\d+: not within 0.3 s"):
+            await store.open(ignore)
+
+    run(main())
+
+
+def test_credentials_protect_the_nodes(zookeeper: str) -> None:
+    """With zookeeper.set.acl, a client without the credentials reads nothing."""
+
+    async def main() -> None:
+        owner = await ZooKeeper(zookeeper, SESSION_S, PATIENCE_S, "me:secret", protect_nodes=True).open(ignore)
+        await owner.commit([Create("/secrets", b"1")])
+        assert (await owner.get("/secrets")).data == b"1"
+        stranger = await connect(zookeeper).open(ignore)
+        with pytest.raises(StoreError):
+            await stranger.get("/secrets")
+        await owner.close()
+        await stranger.close()
+
+    run(main())
