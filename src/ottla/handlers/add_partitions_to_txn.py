@@ -39,6 +39,8 @@ async def handle_transaction(
     node: Node, version: int, transaction: AddPartitionsToTxnTransaction
 ) -> AddPartitionsToTxnResult:
     partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
+    if node.catch_up is not None and any(node.image.partition(*partition) is None for partition in partitions):
+        await node.catch_up()  # another broker may have created them a moment ago
     codes = find_unusable(node, partitions, from_client=version < BROKERS_FROM)
     if not codes:
         try:

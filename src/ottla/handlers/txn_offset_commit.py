@@ -24,6 +24,8 @@ async def handle(node: Node, call: Call[TxnOffsetCommitRequest]) -> TxnOffsetCom
     if not request.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     await node.groups.create_topic()
+    if node.catch_up is not None and any(node.image.topic(topic.name) is None for topic in request.topics):
+        await node.catch_up()
     await admit_offsets(node, request, call.version)
     return await node.groups.commit_transactional_offsets(request)
 
