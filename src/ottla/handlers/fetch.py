@@ -72,7 +72,8 @@ def handle_follower(
     except KafkaError as error:
         node.request_meters.count_error(call.api_key, error.code)
         return FetchResponse(error_code=error.code)
-    fetching = FollowerFetch(node.replicas, node.request_meters, session, call.body, node.config.fetch_max_bytes)
+    throttle, max_bytes = node.replication.leader_throttle, node.config.fetch_max_bytes
+    fetching = FollowerFetch(node.replicas, node.request_meters, session, call.body, max_bytes, throttle)
     fetching.read_stirred(now)
     return fetching.build_response() if fetching.is_enough() else fetching.wait()
 

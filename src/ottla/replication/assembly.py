@@ -1,5 +1,6 @@
 """The local partitions and everything that looks after them, put together."""
 
+import asyncio
 from collections.abc import Collection, Sequence
 from random import Random
 
@@ -15,6 +16,7 @@ from ottla.replication.log_starts import LogStarts
 from ottla.replication.reconciliation import Reconciliation
 from ottla.replication.removals import Removals
 from ottla.replication.replicas import Replicas
+from ottla.replication.throttles import ReplicationThrottle
 from ottla.replication.upkeep import Upkeep
 from ottla.storage.directories import DataDirectory
 from ottla.storage.files import Disk
@@ -44,6 +46,9 @@ class Replication:
         self.checkpoints = Checkpoints(self.replicas, self.failures, offload)
         self.removals = Removals(offload)
         self.log_starts = LogStarts(self.replicas, self.checkpoints, self.removals, self.failures)
+        self.leader_throttle = ReplicationThrottle(
+            lambda: self._config.leader_replication_throttled_rate, asyncio.get_running_loop().time
+        )
         self.upkeep = Upkeep(self.replicas, self.log_starts, self.removals, self.failures, clock)
         self._deleted = DeletedPartitions(disk, self.removals, self.failures, self._unique, self._settings)
         self.reconciliation = Reconciliation(

@@ -8,13 +8,14 @@ leader.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.observability.metrics import RequestMeters
 from ottla.replication.fetch_sessions import NO_SESSION, FollowedPartition, FollowerSession
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
+from ottla.replication.throttles import ReplicationThrottle, is_throttled
 from ottla.wire.fetch import (
     HIGH_WATERMARK_UNSUPPORTED,
     EpochEndOffset,
@@ -26,6 +27,8 @@ from ottla.wire.fetch import (
 )
 
 HIGH_WATERMARK_DELAY_S = 0.01
+THROTTLE_STEP_S = 0.01
+"""Shortest pause of a throttled follower, so that it gets more than a few bytes at a time."""
 FETCH = 1
 """The API key, by which errors are counted."""
 
@@ -38,6 +41,7 @@ class FollowerFetch:
         "_answer",
         "_ends_wait",
         "_has_news",
+        "_held_back",
         "_look",
         "_loop",
         "_max_bytes",
@@ -48,12 +52,13 @@ class FollowerFetch:
         "_session",
         "_size",
         "_sizes",
+        "_throttle",
         "_timers",
     )
 
     _answer: asyncio.Future[FetchResponse]
     _loop: asyncio.AbstractEventLoop
-    _timers: list[asyncio.TimerHandle]
+    _timers: dict[Callable[[], None], asyncio.TimerHandle]
 
     def __init__(
         self,
@@ -62,15 +67,20 @@ class FollowerFetch:
         session: FollowerSession,
         request: FetchRequest,
         max_bytes: int,
+        throttle: ReplicationThrottle,
     ) -> None:
+        """`throttle`: that of leaders."""
         self._replicas = replicas
         self._meters = meters
         self._session = session
         self._request = request
         self._max_bytes = min(request.max_bytes, max_bytes)
+        self._throttle = throttle
         self._results: dict[FollowedPartition, PartitionResult] = {}
         self._again: dict[FollowedPartition, None] = {}
         """Partitions that the session's next fetch looks at again, whatever happens in them."""
+        self._held_back: dict[FollowedPartition, None] = {}
+        """Partitions with records that the throttle holds back."""
         self._sizes: dict[FollowedPartition, int] = {}
         self._size = 0
         self._ends_wait = False
@@ -89,10 +99,10 @@ class FollowerFetch:
         loop = self._loop = asyncio.get_running_loop()
         answer = self._answer = loop.create_future()
         answer.add_done_callback(self._end)
-        self._timers = [loop.call_later(self._request.max_wait_ms / 1000, self.finish)]
+        self._timers = {}
         self._session.waiting = self
-        if self._has_news:
-            self._send_news_soon()
+        self._do_later(self.finish, self._request.max_wait_ms / 1000)
+        self._plan()
         return answer
 
     def look_soon(self) -> None:
@@ -112,15 +122,31 @@ class FollowerFetch:
         self.read_stirred()
         if self.is_enough():
             self.finish()
-        elif self._has_news:
-            self._send_news_soon()
+        else:
+            self._plan()
 
-    def _send_news_soon(self) -> None:
-        if len(self._timers) == 1:
-            self._timers.append(self._loop.call_later(HIGH_WATERMARK_DELAY_S, self.finish))
+    def _plan(self) -> None:
+        """Choose when to look again, or to answer, although nothing happens."""
+        if self._has_news:
+            self._do_later(self._send_news, HIGH_WATERMARK_DELAY_S)
+        if self._held_back:
+            self._do_later(self._release, max(self._throttle.wait_s(), THROTTLE_STEP_S))
+
+    def _do_later(self, action: Callable[[], None], delay_s: float) -> None:
+        if action not in self._timers:
+            self._timers[action] = self._loop.call_later(delay_s, action)
+
+    def _send_news(self) -> None:
+        self.finish()
+
+    def _release(self) -> None:
+        """Look again at what the throttle has held back."""
+        del self._timers[self._release]
+        self._put_back(self._held_back)
+        self.look_soon()
 
     def _end(self, answer: asyncio.Future[FetchResponse]) -> None:
-        for timer in self._timers:
+        for timer in self._timers.values():
             timer.cancel()
         if self._session.waiting is self:
             self._session.waiting = None
@@ -135,6 +161,7 @@ class FollowerFetch:
         for followed in list(stirred.values()):
             self._size -= self._sizes.pop(followed, 0)
             self._again.pop(followed, None)
+            self._held_back.pop(followed, None)
             try:
                 result = self._read(followed, fetched)
             except KafkaError as error:
@@ -179,12 +206,15 @@ class FollowerFetch:
         records = None
         if request.fetch_offset < log.end_offset:
             self._again[followed] = None
-            limit = max(min(request.max_bytes, self._max_bytes - self._size), 0)
-            found = log.read(request.fetch_offset, limit, up_to=log.end_offset, at_least_one=self._size == 0)
-            if found is not None:
-                records = found.slice
-                self._sizes[followed] = records.length
-                self._size += records.length
+            if self._must_hold_back(partition):
+                self._held_back[followed] = None
+            else:
+                limit = max(min(request.max_bytes, self._max_bytes - self._size), 0)
+                found = log.read(request.fetch_offset, limit, up_to=log.end_offset, at_least_one=self._size == 0)
+                records = found.slice if found is not None else None
+        if records is not None:
+            self._sizes[followed] = records.length
+            self._size += records.length
         start = log.log_start_offset
         known = followed.answered or (request.high_watermark, start)
         if known[0] < high_watermark and request.high_watermark != HIGH_WATERMARK_UNSUPPORTED:
@@ -192,6 +222,20 @@ class FollowerFetch:
         if known[1] < start:
             self._ends_wait = True  # whoever deletes records waits until every replica has done so
         return PartitionResult(request.index, 0, high_watermark, -1, start, None, -1, records)
+
+    def _is_throttled(self, partition: Partition) -> bool:
+        listed = partition.config.leader_replication_throttled_replicas
+        return is_throttled(listed, partition.index, partition.broker_id)
+
+    def _must_hold_back(self, partition: Partition) -> bool:
+        """Whether the throttle forbids to send records now. It never does to a follower in the ISR."""
+        return (
+            not self._throttle.is_unlimited
+            and self._is_throttled(partition)
+            and partition.state is not None
+            and self._session.follower not in partition.state.isr
+            and self._throttle.wait_s() > 0
+        )
 
     def _find(self, followed: FollowedPartition) -> Partition:
         partition = followed.partition
@@ -235,12 +279,18 @@ class FollowerFetch:
                     topics[topic_id, name] = TopicResult(name, topic_id, [result])
                 else:
                     topic.partitions.append(result)
+            if followed in self._sizes and not self._throttle.is_unlimited:
+                self._count_throttled(followed)
             followed.answered = answered
             followed.error_code = result.error_code
         self._put_back(self._again)
         if session.id == NO_SESSION:
             session.close()
         return FetchResponse(session_id=session.id, topics=list(topics.values()))
+
+    def _count_throttled(self, followed: FollowedPartition) -> None:
+        if followed.partition is not None and self._is_throttled(followed.partition):
+            self._throttle.record(self._sizes[followed])
 
     def _give_back(self) -> None:
         """The follower is gone. If it comes back, it has received nothing of what was found."""

@@ -14,6 +14,7 @@ from ottla.replication.fetch_sessions import FetchSessions, FollowerSession
 from ottla.replication.follower_fetch import HIGH_WATERMARK_DELAY_S, FollowerFetch
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
+from ottla.replication.throttles import UNLIMITED, ReplicationThrottle
 from ottla.wire.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic, PartitionResult
 from tests.simulation.loop import simulate
 from tests.unit.replication.led_partition import (
@@ -45,6 +46,8 @@ class FollowingBroker:
         self.broker_epoch = EPOCHS[broker_id]
         self.session_id = 0
         self.session_epoch = 0
+        self.rate = UNLIMITED
+        self.throttle = ReplicationThrottle(lambda: self.rate, asyncio.get_running_loop().time)
 
     def send(
         self,
@@ -71,7 +74,7 @@ class FollowingBroker:
         if self.session_epoch >= 0:
             self.session_id = session.id
             self.session_epoch += 1
-        fetching = FollowerFetch(self.replicas, RequestMeters(), session, request, 1 << 30)
+        fetching = FollowerFetch(self.replicas, RequestMeters(), session, request, 1 << 30, self.throttle)
         fetching.read_stirred(now)
         return fetching.build_response() if fetching.is_enough() else fetching.wait()
 
@@ -521,5 +524,45 @@ def test_a_broker_that_has_registered_anew_is_refused_in_its_earlier_life() -> N
         registered.epoch += 1
         produce(partition, b"a")
         assert follower.ask()[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    simulate(scenario())
+
+
+def test_a_throttled_follower_gets_its_records_at_the_rate() -> None:
+    async def scenario() -> None:
+        state = make_state((LEADER,))
+        partition = lead(FakeProposer(), state, leader_replication_throttled_replicas=f"0:{LEADER}")
+        for _ in range(50):
+            produce(partition, b"v" * 1000)
+        follower = FollowingBroker(keep(partition))
+        follower.rate = 10_000
+        loop = asyncio.get_running_loop()
+        began, offset, sent = loop.time(), 0, 0
+        while offset < 50:
+            response = follower.send(at(offset, max_bytes=1100), wait_ms=LONG_MS)
+            result = results(response if isinstance(response, FetchResponse) else await response)[0]
+            assert result.records is not None, "the wait ends when the rate allows more"
+            sent += result.records.length  # type: ignore[union-attr]
+            offset += 1
+        assert sent / 10_000 - 1.5 <= loop.time() - began <= sent / 10_000 + 1.5
+
+    simulate(scenario())
+
+
+def test_the_throttle_spares_the_isr_and_partitions_that_are_not_listed() -> None:
+    async def scenario() -> None:
+        listed = f"0:{LEADER},1:{SECOND}"
+        isr = make_state((LEADER, SECOND))
+        in_sync = lead(FakeProposer(), isr, 0, leader_replication_throttled_replicas=listed)
+        not_listed = lead(FakeProposer(), make_state((LEADER,)), 1, leader_replication_throttled_replicas=listed)
+        held_back = lead(FakeProposer(), make_state((LEADER,)), 2, leader_replication_throttled_replicas="*")
+        follower = FollowingBroker(keep(in_sync, not_listed, held_back))
+        follower.rate = 1
+        for partition in (in_sync, not_listed, held_back):
+            produce(partition, b"v" * 1000, acks=1)
+        follower.throttle.record(1000)
+        answer = follower.ask(at(0, 0), at(0, 1), at(0, 2))
+        assert [answer[index].records is None for index in range(3)] == [False, False, True]
+        assert follower.throttle.bytes > 2000, "what goes to the ISR counts"
 
     simulate(scenario())
