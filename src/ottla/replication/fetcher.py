@@ -141,6 +141,8 @@ class Fetcher:
         self._backoff_s = 0.0
         self._session_id = 0
         self._session_epoch = 0
+        self._is_sessionless = False
+        """Whether the leader had no room for a session: then each request names every partition."""
         self._request_number = 0
         self._valid_from = 0
         """Answers to earlier requests belong to a session that is gone."""
@@ -306,7 +308,8 @@ class Fetcher:
         request = FetchRequest(
             replica_id=self._broker_id,
             replica_epoch=self._broker_epoch(),
-            max_wait_ms=settings.wait_max_ms,
+            # The answer with the session's id comes at once: without it no further request could be sent meanwhile.
+            max_wait_ms=0 if self._session_epoch == 0 and not self._is_sessionless else settings.wait_max_ms,
             min_bytes=settings.min_bytes,
             max_bytes=settings.response_max_bytes,
             session_id=self._session_id,
@@ -342,6 +345,7 @@ class Fetcher:
         if self._session_epoch == 0:
             self._session_id = response.session_id
             self._session_epoch = 1 if response.session_id else 0
+            self._is_sessionless = not response.session_id
         now_ms = self._clock.now_ms()
         out_of_range: list[Followed] = []
         for topic in response.topics:
@@ -364,6 +368,7 @@ class Fetcher:
     def _end_session(self) -> None:
         """The next request names every partition."""
         self._session_epoch = 0
+        self._is_sessionless = False
         self._valid_from = self._request_number + 1
         for followed in self._followed.values():
             followed.asked = None

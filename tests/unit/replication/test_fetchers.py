@@ -4,13 +4,16 @@ import asyncio
 import errno
 from collections.abc import Coroutine
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from ottla.replication.partition import Partition
 from ottla.replication.peers import PeerUnavailable
 from ottla.storage.log import LogSettings
 from tests.simulation.loop import simulate
 from tests.unit.replication.small_cluster import SmallCluster, read
+from tests.unit.storage.truncating import truncate_to
 
 SMALL = LogSettings(segment_bytes=400, index_interval_bytes=100)
 
@@ -77,6 +80,24 @@ def test_num_replica_fetchers_connections_share_the_partitions() -> None:
         for index in range(20):
             await cluster.wait_for_copies(index)
         assert cluster[2].fetchers.connection_count == 3
+        await cluster.close()
+
+    run(main())
+
+
+def test_a_partition_that_comes_later_does_not_wait_for_the_long_poll() -> None:
+    async def main() -> None:
+        cluster = SmallCluster(1, 2, partitions=2, replica_fetch_wait_max_ms="20000")
+        cluster.elect(1)
+        await asyncio.sleep(1)
+        cluster.elect(1, index=1)
+        cluster[1].produce(b"late", index=1)
+        started = asyncio.get_running_loop().time()
+        await cluster.wait_for_copies(1)
+        assert asyncio.get_running_loop().time() - started < 0.2
+        cluster[1].produce(b"x")
+        await cluster.wait_for_copies(0)
+        assert asyncio.get_running_loop().time() - started < 0.4
         await cluster.close()
 
     run(main())
@@ -221,6 +242,34 @@ def test_a_late_answer_of_an_earlier_leader_is_not_applied() -> None:
         cluster[1].learn(0, state)
         await cluster.wait_for_copies()
         assert [value for _, _, value in read(cluster[2].log())] == [b"a", b"of the new leader"]
+        await cluster.close()
+
+    run(main())
+
+
+def test_an_answer_from_an_earlier_term_of_the_same_leader_is_not_applied() -> None:
+    async def main() -> None:
+        cluster = SmallCluster(1, 2, 3, partitions=2)
+        cluster.elect(1, index=1)  # keeps the connection from 2 to 1 open
+        cluster.elect(1)
+        cluster[1].produce(b"common")
+        await cluster.wait_for_copies()
+        await asyncio.sleep(1)
+        cluster.network.partition("b1", "b2")
+        cluster.network.partition("b1", "b3")
+        cluster[1].produce(b"lost")  # the answer is held back on its way to 2
+        await asyncio.sleep(0.1)
+        state = cluster.elect(3, learners=(3, 2))
+        await asyncio.sleep(0.5)
+        cluster[1].learn(0, state)
+        await asyncio.sleep(0.1)
+        truncate_to(cluster[1].log(), 1)  # as its leader 3 would have it do, if it were not cut off
+        cluster.elect(1)
+        await asyncio.sleep(0.1)
+        with patch.object(Partition, "append_as_follower", autospec=True) as append:
+            cluster.network.heal_all()
+            await asyncio.sleep(1)
+            assert not append.called
         await cluster.close()
 
     run(main())
