@@ -8,19 +8,19 @@ from pathlib import Path
 from benchmarks.peers.broker_process import HOST, BrokerProcess, find_free_port
 from benchmarks.peers.cluster_processes import INTERNAL_TOPICS, SIZE, ClusterProcesses
 from benchmarks.peers.ottla_broker import build_environment
-from benchmarks.peers.zookeeper import ZooKeeper
+from ottla.cli.cluster.zookeeper_server import ZooKeeperServer
 
 
 class OttlaCluster(ClusterProcesses):
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="ottla-cluster-")
         root = Path(self._temporary.name)
-        self._zookeeper = ZooKeeper(root)
+        self._zookeeper = ZooKeeperServer(root / "zookeeper")
         given = INTERNAL_TOPICS | dict(settings or {})
         brokers = {}
         for broker_id in range(1, SIZE + 1):
             port = find_free_port()
-            command = build_command(broker_id, port, root / str(broker_id), self._zookeeper.addresses, given)
+            command = build_command(broker_id, port, root / str(broker_id), self._zookeeper.address, given)
             name = f"Ottla, broker {broker_id}"
             output = root / f"{broker_id}.txt"
             brokers[broker_id] = BrokerProcess(name, command, port, output, build_environment())
@@ -32,11 +32,11 @@ class OttlaCluster(ClusterProcesses):
 
     def stop(self) -> None:
         super().stop()
-        self._zookeeper.stop()
+        self._zookeeper.kill()
         self._temporary.cleanup()
 
     def process_ids(self) -> list[int]:
-        return [*super().process_ids(), *(server.process_id for server in self._zookeeper.servers)]
+        return [*super().process_ids(), self._zookeeper.pid or 0]
 
 
 def build_command(broker_id: int, port: int, data: Path, zookeeper: str, settings: Mapping[str, str]) -> list[str]:

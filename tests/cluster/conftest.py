@@ -2,16 +2,12 @@
 
 import pytest
 
-from benchmarks.peers.apache_kafka import Unavailable, find_executable
-from benchmarks.peers.zookeeper import find_jars
 from tests.needs import skip_without
+from tests.zookeeper_server import missing
 
 
 @pytest.fixture(scope="session")
 def zookeeper_jars() -> None:
     """Java and the jars of ZooKeeper are there."""
-    try:
-        find_executable("java")
-        find_jars()
-    except Unavailable as reason:
-        skip_without("ZooKeeper", str(reason))
+    if reason := missing():
+        skip_without("ZooKeeper", reason)

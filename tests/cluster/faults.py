@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from random import Random
-from signal import SIGCONT, SIGSTOP
 
 from tests.cluster.load import Load
 from tests.cluster.processes import SESSION_MS, OttlaNode, OttlaNodes, fill_disk, free_disk
@@ -142,7 +141,7 @@ class Faults:
 
     @contextmanager
     def _kill_zookeeper(self) -> Iterator[None]:
-        server = self._random.choice(self._nodes.zookeeper.servers)
+        server = self._random.choice(self._nodes.zookeepers)
         self._tell("kill ZooKeeper")
         server.kill()
         yield
@@ -150,11 +149,11 @@ class Faults:
 
     @contextmanager
     def _pause_zookeeper(self) -> Iterator[None]:
-        server = self._random.choice(self._nodes.zookeeper.servers)
+        server = self._random.choice(self._nodes.zookeepers)
         self._tell("pause ZooKeeper")
-        server.send_signal(SIGSTOP)
+        server.pause()
         yield
-        server.send_signal(SIGCONT)
+        server.resume()
 
     @contextmanager
     def _fill_disk(self) -> Iterator[None]:

@@ -114,6 +114,13 @@ class LedgerProducer(Worker):
         if left := self._producer.flush(PATIENCE_S):
             self.failures.append(f"{left} records were not acknowledged within {PATIENCE_S} s")
 
+    def await_acknowledged(self, more: int) -> None:
+        """Wait until so many more records are acknowledged."""
+        wanted = self.acknowledged + more
+        wait_for(
+            lambda: self.acknowledged >= wanted, f"{self.name} goes on", lambda: f"{self.acknowledged}, {self.failures}"
+        )
+
     def _send(self, partition: TopicPartition) -> None:
         value = f"{self.name}/{self._sent}".encode()
         batch = Batch(self.name, 1, self._sent, partition, (value,), idempotent=True)
@@ -254,6 +261,15 @@ class Reader(Worker):
                 self._record(consumer.consume(500, 0.1))
         finally:
             consumer.close()
+
+    def await_records(self, more: int) -> None:
+        """Wait until so many more records are read."""
+        wanted = sum(self.positions.values()) + more
+        wait_for(
+            lambda: sum(self.positions.values()) >= wanted,
+            f"{self.name} goes on",
+            lambda: f"{self.positions}, {self.failures}",
+        )
 
     def _on_assign(self, consumer: Consumer, assigned: list[Position]) -> None:
         """Where the group left off: the member's polls may go back to there."""

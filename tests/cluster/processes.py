@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import ottla
-from benchmarks.peers.zookeeper import ZooKeeper
+from ottla.cli.cluster.zookeeper_server import ZooKeeperServer, build_ensemble, start_ensemble
 from ottla.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -28,6 +28,7 @@ from tests.raw_client import RawClient
 
 SOURCE = Path(ottla.__file__).parents[1]
 BROKER_IDS = (1, 2, 3)
+TICK_MS = 500
 SESSION_MS = 3000
 POLL_S = 0.05
 DISK_BYTES = 256 << 20
@@ -159,10 +160,12 @@ class OttlaNodes:
         self.has_disks = False
         """Whether each data directory is a small disk of its own, which can be filled."""
         self.links = Links()
-        self.zookeeper = ZooKeeper(directory, zookeepers)
+        self.zookeepers: list[ZooKeeperServer] = build_ensemble(
+            directory, zookeepers, tick_ms=TICK_MS, is_durable=False
+        )
         self.brokers = {broker_id: OttlaNode(broker_id, directory, self.links) for broker_id in BROKER_IDS}
         for broker in self.brokers.values():
-            entrances = [self.links.add("zookeeper", server.port, broker.name) for server in self.zookeeper.servers]
+            entrances = [self.links.add("zookeeper", server.port, broker.name) for server in self.zookeepers]
             for entrance in entrances:
                 entrance.open()
             broker.zookeeper = ",".join(f"{HOST}:{entrance.port}" for entrance in entrances)
@@ -173,7 +176,7 @@ class OttlaNodes:
         return ",".join(f"{HOST}:{broker.port}" for broker in self.brokers.values())
 
     def start(self) -> None:
-        self.zookeeper.start()
+        start_ensemble(self.zookeepers)
         for broker in self.brokers.values():
             broker.spawn()
         for broker in self.brokers.values():
@@ -183,7 +186,8 @@ class OttlaNodes:
     def close(self) -> None:
         for broker in self.brokers.values():
             broker.close()
-        self.zookeeper.stop()
+        for server in self.zookeepers:
+            server.kill()
         self.links.close()
 
     def read_logs(self) -> str:
@@ -239,16 +243,16 @@ class OttlaNodes:
                 return int(found.node_id)
         return None
 
-    def wait_in_sync(self, topic: str) -> None:
-        """Every partition has a leader and all of its replicas in sync."""
+    def wait_in_sync(self, topic: str, replicas: int = len(BROKER_IDS)) -> None:
+        """Every partition has a leader and so many replicas in sync."""
 
         def is_complete() -> bool:
             found = self.find_partitions(topic)
             return bool(found) and all(
-                leader in self.brokers and len(isr) == len(self.brokers) for leader, isr in found.values()
+                leader in self.brokers and len(isr) == replicas for leader, isr in found.values()
             )
 
-        self.wait_for(is_complete, f"all replicas of {topic} are in sync")
+        self.wait_for(is_complete, f"{replicas} replicas of {topic} are in sync")
 
 
 @contextmanager

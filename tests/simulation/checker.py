@@ -13,7 +13,8 @@ The promises, for each partition:
 - SKIPPED: an idempotent producer's batch is not in the log if the batch before it is missing and was not cleaned up.
 - CHANGED: every value in the log, or seen by a consumer, was sent to this partition, and an offset keeps its value.
 - GAP: offsets are dense if the topic is not compacted, and a fetch begins at the offset that was asked for.
-- BACKWARDS: the high watermark does not go back within a life of the broker; with flush.messages=1 it never does.
+- BACKWARDS: the high watermark does not go back within a life of the broker; with flush.messages=1 it never does. In a
+  cluster the one that ListOffsets tells does not go back (`poll_checker`).
 - FORGOTTEN: an idempotent producer is refused, or a consumer is told that its offset does not exist, only if a power
   cut or retention may have taken the records that they know.
 - UNDONE: a batch that a producer was told is not in the log is not there, and nobody has read it.
@@ -107,6 +108,7 @@ class _PartitionCheck:
         self._final: Log = history.final.get(partition, ())
         self._compacted = partition.topic in history.compacted_topics
         self._expires = partition.topic in history.expiring_topics
+        self._is_replicated = history.is_replicated
         self._is_dense = not self._compacted and partition.topic not in history.transactional_topics
         self._start = history.starts.get(partition, self._final[0][0] if self._final else 0)
         self._endings = {event.life: event.ending for event in history.events if isinstance(event, Ended)}

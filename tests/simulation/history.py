@@ -201,3 +201,5 @@ class History:
     """The records that read_committed shows of each partition of `transactional_topics`, read after the last fault."""
     transactional_topics: frozenset[str] = frozenset()
     """Topics that transactions write to. Their markers take offsets too, so the offsets of records are not dense."""
+    is_replicated: bool = False
+    """The brokers of a cluster answered. After a change of leader the high watermark of Fetch may lag for a moment."""

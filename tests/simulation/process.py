@@ -11,6 +11,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from ottla.broker.broker import Broker
+from ottla.cluster.store import Store
 from ottla.config import BrokerConfig, Listener
 from ottla.server import Server
 from ottla.storage.files import Space
@@ -151,7 +152,9 @@ class Process:
         clock: MachineClock,
         network: SimulatedNetwork,
         random: Callable[[str], Random],
+        store: Store | None = None,
     ) -> None:
+        """`store`: holds the metadata of a cluster. None: the broker is alone."""
         self.life = life
         self.alive = True
         self.owner = Owner()
@@ -172,6 +175,8 @@ class Process:
             offload=self._threads,
             listen=self._listen,
             machine_code=False,
+            store=store,
+            connect=network.connector(name),
         )
 
     async def _listen(self, server: Server, listener: Listener) -> int:

@@ -18,6 +18,9 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
+from ottla.cluster.memory_store import MemoryStore
+from ottla.cluster.metadata_log import LogUnavailable
+from ottla.cluster.store import StoreError
 from ottla.config import BrokerConfig
 from ottla.errors import KafkaError
 from ottla.storage.directories import FAILED_FSYNC, DirectoryError
@@ -55,8 +58,11 @@ class MachineDisk(SimulatedDisk):
 class Machine:
     """A host with a disk and a clock, and at most one broker at a time."""
 
-    def __init__(self, world: "World", name: str, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, world: "World", name: str, settings: Mapping[str, str], store: MemoryStore | None = None
+    ) -> None:
         self.name = name
+        self._store = store
         self.world = world
         self.clock = MachineClock(world.loop)
         self.disk = MachineDisk(world.random(f"disk of {name}"), self._note, self._died_in_operation)
@@ -88,6 +94,7 @@ class Machine:
             self.clock,
             self.world.network,
             lambda concern: self.world.random(f"{concern} of {self.name} in life {life}"),
+            None if self._store is None else self._store.client(self.name),
         )
         self.down.clear()
         self._note(f"life {life} begins")
@@ -98,7 +105,7 @@ class Machine:
             process.broker.failure.add_done_callback(lambda failure: self._gives_up(process, failure.result()))
             return True
         if process.alive:
-            if not isinstance(error, OSError | KafkaError | DirectoryError):
+            if not isinstance(error, OSError | KafkaError | DirectoryError | StoreError | LogUnavailable):
                 self.world.surprises.append(f"{self.name} cannot start: {error!r}")
             self._note(f"cannot start: {error}")
             self.crash(Ending.KILL)
@@ -179,8 +186,9 @@ class World:
     def random(self, concern: str) -> Random:
         return Random(f"{self.seed} {concern}")
 
-    def add_machine(self, name: str, settings: Mapping[str, str]) -> Machine:
-        machine = self.machines[name] = Machine(self, name, settings)
+    def add_machine(self, name: str, settings: Mapping[str, str], store: MemoryStore | None = None) -> Machine:
+        """With a `store`, the machine's broker is one of a cluster, and the store knows it by the machine's name."""
+        machine = self.machines[name] = Machine(self, name, settings, store)
         return machine
 
     def note(self, host: str, event: str) -> None:
