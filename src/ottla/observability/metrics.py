@@ -160,6 +160,8 @@ class TopicMeters:
         self.by_topic: dict[str, TopicMeter] = {}
         self.elsewhere = TopicMeter()
         """Requests for topics that are not on this broker, and the counts of topics that were deleted."""
+        self.replication_bytes_out = 0
+        """Bytes of record batches that were sent to followers, of all topics together."""
 
     def of(self, topic: str) -> TopicMeter:
         return self.by_topic.setdefault(topic, TopicMeter())

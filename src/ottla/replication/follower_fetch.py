@@ -283,6 +283,7 @@ class FollowerFetch:
                 self._count_throttled(followed)
             followed.answered = answered
             followed.error_code = result.error_code
+        self._replicas.meters.replication_bytes_out += self._size
         self._put_back(self._again)
         if session.id == NO_SESSION:
             session.close()

@@ -135,8 +135,10 @@ def test_a_follower_reads_to_the_end_of_the_log() -> None:
     async def scenario() -> None:
         partition = lead(FakeProposer())
         produce(partition, b"a")
-        result = FollowingBroker(keep(partition)).ask(at(0))[0]
+        replicas = keep(partition)
+        result = FollowingBroker(replicas).ask(at(0))[0]
         assert result.records is not None and result.high_watermark == 0
+        assert replicas.meters.replication_bytes_out == partition.log.size and partition.meter.bytes_out == 0
 
     simulate(scenario())
 
