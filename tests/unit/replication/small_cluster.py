@@ -89,6 +89,7 @@ class SmallBroker:
         self.peers = Peers(
             self.id, lambda: cast(Any, cluster.image), cluster.network.connector(self.name), LISTENER, Random(self.id)
         )
+        self.leader_throttle = ReplicationThrottle(lambda: self.config.leader_replication_throttled_rate, loop.time)
         self.throttle = ReplicationThrottle(lambda: self.config.follower_replication_throttled_rate, loop.time)
         self.fetchers = Fetchers(
             self.id,
@@ -111,6 +112,7 @@ class SmallBroker:
             clock=self.clock,
             image=self.cluster.image,
             replicas=self.replicas,
+            replication=SimpleNamespace(leader_throttle=self.leader_throttle),
             fetch_sessions=FetchSessions(100, 120.0, Random(self.id)),
             request_meters=RequestMeters(),
             apis={key: handler.versions for key, handler in table.items()},
