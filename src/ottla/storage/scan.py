@@ -13,7 +13,6 @@ from ottla.records.batch import (
     CorruptBatch,
     check,
     control_type,
-    headers,
     is_intact,
     read_header,
 )
@@ -79,13 +78,20 @@ def check_batches(view: memoryview, expected: int) -> list[tuple[BatchHeader, Co
     CorruptBatch unless all are sound and in order from offset `expected` on.
     """
     found: list[tuple[BatchHeader, ControlMarker | None]] = []
-    for position, header in headers(view):
-        check(view, position)
+    position, end = 0, len(view)
+    while end - position >= HEADER_SIZE:
+        header = read_header(view, position)
+        next_position = position + header.length + _PREFIX_SIZE
+        if next_position > end:
+            break
+        if not is_intact(header, view[position:next_position]):
+            raise CorruptBatch(f"batch at {position} with base offset {header.base_offset} fails its checksum")
         if header.base_offset < expected or header.last_offset_delta < 0:
             raise CorruptBatch(f"offset {header.base_offset} where {expected} is next")
-        expected = header.next_offset
+        expected = header.base_offset + header.last_offset_delta + 1
         is_marker = header.attributes & CONTROL and header.producer_id >= 0 and header.record_count
         found.append((header, control_type(view, position) if is_marker else None))
+        position = next_position
     return found
 
 

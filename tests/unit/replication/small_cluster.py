@@ -91,6 +91,7 @@ class SmallBroker:
         )
         self.leader_throttle = ReplicationThrottle(lambda: self.config.leader_replication_throttled_rate, loop.time)
         self.throttle = ReplicationThrottle(lambda: self.config.follower_replication_throttled_rate, loop.time)
+        self.leader_throttle = ReplicationThrottle(lambda: self.config.leader_replication_throttled_rate, loop.time)
         self.fetchers = Fetchers(
             self.id,
             lambda: cluster.epochs[self.id],
