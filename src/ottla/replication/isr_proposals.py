@@ -12,6 +12,8 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from ottla.cluster.changes import Change
+from ottla.cluster.image import Image
 from ottla.cluster.isr_changes import IsrChange, change_isr
 from ottla.cluster.metadata import Metadata
 from ottla.config import BrokerConfig
@@ -24,7 +26,7 @@ PROPOSALS_MAX = 1000
 """Partitions in one entry, so that an entry stays far below its limit in bytes."""
 
 BACKOFF_S = 0.1
-"""Pause after a refused proposal. The next fetch or check repeats it, if it is still wanted."""
+"""Pause after a refused proposal. If this broker may change the metadata, the proposal is repeated afterwards."""
 
 PARTITIONS_PER_STEP = 500
 """Partitions that the search for lagging followers looks at before the event loop can serve other work."""
@@ -59,9 +61,12 @@ class IsrProposals:
         self._broker_epoch = broker_epoch
         self._settings = settings
         self._wanted: dict[Partition, None] = {}
+        self._waiting: dict[int, dict[Partition, None]] = {}
+        """Partitions with a follower that has caught up and may not join yet, by the broker of the follower."""
         self._task: asyncio.Task[None] | None = None
         self._is_stopped = False
         self.now = asyncio.get_running_loop().time
+        metadata.on_change(self._apply)
 
     # What partitions ask
 
@@ -79,10 +84,26 @@ class IsrProposals:
         if self._task is None and not self._is_stopped:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="ISR proposals")
 
+    def add_later(self, partition: Partition, broker_id: int) -> None:
+        self._waiting.setdefault(broker_id, {})[partition] = None
+
+    def _apply(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
+        """The metadata changed: a broker that was fenced may join now."""
+        for broker_id in sorted(self._waiting):
+            broker = after.broker(broker_id)
+            if broker is None:
+                del self._waiting[broker_id]
+            elif broker.serves:
+                for partition in self._waiting.pop(broker_id):
+                    self.add(partition)
+
     async def find_lagging(self, partitions: Iterable[Partition]) -> None:
-        """A job: propose to remove followers that have not caught up for replica.lag.time.max.ms."""
+        """A job: propose to remove followers that have not caught up for replica.lag.time.max.ms.
+
+        It also finds followers that could join, in case that nothing else has led to a proposal.
+        """
         for number, partition in enumerate(list(partitions), 1):
-            if partition.has_lagging_follower():
+            if partition.wants_other_isr():
                 self.add(partition)
             if number % PARTITIONS_PER_STEP == 0:
                 await asyncio.sleep(0)
@@ -134,6 +155,8 @@ class IsrProposals:
             results = await self._metadata.change(lambda image: change_isr(image, broker_id, broker_epoch, changes))
         except KafkaError as error:  # nothing was appended: this broker was fenced, or registered anew
             results = [error] * len(proposals)
+        else:
+            self._wanted.update({each.partition: None for each, error in zip(proposals, results, strict=True) if error})
         for proposal, refusal in zip(proposals, results, strict=True):
             self._finish(proposal, refusal)
         return not any(results)

@@ -53,6 +53,9 @@ class IsrProposer(Eligibility, Protocol):
     def add(self, partition: "Partition") -> None:
         """The partition wants another ISR: ask it with `propose_isr`, and say with `settle_isr` when that is over."""
 
+    def add_later(self, partition: "Partition", broker_id: int) -> None:
+        """The partition wants this follower in its ISR as soon as the follower's broker may join one."""
+
 
 class Partition:
     __slots__ = (
@@ -414,22 +417,25 @@ class Partition:
             proposer is not None
             and broker_id not in state.isr
             and broker_id not in in_sync.pending
-            and in_sync.can_join(broker_id, self.high_watermark.value, proposer)
+            and in_sync.has_enough(broker_id, self.high_watermark.value)
         ):
-            proposer.add(self)
+            if proposer.may_join(broker_id, broker_epoch):
+                proposer.add(self)
+            else:  # a follower that has everything may not fetch in a way that the leader looks at again
+                proposer.add_later(self, broker_id)
 
     def low_watermark(self, alive: Container[int]) -> int:
         """The smallest log start of this leader and of those followers that are `alive`."""
         start = self.log.log_start_offset
         return start if self.in_sync is None else self.in_sync.low_watermark(start, alive)
 
-    def has_lagging_follower(self) -> bool:
-        """Whether a member of the ISR has not caught up for replica.lag.time.max.ms."""
+    def wants_other_isr(self) -> bool:
+        """Whether a member of the ISR has not caught up for replica.lag.time.max.ms, or another follower can join."""
         in_sync, proposer = self.in_sync, self._isr_proposer
         if in_sync is None or proposer is None:
             return False
-        lagging = in_sync.lagging(self.log.end_offset, proposer.now(), proposer.lag_s_max)
-        return next(lagging, None) is not None
+        wanted = in_sync.choose(self.high_watermark.value, self.log.end_offset, proposer)
+        return sorted(wanted) != sorted(in_sync.state.isr)
 
     def propose_isr(self, broker_epochs: Mapping[int, int]) -> tuple[tuple[int, int], ...] | None:
         """The ISR that the leader wants, as broker ids with their epochs; None if it has it, or does not lead.

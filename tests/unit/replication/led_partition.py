@@ -37,6 +37,9 @@ class FakeProposer:
     def add(self, partition: Partition) -> None:
         self.proposed.append(partition)
 
+    def add_later(self, partition: Partition, broker_id: int) -> None:
+        """Nobody asks for it in these tests."""
+
 
 def run_at_once(function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

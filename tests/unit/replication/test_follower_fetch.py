@@ -468,7 +468,7 @@ def test_an_idle_partition_stays_in_sync_although_no_fetch_looks_at_it() -> None
             await asyncio.sleep(10)
             second.ask()
         produce(partition, b"a")
-        assert partition.has_lagging_follower()
+        assert partition.wants_other_isr()
         assert partition.in_sync is not None
         now = asyncio.get_running_loop().time()
         assert list(partition.in_sync.lagging(partition.log.end_offset, now, 30.0)) == [THIRD]

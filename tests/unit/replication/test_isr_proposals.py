@@ -142,6 +142,41 @@ def test_a_follower_that_has_caught_up_joins() -> None:
     simulate(scenario())
 
 
+def test_a_follower_that_caught_up_while_it_was_fenced_joins_when_it_is_not() -> None:
+    # It has everything, so it does not fetch in a way that would make the leader look at it again.
+    async def scenario() -> None:
+        broker = Broker(1)
+        await broker.start()
+        broker.log.write(FenceBroker(SECOND, broker.epochs[SECOND]))
+        await broker.metadata.refresh()
+        broker.fetch(SECOND, 0)
+        await settle()
+        assert broker.isr_of(0) == [LEADER]
+        broker.log.write(UnfenceBroker(SECOND, broker.epochs[SECOND]))
+        await broker.metadata.refresh()
+        await settle()
+        assert broker.isr_of(0) == [LEADER, SECOND]
+
+    simulate(scenario())
+
+
+def test_a_refused_proposal_is_repeated_while_it_is_wanted() -> None:
+    # Another broker has changed the partition meanwhile, and the follower's next fetch is far away.
+    async def scenario() -> None:
+        broker = Broker(1)
+        await broker.start()
+        broker.fetch(SECOND, 0)
+        state = broker.partitions[0].state
+        assert state is not None
+        broker.log.write(ChangePartition(TOPIC_ID, 0, state.partition_epoch, isr=(LEADER, THIRD)))
+        await settle()
+        await asyncio.sleep(1)
+        assert broker.isr_of(0) == [LEADER, SECOND, THIRD]
+        assert broker.proposals.failures == 1
+
+    simulate(scenario())
+
+
 def test_changes_of_many_partitions_share_an_entry() -> None:
     async def scenario() -> None:
         broker = Broker(50)
