@@ -207,6 +207,7 @@ class Compaction:
             dirty_from=dirt.dirty_from,
             now_ms=self._clock.now_ms(),
             delete_retention_ms=topic.delete_retention_ms,
+            keep_deletes_from=partition.copied_by_all,
             segment_bytes=log.settings.segment_bytes,
             segment_index_bytes=log.settings.segment_index_bytes,
             index_interval_bytes=log.settings.index_interval_bytes,

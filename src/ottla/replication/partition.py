@@ -487,6 +487,18 @@ class Partition:
             committed = in_sync.committed(committed, end, self._isr_proposer)
         self.high_watermark.advance(committed)
 
+    @property
+    def copied_by_all(self) -> int:
+        """The offset before which every replica has all records, also those that are not in sync.
+
+        Only a leader knows it; on a follower it is 0. Compaction removes tombstones and transaction markers only before
+        it. A replica that had copied a value and not yet its tombstone would otherwise bring the value back.
+        """
+        if not self.is_leader:
+            return 0
+        followers = () if self.in_sync is None else self.in_sync.followers.values()
+        return min((self.log.end_offset, *(max(follower.end_offset, 0) for follower in followers)))
+
     def epoch_end(self, epoch: int) -> tuple[int, int]:
         """The largest epoch of this log that is not above `epoch`, and its end offset."""
         return self.log.epochs.end_offset_for(epoch, self.log.end_offset)

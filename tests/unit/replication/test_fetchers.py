@@ -527,3 +527,18 @@ def test_a_leader_at_an_unknown_address_is_waited_for() -> None:
         await cluster.close()
 
     run(main())
+
+
+def test_a_leader_knows_what_every_replica_has_copied() -> None:
+    async def main() -> None:
+        cluster = SmallCluster(1, 2, 3)
+        cluster.elect(1, isr=(1, 2), learners=(1, 2))
+        cluster[1].produce(b"a")
+        await cluster.wait_for(lambda: cluster[1].partition().high_watermark.value == 1)
+        assert cluster[1].partition().copied_by_all == 0  # 3 is not in sync, and has not fetched
+        assert cluster[2].partition().copied_by_all == 0  # a follower does not know
+        cluster[3].learn(0, cluster.states[0])
+        await cluster.wait_for(lambda: cluster[1].partition().copied_by_all == 1)
+        await cluster.close()
+
+    run(main())

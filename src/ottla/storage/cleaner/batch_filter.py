@@ -79,8 +79,10 @@ class BatchFilter:
         return self._pack(header, unpack_records(header, batch), kept, header.record_count, header.max_timestamp, True)
 
     def _is_over(self, header: BatchHeader) -> bool:
-        """Whether delete.retention.ms is over for the tombstones or the marker in the batch."""
-        return header.has_delete_horizon and header.base_timestamp <= self._order.now_ms
+        """Whether delete.retention.ms is over for what the batch deletes, and every replica has it."""
+        order = self._order
+        is_old = header.has_delete_horizon and header.base_timestamp <= order.now_ms
+        return is_old and header.last_offset < order.keep_deletes_from
 
     def _records(self, header: BatchHeader, batch: memoryview) -> tuple[BatchHeader, Bytes] | None:
         records = unpack_records(header, batch)

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 from ottla.storage.transaction_index import AbortedTransaction
 
 NO_OFFSET = -1
+OFFSET_MAX = 2**63 - 1
 
 
 class Source(NamedTuple):
@@ -47,6 +48,8 @@ class Order:
     """How much is read or written between two reports."""
     seed: bytes = bytes(16)
     compiled: bool = True
+    keep_deletes_from: int = OFFSET_MAX
+    """Tombstones and transaction markers from this offset on stay, however old: a replica may not have them yet."""
 
     @property
     def up_to(self) -> int:

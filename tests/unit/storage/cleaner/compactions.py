@@ -6,7 +6,7 @@ from ottla.records import batch
 from ottla.records.batch import BatchHeader
 from ottla.storage.cleaner.child import InlineCompactor
 from ottla.storage.cleaner.choice import CompactionRules, collect_last_batches, measure_dirt
-from ottla.storage.cleaner.order import Cleaned, Order, Summary
+from ottla.storage.cleaner.order import OFFSET_MAX, Cleaned, Order, Summary
 from ottla.storage.files import Disk
 from ottla.storage.log import Appended, Log, LogSettings
 from tests.unit.storage.logs import NOW, append
@@ -52,6 +52,7 @@ def order_for(
     segment_bytes: int | None = None,
     compiled: bool = False,
     rules: CompactionRules | None = None,
+    keep_deletes_from: int = OFFSET_MAX,
 ) -> Order:
     dirt = measure_dirt(log, log.last_stable_offset(log.end_offset), rules or CompactionRules(), now_ms)
     settings = log.settings
@@ -69,6 +70,7 @@ def order_for(
         map_bytes,
         seed=bytes(range(16)),
         compiled=compiled,
+        keep_deletes_from=keep_deletes_from,
     )
 
 
@@ -102,13 +104,19 @@ def compact(
     map_bytes: int = 1 << 20,
     segment_bytes: int | None = None,
     roll: bool = True,
+    keep_deletes_from: int = OFFSET_MAX,
 ) -> Summary:
     """Compact everything that can be compacted."""
     if roll:
         log.roll(now_ms)
     log.flush()
     order = order_for(
-        log, now_ms=now_ms, delete_retention_ms=delete_retention_ms, map_bytes=map_bytes, segment_bytes=segment_bytes
+        log,
+        now_ms=now_ms,
+        delete_retention_ms=delete_retention_ms,
+        map_bytes=map_bytes,
+        segment_bytes=segment_bytes,
+        keep_deletes_from=keep_deletes_from,
     )
     return carry_out(disk, log, order)
 

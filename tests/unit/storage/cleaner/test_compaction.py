@@ -87,6 +87,26 @@ def test_a_tombstone_is_removed_after_its_retention_time() -> None:
     assert contents(log) == [(1, "b", "1"), (4, "c", "2")]
 
 
+def test_tombstones_and_markers_stay_that_a_replica_may_lack() -> None:
+    # Otherwise a replica that has copied the old value, and not yet the tombstone, would bring the value back.
+    disk, log = new()
+    append(log, pairs(("t", "1"), producer_id=7, sequence=0, transactional=True))
+    end_transaction(log, 7, commit=True)
+    append(log, pairs(("t", "2"), producer_id=7, sequence=1))
+    put(log, ("a", "1"))
+    put(log, ("a", None))
+    for day in range(4):
+        put(log, ("z", str(day)))
+        compact(disk, log, now_ms=NOW + day * DAY, delete_retention_ms=DAY, keep_deletes_from=1)
+    assert (4, "a", None) in contents(log) and any(header.is_control for header, _ in stored(log))
+    put(log, ("z", "4"))
+    compact(disk, log, now_ms=NOW + 5 * DAY, delete_retention_ms=DAY, keep_deletes_from=4)
+    assert (4, "a", None) in contents(log) and not any(header.is_control for header, _ in stored(log))
+    put(log, ("z", "5"))
+    compact(disk, log, now_ms=NOW + 6 * DAY, delete_retention_ms=DAY, keep_deletes_from=5)
+    assert [key for _, key, _ in contents(log)] == ["t", "z"]
+
+
 def test_a_deleted_key_does_not_come_back() -> None:
     disk, log = new()
     put(log, ("a", "1"))
