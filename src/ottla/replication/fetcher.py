@@ -64,6 +64,7 @@ class FetchSettings(NamedTuple):
     response_max_bytes: int
     backoff_s: float
     timeout_s: float
+    answer_bytes_max: int
 
 
 class Followed:
@@ -232,7 +233,13 @@ class Fetcher:
 
     def _send_soon(self) -> None:
         self._wake_handle = None
-        if len(self._in_flight) < IN_FLIGHT_MAX and (not self._in_flight or self._session_epoch > 0):
+        if not self._in_flight:
+            self._send()
+        elif not self._changed or self._session_epoch == 0 or len(self._in_flight) == IN_FLIGHT_MAX:
+            return  # the next answer leads to the next request
+        elif self._loop.time() < self._sent_at + INTERRUPT_S:
+            self._wake()
+        else:
             self._send()
 
     def _send(self) -> None:
@@ -394,8 +401,7 @@ class Fetcher:
                     out_of_range.append(followed)
                     return
                 case Outdated():
-                    # The session still holds the old request.
-                    self._changed[followed.key] = followed
+                    self._ask_anew(followed)
                     return
                 case other:
                     self._obey(followed, other, now_ms)
@@ -411,6 +417,14 @@ class Fetcher:
         except Exception:
             logger.exception("%s: an answer of broker %d cannot be applied", partition, self.leader)
             self._back_off(followed, "its answer cannot be applied")
+
+    def _ask_anew(self, followed: Followed) -> None:
+        """An answer was outdated: the session holds an old request, or the metadata has another leader."""
+        state = followed.partition.state
+        if state is not None and (state.leader, state.leader_epoch) == (self.leader, followed.leader_epoch):
+            self._changed[followed.key] = followed
+        else:
+            self._pause(followed)  # until `Fetchers.follow` or `leave`
 
     def _obey(self, followed: Followed, verdict: Verdict, now_ms: int) -> None:
         """Do what has to be done before the partition is asked for again."""
@@ -499,7 +513,8 @@ class Fetcher:
                 if self._backoff_s:
                     await asyncio.sleep(self._backoff_s)
                 try:
-                    connection = await self._peers.open(self.leader)
+                    limit = self._settings().answer_bytes_max
+                    connection = await self._peers.open(self.leader, answer_bytes_max=limit)
                 except PeerUnavailable as error:
                     log = logger.debug if self._backoff_s else logger.info
                     log("nothing can be copied from broker %d: %s", self.leader, error)

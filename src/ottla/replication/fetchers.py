@@ -18,6 +18,9 @@ from ottla.replication.truncation import Truncations
 from ottla.system.clock import Clock
 from ottla.system.threads import Offload
 
+HEADERS_BYTES = 16 * 1024 * 1024
+"""Room in an answer for everything but records: about 60 bytes for each partition."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lag:
@@ -133,6 +136,8 @@ class Fetchers:
             response_max_bytes=config.replica_fetch_response_max_bytes,
             backoff_s=config.replica_fetch_backoff_ms / 1000,
             timeout_s=config.replica_socket_timeout_ms / 1000,
+            # A batch that is larger than the other limits comes alone; no producer can send a larger one than this.
+            answer_bytes_max=config.replica_fetch_response_max_bytes + config.socket_request_max_bytes + HEADERS_BYTES,
         )
 
     # Numbers for those who watch

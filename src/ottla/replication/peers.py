@@ -52,8 +52,6 @@ class Peers:
         connect: Connect,
         listener: str,
         random: Random,
-        *,
-        answer_bytes_max: int = ANSWER_BYTES_MAX,
     ) -> None:
         """`listener`: the name of the inter-broker listener, the same on all brokers."""
         self.on_gone: Callable[[int, int], None] | None = None
@@ -63,7 +61,6 @@ class Peers:
         self._connect = connect
         self._listener = listener
         self._random = random
-        self._answer_bytes_max = answer_bytes_max
         self._links: dict[int, _Link] = {}
         self._is_closed = False
 
@@ -97,12 +94,14 @@ class Peers:
         self._note_answer(link)
         return answer
 
-    async def open(self, broker_id: int, timeout_s: float = CONNECT_TIMEOUT_S) -> PeerConnection:
+    async def open(
+        self, broker_id: int, timeout_s: float = CONNECT_TIMEOUT_S, *, answer_bytes_max: int = ANSWER_BYTES_MAX
+    ) -> PeerConnection:
         """Open a connection of the caller's own, which has to close it. PeerUnavailable if that fails."""
         if self._is_closed:
             raise PeerUnavailable("this broker is stopping")
         endpoint, _ = self._find(broker_id)
-        return await self._open(endpoint, timeout_s)
+        return await self._open(endpoint, timeout_s, answer_bytes_max)
 
     def close(self) -> None:
         """Close all shared connections. Requests in flight fail."""
@@ -160,7 +159,7 @@ class Peers:
             if link.backoff_s:
                 await asyncio.sleep(link.backoff_s * self._random.uniform(0.8, 1.2))
             try:
-                connection = await self._open(link.endpoint, CONNECT_TIMEOUT_S)
+                connection = await self._open(link.endpoint, CONNECT_TIMEOUT_S, ANSWER_BYTES_MAX)
             except PeerUnavailable as error:
                 self._connect_failed(link, error)
                 if link.was_lost and error.is_refused:
@@ -216,14 +215,14 @@ class Peers:
             connection.close(reason)
         _fail_waiters(link, PeerUnavailable(reason))
 
-    async def _open(self, endpoint: Endpoint, timeout_s: float) -> PeerConnection:
+    async def _open(self, endpoint: Endpoint, timeout_s: float, answer_bytes_max: int) -> PeerConnection:
         return await open_peer(
             self._connect,
             endpoint.host,
             endpoint.port,
             client_id=f"broker-{self._broker_id}",
             timeout_s=timeout_s,
-            answer_bytes_max=self._answer_bytes_max,
+            answer_bytes_max=answer_bytes_max,
         )
 
 

@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
+from ottla.cluster.image import PartitionImage
 from ottla.replication.partition import Partition
 from ottla.replication.peers import PeerUnavailable
 from ottla.storage.log import LogSettings
@@ -98,6 +99,25 @@ def test_a_partition_that_comes_later_does_not_wait_for_the_long_poll() -> None:
         cluster[1].produce(b"x")
         await cluster.wait_for_copies(0)
         assert asyncio.get_running_loop().time() - started < 0.4
+        await cluster.close()
+
+    run(main())
+
+
+def test_an_idle_follower_sends_one_request_per_long_poll() -> None:
+    async def main() -> None:
+        cluster = SmallCluster(1, 2, partitions=2, replica_fetch_wait_max_ms="500")
+        cluster.elect(1)
+        await asyncio.sleep(1)
+        cluster.elect(1, index=1)
+        before = cluster[1].server.traffic.requests
+        await asyncio.sleep(10)
+        assert cluster[1].server.traffic.requests - before <= 25
+        cluster[2].partition().become(PartitionImage((1, 2), (1, 2), 1, 9))  # and the fetchers are not told
+        cluster[1].produce(b"a")
+        before = cluster[1].server.traffic.requests
+        await asyncio.sleep(10)
+        assert cluster[1].server.traffic.requests - before <= 25 and cluster[2].log().end_offset == 0
         await cluster.close()
 
     run(main())
