@@ -430,10 +430,14 @@ class Partition:
         return start if self.in_sync is None else self.in_sync.low_watermark(start, alive)
 
     def wants_other_isr(self) -> bool:
-        """Whether a member of the ISR has not caught up for replica.lag.time.max.ms, or another follower can join."""
+        """Whether a member of the ISR has not caught up for replica.lag.time.max.ms, or another follower can join.
+
+        The high watermark moves if it has waited for a follower outside the ISR that lags now, or was fenced.
+        """
         in_sync, proposer = self.in_sync, self._isr_proposer
         if in_sync is None or proposer is None:
             return False
+        self._move_high_watermark()
         wanted = in_sync.choose(self.high_watermark.value, self.log.end_offset, proposer)
         return sorted(wanted) != sorted(in_sync.state.isr)
 

@@ -347,3 +347,22 @@ def test_after_a_stop_nothing_is_proposed() -> None:
         assert broker.entries == before
 
     simulate(scenario())
+
+
+def test_the_high_watermark_stops_waiting_for_a_fenced_follower_without_another_fetch() -> None:
+    async def scenario() -> None:
+        broker = Broker(1, (LEADER, SECOND))
+        await broker.start()
+        partition = broker.partitions[0]
+        broker.proposals.cancel()  # the third replica is never proposed
+        broker.fetch(SECOND, 0)
+        broker.fetch(THIRD, 0)
+        waiter = partition.wait_for_acks(produce(partition, b"a"), -1)
+        broker.fetch(SECOND, 0)
+        assert waiter is not None and not waiter.done(), "the third replica had caught up, so it is waited for"
+        broker.log.write(FenceBroker(THIRD, broker.epochs[THIRD]))
+        await broker.metadata.refresh()
+        await broker.proposals.find_lagging(broker.partitions)
+        assert waiter.done() and partition.high_watermark.value == 1
+
+    simulate(scenario())
