@@ -153,22 +153,24 @@ class InSync:
 
     # The ISR
 
-    def has_enough(self, broker_id: int, high_watermark: int) -> bool:
-        """Whether a follower has what a member of the ISR needs.
+    def can_join(self, broker_id: int, high_watermark: int, eligibility: Eligibility) -> bool:
+        """Whether a follower outside the ISR may be proposed for it.
 
         It needs everything that is committed, and everything below the leader's epoch: up to there the leader's own
         high watermark may still lag behind what the previous leader committed.
         """
-        end_offset = self.followers[broker_id].end_offset
-        return end_offset >= high_watermark and end_offset >= self.start_offset
-
-    def can_join(self, broker_id: int, high_watermark: int, eligibility: Eligibility) -> bool:
-        """Whether a follower outside the ISR may be proposed for it."""
+        follower = self.followers[broker_id]
         return (
             broker_id not in self.state.isr
-            and self.has_enough(broker_id, high_watermark)
-            and eligibility.may_join(broker_id, self.followers[broker_id].broker_epoch)
+            and broker_id not in self.state.offline
+            and follower.end_offset >= high_watermark
+            and follower.end_offset >= self.start_offset
+            and eligibility.may_join(broker_id, follower.broker_epoch)
         )
+
+    def has_joining(self, high_watermark: int, eligibility: Eligibility) -> bool:
+        """Whether a follower can join that was not proposed yet."""
+        return any(self.can_join(broker_id, high_watermark, eligibility) for broker_id, _ in self._others)
 
     def lagging(self, leader_end: int, now: float, lag_s_max: float) -> Iterator[int]:
         """Members of the ISR that have not caught up for too long."""

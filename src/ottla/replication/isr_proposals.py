@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from ottla.cluster.changes import Change
+from ottla.cluster.changes import BeginShutdown, Change, FenceBroker, RegisterBroker, UnfenceBroker
 from ottla.cluster.image import Image
 from ottla.cluster.isr_changes import IsrChange, change_isr
 from ottla.cluster.metadata import Metadata
@@ -26,10 +26,15 @@ PROPOSALS_MAX = 1000
 """Partitions in one entry, so that an entry stays far below its limit in bytes."""
 
 BACKOFF_S = 0.1
-"""Pause after a refused proposal. If this broker may change the metadata, the proposal is repeated afterwards."""
+BACKOFF_S_MAX = 2.0
+"""Shortest and longest pause after refused proposals, before they are made again if they are still wanted."""
 
 PARTITIONS_PER_STEP = 500
 """Partitions that the search for lagging followers looks at before the event loop can serve other work."""
+
+
+MAY_JOIN_CHANGES = (RegisterBroker, FenceBroker, UnfenceBroker, BeginShutdown)
+"""Changes after which a broker may join an ISR that could not before, or the other way round."""
 
 
 class Proposal(NamedTuple):
@@ -61,8 +66,8 @@ class IsrProposals:
         self._broker_epoch = broker_epoch
         self._settings = settings
         self._wanted: dict[Partition, None] = {}
-        self._waiting: dict[int, dict[Partition, None]] = {}
-        """Partitions with a follower that has caught up and may not join yet, by the broker of the follower."""
+        self._incomplete: dict[Partition, None] = {}
+        """Partitions with a follower outside the ISR."""
         self._task: asyncio.Task[None] | None = None
         self._is_stopped = False
         self.now = asyncio.get_running_loop().time
@@ -84,17 +89,20 @@ class IsrProposals:
         if self._task is None and not self._is_stopped:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="ISR proposals")
 
-    def add_later(self, partition: Partition, broker_id: int) -> None:
-        self._waiting.setdefault(broker_id, {})[partition] = None
+    def note_incomplete(self, partition: Partition) -> None:
+        self._incomplete[partition] = None
 
     def _apply(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
-        """The metadata changed: a broker that was fenced may join now."""
-        for broker_id in sorted(self._waiting):
-            broker = after.broker(broker_id)
-            if broker is None:
-                del self._waiting[broker_id]
-            elif broker.serves:
-                for partition in self._waiting.pop(broker_id):
+        """A broker may join now that had caught up before, or the high watermark waits in vain for one that may not.
+
+        In a partition without new records nothing else would lead to another look.
+        """
+        if any(isinstance(change, MAY_JOIN_CHANGES) for change in changes) or after.version != before.version + 1:
+            for partition in list(self._incomplete):
+                state = partition.state
+                if partition.in_sync is None or state is None or len(state.isr) == len(state.replicas):
+                    del self._incomplete[partition]
+                elif partition.wants_other_isr():
                     self.add(partition)
 
     async def find_lagging(self, partitions: Iterable[Partition]) -> None:
@@ -124,14 +132,18 @@ class IsrProposals:
     # Sending
 
     async def _run(self) -> None:
+        pause_s = BACKOFF_S
         try:
             while self._wanted:
                 partitions = list(self._wanted)[:PROPOSALS_MAX]
                 for partition in partitions:
                     del self._wanted[partition]
                 proposals = self._prepare(partitions)
-                if proposals and not await self._send(proposals):
-                    await asyncio.sleep(BACKOFF_S)
+                if not proposals or await self._send(proposals):
+                    pause_s = BACKOFF_S
+                else:
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(2 * pause_s, BACKOFF_S_MAX)
         finally:
             self._task = None
 
@@ -155,8 +167,6 @@ class IsrProposals:
             results = await self._metadata.change(lambda image: change_isr(image, broker_id, broker_epoch, changes))
         except KafkaError as error:  # nothing was appended: this broker was fenced, or registered anew
             results = [error] * len(proposals)
-        else:
-            self._wanted.update({each.partition: None for each, error in zip(proposals, results, strict=True) if error})
         for proposal, refusal in zip(proposals, results, strict=True):
             self._finish(proposal, refusal)
         return not any(results)

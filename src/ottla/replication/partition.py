@@ -53,8 +53,8 @@ class IsrProposer(Eligibility, Protocol):
     def add(self, partition: "Partition") -> None:
         """The partition wants another ISR: ask it with `propose_isr`, and say with `settle_isr` when that is over."""
 
-    def add_later(self, partition: "Partition", broker_id: int) -> None:
-        """The partition wants this follower in its ISR as soon as the follower's broker may join one."""
+    def note_incomplete(self, partition: "Partition") -> None:
+        """A follower of the partition is not in the ISR: ask `wants_other_isr` when its broker may join."""
 
 
 class Partition:
@@ -159,6 +159,9 @@ class Partition:
         if self.config.flush_messages == 1 and self.log.recovery_point < self.log.end_offset:
             self.request_flush()  # records that a crash left may be in the page cache only
         self._move_high_watermark()
+        if proposer is not None and len(state.isr) < len(state.replicas):
+            proposer.note_incomplete(self)
+            self._propose_joining()
         if len(state.isr) < self._in_sync_needed(state):
             # The high watermark stands still until more replicas are in sync: producers need not wait for that.
             self.high_watermark.fail(KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
@@ -412,17 +415,8 @@ class Partition:
         self._move_high_watermark()
         if log_start_offset != log_start_before:
             self.high_watermark.wake()  # a client that deletes records waits for that
-        proposer, state = self._isr_proposer, in_sync.state
-        if (
-            proposer is not None
-            and broker_id not in state.isr
-            and broker_id not in in_sync.pending
-            and in_sync.has_enough(broker_id, self.high_watermark.value)
-        ):
-            if proposer.may_join(broker_id, broker_epoch):
-                proposer.add(self)
-            else:  # a follower that has everything may not fetch in a way that the leader looks at again
-                proposer.add_later(self, broker_id)
+        if broker_id not in in_sync.state.isr:
+            self._propose_joining()
 
     def low_watermark(self, alive: Container[int]) -> int:
         """The smallest log start of this leader and of those followers that are `alive`."""
@@ -440,6 +434,11 @@ class Partition:
         self._move_high_watermark()
         wanted = in_sync.choose(self.high_watermark.value, self.log.end_offset, proposer)
         return sorted(wanted) != sorted(in_sync.state.isr)
+
+    def _propose_joining(self) -> None:
+        in_sync, proposer = self.in_sync, self._isr_proposer
+        if in_sync is not None and proposer is not None and in_sync.has_joining(self.high_watermark.value, proposer):
+            proposer.add(self)
 
     def propose_isr(self, broker_epochs: Mapping[int, int]) -> tuple[tuple[int, int], ...] | None:
         """The ISR that the leader wants, as broker ids with their epochs; None if it has it, or does not lead.
@@ -465,6 +464,7 @@ class Partition:
         if self.in_sync is not None:
             self.in_sync.settle()
             self._move_high_watermark()
+            self._propose_joining()
 
     # The high watermark
 

@@ -37,8 +37,8 @@ class FakeProposer:
     def add(self, partition: Partition) -> None:
         self.proposed.append(partition)
 
-    def add_later(self, partition: Partition, broker_id: int) -> None:
-        """Nobody asks for it in these tests."""
+    def note_incomplete(self, partition: Partition) -> None:
+        pass
 
 
 def run_at_once(function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
