@@ -110,6 +110,9 @@ class Alone:
     async def leave(self, deadline_s: float) -> None:
         """There is nobody to hand anything over to."""
 
+    async def quiesce(self) -> None:
+        """Nothing but requests writes to the logs."""
+
     async def close(self) -> None:
         self.abandon()
 

@@ -154,11 +154,11 @@ class Broker:
         replication = Replication(config, self._disk, self._directories, self._clock, self._random, self._offload)
         replication.failures.on_failure = self._directory_failed
         progress = RecoveryProgress(self._clock)
+        metadata.on_change(self._follow_settings)
+        metadata.on_change(replication.reconciliation.apply)
         peers = participation.build(replication)
         found = await self._offload(replication.find, metadata.image, progress.show, metadata.deleted_before)
         replication.reconciliation.adopt(found, metadata.image)
-        metadata.on_change(self._follow_settings)
-        metadata.on_change(replication.reconciliation.apply)
         coordinators = self._coordinators = self._build_coordinators(config, metadata, replication.replicas, peers)
         metadata.on_change(coordinators.apply)
         table = refuse_writes(load_handlers()) if self._read_only else load_handlers()
@@ -350,6 +350,7 @@ class Broker:
             self._endpoint.close()
         await self._background.stop()
         await self.node.auto_creation.stop()
+        await self.participation.quiesce()
         self._compactor.end()
         clean = await self._node.replication.close() if self._node is not None else []
         if self.failure.done():  # the metadata log may end in half an entry

@@ -8,24 +8,28 @@ or that others took for dead, comes back by itself. While the store cannot be re
 import asyncio
 import logging
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from ottla.broker.node import Node
 from ottla.broker.participation import Doors, find_endpoints, was_clean
-from ottla.cluster.changes import Change, Endpoint
-from ottla.cluster.features import introduce_features
+from ottla.cluster.changes import Change, Endpoint, SupportedFeature
+from ottla.cluster.features import SUPPORTED, introduce_features
 from ottla.cluster.image import Image
+from ottla.cluster.leadership import SETTINGS as ELECTION_SETTINGS
 from ottla.cluster.membership import Membership
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.metadata_log import LogBehind, LogUnavailable
 from ottla.cluster.offline import AT_ONCE_MAX, take_replicas_offline
-from ottla.cluster.registration import BrokerRegistration, fence_broker, unfence_broker
+from ottla.cluster.registration import BrokerRegistration, begin_shutdown, fence_broker, unfence_broker
 from ottla.cluster.store import Store
 from ottla.config import BrokerConfig, ConfigError
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.assembly import Replication
+from ottla.replication.fetchers import Fetchers
+from ottla.replication.isr_proposals import IsrProposals
 from ottla.replication.peers import Peers
+from ottla.replication.throttles import ReplicationThrottle
 from ottla.storage.directories import DataDirectory, DirectoryError
 from ottla.system.background import Job
 from ottla.system.network import Connect
@@ -38,9 +42,13 @@ RESTART_S = 1.0
 FENCING_PAUSE_S = 1.0
 """A broker whose process seems to be gone is fenced at most once in this time."""
 
-CATCH_UP_TIMEOUT_S = 1.0
 FENCING_TIMEOUT_S = 5.0
 LEAVING_TIMEOUT_S = 1.0
+
+LEAVING_SHARE = 0.5
+"""Share of the time for a stop that may pass until others lead."""
+
+HANDING_OVER_POLL_S = 0.05
 
 
 class Member:
@@ -57,17 +65,23 @@ class Member:
         self._membership: Membership
         self._metadata: Metadata
         self._replication: Replication
+        self._node: Node | None = None
         self._peers: Peers | None = None
+        self._proposals: IsrProposals
+        self._fetchers: Fetchers
         self._endpoints: tuple[Endpoint, ...] = ()
         self._incarnation = doors.random.randbytes(16)
         self._is_registered = asyncio.Event()
         """Cleared when this broker has to register again."""
         self._out_of_cluster = asyncio.Event()
+        self._is_leaving = False
         self._gone: dict[int, int] = {}
         """Brokers whose process seems to be gone, with the epochs of their registrations."""
         self._gone_event = asyncio.Event()
-        self._catching_up = asyncio.Lock()
-        self._caught_up_at = float("-inf")
+
+    @property
+    def catch_up(self) -> Callable[[], Awaitable[None]]:
+        return self._metadata.catch_up
 
     # Before the logs are opened
 
@@ -79,25 +93,37 @@ class Member:
         ]
         self._membership = Membership(self._store, config.node_id, self._directory_ids, random, doors.offload)
         await self._membership.connect()
-        metadata = self._metadata = Metadata(self._membership.log, random)
+        metadata = self._metadata = Metadata(self._membership.log, random, on_failure=doors.fail)
         image = await metadata.load()
         for directory in directories:
             _check_identity(directory, config.node_id, image)
         return metadata
 
     def build(self, replication: Replication) -> Peers:
-        """The connections to other brokers, for those parts that need them."""
+        """The connections to other brokers, ISR proposals and fetchers."""
         self._replication = replication
+        broker_id, doors = self._config.node_id, self._doors
         listener = self._config.endpoints.inter_broker.name
-        peers = self._peers = Peers(
-            self._config.node_id, lambda: self._metadata.image, self._connect, listener, self._doors.random
-        )
+        peers = self._peers = Peers(broker_id, lambda: self._metadata.image, self._connect, listener, doors.random)
         peers.on_gone = self._note_gone
+        self._proposals = IsrProposals(self._metadata, broker_id, lambda: self.broker_epoch, self._settings)
+        replication.replicas.isr_proposer = self._proposals
+        throttle = ReplicationThrottle(
+            lambda: self._settings().follower_replication_throttled_rate, asyncio.get_running_loop().time
+        )
+        self._fetchers = Fetchers(
+            broker_id, lambda: self.broker_epoch, peers, doors.clock, doors.offload, self._settings, throttle
+        )
+        replication.reconciliation.fetchers = self._fetchers
         return peers
+
+    def _settings(self) -> BrokerConfig:
+        return self._config if self._node is None else self._node.config
 
     # Registration
 
     async def join(self, node: Node, ports: Mapping[str, int]) -> None:
+        self._node = node
         self._endpoints = _find_real_endpoints(node.config, ports)
         self._metadata.on_change(self._apply)
         self._membership.on_expired = self._leave_cluster
@@ -124,8 +150,10 @@ class Member:
             self._endpoints,
             self._config.broker_rack,
             stopped_at,
+            features=tuple(SupportedFeature(name, levels[0], levels[-1]) for name, levels in sorted(SUPPORTED.items())),
             incarnation=self._incarnation,
             previous_epoch=previous_epoch,
+            election_settings={key: value for key, value in self._config.given.items() if key in ELECTION_SETTINGS},
         )
         while True:
             known = next((each.identity.cluster_id for each in self._directories if each.identity), None)
@@ -168,7 +196,7 @@ class Member:
     def _apply(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
         if self._peers is not None:
             self._peers.apply(after)
-        if not self._is_registered.is_set():
+        if self._is_leaving or not self._is_registered.is_set():
             return
         broker = after.broker(self._config.node_id)
         if broker is None or broker.fenced or broker.epoch != self.broker_epoch:
@@ -200,27 +228,19 @@ class Member:
 
     # Work while the broker serves
 
-    async def catch_up(self) -> None:
-        """Replay everything that is in the log now. All who ask at about the same time share one look at the store."""
-        loop = asyncio.get_running_loop()
-        asked_at = loop.time()
-        async with self._catching_up:
-            if self._caught_up_at > asked_at:
-                return
-            began_at = loop.time()
-            try:
-                async with asyncio.timeout(CATCH_UP_TIMEOUT_S):
-                    await self._metadata.refresh()
-            except (LogUnavailable, TimeoutError) as error:
-                logger.debug("this broker answers without the newest metadata: %s", error)
-            self._caught_up_at = began_at
-
     def jobs(self) -> list[Job]:
         return [
+            Job("removal of lagging followers from ISRs", self._lag_check_s, self._find_lagging),
             Job("following the metadata", RESTART_S, self._follow, 0.0),
             Job("registration after a lost session", RESTART_S, self._stay_registered, 0.0),
             Job("fencing of brokers that are gone", RESTART_S, self._fence_gone, 0.0),
         ]
+
+    def _lag_check_s(self) -> float:
+        return self._settings().replica_lag_time_max_ms / 2000
+
+    async def _find_lagging(self) -> None:
+        await self._proposals.find_lagging(self._replication.replicas)
 
     async def _follow(self) -> None:
         """Replay the metadata. An image that cannot be trusted ends the broker: it would decide by it."""
@@ -261,20 +281,43 @@ class Member:
     # Stopping
 
     async def leave(self, deadline_s: float) -> None:
-        """Hand over what this broker leads."""
+        """Hand over what this broker leads (controlled.shutdown.enable), as far as others can take it over."""
+        config = self._settings()
+        if not config.controlled_shutdown_enable:
+            return
+        retries = config.controlled_shutdown_max_retries * config.controlled_shutdown_retry_backoff_ms / 1000
+        broker_id, loop = self._config.node_id, asyncio.get_running_loop()
+        end = loop.time() + min(deadline_s * LEAVING_SHARE, retries)
+        decide = partial(begin_shutdown, broker_id=broker_id, broker_epoch=self.broker_epoch)
+        self._is_leaving = True
+        try:
+            await self._metadata.change(decide, max(end - loop.time(), 0.1))
+        except KafkaError as error:
+            logger.warning("leadership is not handed over before the stop: %s", error)
+            return
+        while _can_be_taken_over(self._metadata.image, broker_id) and loop.time() < end:
+            await asyncio.sleep(HANDING_OVER_POLL_S)
+
+    async def quiesce(self) -> None:
+        await self._proposals.stop()
+        await self._fetchers.close()
 
     async def close(self) -> None:
         """End the session, after this broker has said itself that it is gone: nobody has to find out."""
-        self._is_registered.clear()
+        self._is_leaving = True
         await self._fence(self._config.node_id, self.broker_epoch, LEAVING_TIMEOUT_S)
+        self._metadata.close()
         if self._peers is not None:
             self._peers.close()
         await self._membership.resign()
 
     def abandon(self) -> None:
         if self._peers is not None:
+            self._proposals.cancel()
+            self._fetchers.abort()
             self._peers.close()
         if self._directory_ids:
+            self._metadata.close()
             self._membership.abandon()
 
 
@@ -294,6 +337,15 @@ def _check_identity(directory: DataDirectory, node_id: int, image: Image) -> Non
             f"{directory.path}: this broker has seen version {directory.broker_epoch} of the metadata, and the store "
             f"ends at {image.version}: it was emptied or restored from an old copy (ottla cluster restore)"
         )
+
+
+def _can_be_taken_over(image: Image, broker_id: int) -> bool:
+    """Whether the broker leads a partition with a replica on another broker that serves."""
+    return any(
+        state.leader == broker_id and any(image.serves(each) for each in state.replicas if each != broker_id)
+        for topic in image.topics()
+        for state in topic.partitions
+    )
 
 
 def _find_real_endpoints(config: BrokerConfig, ports: Mapping[str, int]) -> tuple[Endpoint, ...]:

@@ -63,6 +63,9 @@ class Participation(Protocol):
     async def leave(self, deadline_s: float) -> None:
         """The broker is about to stop: let others take over what it leads, if there are others."""
 
+    async def quiesce(self) -> None:
+        """No request is served any more, and the logs are about to be closed: write nothing to them."""
+
     async def close(self) -> None:
         """The broker has stopped, and every log is closed."""
 

@@ -90,6 +90,17 @@ class MovableLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return super().time() + self._clock.offset_ms / 1000
 
+    async def _accept_connection2(
+        self, protocol_factory: Any, conn: Any, extra: Any, sslcontext: Any = None, server: Any = None, *rest: Any
+    ) -> None:
+        """Closes a connection whose listener was closed since it was accepted. asyncio would leave it open."""
+        if server is not None and not server.sockets:
+            conn.close()
+            return
+        await super()._accept_connection2(  # type: ignore[misc]
+            protocol_factory, conn, extra, sslcontext, server, *rest
+        )
+
     def call_when_idle(self, function: Callable[[], None]) -> None:
         """Runs `function` on the loop's thread when the loop is idle. Can be called on any thread."""
         self.call_soon_threadsafe(self._idle_selector.call_when_idle, function)
