@@ -238,9 +238,20 @@ def begin_shutdown(
 
 
 def take_offline(
-    partition: PartitionImage, broker_id: int, electorate: Electorate, rules: TopicRules, *, lost: bool
+    partition: PartitionImage,
+    broker_id: int,
+    electorate: Electorate,
+    rules: TopicRules,
+    *,
+    lost: bool,
+    has_all_directories: bool = False,
 ) -> PartitionImage:
-    """The directory of the replica failed, or (`lost`) the broker runs without the log."""
+    """The directory of the replica failed, or (`lost`) the broker runs without the log.
+
+    `has_all_directories`: the broker has every directory that it ever had. Then the log was never on its disk: the
+    broker ended before it had created the log, or lost power before the first flush. The only replica of a partition
+    may lead again in this case, as one may that has lost its unflushed records.
+    """
     complete = partition.isr + partition.elr
     isr = _without(partition.isr, broker_id)
     if not lost:
@@ -248,6 +259,8 @@ def take_offline(
         if broker_id not in offline:
             offline = tuple(member for member in partition.replicas if member == broker_id or member in offline)
         return settle(partition, replace(partition, isr=isr, elr=complete, offline=offline), electorate, rules)
+    if has_all_directories and partition.replicas == (broker_id,):
+        return settle(partition, replace(partition, isr=(), elr=()), electorate, rules)
     wanted = replace(
         partition, isr=isr, elr=_without(complete, broker_id), last_known_leader=_forget(partition, broker_id)
     )

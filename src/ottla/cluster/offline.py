@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from ottla.cluster.changes import Change, TakeReplicasOffline, TopicReplicas
-from ottla.cluster.image import Image
+from ottla.cluster.image import BrokerImage, Image
 from ottla.cluster.metadata import Decision
 from ottla.cluster.registration import require_current
 
@@ -20,13 +20,13 @@ def take_replicas_offline(
     their logs; it creates empty ones and copies them from a leader, but may not lead before. A broker reports both
     before it is unfenced. Returns how many replicas changed: at AT_ONCE_MAX there may be more.
     """
-    require_current(image, broker_id, broker_epoch)
+    broker = require_current(image, broker_id, broker_epoch)
     found: dict[bytes, list[int]] = {}
     count = 0
     for topic_id, index in partitions:
         if count == AT_ONCE_MAX:
             break
-        if _is_affected(image, broker_id, topic_id, index, lost):
+        if _is_affected(image, broker, topic_id, index, lost):
             found.setdefault(topic_id, []).append(index)
             count += 1
     if not found:
@@ -36,12 +36,17 @@ def take_replicas_offline(
     return Decision(changes, count)
 
 
-def _is_affected(image: Image, broker_id: int, topic_id: bytes, index: int, lost: bool) -> bool:
+def _is_affected(image: Image, broker: BrokerImage, topic_id: bytes, index: int, lost: bool) -> bool:
     """Whether the broker keeps the partition, and the image does not know yet that it cannot serve it."""
     topic = image.topic_by_id(topic_id)
     if topic is None or not 0 <= index < len(topic.partitions):
         return False
     state = topic.partitions[index]
-    if lost:
-        return broker_id in state.isr or broker_id in state.elr or broker_id == state.last_known_leader
-    return broker_id in state.replicas and broker_id not in state.offline
+    if not lost:
+        return broker.id in state.replicas and broker.id not in state.offline
+    may_lead_again = state.replicas == (broker.id,) and not broker.lost_directories
+    return (
+        broker.id in state.isr
+        or broker.id in state.elr
+        or (broker.id == state.last_known_leader and not may_lead_again)
+    )

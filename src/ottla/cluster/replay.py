@@ -198,14 +198,20 @@ def _begin_shutdown(draft: MutableImage, item: change.BeginShutdown) -> None:
 
 def _take_replicas_offline(draft: MutableImage, item: change.TakeReplicasOffline) -> None:
     broker = draft.require_broker(item.broker_id, item.broker_epoch)
-    electorate = draft.electorate()
+    take_offline = partial(
+        leadership.take_offline,
+        broker_id=broker.id,
+        electorate=draft.electorate(),
+        lost=item.lost,
+        has_all_directories=not broker.lost_directories,
+    )
     for topic_id, indexes in item.replicas:
         topic, partitions = draft.partitions(topic_id)
         rules = draft.topic_rules(topic.name)
         for index in indexes:
             if not 0 <= index < len(partitions) or broker.id not in partitions[index].replicas:
                 raise ReplayError(f"broker {broker.id} keeps no partition {index} of topic {topic.name!r}")
-            partitions[index] = leadership.take_offline(partitions[index], broker.id, electorate, rules, lost=item.lost)
+            partitions[index] = take_offline(partitions[index], rules=rules)
 
 
 def _unregister_broker(draft: MutableImage, item: change.UnregisterBroker) -> None:

@@ -87,13 +87,28 @@ def test_a_follower_leaves_the_in_sync_replicas() -> None:
 
 def test_a_lost_log_never_leads_by_itself() -> None:
     """The last replica came back empty: nobody leads, also after further restarts."""
-    image = cluster(1)
+    image = cluster(2)
+    image = image.replay(image.version + 1, fence_broker(image, 2, image.brokers[2].epoch).changes)
     epoch = image.brokers[1].epoch
     decision = take_replicas_offline(image, 1, epoch, [(TOPIC_ID, 0)], lost=True)
     image = image.replay(image.version + 1, decision.changes)
-    assert state(image) == (NO_LEADER, (), [])
+    assert state(image) == (NO_LEADER, (), [2])
     assert not take_replicas_offline(image, 1, epoch, [(TOPIC_ID, 0)], lost=True).changes, "once is enough"
     assert state(restarted(restarted(image, 1), 1))[0] == NO_LEADER
+
+
+def test_the_only_replica_leads_although_its_log_was_never_on_disk() -> None:
+    """The broker was killed right after the topic was created. All of its directories are there."""
+    image = cluster(1)
+    image = image.replay(
+        image.version + 1,
+        [change.RegisterBroker(1, image.brokers[1].directories, image.brokers[1].endpoints, None, clean=False)],
+    )
+    epoch = image.brokers[1].epoch
+    assert not take_replicas_offline(image, 1, epoch, [(TOPIC_ID, 0)], lost=True).changes, "or it would be repeated"
+    assert state(image)[0] == NO_LEADER
+    image = image.replay(image.version + 1, unfence_broker(image, 1, epoch).changes)
+    assert state(image) == (1, (1,), [])
 
 
 def test_an_emptied_broker_never_leads_by_itself() -> None:
