@@ -164,6 +164,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.coordinators.runtime": "the writers of its shards",
             "ottla.replication.peers": "connects to brokers again that nobody may be waiting for",
             "ottla.replication.isr_proposals": "takes ISR changes to the metadata, one append at a time",
+            "ottla.replication.moves": "copies replicas for administrators that do not wait for it",
             "ottla.replication.fetcher": "connects to a leader again, and asks it for ranges",
             "ottla.coordinators.transactions.errands": "a group of tasks that ends with the errand that opened it",
             "ottla.coordinators.transactions.remote_peers": "the requests to other brokers that are in flight",

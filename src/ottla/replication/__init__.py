@@ -18,6 +18,7 @@ fetcher.py             one connection to one leader: requests, answers, errors
 following.py           what a follower asks for, and what the leader's answer means
 ranges.py              asks a leader where its logs begin and end
 truncation.py          truncates the logs of followers, in threads
+moves.py               moves replicas between the data directories of this broker
 throttles.py           limits the bytes per second of replication
 discovery.py           start: finds and opens the logs of the data directories, with recovery
 recovery_progress.py   logs the progress of recovery

@@ -13,6 +13,7 @@ from ottla.replication.deleted_partitions import DeletedPartitions
 from ottla.replication.directory_failures import DirectoryFailures
 from ottla.replication.discovery import Discovery, RecoveryProgress
 from ottla.replication.log_starts import LogStarts
+from ottla.replication.moves import Moves
 from ottla.replication.reconciliation import Reconciliation
 from ottla.replication.removals import Removals
 from ottla.replication.replicas import Replicas
@@ -64,6 +65,17 @@ class Replication:
             self._deleted,
             self.failures,
         )
+        self.moves = Moves(
+            self.replicas,
+            self.checkpoints,
+            self.log_starts,
+            self._deleted,
+            self.failures,
+            disk,
+            clock,
+            offload,
+            self._settings,
+        )
 
     def _settings(self) -> BrokerConfig:
         return self._config
@@ -89,6 +101,7 @@ class Replication:
 
     async def close(self) -> list[DataDirectory]:
         """Flush and close every log and write every checkpoint. Returns the directories in which all of it worked."""
+        await self.moves.close()
         self._deleted.rename_all()
         await self.failures.close()
         clean = await close_logs(self.replicas, self._offload)
@@ -100,4 +113,5 @@ class Replication:
     def abandon(self) -> None:
         """Let go of every log as it is, without a flush. Requests that wait for one get an error."""
         for partition in self.replicas:
+            self.moves.cancel(partition)
             partition.retire(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker has stopped"))

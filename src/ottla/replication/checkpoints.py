@@ -52,6 +52,10 @@ class Checkpoints:
         directory = self._replicas.home(partition)
         return -1 if directory is None else directory.recovery_points.get(partition.topic_partition, 0)
 
+    @property
+    def is_writing(self) -> bool:
+        return bool(self._being_written)
+
     def may_mention(self, partitions: Sequence[TopicPartition]) -> bool:
         """Whether a checkpoint is being written, and it or an earlier one may hold offsets of these partitions."""
         if not self._being_written:

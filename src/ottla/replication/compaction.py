@@ -138,7 +138,7 @@ class Compaction:
         log = partition.log
         if "compact" not in partition.config.cleanup_policy or partition in self._uncleanable:
             return None
-        if log.has_failed or partition.state is None or len(log.segments) < 2:
+        if log.has_failed or partition.is_moving or partition.state is None or len(log.segments) < 2:
             return None
         if log.has_unflushed_sealed_segment:
             partition.request_flush()  # segments that are not flushed wait for the next round
@@ -292,7 +292,7 @@ def _retrieve_exception(step: "asyncio.Future[Any]") -> None:
 
 def _is_intact(partition: Partition, segments: Iterable[Segment]) -> bool:
     """Whether the log is still served and contains all of these segments."""
-    if partition.state is None or partition.log.has_failed:
+    if partition.state is None or partition.log.has_failed or partition.is_moving:
         return False
     here = {segment.base_offset: segment for segment in partition.log.segments}
     return all(here.get(segment.base_offset) is segment for segment in segments)

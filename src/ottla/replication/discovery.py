@@ -15,7 +15,7 @@ from ottla.cluster.image import Image, TopicImage
 from ottla.cluster.topics import CLUSTER_METADATA
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.storage import names
-from ottla.storage.directories import DELETE, STRAY, DataDirectory, FailedDirectory, PartitionDirectory
+from ottla.storage.directories import DELETE, FUTURE, STRAY, DataDirectory, FailedDirectory, PartitionDirectory
 from ottla.storage.disk_errors import FailedSync, describe_error, is_failure
 from ottla.storage.files import Disk
 from ottla.storage.flush import write_again
@@ -114,7 +114,7 @@ class Discovery:
 
     def _search(self, directory: DataDirectory) -> None:
         for partition in directory.partitions():
-            if partition.marker == DELETE:
+            if partition.marker in (DELETE, FUTURE):
                 self.doomed.append(partition.path)
             elif not partition.marker and partition.topic != CLUSTER_METADATA:
                 self._look_at(directory, partition)
@@ -138,6 +138,12 @@ class Discovery:
             logger.warning("%s: a checkpoint is not written: %s", directory.path, describe_error(error))
 
     def _look_at(self, directory: DataDirectory, partition: PartitionDirectory) -> None:
+        if self._disk.exists(f"{partition.path}/{names.MOVING}"):
+            target = directory.marked_path(partition.topic, partition.index, self._unique(), DELETE)
+            logger.info("%s is the incomplete copy of a replica in another data directory: removed", partition.path)
+            self._disk.rename(partition.path, target)
+            self.doomed.append(target)
+            return
         topic = self._image.topic(partition.topic)
         topic_id = read_topic_id(self._disk, partition.path)
         if topic is not None and topic.id == topic_id:
@@ -168,7 +174,8 @@ class Discovery:
     def _open(self, directory: DataDirectory, topic: TopicImage, partition: PartitionDirectory) -> Found:
         key = TopicPartition(partition.topic, partition.index)
         config = TopicConfig.of(self._image.config(ConfigResource.TOPIC, topic.name), self._config)
-        begun_here = directory.was_begun_here(key)
+        was_moved = self._disk.exists(f"{partition.path}/{names.MOVED}")
+        begun_here = directory.was_begun_here(key) and not was_moved
         log = Log.open(
             self._disk,
             partition.path,

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from ottla.cluster.image import PartitionImage
@@ -71,6 +72,7 @@ class Partition:
         "high_watermark",
         "in_sync",
         "index",
+        "is_moving",
         "log",
         "meter",
         "rules",
@@ -110,6 +112,8 @@ class Partition:
         """Wakes followers that wait for records: the end of the log moved, or the partition's state changed."""
         self.in_sync: InSync | None = None
         """The followers, while this broker leads a partition with more than one replica."""
+        self.is_moving = False
+        """Whether the log is being copied to another data directory. It is not compacted meanwhile."""
         self._isr_proposer = isr_proposer
         self._offload = offload
         self._flushing: Flush | None = None
@@ -329,13 +333,16 @@ class Partition:
         flush = self.log.start_flush()
         self._flushing = flush
         if flush is not None:
-            self._offload(flush.run).add_done_callback(self._flushed)
+            self._offload(flush.run).add_done_callback(partial(self._flushed, self.log))
 
-    def _flushed(self, future: asyncio.Future[Any]) -> None:
+    def _flushed(self, log: Log, future: asyncio.Future[Any]) -> None:
         flush, self._flushing = self._flushing, None
         error = None if future.cancelled() else future.exception()
         if future.cancelled() or flush is None or self.state is None:
             return  # the replica was retired meanwhile
+        if log is not self.log:  # it was moved to another data directory meanwhile
+            self.request_flush()
+            return
         if isinstance(error, OSError) and not is_failure(error):
             self._put_off_flush(error)
             return
@@ -384,6 +391,15 @@ class Partition:
         self.rules = Rules.of(config)
         self.log.settings = settings
         self._move_high_watermark()
+
+    def switch_log(self, log: Log) -> None:
+        """Go on with a copy of the log that has the same records, in another data directory."""
+        log.settings, log.producers = self.log.settings, self.log.producers
+        log.first_dirty_offset = self.log.first_dirty_offset
+        log.advance_log_start(self.log.log_start_offset)
+        self.log.on_disk_failure = None  # whoever still reads the old log finds its files renamed
+        self.log.abandon()
+        self.log = log
 
     def retire(self, error: KafkaError) -> None:
         """Stop serving this replica. Requests that wait for it get `error`."""

@@ -127,6 +127,12 @@ class Replicas:
         removed = [partitions.pop(index) for index in indexes]
         return [(partition, self._homes.pop(partition)) for partition in removed]
 
+    def move(self, partition: Partition, directory: DataDirectory) -> None:
+        """The partition's log is in another data directory now."""
+        self._homes[partition].partition_count -= 1
+        directory.partition_count += 1
+        self._homes[partition] = directory
+
     def take_offline(self, directory: DataDirectory) -> list[Partition]:
         """Stop serving the partitions of a failed directory. From now on `get` answers KAFKA_STORAGE_ERROR for them."""
         partitions = [partition for partition, home in self._homes.items() if home is directory]

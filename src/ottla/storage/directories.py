@@ -51,6 +51,8 @@ CHECKPOINTED = ".ottla_checkpointed"
 
 DELETE = "delete"
 STRAY = "stray"
+FUTURE = "future"
+"""Apache Kafka's copy of a replica that is moved between data directories."""
 
 _META_VERSION = "1"
 _NAME_BYTES_MAX = 255

@@ -58,7 +58,6 @@ class Log:
         "_refused",
         "_roll_rule",
         "_settings",
-        "_truncations",
         "directory",
         "end_offset",
         "epochs",
@@ -69,6 +68,7 @@ class Log:
         "recovery_point",
         "segments",
         "topic_id",
+        "truncations",
     )
 
     def __init__(self, disk: Disk, directory: str, topic_id: bytes, recovered: Recovery) -> None:
@@ -90,7 +90,7 @@ class Log:
         self._clean_end = recovered.end_offset if recovered.clean else None
         self._created_durable = 0
         self._directory_durable = recovered.clean
-        self._truncations = 0
+        self.truncations = 0
         self._failure: str | None = None
         self._refused: str | None = None
         """Why no record can be appended now; None if one can."""
@@ -462,12 +462,12 @@ class Log:
             end_offset=self.end_offset,
             created=self._files.created,
             sealed=sealed,
-            truncations=self._truncations,
+            truncations=self.truncations,
         )
 
     def finish_flush(self, flush: Flush) -> None:
         """Take note that `flush` has run without an error."""
-        if flush.truncations != self._truncations:
+        if flush.truncations != self.truncations:
             # The flush may have written epochs that the truncation removed.
             self.epochs.is_dirty = True
             return
@@ -511,7 +511,7 @@ class Log:
         return self._after_cut(None)
 
     def _after_cut(self, cut: BatchLocation | None) -> Truncation:
-        self._truncations += 1
+        self.truncations += 1
         self.recovery_point = min(self.recovery_point, self.end_offset)
         self.log_start_offset = min(self.log_start_offset, self.end_offset)
         self.first_dirty_offset = min(self.first_dirty_offset, self.end_offset)
@@ -575,7 +575,7 @@ class Log:
         Returns None if nothing changed since `open`.
         """
         files = self._files
-        unchanged = self._clean_end == self.end_offset and not self._truncations
+        unchanged = self._clean_end == self.end_offset and not self.truncations
         if unchanged and files.created == self._created_durable and self.epochs.is_as_loaded(self.end_offset):
             return None
         if self._failure is not None:

@@ -20,6 +20,10 @@ TEMPORARY = ".tmp"
 EPOCHS = "leader-epoch-checkpoint"
 METADATA = "partition.metadata"
 DAMAGE = "damaged-ranges"
+MOVING = "moving"
+"""In the directory of a replica that is being copied from another data directory. A start removes the copy."""
+MOVED = "moved"
+"""What MOVING is renamed to when the copy is complete. The log may have gaps from a compaction in its old place."""
 
 SEGMENT_SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
 

@@ -1,0 +1,316 @@
+"""Moves of replicas between the data directories of this broker (AlterReplicaLogDirs, KIP-113).
+
+The log is copied into the other data directory while it is read and written as before. When the copy has caught up, the
+partition switches to it within one turn of the event loop, and the old directory is removed. The copy has the name of a
+live partition from the start. Until it is complete, a file in it tells a start to remove it; after a crash the move has
+to be asked for again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ottla.config import BrokerConfig
+from ottla.errors import ErrorCode, KafkaError
+from ottla.replication.checkpoints import Checkpoints
+from ottla.replication.deleted_partitions import DeletedPartitions
+from ottla.replication.directory_failures import DirectoryFailures
+from ottla.replication.log_starts import LogStarts
+from ottla.replication.partition import Partition
+from ottla.replication.replicas import Replicas
+from ottla.replication.throttles import ReplicationThrottle
+from ottla.storage import names
+from ottla.storage.directories import DataDirectory
+from ottla.storage.disk_errors import describe_error, is_failure
+from ottla.storage.files import Disk, FileSlice
+from ottla.storage.index import IndexCache
+from ottla.storage.leftovers import remove_tree
+from ottla.storage.log import Log
+from ottla.system.clock import Clock
+from ottla.system.threads import Offload
+
+logger = logging.getLogger(__name__)
+
+STEP_BYTES = 4 * 1024 * 1024
+"""Bytes that are copied in one step, in a thread."""
+LAST_STEP_BYTES = 128 * 1024
+"""Bytes that may be left for the last step, which is done within one turn of the event loop."""
+RETRY_S = 1.0
+"""Seconds until a move goes on after the disk was full."""
+
+
+@dataclass(slots=True)
+class Move:
+    """A replica on its way to another data directory."""
+
+    partition: Partition
+    target: DataDirectory
+    copy: Log | None = None
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def size(self) -> int:
+        return 0 if self.copy is None else self.copy.size
+
+    @property
+    def lag(self) -> int:
+        """How many offsets the copy is behind the log."""
+        end = self.partition.log.end_offset
+        return end if self.copy is None else max(end - self.copy.end_offset, 0)
+
+
+class _Changed(Exception):
+    """The log was truncated while it was copied: the copy has records that the log no longer has."""
+
+
+class Moves:
+    def __init__(
+        self,
+        replicas: Replicas,
+        checkpoints: Checkpoints,
+        log_starts: LogStarts,
+        deleted: DeletedPartitions,
+        failures: DirectoryFailures,
+        disk: Disk,
+        clock: Clock,
+        offload: Offload,
+        settings: Callable[[], BrokerConfig],
+    ) -> None:
+        self._replicas = replicas
+        self._checkpoints = checkpoints
+        self._log_starts = log_starts
+        self._deleted = deleted
+        self._failures = failures
+        self._disk = disk
+        self._clock = clock
+        self._offload = offload
+        self._loop = asyncio.get_running_loop()
+        self._moves: dict[Partition, Move] = {}
+        self.throttle = ReplicationThrottle(
+            lambda: settings().replica_alter_log_dirs_io_max_bytes_per_second, self._loop.time
+        )
+
+    def __iter__(self) -> Iterator[Move]:
+        """The moves under way."""
+        return iter(self._moves.values())
+
+    def find_directory(self, path: str) -> DataDirectory:
+        """The data directory with this path. KafkaError LOG_DIR_NOT_FOUND if there is none, or it has failed."""
+        for directory in self._replicas.directories:
+            if directory.path == path:
+                if directory.failure is not None:
+                    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} has failed: {directory.failure}")
+                return directory
+        raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is no data directory of this broker")
+
+    def move(self, partition: Partition, target: DataDirectory) -> None:
+        """Begin to move a replica. A move of it to another directory that is under way is given up."""
+        known = self._moves.get(partition)
+        if known is not None:
+            if known.target is target:
+                return
+            self.cancel(partition)
+        if self._replicas.home(partition) is target:
+            return
+        move = self._moves[partition] = Move(partition, target)
+        partition.is_moving = True
+        logger.info("%s: is moved to %s", partition, target.path)
+        move.task = self._loop.create_task(self._carry_out(move), name=f"move of {partition}")
+
+    def cancel(self, partition: Partition) -> None:
+        """Give up the move of a replica. Its copy is removed."""
+        move = self._moves.pop(partition, None)
+        if move is not None:
+            partition.is_moving = False
+            if move.task is not None:
+                move.task.cancel()
+
+    async def close(self) -> None:
+        """Give up all moves, and return when none runs."""
+        tasks = [move.task for move in self._moves.values() if move.task is not None]
+        for partition in list(self._moves):
+            self.cancel(partition)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # One move
+
+    async def _carry_out(self, move: Move) -> None:
+        partition = move.partition
+        path = move.target.partition_path(partition.topic, partition.index)
+        try:
+            while not await self._try(move, path):
+                await asyncio.sleep(RETRY_S)
+        finally:
+            copy, move.copy = move.copy, None
+            if copy is not None:
+                copy.abandon()
+                await asyncio.shield(self._offload(remove_tree, self._disk, path))
+            if self._moves.get(partition) is move:
+                del self._moves[partition]
+                partition.is_moving = False
+
+    async def _try(self, move: Move, path: str) -> bool:
+        """Copy and switch. Returns whether the move is over; otherwise it is tried again."""
+        try:
+            await self._copy(move, path)
+        except _Changed:
+            await self._discard(move, path)
+            return False
+        except (KafkaError, OSError) as error:
+            return self._is_over_after(move, error)
+        await self._checkpoints.write_recovery_points()
+        await self._checkpoints.write_clean_ends()
+        await self._log_starts.write_periodically()
+        await self._checkpoints.write_high_watermarks()
+        return True
+
+    def _is_over_after(self, move: Move, error: KafkaError | OSError) -> bool:
+        """Whether an error ends the move. A full disk does not."""
+        partition, path = move.partition, move.target.path
+        cause = error.__cause__ if isinstance(error, KafkaError) else error
+        if not isinstance(cause, OSError):
+            logger.error("%s: is not moved to %s: %s", partition, path, error)
+            return True
+        if is_failure(cause):
+            self._failures.report(move.target, describe_error(cause))
+            return True
+        logger.warning("%s: the move to %s waits for room: %s", partition, path, describe_error(cause))
+        return False
+
+    async def _copy(self, move: Move, path: str) -> None:
+        """Copy the log, and switch to the copy. Returns also if the replica is not served here any more."""
+        partition = move.partition
+        if move.copy is None:
+            await self._create(move, path)
+        copy, truncations = move.copy, partition.log.truncations
+        assert copy is not None
+        while self._is_wanted(move):
+            log = partition.log
+            if log.truncations != truncations or log.end_offset < copy.end_offset:
+                raise _Changed
+            if copy.end_offset < log.log_start_offset:
+                await self._step(_begin_at, copy, log.log_start_offset, self._clock.now_ms())
+            pieces = _find_pieces(log, copy.end_offset, STEP_BYTES)
+            if sum(piece.length for piece in pieces) <= LAST_STEP_BYTES:
+                await self._step(copy.flush)
+                if self._is_wanted(move) and log.truncations == truncations and self._switch(move, path):
+                    return
+                continue
+            await self._step(_append, copy, pieces, self._clock.now_ms())
+            self.throttle.record(sum(piece.length for piece in pieces))
+            await asyncio.sleep(self.throttle.wait_s())
+
+    def _is_wanted(self, move: Move) -> bool:
+        return (
+            self._moves.get(move.partition) is move
+            and move.partition in self._replicas
+            and move.partition.state is not None
+            and move.target.failure is None
+        )
+
+    async def _create(self, move: Move, path: str) -> None:
+        """Create an empty copy, which a start after a crash removes."""
+        partition, target = move.partition, move.target
+        key = [partition.topic_partition]
+        while target.mentions(key):
+            # The copy must not inherit offsets from an earlier stay of the replica in this directory.
+            if not self._checkpoints.is_writing:
+                target.forget(key)
+                break
+            await asyncio.sleep(0.01)
+        self._deleted.free(path)
+        if self._disk.exists(path):
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} exists already")
+        log = partition.log
+        creating = self._offload(_create_copy, self._disk, path, log, log.log_start_offset, self._clock.now_ms())
+        try:
+            await self._wait(creating)
+        finally:
+            if creating.done() and not creating.cancelled() and creating.exception() is None:
+                move.copy = creating.result()  # also if the move was cancelled: then the copy is removed
+
+    async def _step(self, function: Callable[..., object], *args: object) -> None:
+        """Run a step in a thread."""
+        await self._wait(self._offload(function, *args))
+
+    async def _wait(self, step: "asyncio.Future[Any]") -> None:
+        """Wait for a step. One that is cancelled is awaited all the same, so that it touches no file afterwards."""
+        try:
+            await asyncio.shield(step)
+        except asyncio.CancelledError:
+            await asyncio.wait([step])
+            raise
+
+    async def _discard(self, move: Move, path: str) -> None:
+        copy, move.copy = move.copy, None
+        if copy is not None:
+            copy.abandon()
+            await self._offload(remove_tree, self._disk, path)
+
+    def _switch(self, move: Move, path: str) -> bool:
+        """Copy the rest and switch to the copy, unless more was appended meanwhile than can be copied now."""
+        partition, target, copy, log = move.partition, move.target, move.copy, move.partition.log
+        home = self._replicas.home(partition)
+        assert copy is not None and home is not None
+        if copy.end_offset < log.log_start_offset:
+            return False
+        pieces = _find_pieces(log, copy.end_offset, STEP_BYTES)
+        if sum(piece.length for piece in pieces) > LAST_STEP_BYTES:
+            return False
+        _append(copy, pieces, self._clock.now_ms())
+        if copy.end_offset != log.end_offset:
+            return False
+        copy.epochs.clear()
+        for epoch, start in log.epochs.entries:
+            copy.epochs.assign(epoch, start)
+        if partition.config.flush_messages == 1:
+            copy.flush()  # acknowledged records were on disk in the old place
+        self._disk.rename(f"{path}/{names.MOVING}", f"{path}/{names.MOVED}")
+        self._disk.fsync_directory(path)
+        self._deleted.add(partition, home)
+        copy.on_disk_failure = partial(self._failures.report, target)
+        partition.switch_log(copy)
+        move.copy = None
+        self._replicas.move(partition, target)
+        self._deleted.rename_some()
+        logger.info("%s: was moved from %s to %s", partition, home.path, target.path)
+        return True
+
+
+def _find_pieces(log: Log, offset: int, max_bytes: int) -> list[FileSlice]:
+    """Up to `max_bytes` of records from `offset` on. KafkaError if the log is damaged there."""
+    pieces: list[FileSlice] = []
+    size = 0
+    while offset < log.end_offset and size < max_bytes:
+        found = log.read(offset, max_bytes - size, up_to=log.end_offset, at_least_one=True)
+        if found is None:
+            break
+        pieces.append(found.slice)
+        size += found.slice.length
+        offset = found.next_offset
+    return pieces
+
+
+def _append(copy: Log, pieces: list[FileSlice], now_ms: int) -> None:
+    for piece in pieces:
+        copy.append_as_follower(piece.read(), now_ms)
+
+
+def _create_copy(disk: Disk, path: str, log: Log, start_offset: int, now_ms: int) -> Log:
+    # A cache of its own: the copy is written by threads.
+    copy = Log.create(disk, path, log.topic_id, log.settings, now_ms, cache=IndexCache())
+    disk.open(f"{path}/{names.MOVING}", create=True).close()
+    disk.fsync_directory(path)
+    disk.fsync_directory(path.rpartition("/")[0])
+    if start_offset:
+        _begin_at(copy, start_offset, now_ms)
+    return copy
+
+
+def _begin_at(copy: Log, offset: int, now_ms: int) -> None:
+    truncation = copy.start_new(offset, now_ms)
+    truncation.run()
+    copy.finish_truncation(truncation)

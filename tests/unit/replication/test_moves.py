@@ -1,0 +1,282 @@
+"""Moves of replicas between data directories: nothing is lost, whatever happens meanwhile."""
+
+import asyncio
+import contextlib
+import errno
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla.broker.broker import Broker
+from ottla.cluster.topics import delete_topic
+from ottla.config import BrokerConfig
+from ottla.errors import ErrorCode, KafkaError
+from ottla.replication import moves
+from ottla.replication.partition import Partition
+from ottla.storage.directories import DataDirectory
+from tests.simulation.disk import Crashed, SimulatedDisk
+from tests.simulation.loop import simulate
+from tests.simulation.process import ProcessThreads
+from tests.unit.handlers.one_broker import FixedClock, listen
+from tests.unit.replication.small_cluster import read
+from tests.unit.replication.three_directories import DIRECTORIES, TOPIC, append, create, directory_of
+from tests.unit.storage.logs import new_disk
+from tests.unit.storage.truncating import truncate_to
+
+
+async def started(disk: SimulatedDisk, **config: str) -> Broker:
+    loop = asyncio.get_running_loop()
+    settings = {name.replace("_", "."): value for name, value in config.items()}
+    broker = Broker(
+        BrokerConfig.of({"log.dirs": ",".join(DIRECTORIES), **settings}),
+        DIRECTORIES[0],
+        disk=disk,
+        clock=FixedClock(),
+        random=Random(1),
+        offload=ProcessThreads(loop, Random(1)),
+        listen=listen,
+    )
+    await broker.start()
+    return broker
+
+
+def get(broker: Broker, index: int = 0) -> Partition:
+    return broker.node.replicas.get(TOPIC, index)
+
+
+def target(broker: Broker, path: str) -> DataDirectory:
+    return broker.node.replication.moves.find_directory(path)
+
+
+def values(partition: Partition) -> list[bytes | None]:
+    return [value for _, _, value in read(partition.log)]
+
+
+async def wait_for(condition: Callable[[], object]) -> None:
+    deadline = asyncio.get_running_loop().time() + 600
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline
+        await asyncio.sleep(0.005)
+
+
+def elsewhere(partition: Partition) -> str:
+    home = partition.log.directory.rpartition("/")[0]
+    return DIRECTORIES[(DIRECTORIES.index(home) + 1) % 3]
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    simulate(main)
+
+
+@pytest.mark.parametrize("flush_messages", ["1", "1000000"])
+def test_a_replica_moves_while_it_is_written_to(flush_messages: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moves, "STEP_BYTES", 2000)
+    monkeypatch.setattr(moves, "LAST_STEP_BYTES", 300)
+
+    async def main() -> None:
+        disk = new_disk()
+        broker = await started(disk)
+        await create(broker, TOPIC, 1, flush_messages=flush_messages)
+        partition = get(broker)
+        expected = [b"%d" % number for number in range(300)]
+        for value in expected:
+            append(partition, value)
+        old, new = directory_of(broker, TOPIC, 0), elsewhere(partition)
+        broker.node.replication.moves.move(partition, target(broker, new))
+        assert [move.target.path for move in broker.node.replication.moves] == [new]
+        number = 300
+        while list(broker.node.replication.moves):
+            await asyncio.sleep(0.002)
+            expected.append(b"%d" % number)
+            append(partition, expected[-1])
+            number += 1
+        assert directory_of(broker, TOPIC, 0) == new and values(partition) == expected
+        assert broker.node.replicas.home(partition) is target(broker, new)
+        assert not partition.is_moving and not disk.exists(f"{old}/{TOPIC}-0")
+        append(partition, b"after")
+        await wait_for(lambda: flush_messages != "1" or partition.durable.value == partition.log.end_offset)
+        await broker.stop(1.0)
+        broker = await started(disk)
+        assert values(get(broker)) == [*expected, b"after"] and directory_of(broker, TOPIC, 0) == new
+        await broker.stop(1.0)
+
+    run(main())
+
+
+def test_a_move_keeps_producers_epochs_and_the_log_start() -> None:
+    async def main() -> None:
+        disk = new_disk()
+        broker = await started(disk)
+        await create(broker, TOPIC)
+        partition = get(broker)
+        for number in range(20):
+            append(partition, b"%d" % number)
+        partition.delete_records(7)
+        producers, entries = partition.log.producers, partition.log.epochs.entries
+        new = elsewhere(partition)
+        broker.node.replication.moves.move(partition, target(broker, new))
+        await wait_for(lambda: not list(broker.node.replication.moves))
+        assert directory_of(broker, TOPIC, 0) == new
+        assert (partition.log.log_start_offset, partition.log.end_offset) == (7, 20)
+        assert partition.log.producers is producers and partition.log.epochs.entries == entries
+        broker.abort()
+        disk.crash(lose_unsynced=False)
+        broker = await started(disk)
+        assert get(broker).log.log_start_offset == 7 and len(values(get(broker))) == 13
+        await broker.stop(1.0)
+
+    run(main())
+
+
+@pytest.mark.parametrize("lose_unsynced", [False, True])
+def test_a_crash_at_any_moment_of_a_move_loses_nothing(lose_unsynced: bool) -> None:
+    async def main(step: int) -> bool:
+        disk = SimulatedDisk(Random(step))
+        for path in DIRECTORIES:
+            disk.make_directory(path)
+        broker = await started(disk)
+        await create(broker, TOPIC, 1, flush_messages="1")
+        partition = get(broker)
+        for number in range(5):
+            append(partition, b"%d" % number)
+        await wait_for(lambda: partition.durable.value == 5)
+        disk.crash_at(disk.operations + step)
+        crashed = False
+        with contextlib.suppress(Crashed):
+            broker.node.replication.moves.move(partition, target(broker, elsewhere(partition)))
+            try:
+                await wait_for(lambda: not list(broker.node.replication.moves) or disk._dead)
+            finally:
+                crashed = disk._dead
+        with contextlib.suppress(Crashed):
+            broker.abort()
+        disk.crash(lose_unsynced)
+        broker = await started(disk)
+        assert values(get(broker)) == [b"%d" % number for number in range(5)]
+        await broker.stop(1.0)
+        return crashed
+
+    steps = 1
+    while simulate(main(steps)):
+        steps += 3
+    assert steps > 10
+
+
+def test_a_move_to_the_same_place_or_twice_is_one_move_at_most() -> None:
+    async def main() -> None:
+        disk = new_disk()
+        broker = await started(disk)
+        await create(broker, TOPIC)
+        partition = get(broker)
+        append(partition, b"a")
+        running = broker.node.replication.moves
+        running.move(partition, target(broker, directory_of(broker, TOPIC, 0)))
+        assert not list(running)
+        first, second = (path for path in DIRECTORIES if path != directory_of(broker, TOPIC, 0))
+        running.move(partition, target(broker, first))
+        running.move(partition, target(broker, first))
+        await asyncio.sleep(0.0001)
+        running.move(partition, target(broker, second))
+        await wait_for(lambda: not list(running))
+        assert directory_of(broker, TOPIC, 0) == second and values(partition) == [b"a"]
+        await wait_for(lambda: not disk.exists(f"{first}/{TOPIC}-0"))
+        running.move(partition, target(broker, first))
+        await wait_for(lambda: not list(running))
+        assert directory_of(broker, TOPIC, 0) == first and values(partition) == [b"a"]
+        await broker.stop(1.0)
+
+    run(main())
+
+
+def test_unknown_and_failed_directories_are_refused() -> None:
+    async def main() -> None:
+        broker = await started(new_disk())
+        with pytest.raises(KafkaError) as caught:
+            target(broker, "/nowhere")
+        assert caught.value.code == ErrorCode.LOG_DIR_NOT_FOUND
+        target(broker, DIRECTORIES[1]).failure = "broken"
+        with pytest.raises(KafkaError) as caught:
+            target(broker, DIRECTORIES[1])
+        assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+        broker.abort()
+
+    run(main())
+
+
+def test_a_full_disk_delays_a_move_and_a_failing_one_ends_it() -> None:
+    async def main() -> None:
+        disk = new_disk()
+        broker = await started(disk)
+        await create(broker, TOPIC)
+        partition = get(broker)
+        append(partition, b"a")
+        first, second = DIRECTORIES[1:]  # the first directory has the metadata, and the partition
+        assert directory_of(broker, TOPIC, 0) == DIRECTORIES[0]
+        disk.fail("append", errno.ENOSPC, f"{first}/*.log", times=2)
+        broker.node.replication.moves.move(partition, target(broker, first))
+        await wait_for(lambda: not list(broker.node.replication.moves))
+        assert directory_of(broker, TOPIC, 0) == first
+        disk.fail("append", errno.EIO, f"{second}/*", times=None)
+        broker.node.replication.moves.move(partition, target(broker, second))
+        await wait_for(lambda: not list(broker.node.replication.moves))
+        assert directory_of(broker, TOPIC, 0) == first and values(partition) == [b"a"]
+        broker.abort()
+
+    run(main())
+
+
+def test_a_truncation_begins_the_copy_again() -> None:
+    async def main() -> None:
+        disk = new_disk()
+        broker = await started(disk, replica_alter_log_dirs_io_max_bytes_per_second="100000")
+        await create(broker, TOPIC)
+        partition = get(broker)
+        for number in range(2000):
+            append(partition, b"%d" % number)
+        broker.node.replication.moves.move(partition, target(broker, elsewhere(partition)))
+        await asyncio.sleep(0.05)
+        truncate_to(partition.log, 10)
+        append(partition, b"other")
+        await wait_for(lambda: not list(broker.node.replication.moves))
+        assert values(partition) == [*(b"%d" % number for number in range(10)), b"other"]
+        await broker.stop(1.0)
+
+    run(main())
+
+
+def test_a_topic_that_is_deleted_takes_its_copy_along() -> None:
+    async def main() -> None:
+        disk = new_disk()
+        broker = await started(disk)
+        await create(broker, TOPIC)
+        partition = get(broker)
+        append(partition, b"a")
+        new = elsewhere(partition)
+        broker.node.replication.moves.move(partition, target(broker, new))
+        topic = broker.node.metadata.image.topic(TOPIC)
+        assert topic is not None
+        await broker.node.metadata.change(lambda image: delete_topic(image, topic.id))
+        await wait_for(lambda: not list(broker.node.replication.moves))
+        await wait_for(lambda: not disk.exists(f"{new}/{TOPIC}-0"))
+        await broker.stop(1.0)
+
+    run(main())
+
+
+def test_a_throttled_move_takes_its_time() -> None:
+    async def main() -> None:
+        disk = new_disk()
+        broker = await started(disk, replica_alter_log_dirs_io_max_bytes_per_second="50000")
+        await create(broker, TOPIC)
+        partition = get(broker)
+        for _ in range(400):
+            append(partition, b"x" * 1000)
+        began = asyncio.get_running_loop().time()
+        broker.node.replication.moves.move(partition, target(broker, elsewhere(partition)))
+        await wait_for(lambda: not list(broker.node.replication.moves))
+        assert 4 < asyncio.get_running_loop().time() - began < 12
+        await broker.stop(1.0)
+
+    run(main())
