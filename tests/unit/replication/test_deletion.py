@@ -29,7 +29,7 @@ def test_a_large_topic_is_deleted_and_created_again_at_once() -> None:
             append(replicas.get(TOPIC, index), b"old")
         await broker.node.metadata.change(partial(delete_topic, topic_id=replicas.get(TOPIC, 0).topic_id))
         live = [name for name in disk.list("/data") if name.startswith(TOPIC) and not name.endswith("-delete")]
-        assert len(live) == MANY - RENAMED_AT_ONCE, "the rest waits for the next turn"
+        assert 0 < len(live) <= MANY - RENAMED_AT_ONCE, "the rest waits for another turn"
         await create(broker, TOPIC, MANY)
         await broker.node.replication.reconciliation.wait_until_created()
         await settled()
