@@ -107,14 +107,13 @@ class Member:
         peers = self._peers = Peers(broker_id, lambda: self._metadata.image, self._connect, listener, doors.random)
         peers.on_gone = self._note_gone
         self._proposals = IsrProposals(self._metadata, broker_id, lambda: self.broker_epoch, self._settings)
-        replication.replicas.isr_proposer = self._proposals
         throttle = ReplicationThrottle(
             lambda: self._settings().follower_replication_throttled_rate, asyncio.get_running_loop().time
         )
         self._fetchers = Fetchers(
             broker_id, lambda: self.broker_epoch, peers, doors.clock, doors.offload, self._settings, throttle
         )
-        replication.reconciliation.fetchers = self._fetchers
+        replication.join_cluster(self._proposals, self._fetchers)
         return peers
 
     def _settings(self) -> BrokerConfig:

@@ -72,6 +72,18 @@ UNDER_MIN_ISR = _make_gauge(
     f"{_REPLICAS}_underminisrpartitioncount",
     "Partitions led by this broker with fewer in-sync replicas than min.insync.replicas.",
 )
+AT_MIN_ISR = _make_gauge(
+    f"{_REPLICAS}_atminisrpartitioncount",
+    "Partitions led by this broker with just min.insync.replicas in-sync replicas: one more failure stops acks=all.",
+)
+REASSIGNING = _make_gauge(
+    f"{_REPLICAS}_reassigningpartitions", "Partitions led by this broker whose replicas are moving."
+)
+ISR_SHRINKS = _make_counter(f"{_REPLICAS}_isrshrinks_total", "In-sync replicas that this broker, as leader, removed.")
+ISR_EXPANDS = _make_counter(f"{_REPLICAS}_isrexpands_total", "In-sync replicas that this broker, as leader, added.")
+FAILED_ISR_UPDATES = _make_counter(
+    f"{_REPLICAS}_failedisrupdates_total", "Changes of in-sync replicas that the metadata refused."
+)
 OFFLINE_REPLICAS = _make_gauge(
     f"{_REPLICAS}_offlinereplicacount", "Replicas on this broker whose data directory failed."
 )
@@ -215,6 +227,25 @@ COMPACTION_WRITTEN = _make_counter(
 COMPACTION_RECORDS_READ = _make_counter("ottla_compaction_read_records_total", "Records that compactions read.")
 COMPACTION_RECORDS_WRITTEN = _make_counter("ottla_compaction_written_records_total", "Records that compactions kept.")
 
+# Copying from leaders
+_FETCHERS = "kafka_server_replicafetchermanager"
+REPLICATION_BYTES_IN = _make_counter(
+    "kafka_server_brokertopicmetrics_replicationbytesin_total", "Bytes of records copied from leaders."
+)
+MAX_LAG = _make_gauge(
+    f"{_FETCHERS}_maxlag", "Records by which the slowest replica on this broker is behind its leader."
+)
+FAILED_FETCHES_OF_REPLICAS = _make_gauge(
+    f"{_FETCHERS}_failedpartitionscount", "Replicas on this broker that cannot be copied at the moment."
+)
+FOLLOWED = _make_gauge("ottla_replication_followed_partitions", "Replicas on this broker that follow a leader.")
+REPLICA_LAG = _make_gauge(
+    "kafka_server_fetcherlagmetrics_consumerlag",
+    "Records by which a replica on this broker is behind its leader.",
+    "topic",
+    "partition",
+)
+
 # The cluster, as the controller sees it; 0 on the other brokers
 _CONTROLLER = "kafka_controller_kafkacontroller"
 ACTIVE_CONTROLLER = _make_gauge(f"{_CONTROLLER}_activecontrollercount", "1 on the broker that is the controller.")
@@ -224,6 +255,10 @@ CLUSTER_TOPICS = _make_gauge(f"{_CONTROLLER}_globaltopiccount", "Topics of the c
 CLUSTER_PARTITIONS = _make_gauge(f"{_CONTROLLER}_globalpartitioncount", "Partitions of the cluster.")
 OFFLINE_PARTITIONS = _make_gauge(
     f"{_CONTROLLER}_offlinepartitionscount", "Partitions of the cluster that have no leader."
+)
+PREFERRED_IMBALANCE = _make_gauge(
+    f"{_CONTROLLER}_preferredreplicaimbalancecount",
+    "Partitions of the cluster that another replica than the preferred one leads.",
 )
 METADATA_VERSION = _make_gauge(
     "ottla_metadata_version", "Version of the last entry of the metadata log that this broker has applied."

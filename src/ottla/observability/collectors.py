@@ -26,6 +26,7 @@ from ottla.observability.metrics import (
     format_family,
 )
 from ottla.observability.process import read_process
+from ottla.replication.assembly import Replication
 from ottla.replication.compaction import Compaction
 from ottla.replication.partition import Partition
 from ottla.server import Server
@@ -56,6 +57,7 @@ def write_metrics(node: Node, server: Server, *, stopping: bool) -> Iterator[str
         read_server(server, [listener.name for listener in settings.endpoints.bound]),
         partitions.metrics(),
         read_broker(node, stopping),
+        read_replication(node.replication, settings.metrics_partitions_max),
         coordinators.metrics(),
         read_compaction(node.compaction, node.clock.now_ms()),
         cluster.metrics(),
@@ -139,6 +141,20 @@ def read_server(server: Server, listeners: Iterable[str]) -> Iterator[FamilySeri
     yield catalogue.ANSWER_MEMORY, [((), traffic.unsent_memory)]
 
 
+def read_replication(replication: Replication, most: int) -> Iterator[FamilySeries]:
+    """What this broker does as a leader with followers, and as a follower. All 0 on a broker alone."""
+    proposals, fetchers = replication.proposals, replication.fetchers
+    yield catalogue.ISR_SHRINKS, [((), 0 if proposals is None else proposals.shrinks)]
+    yield catalogue.ISR_EXPANDS, [((), 0 if proposals is None else proposals.expansions)]
+    yield catalogue.FAILED_ISR_UPDATES, [((), 0 if proposals is None else proposals.failures)]
+    yield catalogue.REPLICATION_BYTES_IN, [((), 0 if fetchers is None else fetchers.bytes_in)]
+    yield catalogue.MAX_LAG, [((), 0 if fetchers is None else fetchers.max_lag)]
+    yield catalogue.FAILED_FETCHES_OF_REPLICAS, [((), 0 if fetchers is None else fetchers.failed_count)]
+    yield catalogue.FOLLOWED, [((), 0 if fetchers is None else fetchers.partition_count)]
+    lags = () if fetchers is None else islice(fetchers.lags(), most)
+    yield catalogue.REPLICA_LAG, [((lag.partition.topic, str(lag.partition.index)), lag.records) for lag in lags]
+
+
 def read_broker(node: Node, stopping: bool) -> Iterator[FamilySeries]:
     yield catalogue.FETCH_SESSIONS, [((), len(node.fetch_sessions))]
     yield catalogue.BROKER_STATE, [((), STOPPING if stopping else RUNNING)]
@@ -186,6 +202,8 @@ class PartitionCollector:
     leaders: int = 0
     under_replicated: int = 0
     under_min_isr: int = 0
+    at_min_isr: int = 0
+    reassigning: int = 0
     producer_ids: int = 0
     late_transactions: int = 0
     rows: list[LogRow] = field(default_factory=list)
@@ -207,7 +225,10 @@ class PartitionCollector:
         if partition.is_leader:
             self.leaders += 1
             self.under_replicated += len(state.isr) < len(state.replicas)
-            self.under_min_isr += len(state.isr) < min(partition.config.min_insync_replicas, len(state.replicas))
+            needed = min(partition.config.min_insync_replicas, len(state.replicas))
+            self.under_min_isr += len(state.isr) < needed
+            self.at_min_isr += len(state.isr) == needed
+            self.reassigning += bool(state.adding or state.removing)
         if len(self.rows) < self.most:
             labels = (partition.topic, str(partition.index))
             self.rows.append((labels, log.size, log.log_start_offset, log.end_offset, len(log.segments)))
@@ -217,6 +238,8 @@ class PartitionCollector:
         yield catalogue.LEADERS, [((), self.leaders)]
         yield catalogue.UNDER_REPLICATED, [((), self.under_replicated)]
         yield catalogue.UNDER_MIN_ISR, [((), self.under_min_isr)]
+        yield catalogue.AT_MIN_ISR, [((), self.at_min_isr)]
+        yield catalogue.REASSIGNING, [((), self.reassigning)]
         yield catalogue.PRODUCER_IDS, [((), self.producer_ids)]
         yield catalogue.LATE_TRANSACTIONS, [((), self.late_transactions)]
         yield catalogue.LOG_SIZE, self._column(lambda row: row[1])
@@ -239,6 +262,7 @@ class ClusterCollector:
     topics: int = 0
     partitions: int = 0
     leaderless: int = 0
+    imbalance: int = 0
 
     def collect(self, node: Node) -> Iterator[str]:
         image = node.image
@@ -250,7 +274,9 @@ class ClusterCollector:
         for topic in image.topics_by_name.values():
             self.topics += 1
             self.partitions += len(topic.partitions)
-            self.leaderless += sum(partition.leader < 0 for partition in topic.partitions)
+            for partition in topic.partitions:
+                self.leaderless += partition.leader < 0
+                self.imbalance += 0 <= partition.leader != partition.replicas[0]
             if self.topics % PAUSE_EVERY == 0:
                 yield ""
 
@@ -261,3 +287,4 @@ class ClusterCollector:
         yield catalogue.CLUSTER_TOPICS, [((), self.topics)]
         yield catalogue.CLUSTER_PARTITIONS, [((), self.partitions)]
         yield catalogue.OFFLINE_PARTITIONS, [((), self.leaderless)]
+        yield catalogue.PREFERRED_IMBALANCE, [((), self.imbalance)]

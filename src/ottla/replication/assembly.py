@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Collection, Sequence
 from random import Random
+from typing import TYPE_CHECKING
 
 from ottla.cluster.image import Image
 from ottla.config import BrokerConfig
@@ -25,6 +26,10 @@ from ottla.storage.index import IndexCache
 from ottla.system.clock import Clock
 from ottla.system.threads import Offload
 
+if TYPE_CHECKING:  # a broker alone does not import them
+    from ottla.replication.fetchers import Fetchers
+    from ottla.replication.isr_proposals import IsrProposals
+
 
 class Replication:
     def __init__(
@@ -42,6 +47,9 @@ class Replication:
         self._random = random
         self._offload = offload
         self._indexes = IndexCache()
+        self.proposals: IsrProposals | None = None
+        self.fetchers: Fetchers | None = None
+        """These two are None on a broker alone."""
         self.replicas = Replicas(directories)
         self.failures = DirectoryFailures(self.replicas, offload)
         self.checkpoints = Checkpoints(self.replicas, self.failures, offload)
@@ -76,6 +84,11 @@ class Replication:
             offload,
             self._settings,
         )
+
+    def join_cluster(self, proposals: "IsrProposals", fetchers: "Fetchers") -> None:
+        """Replicate with other brokers from now on: what is led has followers, and other replicas follow."""
+        self.proposals = self.replicas.isr_proposer = proposals
+        self.fetchers = self.reconciliation.fetchers = fetchers
 
     def _settings(self) -> BrokerConfig:
         return self._config

@@ -1,0 +1,48 @@
+"""What the metrics say about replication while a cluster loses a broker and gets it back."""
+
+from urllib.request import urlopen
+
+from confluent_kafka import Producer
+
+import ottla.testing
+from ottla.testing.local_cluster import ClusterBroker, wait_until
+from tests.exposition import Exposition
+from tests.patience import PATIENCE_S
+
+REPLICAS = "kafka_server_replicamanager"
+
+
+def read(broker: ClusterBroker, name: str) -> float:
+    """The value of a metric without labels."""
+    with urlopen(f"http://127.0.0.1:{broker.metrics_port}/metrics", timeout=PATIENCE_S) as answer:
+        families = Exposition(answer.read().decode()).families
+    return families[name].samples[name, ()]
+
+
+def add(brokers: list[ClusterBroker], name: str) -> float:
+    return sum(read(broker, name) for broker in brokers)
+
+
+def test_trouble_and_its_end_are_in_the_metrics() -> None:
+    with ottla.testing.cluster(brokers=3, metrics_port=0) as cluster:
+        cluster.create_topic("orders", partitions=3, **{"min.insync.replicas": 2})
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+        for number in range(300):
+            producer.produce("orders", str(number).encode())
+        assert producer.flush(PATIENCE_S) == 0
+        lost, *others = cluster.brokers
+        wait_until(lambda: add(cluster.brokers, f"{REPLICAS}_leadercount") == 3)
+        assert add(cluster.brokers, f"{REPLICAS}_underreplicatedpartitions") == 0
+        assert add(cluster.brokers, "kafka_server_brokertopicmetrics_replicationbytesin_total") > 0
+        wait_until(lambda: add(cluster.brokers, "kafka_server_replicafetchermanager_maxlag") == 0)
+
+        lost.kill()
+        wait_until(lambda: add(others, f"{REPLICAS}_underreplicatedpartitions") == 3)
+        assert add(others, f"{REPLICAS}_atminisrpartitioncount") == 3
+        assert add(others, f"{REPLICAS}_underminisrpartitioncount") == 0
+        assert add(others, f"{REPLICAS}_leadercount") == 3
+
+        lost.restart()
+        wait_until(lambda: add(cluster.brokers, f"{REPLICAS}_underreplicatedpartitions") == 0)
+        assert add(others, f"{REPLICAS}_isrexpands_total") >= 3
+        assert add(cluster.brokers, "kafka_controller_kafkacontroller_offlinepartitionscount") == 0
