@@ -92,8 +92,8 @@ class Member:
             each.identity.directory_id if each.identity else random.randbytes(16) for each in directories
         ]
         self._membership = Membership(self._store, config.node_id, self._directory_ids, random, doors.offload)
-        await self._membership.connect()
         metadata = self._metadata = Metadata(self._membership.log, random, on_failure=doors.fail)
+        await self._membership.connect()
         image = await metadata.load()
         for directory in directories:
             _check_identity(directory, config.node_id, image)
