@@ -13,11 +13,11 @@ from functools import partial
 from itertools import product
 from random import SystemRandom
 
-from tests.simulation import coordination, crash_points, scenario, transactions
+from tests.simulation import cluster_scenario, coordination, crash_points, scenario, transactions
 from tests.simulation.crash_points import WORKS
 from tests.simulation.scenario import Verdict
 
-RECORDS, COORDINATION = "records", "coordination"
+RECORDS, COORDINATION, CLUSTER = "records", "coordination", "cluster"
 
 
 def main() -> int:
@@ -29,7 +29,7 @@ def main() -> int:
     parser.add_argument(
         "--keep-page-cache", action="store_true", help="no reboot between a failed fsync and the next start"
     )
-    parser.add_argument("--only", choices=(RECORDS, COORDINATION), help="records; or groups and transactions")
+    parser.add_argument("--only", choices=(RECORDS, COORDINATION, CLUSTER), help="what is simulated")
     parser.add_argument("--crash-points", action="store_true", help="crash in every operation of a piece of work")
     options = parser.parse_args()
     if options.crash_points:
@@ -46,6 +46,7 @@ def simulate_seeds(seeds: range, options: argparse.Namespace) -> int:
     plays: dict[str, Callable[..., Verdict]] = {
         RECORDS: partial(scenario.run, keep_page_cache=options.keep_page_cache),
         COORDINATION: coordination.run,
+        CLUSTER: cluster_scenario.run,
     }
     failed = 0
     for seed, name in product(seeds, (options.only,) if options.only else plays):

@@ -288,6 +288,8 @@ class _PartitionCheck:
                 yield self._violation(Promise.BACKWARDS, message)
 
     def _find_backwards(self) -> Iterator[Violation]:
+        if self._is_replicated:
+            return
         known: dict[str, Fetched] = {}
         for fetched in self._fetched:
             before = known.get(fetched.consumer, fetched)

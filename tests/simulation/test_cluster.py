@@ -1,0 +1,23 @@
+"""Three whole brokers and their clients under faults, for a number of seeds; and the same seed gives the same run."""
+
+from tests.samples import sample_size
+from tests.simulation.cluster_scenario import run
+
+SEEDS = sample_size(15, 300)
+
+
+def test_no_seed_breaks_a_promise(seed: int) -> None:
+    # The message names the command that runs each failing seed again.
+    failures = []
+    for number in range(SEEDS):
+        verdict = run(seed + number, trace_lines=1)
+        if verdict.problems:
+            again = f"make simulate ARGS='--seed {verdict.seed} --only cluster --trace 100'"
+            failures.append(f"{verdict}\n  to run it again: {again}")
+    assert not failures, f"{len(failures)} of {SEEDS} seeds from {seed}:\n" + "\n".join(failures)
+
+
+def test_the_same_seed_gives_the_same_trace_and_another_seed_another(seed: int) -> None:
+    here = run(seed)
+    assert run(seed).digest == here.digest
+    assert run(seed + 1).digest != here.digest
