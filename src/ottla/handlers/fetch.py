@@ -228,6 +228,9 @@ class FetchInProgress:
                 return self._send_to(nearest, partition, asked)
         elif self._may_read(partition):
             partition.require_epoch(asked.current_leader_epoch)
+            if asked.fetch_offset > partition.log.end_offset:
+                # Only the leader can say that an offset does not exist: a client would begin anew somewhere else.
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         else:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if asked.last_fetched_epoch >= 0 and (diverging := find_divergence(partition, asked)) is not None:
