@@ -12,11 +12,14 @@ from tests.patience import PATIENCE_S
 REPLICAS = "kafka_server_replicamanager"
 
 
+def metrics(broker: ClusterBroker) -> Exposition:
+    with urlopen(f"http://127.0.0.1:{broker.metrics_port}/metrics", timeout=PATIENCE_S) as answer:
+        return Exposition(answer.read().decode())
+
+
 def read(broker: ClusterBroker, name: str) -> float:
     """The value of a metric without labels."""
-    with urlopen(f"http://127.0.0.1:{broker.metrics_port}/metrics", timeout=PATIENCE_S) as answer:
-        families = Exposition(answer.read().decode()).families
-    return families[name].samples[name, ()]
+    return metrics(broker).value(name)
 
 
 def add(brokers: list[ClusterBroker], name: str) -> float:
@@ -35,6 +38,9 @@ def test_trouble_and_its_end_are_in_the_metrics() -> None:
         assert add(cluster.brokers, f"{REPLICAS}_underreplicatedpartitions") == 0
         assert add(cluster.brokers, "kafka_server_brokertopicmetrics_replicationbytesin_total") > 0
         wait_until(lambda: add(cluster.brokers, "kafka_server_replicafetchermanager_maxlag") == 0)
+
+        lags = metrics(lost).find_label_values("kafka_server_fetcherlagmetrics_consumerlag", "topic")
+        assert lags == {"orders"}, "one series for each replica that follows"
 
         lost.kill()
         wait_until(lambda: add(others, f"{REPLICAS}_underreplicatedpartitions") == 3)

@@ -1,12 +1,16 @@
 """DescribeLogDirs: the data directories of this broker, the partitions in each, their sizes, and the free space.
 
 Versions: 2 flexible; 3 a code for the whole answer; 4 bytes of the volume (KIP-827); 5 cordoned directories (KIP-1066).
-Partitions are never moved between directories, so no replica is a future one and none lags; no directory is cordoned.
+A replica that is on its way to another directory is listed in both; no directory is cordoned.
 """
+
+from collections.abc import Callable
+from functools import partial
 
 from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.errors import ErrorCode
+from ottla.replication.moves import Move
 from ottla.replication.partition import Partition
 from ottla.storage.directories import DataDirectory
 from ottla.wire.messages.describe_log_dirs import (
@@ -31,12 +35,30 @@ def handle(node: Node, call: Call[DescribeLogDirsRequest]) -> DescribeLogDirsRes
             wanted.setdefault(topic.topic, set()).update(topic.partitions)
     return DescribeLogDirsResponse(
         results=[
-            describe(directory, partitions, wanted) for directory, partitions in node.replicas.by_directory().items()
+            describe(directory, partitions, wanted, arriving(node, directory), partial(find_lag, node))
+            for directory, partitions in node.replicas.by_directory().items()
         ]
     )
 
 
-def describe(directory: DataDirectory, partitions: list[Partition], wanted: Wanted) -> DescribeLogDirsResult:
+def arriving(node: Node, directory: DataDirectory) -> list[Move]:
+    """Replicas that are being moved into the directory."""
+    return [move for move in node.replication.moves if move.target is directory]
+
+
+def find_lag(node: Node, partition: Partition) -> int:
+    """How far a follower is behind its leader's high watermark; 0 for a leader."""
+    fetchers = node.replication.fetchers
+    return (fetchers.lag(partition) or 0) if fetchers is not None else 0
+
+
+def describe(
+    directory: DataDirectory,
+    partitions: list[Partition],
+    wanted: Wanted,
+    moves: list[Move],
+    find_lag: Callable[[Partition], int],
+) -> DescribeLogDirsResult:
     failed = DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path)
     if directory.failure is not None:
         return failed
@@ -44,12 +66,16 @@ def describe(directory: DataDirectory, partitions: list[Partition], wanted: Want
         space = directory.space()
     except OSError:
         return failed
+    found = [(partition, partition.log.size, find_lag(partition), False) for partition in partitions]
+    found += [(move.partition, move.size, move.lag, True) for move in moves]
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for partition in sorted(partitions, key=lambda partition: (partition.topic, partition.index)):
+    for partition, size, lag, is_future in sorted(found, key=lambda each: each[0].topic_partition):
         if wanted is None or partition.index in wanted.get(partition.topic, ()):
             topic = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
             topic.partitions.append(
-                DescribeLogDirsPartition(partition_index=partition.index, partition_size=partition.log.size)
+                DescribeLogDirsPartition(
+                    partition_index=partition.index, partition_size=size, offset_lag=lag, is_future_key=is_future
+                )
             )
     return DescribeLogDirsResult(
         log_dir=directory.path, topics=list(topics.values()), total_bytes=space.total, usable_bytes=space.usable
