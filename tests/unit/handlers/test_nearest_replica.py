@@ -131,7 +131,7 @@ def test_a_follower_serves_consumers_up_to_its_own_high_watermark() -> None:
         result = result_of(fetch_at(broker, 0, epoch=1))
         assert result.error_code == 0 and result.records is not None and result.high_watermark == 3
         assert result_of(fetch_at(broker, 3, epoch=1)).records is None
-        assert result_of(fetch_at(broker, 6, epoch=1)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert result_of(fetch_at(broker, 6, epoch=1)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert result_of(fetch_at(broker, 0, epoch=0)).error_code == ErrorCode.FENCED_LEADER_EPOCH
         assert result_of(fetch_at(broker, 0, epoch=2)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
         waiting = asyncio.ensure_future(fetch_at(broker, 3, epoch=1, wait_ms=60_000))
