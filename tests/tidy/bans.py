@@ -166,6 +166,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.replication.isr_proposals": "takes ISR changes to the metadata, one append at a time",
             "ottla.replication.moves": "copies replicas for administrators that do not wait for it",
             "ottla.replication.fetcher": "connects to a leader again, and asks it for ranges",
+            "ottla.replication.truncation": "writes recovery points before truncated logs grow again",
             "ottla.coordinators.transactions.errands": "a group of tasks that ends with the errand that opened it",
             "ottla.coordinators.transactions.remote_peers": "the requests to other brokers that are in flight",
             "ottla.cli": COMMAND_LINE,

@@ -111,7 +111,14 @@ class Member:
             lambda: self._settings().follower_replication_throttled_rate, asyncio.get_running_loop().time
         )
         self._fetchers = Fetchers(
-            broker_id, lambda: self.broker_epoch, peers, doors.clock, doors.offload, self._settings, throttle
+            broker_id,
+            lambda: self.broker_epoch,
+            peers,
+            doors.clock,
+            doors.offload,
+            self._settings,
+            throttle,
+            replication.checkpoints,
         )
         replication.join_cluster(self._proposals, self._fetchers)
         return peers

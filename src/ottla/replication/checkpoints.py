@@ -5,6 +5,7 @@ the next interval. Checkpoints identify a partition by its name. A topic that is
 deleted one must not inherit the old offsets, so whoever creates partitions asks `may_mention` first.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
@@ -25,6 +26,7 @@ class Checkpoints:
         self._failures = failures
         self._offload = offload
         self._being_written: list[Offsets] = []
+        self._writing_recovery_points = asyncio.Lock()
         self._unwritten: dict[Callable[[Offsets], None], DataDirectory] = {}
         """Checkpoints whose last write failed, by the function that writes them."""
         self.on_idle: Callable[[], None] | None = None
@@ -35,8 +37,10 @@ class Checkpoints:
             await self._write(directory, directory.write_high_watermarks, offsets)
 
     async def write_recovery_points(self) -> None:
-        for directory, offsets in self._offsets(lambda partition: partition.log.recovery_point).items():
-            await self._write(directory, directory.write_recovery_points, offsets)
+        # One after the other: what was collected before a truncation must not be written after it.
+        async with self._writing_recovery_points:
+            for directory, offsets in self._offsets(lambda partition: partition.log.recovery_point).items():
+                await self._write(directory, directory.write_recovery_points, offsets)
 
     async def write_clean_ends(self) -> None:
         for directory, offsets in self._offsets(lambda partition: partition.log.first_dirty_offset).items():

@@ -14,7 +14,7 @@ from ottla.replication.fetcher import Fetcher, FetchSettings, Followed
 from ottla.replication.partition import Partition
 from ottla.replication.peers import Peers
 from ottla.replication.throttles import ReplicationThrottle
-from ottla.replication.truncation import Truncations
+from ottla.replication.truncation import RecoveryPoints, Truncations
 from ottla.system.clock import Clock
 from ottla.system.threads import Offload
 
@@ -41,6 +41,7 @@ class Fetchers:
         offload: Offload,
         config: Callable[[], BrokerConfig],
         throttle: ReplicationThrottle,
+        recovery_points: RecoveryPoints | None = None,
     ) -> None:
         """`broker_epoch`: the epoch of this broker's registration. `throttle`: that of followers."""
         self._broker_id = broker_id
@@ -52,7 +53,7 @@ class Fetchers:
         self._followed: dict[Partition, Followed] = {}
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
         self._is_closed = False
-        self.truncations = Truncations(offload)
+        self.truncations = Truncations(offload, recovery_points)
         self._bytes_in = 0
         """Bytes that fetchers received which are gone."""
 
@@ -99,6 +100,7 @@ class Fetchers:
     def abort(self) -> None:
         """Stop at once, without waiting for truncations."""
         self._is_closed = True
+        self.truncations.cancel()
         for partition in list(self._followed):
             self.leave(partition)
 

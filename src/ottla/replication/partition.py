@@ -9,7 +9,7 @@ back.
 
 import asyncio
 import logging
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -60,8 +60,10 @@ class IsrProposer(Eligibility, Protocol):
 
 class Partition:
     __slots__ = (
+        "_after_flush",
         "_flush_wanted",
         "_flushing",
+        "_holds_flushes",
         "_isr_proposer",
         "_offload",
         "_unflushed_since",
@@ -118,6 +120,8 @@ class Partition:
         self._offload = offload
         self._flushing: Flush | None = None
         self._flush_wanted = 0
+        self._after_flush: Callable[[], None] | None = None
+        self._holds_flushes = False
         self._unflushed_since: float | None = None
 
     def __repr__(self) -> str:
@@ -329,13 +333,39 @@ class Partition:
         if self._flushing is None:
             self._start_flush()
 
+    def hold_flushes(self, action: Callable[[], None]) -> None:
+        """Start no flush until `resume_flushes`. `action` is called when none is in flight, which may be now.
+
+        A truncation writes the same files as a flush.
+        """
+        self._holds_flushes = True
+        if self._flushing is None:
+            action()
+        else:
+            self._after_flush = action
+
+    def resume_flushes(self) -> None:
+        self._holds_flushes = False
+        end_offset = self.log.end_offset
+        self._flush_wanted = end_offset if self.config.flush_messages == 1 else min(self._flush_wanted, end_offset)
+        if self.log.recovery_point < self._flush_wanted and self._flushing is None and not self.log.has_failed:
+            self._start_flush()
+
     def _start_flush(self) -> None:
+        if self._holds_flushes:
+            return
         flush = self.log.start_flush()
         self._flushing = flush
         if flush is not None:
             self._offload(flush.run).add_done_callback(partial(self._flushed, self.log))
 
     def _flushed(self, log: Log, future: asyncio.Future[Any]) -> None:
+        self._finish_flush(log, future)
+        action, self._after_flush = self._after_flush, None
+        if action is not None:
+            action()
+
+    def _finish_flush(self, log: Log, future: asyncio.Future[Any]) -> None:
         flush, self._flushing = self._flushing, None
         error = None if future.cancelled() else future.exception()
         if future.cancelled() or flush is None or self.state is None:

@@ -2,12 +2,16 @@
 
 While a log is being truncated it can be read up to its new end, and nothing can be appended to it. A truncation that
 began is finished whatever happens to the leadership of the partition.
+
+A recovery point on disk that is after the new end would be wrong as soon as the log has grown beyond it: after a crash,
+unflushed records before it would be taken for flushed, and their leader epochs would not be read from them. So the
+recovery points are written before anything is appended.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.partition import Partition
@@ -21,9 +25,21 @@ RETRY_S = 1.0
 """Seconds until a truncation is tried again after the disk was full."""
 
 
+class RecoveryPoints(Protocol):
+    def recovery_point_on_disk(self, partition: Partition) -> int:
+        """The recovery point that a start after a crash would find."""
+
+    async def write_recovery_points(self) -> None:
+        """Write the recovery points of all logs. An error of the disk is only logged."""
+
+
 class Truncations:
-    def __init__(self, offload: Offload) -> None:
+    def __init__(self, offload: Offload, recovery_points: RecoveryPoints | None = None) -> None:
         self._offload = offload
+        self._recovery_points = recovery_points
+        self._outdated: dict[Partition, Truncation] = {}
+        """Truncated logs whose recovery points on disk are after their ends."""
+        self._writing: asyncio.Task[None] | None = None
         self._running: dict[Partition, asyncio.Future[None]] = {}
         self.count = 0
         """How many truncations were started."""
@@ -56,6 +72,11 @@ class Truncations:
         while self._running:
             await asyncio.wait(list(self._running.values()))
 
+    def cancel(self) -> None:
+        """End at once, and leave what is under way unfinished."""
+        if self._writing is not None:
+            self._writing.cancel()
+
     def _start(self, partition: Partition, start: Callable[[], Truncation]) -> None:
         assert partition not in self._running
         try:
@@ -66,7 +87,7 @@ class Truncations:
         self.count += 1
         partition.lower_watermarks(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the log was truncated"))
         self._running[partition] = asyncio.get_running_loop().create_future()
-        self._run(partition, truncation)
+        partition.hold_flushes(lambda: self._run(partition, truncation))
 
     def _run(self, partition: Partition, truncation: Truncation) -> None:
         self._offload(truncation.run).add_done_callback(lambda future: self._ran(partition, truncation, future))
@@ -76,8 +97,8 @@ class Truncations:
         if partition.state is None or future.cancelled():
             self._end(partition)  # the replica was retired meanwhile
         elif error is None:
-            partition.log.finish_truncation(truncation)
-            self._end(partition)
+            self._outdated[partition] = truncation
+            self._finish_or_write()
         elif isinstance(error, OSError) and not is_failure(error):
             logger.warning("%s cannot be truncated, the next attempt is in %.0f s: %s", partition, RETRY_S, error)
             asyncio.get_running_loop().call_later(RETRY_S, self._run, partition, truncation)
@@ -85,7 +106,35 @@ class Truncations:
             partition.fail(f"cannot be truncated: {error}")
             self._end(partition)
 
+    def _finish_or_write(self) -> None:
+        """Finish truncations whose recovery points on disk are not after the ends of the logs; write the others."""
+        recovery_points = self._recovery_points
+        for partition, truncation in list(self._outdated.items()):
+            if (
+                recovery_points is None
+                or partition.state is None
+                or recovery_points.recovery_point_on_disk(partition) <= partition.log.end_offset
+            ):
+                del self._outdated[partition]
+                if partition.state is not None:
+                    partition.log.finish_truncation(truncation)
+                self._end(partition)
+        if self._outdated and recovery_points is not None and self._writing is None:
+            self._writing = asyncio.get_running_loop().create_task(self._write(recovery_points))
+
+    async def _write(self, recovery_points: RecoveryPoints) -> None:
+        try:
+            while self._outdated:
+                await recovery_points.write_recovery_points()
+                self._finish_or_write()
+                if self._outdated:
+                    await asyncio.sleep(RETRY_S)
+        finally:
+            self._writing = None
+
     def _end(self, partition: Partition) -> None:
+        if partition.state is not None:
+            partition.resume_flushes()
         running = self._running.pop(partition)
         if not running.done():
             running.set_result(None)

@@ -1,0 +1,133 @@
+"""Truncations beside flushes and checkpoints: what a crash finds on disk afterwards."""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from ottla.cluster.image import PartitionImage
+from ottla.config import BrokerConfig, TopicConfig
+from ottla.records import batch
+from ottla.replication.checkpoints import Checkpoints
+from ottla.replication.directory_failures import DirectoryFailures
+from ottla.replication.partition import Partition
+from ottla.replication.replicas import Replicas
+from ottla.replication.truncation import Truncations
+from ottla.storage.directories import DataDirectory
+from ottla.storage.log import Log, LogSettings
+from tests.simulation.disk import SimulatedDisk
+from tests.simulation.loop import simulate
+
+TOPIC, TOPIC_ID = "orders", b"o" * 16
+NOW_MS = 1_700_000_000_000
+OWN, LEADER = 1, 2
+SMALL = LogSettings(segment_bytes=400)
+OLD_EPOCH, NEW_EPOCH = 3, 7
+
+
+class Work:
+    """Functions that were handed to a thread, to be run when the test says so."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Callable[..., Any], tuple[Any, ...], asyncio.Future[Any]]] = []
+        self.runs_at_once = True
+
+    def __call__(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.waiting.append((function, arguments, future))
+        if self.runs_at_once:
+            self.run()
+        return future
+
+    def run(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for function, arguments, future in waiting:
+            future.set_result(function(*arguments))
+
+    @property
+    def names(self) -> list[str]:
+        return [function.__qualname__ for function, _, _ in self.waiting]
+
+
+class Follower:
+    def __init__(self) -> None:
+        self.disk = SimulatedDisk(Random(1))
+        self.disk.make_directory("/data")
+        self.directory = DataDirectory.open(self.disk, "/data")
+        self.replicas = Replicas([self.directory])
+        self.work = Work()
+        failures = DirectoryFailures(self.replicas, self.work)
+        self.checkpoints = Checkpoints(self.replicas, failures, self.work)
+        self.truncations = Truncations(self.work, self.checkpoints)
+        log = Log.create(self.disk, f"/data/{TOPIC}-0", TOPIC_ID, SMALL, NOW_MS)
+        config = TopicConfig.of({}, BrokerConfig.of({}))
+        self.partition = Partition(TOPIC, TOPIC_ID, 0, log, config, OWN, self.work, 0)
+        self.replicas.add(self.partition, self.directory)
+        self.partition.become(PartitionImage((OWN, LEADER), (OWN, LEADER), LEADER, NEW_EPOCH))
+
+    def copy(self, count: int, epoch: int) -> None:
+        """Append records as the leader of that epoch has sent them."""
+        for _ in range(count):
+            data = batch.encode([(None, b"v" * 50, (), NOW_MS)])
+            batch.stamp(data, self.partition.log.end_offset, epoch)
+            self.partition.append_as_follower(bytes(data), NOW_MS)
+
+    def open_after_crash(self) -> Log:
+        path = f"/data/{TOPIC}-0"
+        recovery_point = self.directory.recovery_points[self.partition.topic_partition]
+        return Log.open(
+            self.disk,
+            path,
+            SMALL,
+            clean=False,
+            recovery_point=recovery_point,
+            log_start_offset=0,
+            now_ms=NOW_MS,
+        )
+
+
+def test_a_crash_after_a_truncation_loses_no_leader_epoch() -> None:
+    # The records of the new epoch are not flushed, and a checkpoint from before the truncation would say that they are.
+    async def scenario() -> None:
+        follower = Follower()
+        partition = follower.partition
+        follower.copy(20, OLD_EPOCH)
+        partition.request_flush()
+        await partition.durable.reach(20)
+        await follower.checkpoints.write_recovery_points()
+        assert follower.checkpoints.recovery_point_on_disk(partition) == 20
+        follower.truncations.truncate(partition, 2)
+        await follower.truncations.wait()
+        follower.work.runs_at_once = False
+        follower.copy(25, NEW_EPOCH)
+        assert partition.log.epochs.entries == [(OLD_EPOCH, 0), (NEW_EPOCH, 2)]
+        assert follower.open_after_crash().epochs.entries == [(OLD_EPOCH, 0), (NEW_EPOCH, 2)]
+
+    simulate(scenario())
+
+
+def test_a_truncation_waits_for_a_flush_and_holds_the_next() -> None:
+    # Both write the leader epochs, through the same temporary file.
+    async def scenario() -> None:
+        follower = Follower()
+        partition, work = follower.partition, follower.work
+        follower.copy(3, OLD_EPOCH)
+        work.runs_at_once = False
+        partition.request_flush()
+        assert work.names == ["Flush.run"]
+        follower.truncations.truncate(partition, 2)
+        assert work.names == ["Flush.run"]
+        work.run()
+        await asyncio.sleep(0)
+        assert work.names == ["Truncation.run"]
+        partition.request_flush()
+        assert work.names == ["Truncation.run"]
+        work.run()
+        await asyncio.sleep(0)
+        assert work.names == ["Flush.run"], "the one that was held back"
+        work.run()
+        await partition.durable.reach(2)
+        assert follower.truncations.find(partition) is None
+        assert partition.log.recovery_point == partition.log.end_offset == 2
+
+    simulate(scenario())
