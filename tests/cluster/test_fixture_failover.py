@@ -67,9 +67,7 @@ def read_all(cluster: LocalCluster, count: int) -> list[bytes]:
 
 
 def _poll(consumer: Consumer, values: list[bytes]) -> int:
-    message = consumer.poll(0.1)
-    if message is not None and message.error() is None:
-        values.append(message.value() or b"")
+    values += [message.value() or b"" for message in consumer.consume(10_000, 0.1) if message.error() is None]
     return len(values)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -162,10 +163,18 @@ def test_many_partitions_are_created_in_steps() -> None:
     async def run() -> None:
         count = 5 * CREATED_AT_ONCE
         broker = await started(SimulatedDisk(Random(1)), DATA)
+        counts = [0]
+
+        async def watch() -> None:
+            while counts[-1] < count:
+                await asyncio.sleep(0)
+                counts.append(len(broker.node.replicas.of_topic(TOPIC)))
+
+        watching = asyncio.create_task(watch())
         await create(broker, TOPIC, count)
-        assert len(broker.node.replicas.of_topic(TOPIC)) == CREATED_AT_ONCE
-        await asyncio.sleep(0)
-        assert len(broker.node.replicas.of_topic(TOPIC)) == 2 * CREATED_AT_ONCE, "one step in each turn of the loop"
+        await watching
+        steps = [after - before for before, after in pairwise(counts) if after != before]
+        assert steps == [CREATED_AT_ONCE] * 5, "one step in each turn of the loop"
         await broker.node.replication.reconciliation.wait_until_created()
         assert all(broker.node.replicas.get(TOPIC, index).is_leader for index in range(count))
         broker.abort()
