@@ -13,6 +13,7 @@ from ottla.cluster.adoption import adopt_topic
 from ottla.cluster.embedded import DIRECTORY as METADATA_DIRECTORY
 from ottla.cluster.embedded import EmbeddedLog
 from ottla.cluster.features import introduce_features
+from ottla.cluster.image import Image
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.metadata_files import DamagedMetadata
 from ottla.cluster.offline import take_replicas_offline
@@ -77,6 +78,10 @@ class Alone:
             await metadata.change(
                 partial(adopt_topic, name=name, topic_id=topic_id, leader_epochs=epochs, broker_id=node_id)
             )
+
+    @property
+    def initial_image(self) -> Image:
+        return self._metadata.image
 
     def build(self, replication: Replication) -> None:
         """There are no other brokers to be connected with."""

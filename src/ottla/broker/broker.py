@@ -150,15 +150,16 @@ class Broker:
             self._config = take_over_settings(self._config, self._disk, self._directories)
         participation = self._participation = self._choose_participation()
         metadata = await participation.open(self._config, self._directories)
-        config = apply_run_time_settings(self._config, metadata.image)
+        image = participation.initial_image
+        config = apply_run_time_settings(self._config, image)
         replication = Replication(config, self._disk, self._directories, self._clock, self._random, self._offload)
         replication.failures.on_failure = self._directory_failed
         progress = RecoveryProgress(self._clock)
         metadata.on_change(self._follow_settings)
         metadata.on_change(replication.reconciliation.apply)
         peers = participation.build(replication)
-        found = await self._offload(replication.find, metadata.image, progress.show, metadata.deleted_before)
-        replication.reconciliation.adopt(found, metadata.image)
+        found = await self._offload(replication.find, image, progress.show, metadata.deleted_before)
+        replication.reconciliation.adopt(found, image)
         coordinators = self._coordinators = self._build_coordinators(config, metadata, replication.replicas, peers)
         metadata.on_change(coordinators.apply)
         table = refuse_writes(load_handlers()) if self._read_only else load_handlers()
@@ -180,12 +181,12 @@ class Broker:
     def _choose_participation(self) -> Participation:
         """A broker alone neither needs nor imports what reaches other brokers."""
         doors = Doors(self._disk, self._clock, self._random, self._offload, self._fail)
-        if self._read_only or self._store is None:
+        if self._read_only or (self._store is None and not self._config.zookeeper_connect):
             return Alone(doors, read_only=self._read_only)
-        from ottla.broker.member import Member
+        from ottla.broker.member import Member, find_zookeeper
         from ottla.system.network import connect_to_socket
 
-        return Member(doors, self._store, self._connect or connect_to_socket)
+        return Member(doors, self._store or find_zookeeper(self._config), self._connect or connect_to_socket)
 
     def _build_coordinators(
         self, config: BrokerConfig, metadata: Metadata, replicas: Replicas, peers: "Peers | None"

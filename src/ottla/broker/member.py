@@ -11,6 +11,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
+from ottla.broker.former_single import EPOCH, is_single_broker, read_metadata, retire_metadata
 from ottla.broker.node import Node
 from ottla.broker.participation import Doors, find_endpoints, was_clean
 from ottla.cluster.changes import Change, Endpoint, SupportedFeature
@@ -70,6 +71,8 @@ class Member:
         self._proposals: IsrProposals
         self._fetchers: Fetchers
         self._endpoints: tuple[Endpoint, ...] = ()
+        self._imported: Image | None = None
+        """The metadata of a broker that ran alone, which becomes that of a new cluster with the registration."""
         self._incarnation = doors.random.randbytes(16)
         self._is_registered = asyncio.Event()
         """Cleared when this broker has to register again."""
@@ -97,7 +100,35 @@ class Member:
         image = await metadata.load()
         for directory in directories:
             _check_identity(directory, config.node_id, image)
+        if image.cluster_id is None:
+            self._imported = await self._read_metadata_of_single_broker()
+        elif is_single_broker(doors.disk, directories[0]):
+            retire_metadata(doors.disk, directories[0])  # a crash came between the import and this
+        elif image.version < (seen := max(directory.broker_epoch for directory in directories)):
+            raise LogBehind(
+                f"this broker has seen version {seen} of the metadata, and the store ends at {image.version}: it was "
+                f"emptied or restored from an old copy (ottla cluster restore)"
+            )
         return metadata
+
+    @property
+    def initial_image(self) -> Image:
+        return self._imported or self._metadata.image
+
+    async def _read_metadata_of_single_broker(self) -> Image | None:
+        """The metadata to bring into a new cluster, if this broker ran alone before."""
+        doors, first = self._doors, self._directories[0]
+        if is_single_broker(doors.disk, first):
+            image = await read_metadata(doors.disk, first, doors.offload, doors.clock)
+            logger.info("%s: the %d topics of this broker join the new cluster", first.path, len(image.topics_by_name))
+            return image
+        known = next((each for each in self._directories if each.identity), None)
+        if known is not None and known.identity is not None:
+            raise DirectoryError(
+                f"{known.path} belongs to cluster {known.identity.cluster_id}, and the store is empty: it was emptied "
+                f"(ottla cluster restore), or zookeeper.connect names another one"
+            )
+        return None
 
     def build(self, replication: Replication) -> Peers:
         """The connections to other brokers, ISR proposals and fetchers."""
@@ -133,11 +164,16 @@ class Member:
         self._endpoints = _find_real_endpoints(node.config, ports)
         self._metadata.on_change(self._apply)
         self._membership.on_expired = self._leave_cluster
-        stopped_at = self._directories[0].broker_epoch if was_clean(self._directories) else None
+        stopped_at = None
+        if was_clean(self._directories):
+            stopped_at = self._directories[0].broker_epoch if self._imported is None else EPOCH
         await self._register(stopped_at=stopped_at)
         for directory, directory_id in zip(self._directories, self._directory_ids, strict=True):
             if directory.failure is None:
                 directory.claim(self._metadata.image.cluster_id or "", node.broker_id, directory_id)
+        if self._imported is not None:
+            retire_metadata(self._doors.disk, self._directories[0])
+            self._imported = None
         await self._metadata.change(introduce_features)
 
     async def serve(self) -> None:
@@ -159,6 +195,7 @@ class Member:
             features=tuple(SupportedFeature(name, levels[0], levels[-1]) for name, levels in sorted(SUPPORTED.items())),
             incarnation=self._incarnation,
             previous_epoch=previous_epoch,
+            imported=tuple(self._imported.snapshot()) if self._imported is not None else (),
             election_settings={key: value for key, value in self._config.given.items() if key in ELECTION_SETTINGS},
         )
         while True:
@@ -327,6 +364,16 @@ class Member:
             self._membership.abandon()
 
 
+def find_zookeeper(config: BrokerConfig) -> Store:
+    """The store that the settings name."""
+    from ottla.cluster.zookeeper import ZooKeeper  # tests with a store in memory need no kazoo
+
+    session_timeout_s = config.zookeeper_session_timeout_ms / 1000
+    connection_timeout_ms = config.zookeeper_connection_timeout_ms
+    connection_timeout_s = session_timeout_s if connection_timeout_ms is None else connection_timeout_ms / 1000
+    return ZooKeeper(config.zookeeper_connect, session_timeout_s, connection_timeout_s)
+
+
 def _check_identity(directory: DataDirectory, node_id: int, image: Image) -> None:
     """DirectoryError if the directory belongs to another cluster or broker than those of this metadata."""
     identity = directory.identity
@@ -337,11 +384,6 @@ def _check_identity(directory: DataDirectory, node_id: int, image: Image) -> Non
     if image.cluster_id is not None and identity.cluster_id != image.cluster_id:
         raise DirectoryError(
             f"{directory.path} belongs to cluster {identity.cluster_id}, but the store holds cluster {image.cluster_id}"
-        )
-    if image.version < directory.broker_epoch:
-        raise DirectoryError(
-            f"{directory.path}: this broker has seen version {directory.broker_epoch} of the metadata, and the store "
-            f"ends at {image.version}: it was emptied or restored from an old copy (ottla cluster restore)"
         )
 
 

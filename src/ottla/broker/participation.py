@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.node import Node
 from ottla.cluster.changes import Endpoint
+from ottla.cluster.image import Image
 from ottla.cluster.metadata import Metadata
 from ottla.config import BrokerConfig
 from ottla.replication.assembly import Replication
@@ -47,6 +48,10 @@ class Participation(Protocol):
 
     async def open(self, config: BrokerConfig, directories: Sequence[DataDirectory]) -> Metadata:
         """Check that the directories belong to this broker, and load the metadata. Nothing is changed in it."""
+
+    @property
+    def initial_image(self) -> Image:
+        """The metadata by which the logs are opened, once `open` has returned. What it does not know is a stray."""
 
     def build(self, replication: Replication) -> "Peers | None":
         """The connections to the other brokers; None if there are no others."""

@@ -1,6 +1,6 @@
 """The settings of `ottla up`, from its options and a file. The first of these that names a setting wins:
 
---set KEY=VALUE    --data, --port, --host, --metrics-port    --config FILE    defaults for a single broker
+--set KEY=VALUE    --data, --port, --host, --node-id, --zookeeper, --metrics-port    --config FILE    defaults
 """
 
 import os
@@ -26,6 +26,8 @@ class Options(Protocol):
     host: str | None
     port: int | None
     metrics_port: int | None
+    node_id: int | None
+    zookeeper: str | None
     settings: list[str]
 
 
@@ -39,6 +41,11 @@ def broker_config(options: Options, environment: Mapping[str, str]) -> BrokerCon
             given["log.dirs"] = options.data
         if options.metrics_port is not None:
             given["metrics.port"] = str(options.metrics_port)
+        if options.node_id is not None:
+            given.pop("broker.id", None)
+            given["node.id"] = str(options.node_id)
+        if options.zookeeper is not None:
+            given["zookeeper.connect"] = options.zookeeper
         chosen = {key: value.strip() for key, value in parse_pairs(options.settings, "--set").items()}
         if "log.dir" in chosen:  # the old name of log.dirs, which would win over it
             given.pop("log.dirs", None)

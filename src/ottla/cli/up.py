@@ -24,7 +24,10 @@ from ottla.cli.command_error import FAILURE, USAGE_ERROR, CommandError
 from ottla.cli.numbers import parse_port
 from ottla.cli.settings import address_of, broker_config, data_directories
 from ottla.cluster.metadata_files import DamagedMetadata
+from ottla.cluster.metadata_log import LogBehind
+from ottla.cluster.store import StoreError
 from ottla.config import BrokerConfig, ConfigError
+from ottla.errors import KafkaError
 from ottla.observability import logs
 from ottla.observability.endpoint import PortTaken
 from ottla.storage.directories import DirectoryError
@@ -48,6 +51,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", help="address to listen on; 0.0.0.0 lets other machines in (default: localhost)")
     parser.add_argument(
         "--metrics-port", type=parse_port, help="serve metrics for Prometheus on it; 0 takes a free one"
+    )
+    parser.add_argument("--node-id", type=int, help="number of this broker, unique in its cluster (default: 1)")
+    parser.add_argument(
+        "--zookeeper",
+        metavar="HOST:PORT[,...][/PATH]",
+        help="join the cluster whose metadata is in ZooKeeper (default: this broker is a cluster of one)",
     )
     parser.add_argument("--config", metavar="FILE", help="settings in Kafka's server.properties format")
     parser.add_argument(
@@ -186,8 +195,10 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 def _explain(error: Exception, config: BrokerConfig) -> str:
     """Why the broker failed, in one line that says what to do."""
     listeners = ", ".join(f"{listener.host or '*'}:{listener.port}" for listener in config.endpoints.bound)
-    if isinstance(error, ConfigError | DamagedMetadata | DirectoryError | PortTaken):
+    if isinstance(error, ConfigError | DamagedMetadata | DirectoryError | LogBehind | PortTaken | StoreError):
         return str(error)
+    if isinstance(error, KafkaError):
+        return error.message or str(error)
     if isinstance(error, socket.gaierror):
         return f"cannot find the address of {listeners}: {error.strerror}"
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:

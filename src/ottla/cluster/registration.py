@@ -44,6 +44,8 @@ class BrokerRegistration:
     incarnation: bytes = b""
     previous_epoch: int | None = None
     election_settings: Mapping[str, str] = field(default_factory=dict)
+    imported: tuple[Change, ...] = ()
+    """A snapshot of the metadata of a broker that ran alone. It becomes that of the cluster if the cluster is new."""
 
 
 def register_broker(image: Image, registration: BrokerRegistration, cluster_id: str) -> Decision[int]:
@@ -52,6 +54,10 @@ def register_broker(image: Image, registration: BrokerRegistration, cluster_id: 
     Replay of this change removes the broker from every ISR; the broker leads nothing until it is unfenced.
     """
     changes: list[Change] = []
+    version = image.version + 1
+    if image.cluster_id is None and registration.imported:
+        changes.extend(registration.imported)
+        image = image.replay(version, registration.imported)
     if image.cluster_id is None:
         changes.append(SetClusterId(cluster_id))
     elif image.cluster_id != cluster_id:
@@ -79,7 +85,7 @@ def register_broker(image: Image, registration: BrokerRegistration, cluster_id: 
     for key in sorted(registration.election_settings):
         if key in ELECTION_SETTINGS and key not in common:
             changes.append(SetConfig(ConfigResource.BROKER, "", key, registration.election_settings[key]))
-    return Decision(changes, image.version + 1)
+    return Decision(changes, version)
 
 
 def _check_directories(image: Image, registration: BrokerRegistration) -> None:

@@ -139,7 +139,8 @@ class SharedLog:
                     self._is_watched = False
             if self.head <= beyond:
                 try:
-                    await asyncio.wait_for(self._growth.wait(), POLL_S)
+                    async with asyncio.timeout(POLL_S):  # wait_for of Python 3.11 may swallow a cancellation
+                        await self._growth.wait()
                 except TimeoutError:
                     self._is_watched = False
 
