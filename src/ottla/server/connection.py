@@ -443,7 +443,10 @@ class Connection(asyncio.BufferedProtocol):
                 self._end()
                 return
             else:
-                answer = first.result()
+                result: Any = first.result()
+                if asyncio.isfuture(result):
+                    return  # a task that has just ended: `_answered` is about to put this future in its place
+                answer = result
             answers.popleft()
             if answer is not None:
                 self._put(answer)

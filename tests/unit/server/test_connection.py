@@ -156,6 +156,35 @@ def test_a_coroutine_that_promises_its_answer_lets_the_next_frame_in(loop: str) 
 
 
 @on_both_loops
+def test_a_coroutine_that_ends_as_the_answer_before_it_comes_keeps_its_promise(loop: str) -> None:
+    # Both callbacks run in one turn of the loop, that of the first answer before that of the coroutine.
+    first: list[asyncio.Future[Answer]] = []
+    promises: list[asyncio.Future[Answer]] = []
+
+    async def slowly() -> asyncio.Future[Answer]:
+        await asyncio.sleep(0)
+        promises.append(asyncio.get_running_loop().create_future())
+        first[0].set_result([b"first"])
+        return promises[0]
+
+    def dispatch(client: Client, frame: Frame) -> Any:
+        if bytes(frame) == b"slow":
+            return slowly()
+        first.append(asyncio.get_running_loop().create_future())
+        return first[0]
+
+    async def main() -> None:
+        async with serving(dispatch) as (_, port):
+            client = await connected(port)
+            client.write_frame(b"now", b"slow")
+            assert await client.read_frame() == b"first"
+            promises[0].set_result([b"promised"])
+            assert await client.read_frame() == b"promised"
+
+    run(loop, main())
+
+
+@on_both_loops
 def test_overlapping_requests_are_handled_before_the_first_is_answered(loop: str) -> None:
     # Five requests are in flight, and the sixth waits because of the limit. The first answer is sent first, although it
     # is ready last.
