@@ -147,7 +147,7 @@ def _move(own: "Client", overview: Overview, wanted: Plan, options: argparse.Nam
         return 0
     if options.throttle is not None and options.no_wait:
         raise CommandError("--throttle needs waiting: the limit is removed when the move has ended", USAGE_ERROR)
-    brokers = sorted({*(each.id for each in overview.brokers)})
+    brokers = [each.id for each in overview.alive()]
     if options.throttle is not None:
         throttle.begin(own, brokers, plan, known, options.throttle)
     try:

@@ -74,8 +74,8 @@ def _change(own: "Client", changes: Mapping[tuple[int, str], Mapping[str, str | 
         IncrementalAlterConfigsRequest,
     )
 
-    resources = [
-        AlterConfigsResource(
+    for (kind, name), settings in changes.items():
+        resource = AlterConfigsResource(
             resource_type=kind,
             resource_name=name,
             configs=[
@@ -83,10 +83,10 @@ def _change(own: "Client", changes: Mapping[tuple[int, str], Mapping[str, str | 
                 for key, value in settings.items()
             ],
         )
-        for (kind, name), settings in changes.items()
-    ]
-    answer = own.connect_any().ask(IncrementalAlterConfigsRequest(resources=resources))
-    for result in answer.responses:
-        if result.error_code:
-            reason = explain_code(result.error_code, result.error_message)
-            raise CommandError(f"the rate cannot be limited: {result.resource_name}: {reason}")
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        # A broker takes settings for itself only.
+        answer = own.ask_broker(int(name), request) if kind == BROKER else own.ask_any(request)
+        for result in answer.responses:
+            if result.error_code:
+                reason = explain_code(result.error_code, result.error_message)
+                raise CommandError(f"the rate cannot be limited: {result.resource_name}: {reason}")

@@ -1,0 +1,113 @@
+"""Operating a cluster of four brokers with `ottla cluster`: moves, elections, a broker that leaves for good."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+import ottla.testing
+from ottla.cli import main
+from ottla.testing import LocalCluster
+from ottla.testing.local_cluster import wait_until
+from tests.patience import PATIENCE_S
+
+RECORDS = 500
+
+
+@pytest.fixture
+def cluster() -> Iterator[LocalCluster]:
+    with ottla.testing.cluster(brokers=4) as local:
+        local.create_topic("orders", partitions=4, replication_factor=3)
+        producer = Producer({"bootstrap.servers": local.bootstrap, "acks": "all"})
+        for _ in range(RECORDS):
+            producer.produce("orders", bytes(1000))
+        assert producer.flush(PATIENCE_S) == 0
+        yield local
+
+
+class Operator:
+    """Runs commands against the cluster."""
+
+    def __init__(self, cluster: LocalCluster, output: pytest.CaptureFixture[str]) -> None:
+        self._cluster = cluster
+        self._output = output
+
+    def run(self, *words: str, status: int = 0) -> str:
+        """What the command prints. It ends with this status."""
+        self._output.readouterr()
+        ended = main([*words, "-b", self._cluster.bootstrap])
+        printed = self._output.readouterr()
+        assert ended == status, printed.err
+        return printed.out if status == 0 else printed.err
+
+    def read(self, *words: str) -> Any:
+        return json.loads(self.run(*words, "--format", "json"))
+
+    def replicas(self) -> list[list[int]]:
+        (topic,) = self.read("topic", "describe", "orders")
+        assert sum(partition["end"] for partition in topic["partitions"]) == RECORDS
+        assert all(sorted(each["in_sync"]) == sorted(each["replicas"]) for each in topic["partitions"])
+        return [partition["replicas"] for partition in topic["partitions"]]
+
+
+@pytest.fixture
+def operator(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> Operator:
+    return Operator(cluster, capsys)
+
+
+def test_replicas_move_and_leaders_follow(operator: Operator) -> None:
+    operator.run("cluster", "reassign", "--topic", "orders", "--to", "4,3,2")
+    assert operator.replicas() == [[4, 3, 2]] * 4
+    operator.run("cluster", "elect")
+    assert [each["leaders"] for each in operator.read("cluster", "brokers")] == [0, 0, 0, 4]
+    assert operator.read("cluster", "status")["not_led_by_the_preferred_replica"] == 0
+    operator.run("cluster", "reassign", "--topic", "orders", "--over", "1,2,3,4", "--throttle", "100M")
+    assert [replicas[0] for replicas in operator.replicas()] == [1, 2, 3, 4]
+    limited = operator.read("config", "get", "topic", "orders", "--changed")
+    assert "throttled" not in str(limited), "the limit ends with the move"
+
+
+def test_a_move_that_is_cancelled_leaves_the_replicas_as_they_were(operator: Operator, cluster: LocalCluster) -> None:
+    before = operator.replicas()
+    for broker in cluster.brokers:  # so slowly that the move does not end by itself
+        for side in ("leader", "follower"):
+            operator.run("config", "set", "broker", str(broker.id), f"{side}.replication.throttled.rate=1")
+    operator.run("config", "set", "topic", "orders", "leader.replication.throttled.replicas=*")
+    operator.run("config", "set", "topic", "orders", "follower.replication.throttled.replicas=*")
+    targets = [[4, 3, 2] if replicas != [4, 3, 2] else [1, 2, 3] for replicas in before]
+    operator.run(
+        "cluster", "reassign", "--topic", "orders", "-p", "0", "--to", ",".join(map(str, targets[0])), "--no-wait"
+    )
+    under_way = operator.read("cluster", "reassign", "--list")
+    assert all(each["partition"] == "orders-0" for each in under_way)
+    operator.run("cluster", "reassign", "--cancel")
+    assert operator.read("cluster", "reassign", "--list") == []
+    if under_way:
+        wait_until(lambda: operator.read("cluster", "status")["under_replicated"] == 0)
+        assert operator.replicas() == before
+
+
+def test_a_broker_is_drained_stopped_and_forgotten(operator: Operator, cluster: LocalCluster) -> None:
+    refused = operator.run("cluster", "unregister", "2", status=1)
+    assert "stop it before" in refused
+    operator.run("cluster", "drain", "2")
+    assert all(2 not in replicas and len(replicas) == 3 for replicas in operator.replicas())
+    cluster.brokers[1].stop()
+    wait_until(lambda: [each["id"] for each in operator.read("cluster", "status")["brokers"] if each["fenced"]] == [2])
+    operator.run("cluster", "unregister", "2")
+    assert [each["id"] for each in operator.read("cluster", "brokers")] == [1, 3, 4]
+    assert operator.replicas()
+
+
+def test_a_lost_broker_is_shown_until_it_is_back(operator: Operator, cluster: LocalCluster) -> None:
+    assert operator.run("cluster", "status", "--check")
+    cluster.brokers[0].kill()
+    wait_until(lambda: operator.read("cluster", "status")["under_replicated"] == 3)
+    assert "under-replicated" in str(operator.read("cluster", "status")["in_trouble"])
+    assert main(["cluster", "status", "--check", "-b", cluster.bootstrap]) == 1
+    cluster.brokers[0].restart()
+    wait_until(lambda: operator.read("cluster", "status")["under_replicated"] == 0)
+    operator.run("cluster", "elect")
+    assert [each["leaders"] for each in operator.read("cluster", "brokers")] == [1, 1, 1, 1]
