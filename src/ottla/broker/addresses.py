@@ -5,6 +5,11 @@ from ottla.cluster.changes import Endpoint
 from ottla.cluster.entities import BrokerImage
 
 
+def can_reach(broker: BrokerImage, client: Client) -> bool:
+    """Whether the broker has an address on the listener that the client uses. Others are not shown to the client."""
+    return broker.endpoint(client.listener) is not None
+
+
 def choose_endpoint(broker: BrokerImage, client: Client) -> Endpoint:
     """The broker's advertised address on the client's listener.
 

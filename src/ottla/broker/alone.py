@@ -21,10 +21,13 @@ from ottla.cluster.registration import BrokerRegistration, become_controller, re
 from ottla.cluster.topics import CLUSTER_METADATA
 from ottla.config import BrokerConfig
 from ottla.replication.assembly import Replication
-from ottla.storage.directories import DataDirectory, Identity
+from ottla.storage.directories import DataDirectory, DirectoryError, Identity
 from ottla.storage.files import Disk
 from ottla.storage.foreign import find_topics, is_foreign
 from ottla.system.background import Job
+
+CLUSTER_COPY = "metadata-copy"
+"""The directory in which a broker of a cluster keeps a copy of the cluster's metadata (`cluster.local_copy`)."""
 
 
 class Alone:
@@ -43,6 +46,10 @@ class Alone:
     async def open(self, config: BrokerConfig, directories: Sequence[DataDirectory]) -> Metadata:
         doors, first = self._doors, directories[0]
         self._directories = directories
+        if doors.disk.exists(f"{first.path}/{CLUSTER_COPY}"):
+            raise DirectoryError(
+                f"{first.path} belongs to a broker of a cluster: start it with --zookeeper, or with zookeeper.connect"
+            )
         self._identity = self._claim(config.node_id)
         self._log = EmbeddedLog(
             doors.disk,

@@ -24,7 +24,8 @@ RETIRED = f"{DIRECTORY}.imported"
 
 def is_single_broker(disk: Disk, directory: DataDirectory) -> bool:
     """Whether the directory holds the metadata of a broker that ran alone."""
-    return disk.exists(f"{directory.path}/{DIRECTORY}")
+    path = f"{directory.path}/{DIRECTORY}"
+    return disk.exists(path) and bool(disk.list(path))
 
 
 async def read_metadata(disk: Disk, directory: DataDirectory, offload: Offload, clock: Clock) -> Image:

@@ -24,7 +24,7 @@ from ottla.cluster.metadata_log import LogBehind, LogUnavailable
 from ottla.cluster.offline import AT_ONCE_MAX, take_replicas_offline
 from ottla.cluster.registration import BrokerRegistration, begin_shutdown, fence_broker, unfence_broker
 from ottla.cluster.store import Store
-from ottla.config import BrokerConfig, ConfigError
+from ottla.config import BrokerConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.assembly import Replication
 from ottla.replication.fetchers import Fetchers
@@ -33,7 +33,7 @@ from ottla.replication.peers import Peers
 from ottla.replication.throttles import ReplicationThrottle
 from ottla.storage.directories import DataDirectory, DirectoryError
 from ottla.system.background import Job
-from ottla.system.network import Connect
+from ottla.system.network import Connect, find_host_name
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +45,9 @@ FENCING_PAUSE_S = 1.0
 
 FENCING_TIMEOUT_S = 5.0
 LEAVING_TIMEOUT_S = 1.0
+
+EVERYWHERE = ("", "0.0.0.0", "::")
+"""Hosts of listeners that are bound to all addresses of the machine."""
 
 LEAVING_SHARE = 0.5
 """Share of the time for a stop that may pass until others lead."""
@@ -161,7 +164,8 @@ class Member:
 
     async def join(self, node: Node, ports: Mapping[str, int]) -> None:
         self._node = node
-        self._endpoints = _find_real_endpoints(node.config, ports)
+        host_name = await self._doors.offload(find_host_name) if _needs_host_name(node.config) else ""
+        self._endpoints = _find_real_endpoints(node.config, ports, host_name)
         self._metadata.on_change(self._apply)
         self._membership.on_expired = self._leave_cluster
         stopped_at = None
@@ -311,7 +315,8 @@ class Member:
             for broker_id, epoch in sorted(gone.items()):
                 broker = self._metadata.image.broker(broker_id)
                 if broker is not None and broker.epoch == epoch and not broker.fenced:
-                    logger.warning("broker %d with epoch %d is gone and gets fenced", broker_id, epoch)
+                    log = logger.info if broker.shutting_down else logger.warning
+                    log("broker %d with epoch %d is gone and gets fenced", broker_id, epoch)
                     await self._fence(broker_id, epoch, FENCING_TIMEOUT_S)
             await asyncio.sleep(FENCING_PAUSE_S)
 
@@ -396,16 +401,22 @@ def _can_be_taken_over(image: Image, broker_id: int) -> bool:
     )
 
 
-def _find_real_endpoints(config: BrokerConfig, ports: Mapping[str, int]) -> tuple[Endpoint, ...]:
-    """The addresses to register, with the ports that the listeners really have."""
-    endpoints = []
-    for endpoint in find_endpoints(config):
-        listener = next(each for each in config.endpoints.bound if each.name == endpoint.name)
-        host = endpoint.host or listener.host
-        if host in ("", "0.0.0.0", "::"):
-            raise ConfigError(
-                f"listeners: {listener.name} listens on all addresses, and other brokers need one: set "
-                f"advertised.listeners"
-            )
-        endpoints.append(Endpoint(endpoint.name, host, endpoint.port or ports[listener.name], endpoint.protocol))
-    return tuple(endpoints)
+def _needs_host_name(config: BrokerConfig) -> bool:
+    return any(endpoint.host in EVERYWHERE for endpoint in _list_endpoints(config))
+
+
+def _list_endpoints(config: BrokerConfig) -> list[Endpoint]:
+    """The advertised address of each listener, or else the address that it is bound to."""
+    bound = {listener.name: listener for listener in config.endpoints.bound}
+    return [endpoint if endpoint.host else Endpoint(*bound[endpoint.name]) for endpoint in find_endpoints(config)]
+
+
+def _find_real_endpoints(config: BrokerConfig, ports: Mapping[str, int], host_name: str) -> tuple[Endpoint, ...]:
+    """The addresses to register. As in Kafka, a listener on all addresses is known by the name of the machine."""
+    return tuple(
+        endpoint._replace(
+            host=host_name if endpoint.host in EVERYWHERE else endpoint.host,
+            port=endpoint.port or ports[endpoint.name],
+        )
+        for endpoint in _list_endpoints(config)
+    )

@@ -3,7 +3,7 @@
 Versions: 1 endpoint type (KIP-919): a broker answers for brokers only; 2 fenced brokers too, on request (KIP-1073).
 """
 
-from ottla.broker.addresses import choose_endpoint
+from ottla.broker.addresses import can_reach, choose_endpoint
 from ottla.broker.call import Call, Client
 from ottla.broker.node import Node
 from ottla.cluster.image import BrokerImage
@@ -30,7 +30,7 @@ def handle(node: Node, call: Call[DescribeClusterRequest]) -> DescribeClusterRes
     response = DescribeClusterResponse(
         cluster_id=image.cluster_id or "",
         controller_id=node.broker_id,  # every broker takes the requests that Kafka's controller takes
-        brokers=[describe(broker, call.client) for broker in brokers],
+        brokers=[describe(broker, call.client) for broker in brokers if can_reach(broker, call.client)],
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = operations.ON_CLUSTER

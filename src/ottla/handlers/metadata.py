@@ -11,7 +11,7 @@ UNKNOWN_TOPIC_OR_PARTITION, and a later one has the topic (`cluster.auto_creatio
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from typing import Any
 
-from ottla.broker.addresses import choose_endpoint
+from ottla.broker.addresses import can_reach, choose_endpoint
 from ottla.broker.call import Call, Client
 from ottla.broker.node import Node
 from ottla.cluster.changes import NO_LEADER
@@ -140,7 +140,7 @@ class EncodedPieces:
         key = (version, client.listener, client.local_address)
         known: list[MetadataResponseBroker] | None = self._kept.get(key)
         if known is None:
-            alive = [describe_broker(broker, client) for broker in image.alive_brokers()]
+            alive = [describe_broker(each, client) for each in image.alive_brokers() if can_reach(each, client)]
             known = [write_structure(MetadataResponse, version, broker) for broker in alive]
             self._keep(key, known, known)
         return known

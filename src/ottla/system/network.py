@@ -1,6 +1,7 @@
 """Outgoing connections to other brokers. A simulation passes its own `Connect`."""
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
@@ -26,3 +27,8 @@ async def connect_to_socket(
         transport.abort()
         raise ConnectionRefusedError(f"nobody listens on {host}:{port}")
     return transport, protocol
+
+
+def find_host_name() -> str:
+    """The name by which other machines should find this one. It may ask a name server: call it in a thread."""
+    return socket.getfqdn()
