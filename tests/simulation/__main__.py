@@ -3,6 +3,7 @@
 python -m tests.simulation --seeds 1000
 python -m tests.simulation --seed 7 --trace 100
 python -m tests.simulation --seeds 1000 --only coordination
+python -m tests.simulation --seeds 100000 --only metadata
 python -m tests.simulation --crash-points
 """
 
@@ -15,9 +16,10 @@ from random import SystemRandom
 
 from tests.simulation import cluster_scenario, coordination, crash_points, scenario, transactions
 from tests.simulation.crash_points import WORKS
+from tests.simulation.metadata import simulation as metadata
 from tests.simulation.scenario import Verdict
 
-RECORDS, COORDINATION, CLUSTER = "records", "coordination", "cluster"
+PLAYS = RECORDS, COORDINATION, CLUSTER, METADATA = "records", "coordination", "cluster", "metadata"
 
 
 def main() -> int:
@@ -29,7 +31,7 @@ def main() -> int:
     parser.add_argument(
         "--keep-page-cache", action="store_true", help="no reboot between a failed fsync and the next start"
     )
-    parser.add_argument("--only", choices=(RECORDS, COORDINATION, CLUSTER), help="what is simulated")
+    parser.add_argument("--only", choices=PLAYS, help="what is simulated")
     parser.add_argument("--crash-points", action="store_true", help="crash in every operation of a piece of work")
     options = parser.parse_args()
     if options.crash_points:
@@ -47,6 +49,7 @@ def simulate_seeds(seeds: range, options: argparse.Namespace) -> int:
         RECORDS: partial(scenario.run, keep_page_cache=options.keep_page_cache),
         COORDINATION: coordination.run,
         CLUSTER: cluster_scenario.run,
+        METADATA: metadata.run,
     }
     failed = 0
     for seed, name in product(seeds, (options.only,) if options.only else plays):

@@ -297,7 +297,7 @@ def _change_partition(draft: MutableImage, item: change.ChangePartition) -> None
             recovering=before.recovering if item.recovering is None else item.recovering,
             adding=before.adding if item.adding is None else item.adding,
             removing=before.removing if item.removing is None else item.removing,
-            offline=before.offline,
+            offline=tuple(each for each in before.offline if item.replicas is None or each in item.replicas),
         )
         _check_partition(wanted, may_lead=before.leader)
         after = leadership.settle(before, wanted, draft.electorate(), draft.topic_rules(topic.name))
