@@ -10,6 +10,7 @@ import logging
 from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
 from ottla.broker.former_single import EPOCH, is_single_broker, read_metadata, retire_metadata
 from ottla.broker.node import Node
@@ -19,7 +20,7 @@ from ottla.cluster.features import SUPPORTED, introduce_features
 from ottla.cluster.image import Image
 from ottla.cluster.leadership import SETTINGS as ELECTION_SETTINGS
 from ottla.cluster.membership import Membership
-from ottla.cluster.metadata import Metadata
+from ottla.cluster.metadata import Decision, Metadata
 from ottla.cluster.metadata_log import LogBehind, LogUnavailable
 from ottla.cluster.offline import AT_ONCE_MAX, take_replicas_offline
 from ottla.cluster.registration import BrokerRegistration, begin_shutdown, fence_broker, unfence_broker
@@ -53,6 +54,16 @@ LEAVING_SHARE = 0.5
 """Share of the time for a stop that may pass until others lead."""
 
 HANDING_OVER_POLL_S = 0.05
+
+
+REGISTRATION_STEP_S = 0.5
+"""How long a change that belongs to a registration may take before the registration is looked at again."""
+
+R = TypeVar("R")
+
+
+class _OutOfClusterError(Exception):
+    """The session has expired, or others have fenced this broker, while it was registering."""
 
 
 class Member:
@@ -168,24 +179,40 @@ class Member:
         self._endpoints = _find_real_endpoints(node.config, ports, host_name)
         self._metadata.on_change(self._apply)
         self._membership.on_expired = self._leave_cluster
-        stopped_at = None
+        while True:
+            try:
+                await self._enter()
+                return
+            except _OutOfClusterError as error:
+                logger.info("registration starts again: %s", error)
+
+    async def _enter(self) -> None:
+        """Register at the start."""
+        node, stopped_at = self._node, None
+        assert node is not None
         if was_clean(self._directories):
             stopped_at = self._directories[0].broker_epoch if self._imported is None else EPOCH
-        await self._register(stopped_at=stopped_at)
+        await self._register(stopped_at)
         for directory, directory_id in zip(self._directories, self._directory_ids, strict=True):
             if directory.failure is None:
                 directory.claim(self._metadata.image.cluster_id or "", node.broker_id, directory_id)
         if self._imported is not None:
             retire_metadata(self._doors.disk, self._directories[0])
             self._imported = None
-        await self._metadata.change(introduce_features)
+        await self._change(introduce_features)
 
     async def serve(self) -> None:
         """Connections are accepted: this broker may lead."""
-        await self._unfence()
+        try:
+            await self._unfence()
+        except _OutOfClusterError as error:
+            logger.info("this broker registers again as soon as it has started: %s", error)
 
-    async def _register(self, *, stopped_at: int | None = None, previous_epoch: int | None = None) -> None:
-        """Register, report replicas that cannot be served, and let the others follow the metadata."""
+    async def _register(self, stopped_at: int | None = None) -> None:
+        """Register, report replicas that cannot be served, and let the others follow the metadata.
+
+        `stopped_at`: the epoch in which this broker was shut down cleanly, if it was.
+        """
         registration = BrokerRegistration(
             self._config.node_id,
             tuple(
@@ -198,7 +225,7 @@ class Member:
             stopped_at,
             features=tuple(SupportedFeature(name, levels[0], levels[-1]) for name, levels in sorted(SUPPORTED.items())),
             incarnation=self._incarnation,
-            previous_epoch=previous_epoch,
+            previous_epoch=self.broker_epoch if self.broker_epoch >= 0 else None,
             imported=tuple(self._imported.snapshot()) if self._imported is not None else (),
             election_settings={key: value for key, value in self._config.given.items() if key in ELECTION_SETTINGS},
         )
@@ -229,23 +256,41 @@ class Member:
             partitions=replicas,
             lost=lost,
         )
-        while replicas and await self._metadata.change(decide) == AT_ONCE_MAX:
+        while replicas and await self._change(decide) == AT_ONCE_MAX:
             pass
+
+    async def _change(self, decide: Callable[[Image], Decision[R]]) -> R:
+        """Make a change that this registration needs. _OutOfClusterError if the registration is over.
+
+        Without a session nothing can be appended, and only a new registration gives the broker a new one. The change
+        must do no harm if it is made twice.
+        """
+        while True:
+            try:
+                return await self._metadata.change(decide, REGISTRATION_STEP_S)
+            except KafkaError as error:
+                if self._out_of_cluster.is_set():
+                    raise _OutOfClusterError(error.message) from None
+                if error.code is not ErrorCode.REQUEST_TIMED_OUT:
+                    raise
 
     def _new_cluster_id(self) -> str:
         return urlsafe_b64encode(self._doors.random.randbytes(16)).decode().rstrip("=")
 
     async def _unfence(self) -> None:
         epoch = self.broker_epoch
-        await self._metadata.change(lambda image: unfence_broker(image, self._config.node_id, epoch))
+        await self._change(lambda image: unfence_broker(image, self._config.node_id, epoch))
         self._is_registered.set()
+        self._leave_if_fenced(self._metadata.image)  # others may have fenced this broker before this task went on
 
     def _apply(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
         if self._peers is not None:
             self._peers.apply(after)
-        if self._is_leaving or not self._is_registered.is_set():
-            return
-        broker = after.broker(self._config.node_id)
+        if not self._is_leaving and self._is_registered.is_set():
+            self._leave_if_fenced(after)
+
+    def _leave_if_fenced(self, image: Image) -> None:
+        broker = image.broker(self._config.node_id)
         if broker is None or broker.fenced or broker.epoch != self.broker_epoch:
             logger.warning("broker %d was fenced by another broker", self._config.node_id)
             self._leave_cluster()
@@ -261,10 +306,13 @@ class Member:
         """Register again whenever this broker is out of the cluster."""
         while True:
             await self._out_of_cluster.wait()
+            self._is_registered.clear()
             self._replication.reconciliation.step_down()
             try:
-                await self._register(previous_epoch=self.broker_epoch)
+                await self._register()
                 await self._unfence()
+            except _OutOfClusterError as error:
+                logger.info("registration starts again: %s", error)
             except KafkaError as error:
                 if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
                     self._doors.fail(error.message)
@@ -272,6 +320,9 @@ class Member:
                 logger.warning("registration failed, it is tried again: %s", error)
                 self._out_of_cluster.set()
                 await asyncio.sleep(RESTART_S)
+            except Exception:
+                self._out_of_cluster.set()  # or the next run of this job would wait for ever
+                raise
 
     # Work while the broker serves
 
