@@ -49,7 +49,7 @@ COMMANDS = {
     "txn": "list and describe transactions, find and end hanging ones",
     "sink": "list and describe queries that write topics exactly once",
     "config": "read and change settings of topics and brokers",
-    "cluster": "show a cluster's brokers and partitions, move replicas and leaders",
+    "cluster": "start a cluster, show its brokers and partitions, move replicas and leaders",
     "bench": "a quick load test",
     "log": "look into a broker's files and verify them, without a broker",
     "completion": "print a script that lets your shell complete these commands",

@@ -1,4 +1,4 @@
-"""`ottla cluster`: shows the state of a cluster, and moves replicas and leaders.
+"""`ottla cluster`: starts a cluster on this machine, shows the state of one, and moves replicas and leaders.
 
 overview.py    one view of brokers, partitions and their trouble: what the other actions read
 status.py      status, brokers
@@ -7,17 +7,18 @@ plans.py       which replicas move where
 throttle.py    a limit on the rate of moves
 actions.py     how these modules add their actions
 elections.py   elect, unregister
+local.py       up: ZooKeeper and several brokers as child processes of this command
 zookeeper_server.py  ZooKeeper servers as child processes
 """
 
 import argparse
 
-from ottla.cli.cluster import elections, moves, status
+from ottla.cli.cluster import elections, local, moves, status
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for module in (status, moves, elections):
+    for module in (local, status, moves, elections):
         module.add_actions(actions)
 
 

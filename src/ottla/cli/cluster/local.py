@@ -1,0 +1,242 @@
+"""`ottla cluster up`: a whole cluster on this machine. ZooKeeper and the brokers are child processes of the command.
+
+Each child writes its log to a file of the data directory and leads a session of its own, so that Ctrl-C in the terminal
+reaches this command only, which then stops the brokers, and ZooKeeper after them. A broker that ends is reported and
+the others go on: whoever kills one on purpose gets the command that starts it again.
+"""
+
+import argparse
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ottla.cli.client import parse_pairs
+from ottla.cli.cluster.actions import Actions, add_action
+from ottla.cli.command_error import USAGE_ERROR, CommandError
+from ottla.cli.interruption import Interrupted, Interruption
+from ottla.cli.numbers import parse_port
+from ottla.cli.output import counted
+from ottla.cli.settings import default_directory
+
+if TYPE_CHECKING:
+    from ottla.client.client import Client
+
+BROKERS_MAX = 32
+REPLICATION_FACTOR = 3
+STOP_S = 15.0
+GLANCE_S = 0.02
+LOOK_S = 1.0
+DEFAULT_PORT = 9092
+ANSWER_MS = "2000"
+
+
+def add_actions(actions: Actions) -> None:
+    up = add_action(actions, "up", "start a whole cluster on this machine", _up, client=False)
+    up.add_argument("--brokers", type=int, default=3, metavar="N", help="how many brokers (default: 3)")
+    up.add_argument(
+        "--data", metavar="DIR", help="directory for the data of all of them (default: ~/.local/share/ottla-cluster)"
+    )
+    up.add_argument(
+        "--zookeeper",
+        metavar="HOST:PORT[/PATH]",
+        help="a ZooKeeper that is running (default: start one; needs Java, or pip install 'ottla[spark]')",
+    )
+    up.add_argument("--port", type=parse_port, default=DEFAULT_PORT, help="port of the first broker; 0 takes free ones")
+    up.add_argument("--host", default="localhost", help="address to listen on (default: localhost)")
+    up.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="KEY=VALUE",
+        help="a setting of every broker, with Kafka's name; may be repeated",
+    )
+
+
+class BrokerChild:
+    """A broker in a child process."""
+
+    def __init__(self, number: int, command: list[str], log: Path) -> None:
+        self.number = number
+        self.command = command
+        self.log = log
+        self.address: str | None = None
+        self._is_reported = False
+        with log.open("ab") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "ottla", *command],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        assert self.process.stdout is not None
+        os.set_blocking(self.process.stdout.fileno(), False)
+        self._output = b""
+
+    def look(self) -> None:
+        """Read the line that says where the broker listens. CommandError if it ended before."""
+        assert self.process.stdout is not None
+        self._output += self.process.stdout.read() or b""
+        line, newline, _ = self._output.decode(errors="replace").partition("\n")
+        if newline and " ready on " in line:
+            self.address = line.split(" ready on ")[1].split()[0].rstrip(",")
+            self.command[self.command.index("--port") + 1] = self.address.rpartition(":")[2]  # for the next start
+        elif self.process.poll() is not None:
+            raise CommandError(f"broker {self.number} did not start: {read_last_line(self.log)}")
+
+    def report_end(self) -> None:
+        """Say once that the broker has ended, and how to start it again."""
+        if not self._is_reported and self.process.poll() is not None:
+            self._is_reported = True
+            again = shlex.join(["ottla", *self.command])
+            print(f"broker {self.number} has ended ({self.log}); start it again with\n  {again}", flush=True)
+
+
+def read_last_line(log: Path) -> str:
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1].removeprefix("ottla: ") if lines else "it wrote no message"
+
+
+def _up(options: argparse.Namespace) -> int:
+    if not 1 <= options.brokers <= BROKERS_MAX:
+        raise CommandError(f"--brokers: {options.brokers} is not between 1 and {BROKERS_MAX}", USAGE_ERROR)
+    if options.port and options.port + options.brokers > 65536:
+        raise CommandError(f"--port: {options.brokers} brokers need ports up to {options.port + options.brokers - 1}")
+    data = Path(options.data or f"{default_directory(os.environ)}-cluster").expanduser().absolute()
+    data.mkdir(parents=True, exist_ok=True)
+    began_s = time.monotonic()
+    with Interruption() as interruption, ExitStack() as running:
+        try:
+            zookeeper = options.zookeeper or running.enter_context(_zookeeper(data, interruption))
+            brokers = running.enter_context(_brokers(options, data, zookeeper, interruption))
+            _wait_until_ready(brokers, interruption)
+            bootstrap = ",".join(broker.address or "" for broker in brokers)
+            print(
+                f"{counted(len(brokers), 'broker')} ready on {bootstrap} "
+                f"(ZooKeeper {zookeeper}, data {data}, {time.monotonic() - began_s:.2f} s)",
+                flush=True,
+            )
+            _watch(brokers, bootstrap, interruption)
+        except Interrupted:
+            print("stopping", flush=True)
+    return 0
+
+
+@contextmanager
+def _zookeeper(data: Path, interruption: Interruption) -> Iterator[str]:
+    """Start a ZooKeeper server and yield its address."""
+    from ottla.cli.cluster.zookeeper_server import ZooKeeperServer
+
+    print("ZooKeeper is starting", flush=True)
+    server = ZooKeeperServer(data / "zookeeper")
+    server.launch()
+    try:
+        with interruption.raising():
+            server.wait_until_ready()
+        yield server.address
+    finally:
+        server.stop()
+
+
+@contextmanager
+def _brokers(
+    options: argparse.Namespace, data: Path, zookeeper: str, interruption: Interruption
+) -> Iterator[list[BrokerChild]]:
+    """Start the brokers beside each other, and stop them at the end."""
+    brokers: list[BrokerChild] = []
+    try:
+        for number in range(1, options.brokers + 1):
+            interruption.check()
+            brokers.append(
+                BrokerChild(number, _command(options, data, zookeeper, number), data / f"broker-{number}.log")
+            )
+        yield brokers
+    finally:
+        for broker in brokers:
+            with suppress(ProcessLookupError):
+                broker.process.send_signal(signal.SIGTERM)
+        deadline_s = time.monotonic() + STOP_S
+        for broker in brokers:
+            while broker.process.poll() is None and time.monotonic() < deadline_s and not interruption.impatient:
+                time.sleep(GLANCE_S)
+            broker.process.kill()
+            broker.process.wait()
+            assert broker.process.stdout is not None
+            broker.process.stdout.close()
+
+
+def _command(options: argparse.Namespace, data: Path, zookeeper: str, number: int) -> list[str]:
+    port = options.port + number - 1 if options.port else 0
+    given = parse_pairs(options.settings, "--set")
+    factor = min(REPLICATION_FACTOR, options.brokers)
+    settings = {"default.replication.factor": str(factor)}
+    if factor < REPLICATION_FACTOR:  # groups and transactions would otherwise wait for the missing brokers for ever
+        settings |= {
+            "offsets.topic.replication.factor": str(factor),
+            "transaction.state.log.replication.factor": str(factor),
+            "transaction.state.log.min.isr": "1",
+        }
+    return [
+        *("up", "--node-id", str(number), "--zookeeper", zookeeper),
+        *("--data", str(data / f"broker-{number}"), "--host", options.host, "--port", str(port)),
+        *(word for name, value in {**settings, **given}.items() for word in ("--set", f"{name}={value}")),
+    ]
+
+
+def _wait_until_ready(brokers: Sequence[BrokerChild], interruption: Interruption) -> None:
+    for broker in brokers:
+        while broker.address is None:
+            interruption.check()
+            broker.look()
+            if broker.address is None:
+                time.sleep(GLANCE_S)
+
+
+def _watch(brokers: Sequence[BrokerChild], bootstrap: str, interruption: Interruption) -> None:
+    """Print a line whenever the state of the cluster changes, until Ctrl-C."""
+    from ottla.client.client import Client
+
+    settings = {"bootstrap.servers": bootstrap, "default.api.timeout.ms": ANSWER_MS, "request.timeout.ms": ANSWER_MS}
+    shown = ""
+    with closing(Client(settings)) as client:
+        while True:
+            for broker in brokers:
+                broker.report_end()
+            with interruption.raising():
+                state = _describe(client)
+                if state != shown:
+                    print(f"{time.strftime('%H:%M:%S')} {state}", flush=True)
+                    shown = state
+                time.sleep(LOOK_S)
+
+
+def _describe(client: "Client") -> str:
+    """Brokers, partitions and trouble in one line."""
+    from ottla.client.connection import Unreachable
+    from ottla.errors import KafkaError
+    from ottla.wire.messages.metadata import MetadataRequest
+
+    try:
+        found = client.ask_any(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+    except (Unreachable, KafkaError) as error:
+        client.close()
+        return f"no broker answers: {error}"
+    partitions = [partition for topic in found.topics for partition in topic.partitions]
+    offline = sum(partition.leader_id < 0 for partition in partitions)
+    behind = sum(len(partition.isr_nodes) < len(partition.replica_nodes) for partition in partitions)
+    leaders = ", ".join(
+        f"{broker.node_id} leads {sum(partition.leader_id == broker.node_id for partition in partitions)}"
+        for broker in sorted(found.brokers, key=lambda broker: broker.node_id)
+    )
+    return (
+        f"{counted(len(found.brokers), 'broker')}, {counted(len(partitions), 'partition')} ({leaders}), "
+        f"{offline} offline, {behind} under-replicated"
+    )
