@@ -28,8 +28,9 @@ from ottla.wire.fetch import (
     SnapshotId,
     TopicResult,
 )
+from ottla.wire.fetch.requests import _read_request
 from ottla.wire.malformed import Malformed
-from ottla.wire.primitives import NodeEndpoint
+from ottla.wire.primitives import READ_ERRORS, NodeEndpoint, reader
 from tests.unit.wire.kio_oracle import kio_bytes
 from tests.unit.wire.mutations import mutants
 
@@ -409,3 +410,38 @@ def test_values_that_do_not_fit_are_refused_by_the_writer() -> None:
         fetch.write_response(12, FetchResponse(session_id=2**31))
     with pytest.raises(ValueError, match="fetch request"):
         fetch.write_request(12, FetchRequest(max_bytes=2**31))
+
+
+def follower_request(partitions: int, version: int) -> FetchRequest:
+    """What a follower sends in a session: nothing new, or one partition with new offsets."""
+    asked = [FetchPartition(index, 4, 2**40, 3, 7, 1 << 20) for index in range(partitions)]
+    for partition in asked:
+        partition.high_watermark = 99 if version >= 18 else fetch.HIGH_WATERMARK_UNSUPPORTED
+    topics = [FetchTopic(topic_id=b"t" * 16, partitions=asked)] if asked else []
+    return FetchRequest(
+        replica_id=2, replica_epoch=2**33, max_wait_ms=500, min_bytes=1, session_id=7, session_epoch=8, topics=topics
+    )
+
+
+@pytest.mark.parametrize("version", [17, 18])
+@pytest.mark.parametrize("partitions", [0, 1, 2])
+def test_the_short_way_to_read_a_followers_request_finds_what_the_long_one_does(
+    version: int, partitions: int, seed: int
+) -> None:
+    request = follower_request(partitions, version)
+    data = bytes(fetch.write_request(version, request))
+    assert fetch.read_request(version, data) == request
+    assert fetch.read_request(version, b"head" + data, 4) == request
+    for mutant in mutants(Random(seed), data, 1000):
+        try:
+            found: FetchRequest | None = fetch.read_request(version, mutant)
+        except Malformed:
+            found = None
+        assert found == read_the_long_way(version, mutant)
+
+
+def read_the_long_way(version: int, data: bytes) -> FetchRequest | None:
+    try:
+        return _read_request(version, reader(memoryview(data), 0, True))
+    except (Malformed, *READ_ERRORS):
+        return None

@@ -50,13 +50,18 @@ _NO_TAGS = b"\0"
 _SINGLE_LIMITS = Struct(">iiibiiB")
 _SINGLE_PARTITION = Struct(">BiiqiqiBBBB")
 _SINGLE_NONE = Struct(">BB")
+# The same of a follower, which sends its high watermark and its replica state in tags and no rack: from the partitions,
+# or from the number of forgotten topics, to the end.
+_FOLLOWER_PARTITION = Struct(">BiiqiqiBBBqB")
+_FOLLOWER_END = Struct(">BBBBBiqB")
+_FOLLOWER_CONSTANTS = (1, 1, 1, 1, _REPLICA_STATE.size + 1)
 
 
 def read_request(version: int, buffer: Bytes, position: int = 0) -> FetchRequest:
     """The request in `buffer` from `position` to its end."""
     if version >= COMPACT_FROM:
         try:
-            request = _read_single(version, buffer, position)
+            request = _read_single(version, buffer, position) or _read_single_of_follower(version, buffer, position)
         except READ_ERRORS:
             request = None  # another shape, or malformed: the general path finds out
         if request is not None:
@@ -114,6 +119,40 @@ def _read_single(version: int, buffer: Bytes, position: int) -> FetchRequest | N
     return FetchRequest(
         replica_id, -1, wait, least, most, isolation, session_id, session_epoch, asked, [], rack_id, None
     )
+
+
+def _read_single_of_follower(version: int, buffer: Bytes, position: int) -> FetchRequest | None:
+    """Like `_read_single`, for the requests of a follower."""
+    end = len(buffer) - _FOLLOWER_END.size
+    *constants, replica_id, replica_epoch, state_tags = _FOLLOWER_END.unpack_from(buffer, end)
+    if version < HIGH_WATERMARK_FROM or state_tags or tuple(constants) != _FOLLOWER_CONSTANTS:
+        return None
+    wait, least, most, isolation, session_id, session_epoch, topics = _SINGLE_LIMITS.unpack_from(buffer, position)
+    position += _SINGLE_LIMITS.size
+    asked: list[FetchTopic] = []
+    if topics == 2:
+        (
+            partitions,
+            index,
+            leader_epoch,
+            offset,
+            last_epoch,
+            log_start,
+            size,
+            partition_tags,
+            tag,
+            tag_size,
+            high_watermark,
+            topic_tags,
+        ) = _FOLLOWER_PARTITION.unpack_from(buffer, position + 16)
+        if (partitions, partition_tags, tag, tag_size, topic_tags) != (2, 1, 1, _HIGH_WATERMARK.size, 0):
+            return None
+        partition = FetchPartition(index, leader_epoch, offset, last_epoch, log_start, size, ZERO_UUID, high_watermark)
+        asked.append(FetchTopic("", bytes(buffer[position : position + 16]), [partition]))
+        position += 16 + _FOLLOWER_PARTITION.size
+    if topics not in (1, 2) or position != end:
+        return None
+    return FetchRequest(replica_id, replica_epoch, wait, least, most, isolation, session_id, session_epoch, asked)
 
 
 def _read_request(version: int, source: Reader) -> FetchRequest:
