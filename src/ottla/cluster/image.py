@@ -48,12 +48,18 @@ class Image:
     election_rules: int = ELIGIBLE_LEADER_REPLICAS
     derived: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     """Results that were computed from this image and are needed again. They are dropped with the image."""
+    lasting: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """Like `derived`, but handed on to the image after this one: each result is kept with the parts of the image that
+    it was computed from, and counts only while they are the same objects."""
 
     def replay(self, version: int, changes: Iterable[Change]) -> "Image":
         """The image after the entry `version`. ReplayError if a change does not fit this image."""
         draft = MutableImage(version, *(getattr(self, name) for name in IMAGE_FIELDS[1:]))
         replay(draft, changes)
-        return Image(*(getattr(draft, name) for name in IMAGE_FIELDS))
+        after = Image(*(getattr(draft, name) for name in IMAGE_FIELDS))
+        if self.lasting:  # the empty image, with which every cluster begins, has none
+            object.__setattr__(after, "lasting", self.lasting)
+        return after
 
     def snapshot(self) -> list[Change]:
         """Changes that replay from the empty image into one equal to this. Equal images give equal changes."""

@@ -8,6 +8,7 @@ import pytest
 
 from ottla.broker.call import Call, Client
 from ottla.broker.node import Node
+from ottla.cluster import changes
 from ottla.cluster.changes import NO_LEADER, Endpoint
 from ottla.cluster.entities import BrokerImage, PartitionImage, TopicImage
 from ottla.cluster.image import EMPTY, Image
@@ -98,6 +99,40 @@ def test_a_repeated_request_gets_the_same_bytes(version: int) -> None:
         assert isinstance(asked(image, "orders", version, include_cluster_authorized_operations=True), MetadataResponse)
     if version >= 8:
         assert isinstance(asked(image, "orders", version, include_topic_authorized_operations=True), MetadataResponse)
+
+
+def test_pieces_outlive_a_change_of_another_topic() -> None:
+    # An ISR changes many times a second in a large cluster: only its own topic is described again.
+    image = EMPTY.replay(1, [changes.RegisterBroker(0, (bytes(16),), BROKER.endpoints)])
+    image = image.replay(2, [changes.UnfenceBroker(0, 1)])
+    for number, name in enumerate(("orders", "other")):
+        created = (changes.CreateTopic(bytes([number + 1]) * 16, name), *two_partitions(bytes([number + 1]) * 16))
+        image = image.replay(3 + number, created)
+    asked(image, "orders")
+    asked(image, "other")
+    shrunk = image.replay(5, [changes.ChangePartition(b"\x02" * 16, 0, 0, isr=(0,))])
+    assert shrunk.topics_by_name["other"] is not image.topics_by_name["other"]
+    assert asked(shrunk, "orders") is asked(image, "orders")
+    assert isinstance(asked(shrunk, "other"), MetadataResponse)
+    joined = shrunk.replay(6, [changes.RegisterBroker(1, (b"1" * 16,), BROKER.endpoints)])
+    assert isinstance(asked(joined, "orders"), MetadataResponse), "the list of brokers may differ"
+
+
+def two_partitions(topic_id: bytes) -> tuple[changes.Change, ...]:
+    return tuple(changes.CreatePartition(topic_id, number, (0, 7), (0, 7), 0) for number in range(2))
+
+
+def test_pieces_make_room_for_those_of_a_newer_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Pieces of topics that have changed are dropped when there is no room left, once for each image.
+    monkeypatch.setattr(metadata, "PIECES_BYTES_MAX", 1000)
+    image, topic = image_of(LED)
+    pieces = EncodedPieces.of(image)
+    for version in range(5, 13):
+        pieces.topic(image, topic, version, False)
+    newer = image.replay(1, [changes.SetFeature("a", 1)])
+    assert EncodedPieces.of(newer) is pieces
+    kept = pieces.topic(newer, topic, 4, False)
+    assert pieces.topic(newer, topic, 4, False) is kept
 
 
 def test_a_change_is_visible_at_once() -> None:
