@@ -7,6 +7,7 @@ from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.cluster.topics import CONSUMER_OFFSETS
 from ottla.coordinators.machine import Producer
+from ottla.coordinators.transactions.admission import wait_for_last_transaction
 from ottla.errors import ErrorCode, KafkaError
 from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -20,5 +21,7 @@ async def handle(node: Node, call: Call[AddOffsetsToTxnRequest]) -> AddOffsetsTo
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     producer = Producer(request.producer_id, request.producer_epoch)
     partition = TopicPartition(CONSUMER_OFFSETS, node.groups.partition_for(request.group_id))
-    await node.transactions.add_partitions(request.transactional_id, producer, [partition], version=0)
+    await wait_for_last_transaction(
+        lambda: node.transactions.add_partitions(request.transactional_id, producer, [partition], version=0)
+    )
     return AddOffsetsToTxnResponse()

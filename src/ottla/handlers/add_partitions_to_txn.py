@@ -10,6 +10,7 @@ from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.cluster.topics import is_internal
 from ottla.coordinators.machine import Producer
+from ottla.coordinators.transactions.admission import wait_for_last_transaction
 from ottla.coordinators.transactions.transaction import EPOCH_BUMP
 from ottla.errors import ErrorCode, KafkaError
 from ottla.topic_partition import TopicPartition
@@ -86,6 +87,10 @@ async def add_or_verify(
     if transaction.verify_only:
         missing = await node.transactions.find_missing_partitions(transactional_id, producer, partitions)
         return dict.fromkeys(missing, ErrorCode.TRANSACTION_ABORTABLE)
-    spoken = EPOCH_BUMP if version >= BROKERS_FROM else 0
-    await node.transactions.add_partitions(transactional_id, producer, partitions, version=spoken)
+    if version >= BROKERS_FROM:  # a broker that is refused tries again by itself
+        await node.transactions.add_partitions(transactional_id, producer, partitions, version=EPOCH_BUMP)
+    else:
+        await wait_for_last_transaction(
+            lambda: node.transactions.add_partitions(transactional_id, producer, partitions, version=0)
+        )
     return {}

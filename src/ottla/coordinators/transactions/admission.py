@@ -7,7 +7,7 @@ begin a transaction that nobody ends. A partition in which the transaction is op
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 
 from ottla.coordinators.machine import Producer
@@ -50,6 +50,21 @@ _RETRIABLE = (
 )
 
 
+async def wait_for_last_transaction(attempt: Callable[[], Awaitable[None]]) -> None:
+    """Make an attempt again for a while if the markers of the producer's last transaction are still being written.
+
+    CONCURRENT_TRANSACTIONS after the last attempt. A client that is refused pauses for longer than the markers take.
+    """
+    for delay_s in RETRY_DELAYS_S:
+        try:
+            return await attempt()
+        except KafkaError as error:
+            if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
+                raise
+        await asyncio.sleep(delay_s)
+    return await attempt()
+
+
 class Admission:
     def __init__(self, transactions: TransactionCoordinator, peers: CoordinatorPeers) -> None:
         self._transactions = transactions
@@ -80,17 +95,12 @@ class Admission:
         """Add partitions, after a few attempts if need be. A transaction that ends meanwhile does no harm: its marker
         raises the epoch in the partition, and the append is refused."""
         names = [_to_topic_partition(each) for each in partitions]
-        delays = iter(RETRY_DELAYS_S)
-        while True:
+
+        async def add() -> None:
             broker = await self._transactions.find_broker(transactional_id)
-            try:
-                await self._peers.add_partitions(broker.id, transactional_id, producer, names)
-                return
-            except KafkaError as error:
-                delay_s = next(delays, None)
-                if delay_s is None or error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
-                    raise
-                await asyncio.sleep(delay_s)
+            await self._peers.add_partitions(broker.id, transactional_id, producer, names)
+
+        await wait_for_last_transaction(add)
 
     async def _find_missing(
         self, transactional_id: str, producer: Producer, partitions: list[Partition]
