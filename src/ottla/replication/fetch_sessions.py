@@ -24,6 +24,9 @@ NO_SESSION = 0
 CONSUMER = -1
 MAX_EPOCH = 2**31 - 1
 
+FOLLOWER_IDLE_S = 30.0
+"""A follower's session without a fetch for this long is abandoned."""
+
 RequestedPartition = tuple[bytes, str, int]
 """Topic id, topic name and partition. A request has either the id (from version 13) or the name, the other is empty."""
 
@@ -231,7 +234,7 @@ class FetchSessions:
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._drop(request.session_id)
             session = FollowerSession(version >= TOPIC_ID_FROM, now, request.replica_id, request.replica_epoch)
-            self._drop_earlier_life(session)
+            self._drop_abandoned(session)
             if request.session_epoch == INITIAL_EPOCH and asked and self._make_room(len(asked), now, session.follower):
                 session.id = self._choose_id()
                 self._sessions[session.id] = session
@@ -269,13 +272,16 @@ class FetchSessions:
         if isinstance(session, FollowerSession):
             session.close()
 
-    def _drop_earlier_life(self, session: FollowerSession) -> None:
-        """The follower's broker was restarted: its sessions from before will not be continued."""
+    def _drop_abandoned(self, session: FollowerSession) -> None:
+        """End sessions of the same follower that it will not continue: its broker was restarted, or they are idle.
+
+        They would watch their partitions for nothing. A follower fetches at least every replica.fetch.wait.max.ms.
+        """
         for each in list(self._sessions.values()):
             if (
                 isinstance(each, FollowerSession)
                 and each.follower == session.follower
-                and each.broker_epoch < session.broker_epoch
+                and (each.broker_epoch < session.broker_epoch or session.created - each.last_used >= FOLLOWER_IDLE_S)
             ):
                 self._drop(each.id)
 

@@ -10,7 +10,7 @@ import pytest
 from ottla.cluster.image import Image
 from ottla.errors import ErrorCode, KafkaError
 from ottla.observability.metrics import RequestMeters
-from ottla.replication.fetch_sessions import FetchSessions, FollowerSession
+from ottla.replication.fetch_sessions import FOLLOWER_IDLE_S, FetchSessions, FollowerSession
 from ottla.replication.follower_fetch import HIGH_WATERMARK_DELAY_S, FollowerFetch
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
@@ -511,6 +511,26 @@ def test_a_restarted_follower_ends_its_sessions_from_before() -> None:
         restarted.broker_epoch += 5
         restarted.ask(at(0))
         assert len(sessions) == 1 and len(partition.end_moved.watchers) == 1
+
+    simulate(scenario())
+
+
+def test_sessions_that_a_follower_left_behind_end() -> None:
+    async def scenario() -> None:
+        partition = lead(FakeProposer())
+        sessions = FetchSessions(10, 120.0, Random(1))
+        replicas = keep(partition)
+        followers = [FollowingBroker(replicas, broker, sessions) for broker in (SECOND, SECOND, THIRD)]
+        for follower in followers:
+            follower.ask(at(0))
+        await asyncio.sleep(FOLLOWER_IDLE_S - 1)
+        followers[1].ask()
+        await asyncio.sleep(2)
+        FollowingBroker(replicas, sessions=sessions).ask(at(0))
+        assert len(sessions) == 3 and len(partition.end_moved.watchers) == 3
+        followers[1].ask()
+        with pytest.raises(KafkaError):
+            followers[0].ask()
 
     simulate(scenario())
 
