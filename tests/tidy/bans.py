@@ -158,6 +158,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.cluster.auto_creation": "creates topics for clients that do not wait for it",
             "ottla.cluster.change_queue": "appends to the metadata log, also for callers that stopped waiting",
             "ottla.cluster.metadata": "snapshots and shared reads of the log, which no caller waits for",
+            "ottla.cluster.local_copy": "writes behind the replay, which waits for no disk",
             "ottla.cluster.connection": "opens a new session when the last one has expired",
             "ottla.server.connection": "the task of the request a connection is waiting for",
             "ottla.server.sending": "the task that reads a cold range for the connection's writer",

@@ -159,6 +159,9 @@ class Metadata:
                 hear(entry)
             for listener in self._listeners:
                 listener(before, after, changes)
+        except LogBehind as error:
+            self._fail(str(error))
+            raise
         except Exception as error:
             self._fail(f"metadata entry {entry.version} could not be applied: {error!r}")
             raise

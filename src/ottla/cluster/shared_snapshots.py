@@ -96,13 +96,13 @@ class SharedSnapshots:
             await session.commit([Check(controller), SetData(znodes.SNAPSHOT, pointer.encode(), pointer_version)])
             for first in range(covered.start, covered.stop, DELETIONS_AT_ONCE):
                 versions = range(first, min(first + DELETIONS_AT_ONCE, covered.stop))
-                await _delete(session, [znodes.entry_path(version) for version in versions])
+                await delete_nodes(session, [znodes.entry_path(version) for version in versions])
         kept = {str(version) for version, _ in pointer.snapshots}
         for name in await session.children(znodes.SNAPSHOT):
             if name not in kept and int(name) < pointer.newest:
                 path = f"{znodes.SNAPSHOT}/{name}"
-                await _delete(session, [f"{path}/{part}" for part in await session.children(path)])
-                await _delete(session, [path])
+                await delete_nodes(session, [f"{path}/{part}" for part in await session.children(path)])
+                await delete_nodes(session, [path])
 
 
 def _encode_parts(image: Image) -> list[bytes]:
@@ -118,10 +118,10 @@ async def _prepare(session: Session, controller: str, path: str) -> None:
     try:
         await session.commit([Check(controller), Create(path)])
     except NodeExists:
-        await _delete(session, [f"{path}/{part}" for part in await session.children(path)])
+        await delete_nodes(session, [f"{path}/{part}" for part in await session.children(path)])
 
 
-async def _delete(session: Session, paths: list[str]) -> None:
+async def delete_nodes(session: Session, paths: list[str]) -> None:
     """Delete nodes, some of which may be gone already."""
     try:
         await session.commit([Delete(path) for path in paths])
