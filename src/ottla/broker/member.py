@@ -16,9 +16,11 @@ from ottla.broker.former_single import EPOCH, is_single_broker, read_metadata, r
 from ottla.broker.node import Node
 from ottla.broker.participation import Doors, find_endpoints, was_clean
 from ottla.cluster.changes import Change, Endpoint, SupportedFeature
+from ottla.cluster.controller import Controller
 from ottla.cluster.features import SUPPORTED, introduce_features
 from ottla.cluster.image import Image
 from ottla.cluster.leadership import SETTINGS as ELECTION_SETTINGS
+from ottla.cluster.local_copy import LocalCopy
 from ottla.cluster.membership import Membership
 from ottla.cluster.metadata import Decision, Metadata
 from ottla.cluster.metadata_log import LogBehind, LogUnavailable
@@ -79,6 +81,8 @@ class Member:
         self._directory_ids: list[bytes] = []
         self._membership: Membership
         self._metadata: Metadata
+        self._copy: LocalCopy | None = None
+        self._controller: Controller
         self._replication: Replication
         self._node: Node | None = None
         self._peers: Peers | None = None
@@ -110,8 +114,13 @@ class Member:
         ]
         self._membership = Membership(self._store, config.node_id, self._directory_ids, random, doors.offload)
         metadata = self._metadata = Metadata(self._membership.log, random, on_failure=doors.fail)
+        copy = self._copy = LocalCopy(
+            doors.disk, directories[0].path, doors.offload, doors.clock, lambda: metadata.image
+        )
+        metadata.on_entry(copy.add)
         await self._membership.connect()
         image = await metadata.load()
+        copy.require(image.version)
         for directory in directories:
             _check_identity(directory, config.node_id, image)
         if image.cluster_id is None:
@@ -178,6 +187,7 @@ class Member:
         host_name = await self._doors.offload(find_host_name) if _needs_host_name(node.config) else ""
         self._endpoints = _find_real_endpoints(node.config, ports, host_name)
         self._metadata.on_change(self._apply)
+        self._controller = Controller(self._metadata, self._membership, self._settings, self._doors.random)
         self._membership.on_expired = self._leave_cluster
         while True:
             try:
@@ -330,6 +340,7 @@ class Member:
         return [
             Job("removal of lagging followers from ISRs", self._lag_check_s, self._find_lagging),
             Job("following the metadata", RESTART_S, self._follow, 0.0),
+            Job("the controller", RESTART_S, self._controller.run, 0.0),
             Job("registration after a lost session", RESTART_S, self._stay_registered, 0.0),
             Job("fencing of brokers that are gone", RESTART_S, self._fence_gone, 0.0),
         ]
@@ -409,12 +420,16 @@ class Member:
         if self._peers is not None:
             self._peers.close()
         await self._membership.resign()
+        if self._copy is not None:
+            await self._copy.close()
 
     def abandon(self) -> None:
         if self._peers is not None:
             self._proposals.cancel()
             self._fetchers.abort()
             self._peers.close()
+        if self._copy is not None:
+            self._copy.abandon()
         if self._directory_ids:
             self._metadata.close()
             self._membership.abandon()

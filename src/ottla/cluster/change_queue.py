@@ -12,7 +12,15 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Protocol, TypeVar
 
-from ottla.cluster.changes import ENTRY_BYTES_MAX, BecomeController, Change, RegisterBroker, encode
+from ottla.cluster.changes import (
+    ENTRY_BYTES_MAX,
+    PLAIN_BYTES_MAX,
+    BecomeController,
+    Change,
+    RegisterBroker,
+    encode,
+    encode_plain,
+)
 from ottla.cluster.decision import Decision
 from ottla.cluster.image import Image
 from ottla.cluster.metadata_log import Conflict, Entry, LogUnavailable, MetadataLog, NotController
@@ -148,7 +156,10 @@ class ChangeQueue:
                 await self._refresh()
             return
         if draft.merged > 1:
-            draft.after = draft.before.replay(draft.before.version + 1, draft.changes)
+            if len(encode_plain(draft.changes)) > PLAIN_BYTES_MAX:
+                draft = self._decide(decisions_max=1)
+            else:
+                draft.after = draft.before.replay(draft.before.version + 1, draft.changes)
         as_controller = draft.outcomes[0][0].as_controller
         entry_id, changes = self._random.randbytes(16), tuple(draft.changes)
         for pending, _, _ in draft.outcomes:
@@ -170,10 +181,10 @@ class ChangeQueue:
             await self._keeper.wait_for_version(version)
         self._answer(draft)
 
-    def _decide(self) -> _Draft:
+    def _decide(self, decisions_max: int = DECISIONS_PER_ENTRY) -> _Draft:
         before = self._keeper.image
         draft = _Draft(before, before)
-        for pending in list(self._pending)[:DECISIONS_PER_ENTRY]:
+        for pending in list(self._pending)[:decisions_max]:
             if pending.future.done():
                 continue
             if draft.outcomes and pending.as_controller != draft.outcomes[0][0].as_controller:

@@ -41,7 +41,10 @@ class Membership:
     ) -> None:
         self.on_expired: Callable[[], None] = _ignore
         """Called when the session has expired: the broker is fenced, or soon will be, and has to register again."""
-        self._broker_id = broker_id
+        self.broker_id = broker_id
+        self.broker_epoch = -1
+        """The epoch of the last registration of this broker; -1 before the first."""
+        self._incarnation = random.randbytes(16).hex()
         self._directories = sorted(directory.hex() for directory in directory_ids)
         self._connection = StoreConnection(store, random)
         self.log = SharedLog(self._connection, broker_id, random, offload)
@@ -74,19 +77,21 @@ class Membership:
 
         A node of an earlier life of this broker is taken over if it has the same data directories, which this process
         has locked. Otherwise another process uses the same broker id: DUPLICATE_BROKER_REGISTRATION, unless it is
-        gone within its session time-out.
+        gone within its session time-out. The same error tells a process that a later one has taken its place.
         """
-        self.log.alive_data = json.dumps({"directories": self._directories}).encode()
+        alive = {"directories": self._directories, "incarnation": self._incarnation}
+        self.log.alive_data = json.dumps(alive).encode()
         while True:
             try:
                 await self._connection.wait_until_connected()
                 await metadata.refresh()
-                before = metadata.image.broker(self._broker_id)
+                before = metadata.image.broker(self.broker_id)
                 self.log.predecessors = await self._wait_for_predecessors()
                 decide = partial(_register, registration=registration, cluster_id=cluster_id, before=before)
-                return await metadata.change(decide, timeout_s, first=True)
+                self.broker_epoch = await metadata.change(decide, timeout_s, first=True)
+                return self.broker_epoch
             except (StoreError, LogUnavailable, _RegisteredMeanwhile) as error:
-                logger.info("registration of broker %d starts again: %s", self._broker_id, error)
+                logger.info("registration of broker %d starts again: %s", self.broker_id, error)
                 await asyncio.sleep(PREDECESSOR_POLL_S)
 
     async def alive(self) -> dict[int, int]:
@@ -105,6 +110,15 @@ class Membership:
         except StoreError as error:
             raise LogUnavailable(str(error)) from None
 
+    async def controllers(self) -> list[int]:
+        """Epochs of controllers whose sessions live. LogUnavailable if the store cannot be reached."""
+        try:
+            session = self._connection.require()
+            _, names = await asyncio.gather(session.sync(), session.children(znodes.CONTROLLER))
+        except StoreError as error:
+            raise LogUnavailable(str(error)) from None
+        return sorted(map(int, names))
+
     async def resign(self) -> None:
         """Leave the cluster: the session ends, and other brokers see it at once."""
         await self._connection.close()
@@ -115,7 +129,7 @@ class Membership:
 
     def _state_changed(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED:
-            logger.warning("broker %d: the session with the store has expired", self._broker_id)
+            logger.warning("broker %d: the session with the store has expired", self.broker_id)
             self.on_expired()
 
     async def _wait_for_predecessors(self) -> list[str]:
@@ -128,7 +142,7 @@ class Membership:
             own: list[str] = []
             foreign = None
             for name in await session.children(znodes.ALIVE):
-                if znodes.parse_alive(name)[0] == self._broker_id:
+                if znodes.parse_alive(name)[0] == self.broker_id:
                     path = f"{znodes.ALIVE}/{name}"
                     if await self._is_own(session, path):
                         own.append(path)
@@ -138,21 +152,27 @@ class Membership:
                 return own
             if loop.time() > deadline:
                 message = (
-                    f"another broker with id {self._broker_id} and other data directories is in the cluster; "
+                    f"another broker with id {self.broker_id} and other data directories is in the cluster; "
                     f"give this one another broker.id"
                 )
                 raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, message)
             await asyncio.sleep(PREDECESSOR_POLL_S)
 
     async def _is_own(self, session: Session, path: str) -> bool:
+        """Whether an alive node is from this process, or from an earlier one with the same data directories."""
         try:
             node = await session.get(path)
         except NoNode:
             return False
-        if node.owner == session.id:
-            return True
         members = json.loads(node.data)
-        return bool(set(members["directories"]) & set(self._directories))
+        if members["incarnation"] == self._incarnation:
+            return True
+        if not set(members["directories"]) & set(self._directories):
+            return False
+        if znodes.parse_alive(path.rpartition("/")[2])[1] > self.broker_epoch >= 0:
+            message = f"another process with the data directories of broker {self.broker_id} has taken its place"
+            raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, message)
+        return True
 
 
 class _RegisteredMeanwhile(Exception):

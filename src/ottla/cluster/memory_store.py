@@ -9,6 +9,7 @@ store, `lag` the reads of a client, `expire` its sessions; `fate` decides about 
 """
 
 import asyncio
+import contextvars
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -254,6 +255,8 @@ class MemorySession:
         self._state = SessionState.CONNECTED
         self._connection = 0
         self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
+        """What runs on behalf of this session runs in the context of its owner, whoever caused it."""
         self._pending: dict[asyncio.Future[Any], None] = {}
         self._requests: deque[Callable[[], None]] = deque()
         self._answers: deque[Callable[[], None]] = deque()
@@ -289,7 +292,7 @@ class MemorySession:
     def post(self, callback: Callable[[], None]) -> None:
         """Run a callback on the loop of this session, from whatever thread."""
         if self._is_on_loop():
-            self._loop.call_soon(callback)
+            self._loop.call_soon(callback, context=self._context)
         else:
             with suppress(RuntimeError):  # the loop was closed: nobody is there to be told
                 self._loop.call_soon_threadsafe(callback)
@@ -317,7 +320,7 @@ class MemorySession:
         """The client learns that its connection broke: everything it waits for has an unknown outcome."""
         if self._state is SessionState.CONNECTED:
             self._change(SessionState.SUSPENDED)
-            self._loop.call_later(RECONNECT_S, self._reconnect)
+            self._loop.call_later(RECONNECT_S, self._reconnect, context=self._context)
 
     def _lose_connection_of(self, connection: int) -> None:
         if connection == self._connection:
@@ -343,9 +346,9 @@ class MemorySession:
     def _later(self, when_s: float, queue: deque[Callable[[], None]]) -> None:
         """Run the oldest of a queue at a time. Timers of the same time may fire in any order, a queue keeps it."""
         if when_s <= self._loop.time():
-            self._loop.call_soon(lambda: queue.popleft()())
+            self._loop.call_soon(lambda: queue.popleft()(), context=self._context)
         else:
-            self._loop.call_at(when_s, lambda: queue.popleft()())
+            self._loop.call_at(when_s, lambda: queue.popleft()(), context=self._context)
 
     def _serve(self, serve: Callable[[], T], future: "asyncio.Future[T]", fate: Fate) -> None:
         with self._store.lock:
@@ -389,6 +392,8 @@ class MemorySession:
             self._on_state(state)
             return
         self._connection += 1
+        # What is still under way on the old connection holds up nothing on the next one.
+        self._requests, self._requests_until_s = deque(), 0.0
         if self._timer is not None and state is not SessionState.SUSPENDED:
             self._timer.cancel()
         for future in list(self._pending):

@@ -75,7 +75,7 @@ class SharedLog:
         self.alive_data = b""
         """Data of the alive node that the next registration creates."""
         self.predecessors: list[str] = []
-        """Alive nodes of earlier registrations of this broker, which the next registration deletes."""
+        """Nodes of earlier registrations of this broker, which the next registration deletes."""
         connection.on_state(self._connection_changed)
 
     @property
@@ -170,6 +170,8 @@ class SharedLog:
         registers = any(isinstance(item, RegisterBroker) and item.broker_id == self._broker_id for item in changes)
         if registers:
             path = znodes.alive_path(self._broker_id, version)
+            if self._controller is not None and self._controller not in self.predecessors:
+                self.predecessors.append(self._controller)
             deletions = [Delete(predecessor) for predecessor in self.predecessors]
             return [*deletions, Create(path, self.alive_data, ephemeral=True)]
         if self._alive is None:
@@ -190,6 +192,7 @@ class SharedLog:
         if isinstance(error, NoNode):
             if error.path in self.predecessors:
                 self.predecessors.remove(error.path)
+                self._controller = None if error.path == self._controller else self._controller
                 return Conflict(str(error))
             if error.path == self._alive:
                 self._alive = None
@@ -278,6 +281,8 @@ class SharedLog:
     def _connection_changed(self, state: SessionState) -> None:
         if state is not SessionState.CONNECTED:
             self._is_watched = False
+        if state is SessionState.EXPIRED:
+            self._alive = self._controller = None
         self._growth.set()
 
     async def _read_entries(self, session: Session, after: int, head: int, must_jump: bool) -> list[Entry]:

@@ -55,7 +55,7 @@ def test_a_restarted_broker_takes_over_its_node() -> None:
         old = Member(store.client("old"), 1)
         first = await old.join()
         started = asyncio.get_running_loop().time()
-        new = Member(store.client("new"), 1)
+        new = Member(store.client("new"), 1, seed=2)
         second = await new.join()
         assert asyncio.get_running_loop().time() - started < 1
         assert second > first
@@ -75,7 +75,7 @@ def test_a_second_broker_with_the_same_id_is_refused() -> None:
     async def main() -> None:
         store = MemoryStore()
         await Member(store.client("a"), 1).join()
-        other = Member(store.client("b"), 1, directory=b"other directory!")
+        other = Member(store.client("b"), 1, seed=2, directory=b"other directory!")
         with pytest.raises(KafkaError, match="another broker with id 1"):
             await other.join()
 
@@ -99,5 +99,21 @@ def test_an_expired_session_is_followed_by_a_new_one() -> None:
         assert member.expirations == 1
         assert await member.register() > first
         assert await member.metadata.change(count_up("n")) == 1
+
+    simulate(main())
+
+
+def test_a_process_whose_place_was_taken_gives_up() -> None:
+    """Two processes with copies of the same data directory do not take the place from each other in turns."""
+
+    async def main() -> None:
+        store = MemoryStore()
+        old, new = Member(store.client("old"), 1), Member(store.client("new"), 1, seed=2)
+        await old.join()
+        second = await new.join()
+        with pytest.raises(KafkaError, match="has taken its place") as refusal:
+            await old.register()
+        assert refusal.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        assert await new.membership.alive() == {1: second}
 
     simulate(main())
