@@ -18,8 +18,9 @@ from tests.simulation import cluster_scenario, coordination, crash_points, scena
 from tests.simulation.crash_points import WORKS
 from tests.simulation.metadata import simulation as metadata
 from tests.simulation.scenario import Verdict
+from tests.simulation.store import scenario as store
 
-PLAYS = RECORDS, COORDINATION, CLUSTER, METADATA = "records", "coordination", "cluster", "metadata"
+PLAYS = RECORDS, COORDINATION, CLUSTER, METADATA, STORE = "records", "coordination", "cluster", "metadata", "store"
 
 
 def main() -> int:
@@ -45,11 +46,12 @@ def main() -> int:
 
 
 def simulate_seeds(seeds: range, options: argparse.Namespace) -> int:
-    plays: dict[str, Callable[..., Verdict]] = {
+    plays: dict[str, Callable[..., Verdict | store.Verdict]] = {
         RECORDS: partial(scenario.run, keep_page_cache=options.keep_page_cache),
         COORDINATION: coordination.run,
         CLUSTER: cluster_scenario.run,
         METADATA: metadata.run,
+        STORE: store.run,
     }
     failed = 0
     for seed, name in product(seeds, (options.only,) if options.only else plays):
