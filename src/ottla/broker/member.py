@@ -15,9 +15,9 @@ from typing import TypeVar
 from ottla.broker.former_single import EPOCH, is_single_broker, read_metadata, retire_metadata
 from ottla.broker.node import Node
 from ottla.broker.participation import Doors, find_endpoints, was_clean
-from ottla.cluster.changes import Change, Endpoint, SupportedFeature
+from ottla.cluster.changes import Change, Endpoint
 from ottla.cluster.controller import Controller
-from ottla.cluster.features import SUPPORTED, introduce_features
+from ottla.cluster.features import introduce_features, list_supported_features
 from ottla.cluster.image import Image
 from ottla.cluster.leadership import SETTINGS as ELECTION_SETTINGS
 from ottla.cluster.local_copy import LocalCopy
@@ -228,12 +228,13 @@ class Member:
             tuple(
                 directory_id
                 for directory, directory_id in zip(self._directories, self._directory_ids, strict=True)
-                if directory.failure is None
+                # What a failed directory holds is reported below. The other replicas still count as complete.
+                if directory.failure is None or directory.identity is not None
             ),
             self._endpoints,
             self._config.broker_rack,
             stopped_at,
-            features=tuple(SupportedFeature(name, levels[0], levels[-1]) for name, levels in sorted(SUPPORTED.items())),
+            features=list_supported_features(),
             incarnation=self._incarnation,
             previous_epoch=self.broker_epoch if self.broker_epoch >= 0 else None,
             imported=tuple(self._imported.snapshot()) if self._imported is not None else (),

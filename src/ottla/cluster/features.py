@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from ottla.cluster.changes import SetFeature
+from ottla.cluster.changes import SetFeature, SupportedFeature
 from ottla.cluster.image import Image
 from ottla.cluster.metadata import Decision
 from ottla.errors import ErrorCode, KafkaError
@@ -43,6 +43,11 @@ class FeatureUpdate(NamedTuple):
     upgrade_type: int = UpgradeType.UPGRADE
 
 
+def list_supported_features() -> tuple[SupportedFeature, ...]:
+    """What this broker registers with."""
+    return tuple(SupportedFeature(name, levels[0], levels[-1]) for name, levels in sorted(SUPPORTED.items()))
+
+
 def introduce_features(image: Image) -> Decision[None]:
     """A new cluster gets all features, at their newest levels."""
     if FOUNDING_FEATURE in image.features:
@@ -55,6 +60,7 @@ def update_features(image: Image, updates: Sequence[FeatureUpdate]) -> Decision[
     levels = dict(image.features)
     for update in updates:
         _check(update, levels.get(update.feature, 0))
+        _check_brokers(image, update)
         levels[update.feature] = update.level
     return Decision(
         [SetFeature(name, level) for name, level in sorted(levels.items()) if level != image.features.get(name, 0)],
@@ -78,6 +84,20 @@ def _check(update: FeatureUpdate, current: int) -> None:
         return
     message = f"no feature was changed: {update.feature!r} cannot be at level {update.level}: {problem}"
     raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, message)
+
+
+def _check_brokers(image: Image, update: FeatureUpdate) -> None:
+    """Every registered broker must support the level, also one that is away: it would not come back in."""
+    for broker in image.all_brokers():
+        supported = {feature.name: feature for feature in broker.features}.get(update.feature)
+        if supported is not None and not supported.lowest <= update.level <= supported.highest:
+            problem = f"broker {broker.id} supports {_describe_levels(range(supported.lowest, supported.highest + 1))}"
+        elif supported is None and broker.features and update.level > 0:
+            problem = f"broker {broker.id} does not have that feature; upgrade or unregister it first"
+        else:
+            continue
+        message = f"no feature was changed: {update.feature!r} cannot be at level {update.level}: {problem}"
+        raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, message)
 
 
 def _describe_levels(levels: range) -> str:

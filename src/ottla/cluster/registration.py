@@ -69,7 +69,7 @@ def register_broker(image: Image, registration: BrokerRegistration, cluster_id: 
     if before is not None and not before.fenced and not set(before.directories) & set(registration.directories):
         message = f"another broker with id {registration.broker_id} and another data directory is in the cluster"
         raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, message)
-    clean = before is None or before.epoch in (registration.stopped_at_epoch, registration.previous_epoch)
+    clean = before is None or _has_kept_everything(before, registration)
     changes.append(
         RegisterBroker(
             broker_id=registration.broker_id,
@@ -86,6 +86,16 @@ def register_broker(image: Image, registration: BrokerRegistration, cluster_id: 
         if key in ELECTION_SETTINGS and key not in common:
             changes.append(SetConfig(ConfigResource.BROKER, "", key, registration.election_settings[key]))
     return Decision(changes, version)
+
+
+def _has_kept_everything(before: BrokerImage, registration: BrokerRegistration) -> bool:
+    """Whether the broker stopped cleanly after its last registration, or is the same process still.
+
+    A process whose registration got no answer does not know its epoch, but its incarnation is in the image.
+    """
+    if before.epoch in (registration.stopped_at_epoch, registration.previous_epoch):
+        return True
+    return registration.incarnation != b"" and registration.incarnation == before.incarnation
 
 
 def _check_directories(image: Image, registration: BrokerRegistration) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from ottla.cluster import features
+from ottla.cluster.changes import RegisterBroker, SupportedFeature
 from ottla.cluster.features import FeatureUpdate, UpgradeType, introduce_features, update_features
 from ottla.cluster.image import EMPTY, Image
 from ottla.errors import ErrorCode, KafkaError
@@ -74,3 +75,20 @@ def test_a_higher_level_is_no_downgrade() -> None:
     image = new_cluster()
     lower = image.replay(2, update_features(image, [FeatureUpdate("colours.version", 1, SAFE)]).changes)
     assert "no downgrade" in refusal(lower, FeatureUpdate("colours.version", 2, SAFE))
+
+
+@pytest.mark.parametrize(
+    ("supported", "said"),
+    [
+        ((SupportedFeature("colours.version", 0, 1),), "broker 7 supports levels 0 to 1"),
+        ((SupportedFeature("other.version", 0, 1),), "broker 7 does not have that feature; upgrade or unregister it"),
+    ],
+)
+def test_every_registered_broker_must_support_the_level(supported: tuple[SupportedFeature, ...], said: str) -> None:
+    """Also one that is away, or it could not register again."""
+    image = new_cluster()
+    image = image.replay(2, update_features(image, [FeatureUpdate("colours.version", 0, SAFE)]).changes)
+    image = image.replay(3, [RegisterBroker(7, (b"d" * 16,), (), features=supported)])
+    assert said in refusal(image, FeatureUpdate("colours.version", 2))
+    able = image.replay(4, [RegisterBroker(7, (b"d" * 16,), (), features=features.list_supported_features())])
+    assert updated(able, FeatureUpdate("colours.version", 2))["colours.version"] == 2

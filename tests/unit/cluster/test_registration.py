@@ -110,6 +110,16 @@ def test_a_process_that_never_died_is_clean() -> None:
     assert not image.brokers[1].clean, "another process registered in between"
 
 
+def test_a_process_that_does_not_know_its_epoch_is_clean() -> None:
+    """Its registration got no answer and was made all the same; the next one comes from the same process."""
+    same = replace(BROKER, incarnation=b"i" * 16)
+    image, _ = serving(EMPTY, same)
+    image, _ = registered(image, same)
+    assert image.brokers[1].clean
+    image, _ = registered(image, replace(same, incarnation=b"j" * 16))
+    assert not image.brokers[1].clean
+
+
 def test_what_a_broker_registers_with_is_kept() -> None:
     """Directories, features, incarnation and rack are in the image and in its snapshot."""
     features = (SupportedFeature("a", 0, 3),)
