@@ -76,17 +76,20 @@ def find(partition: Partition, asked: ListOffsetsPartition, call: Call[ListOffse
     if call.body.replica_id != DEBUG:
         partition.require_leader(asked.current_leader_epoch)
     is_consumer = call.body.replica_id == CONSUMER
-    if asked.timestamp < 0:
-        lookup = SPECIAL.get(asked.timestamp)
-        if lookup is None or call.version < FIRST_VERSION.get(asked.timestamp, 0):
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-        if is_consumer and asked.timestamp == LATEST:
+    timestamp = asked.timestamp
+    if timestamp == LATEST:
+        if is_consumer:
             require_known_end(partition)
+        return find_visible_end(partition, call), -1, partition.leader_epoch
+    if timestamp < 0:
+        lookup = SPECIAL.get(timestamp)
+        if lookup is None or call.version < FIRST_VERSION.get(timestamp, 0):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         result = lookup(partition, find_visible_end(partition, call))
-        if result is not UNKNOWN or asked.timestamp != MAX_TIMESTAMP:
+        if result is not UNKNOWN or timestamp != MAX_TIMESTAMP:
             return result
     else:
-        found = partition.log.find_offset_for_timestamp(asked.timestamp, find_visible_end(partition, call))
+        found = partition.log.find_offset_for_timestamp(timestamp, find_visible_end(partition, call))
         if found is not None:
             return found.offset, found.timestamp, found.leader_epoch
     if is_consumer:
@@ -111,10 +114,6 @@ def find_visible_end(partition: Partition, call: Call[ListOffsetsRequest]) -> in
     return partition.high_watermark.value
 
 
-def find_latest(partition: Partition, end: int) -> Found:
-    return end, -1, partition.leader_epoch
-
-
 def find_earliest(partition: Partition, end: int) -> Found:
     start = partition.log.log_start_offset
     return start, -1, partition.log.epochs.epoch_at(start)
@@ -130,7 +129,6 @@ def find_tiered(partition: Partition, end: int) -> Found:
 
 
 SPECIAL: dict[int, Callable[[Partition, int], Found]] = {
-    LATEST: find_latest,
     EARLIEST: find_earliest,
     MAX_TIMESTAMP: find_max_timestamp,
     EARLIEST_LOCAL: find_earliest,
