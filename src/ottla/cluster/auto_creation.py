@@ -76,7 +76,8 @@ class AutoTopicCreation:
 
     async def _create(self, name: str) -> None:
         try:
-            await self._metadata.change(lambda image: self._decide(image, name))
+            timeout_s = self._config().request_timeout_ms / 1000
+            await self._metadata.change(lambda image: self._decide(image, name), timeout_s)
         except KafkaError as error:
             logger.info("topic %r is not created automatically: %s", name, error)
         except Exception:

@@ -12,6 +12,6 @@ transactions   init_producer_id, add_partitions_to_txn, add_offsets_to_txn, end_
 access control describe_acls, create_acls, delete_acls
 
 `ottla.broker.handler_table` collects the modules. A module whose name is not that of an API is a helper that handlers
-share: `config_changes`, `new_leader`. Produce and Fetch have a codec of their own, in `CODEC`, so that records are
-never copied.
+share: `config_changes`, `deadlines`, `new_leader`. Produce and Fetch have a codec of their own, in `CODEC`, so that
+records are never copied.
 """

@@ -10,6 +10,7 @@ from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.cluster.reassignments import alter_reassignments
 from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers.deadlines import Deadline
 from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -38,7 +39,7 @@ async def handle(node: Node, call: Call[AlterPartitionReassignmentsRequest]) -> 
         targets=targets,
         allow_replication_factor_change=call.version < 1 or request.allow_replication_factor_change,
     )
-    results = await node.metadata.change(decide, timeout_s=request.timeout_ms / 1000)
+    results = await node.metadata.change(decide, Deadline(node, request.timeout_ms).left_s())
     topics: dict[str, ReassignableTopicResponse] = {}
     for (name, number), error in results.items():
         result = ReassignablePartitionResponse(partition_index=number)

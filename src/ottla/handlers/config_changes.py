@@ -9,6 +9,7 @@ from ottla.broker.node import Node
 from ottla.cluster.changes import ConfigResource
 from ottla.cluster.configs import Alteration, alter_brokers, alter_client_metrics, alter_group, alter_topic
 from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers.deadlines import Deadline
 
 DECIDERS = {
     int(ConfigResource.TOPIC): alter_topic,
@@ -68,4 +69,4 @@ async def change_settings(
     if validate_only:
         decide(node.image)
     else:
-        await node.metadata.change(decide)
+        await node.metadata.change(decide, Deadline(node).left_s())

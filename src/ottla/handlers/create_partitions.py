@@ -10,6 +10,7 @@ from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.cluster.partitions import create_partitions
 from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers.deadlines import Deadline
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -23,20 +24,21 @@ VERSIONS = range(0, 4)
 async def handle(node: Node, call: Call[CreatePartitionsRequest]) -> CreatePartitionsResponse:
     request = call.body
     named = Counter(topic.name for topic in request.topics)
+    deadline = Deadline(node, request.timeout_ms)
     results = {}
     for topic in request.topics:
         result = results[topic.name] = CreatePartitionsTopicResult(name=topic.name)
         try:
             if named[topic.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this topic more than once")
-            await create(node, topic, request.validate_only)
+            await create(node, topic, request.validate_only, deadline)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message or None
     await node.replication.reconciliation.wait_until_created()
     return CreatePartitionsResponse(results=list(results.values()))
 
 
-async def create(node: Node, asked: CreatePartitionsTopic, validate_only: bool) -> None:
+async def create(node: Node, asked: CreatePartitionsTopic, validate_only: bool, deadline: Deadline) -> None:
     decide = partial(
         create_partitions,
         name=asked.name,
@@ -47,4 +49,4 @@ async def create(node: Node, asked: CreatePartitionsTopic, validate_only: bool) 
     if validate_only:
         decide(node.image)
     else:
-        await node.metadata.change(decide)
+        await node.metadata.change(decide, deadline.left_s())

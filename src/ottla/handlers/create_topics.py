@@ -15,6 +15,7 @@ from ottla.broker.node import Node
 from ottla.cluster.topics import CreatedTopic, NewTopic, create_topics
 from ottla.config.description import TopicDescriptions
 from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers.deadlines import Deadline
 from ottla.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -31,6 +32,7 @@ async def handle(node: Node, call: Call[CreateTopicsRequest]) -> CreateTopicsRes
     named = Counter(topic.name for topic in request.topics)
     results: dict[str, CreatableTopicResult] = {}
     wanted: list[NewTopic] = []
+    deadline = Deadline(node, request.timeout_ms)
     for asked in request.topics:
         try:
             if named[asked.name] > 1:
@@ -40,7 +42,7 @@ async def handle(node: Node, call: Call[CreateTopicsRequest]) -> CreateTopicsRes
         except KafkaError as error:
             results[asked.name] = build_error_result(asked.name, error)
     while wanted:
-        created = await create(node, wanted, request.validate_only)
+        created = await create(node, wanted, request.validate_only, deadline)
         for topic, result in zip(wanted, created, strict=False):
             results[topic.name] = build_result(node, topic.name, result)
         wanted = wanted[len(created) :]
@@ -62,11 +64,13 @@ def read_topic(asked: CreatableTopic) -> NewTopic:
     return topic
 
 
-async def create(node: Node, wanted: Sequence[NewTopic], validate_only: bool) -> list[CreatedTopic | KafkaError]:
+async def create(
+    node: Node, wanted: Sequence[NewTopic], validate_only: bool, deadline: Deadline
+) -> list[CreatedTopic | KafkaError]:
     """Create the first of these topics, as many as fit one metadata entry."""
     decide = partial(create_topics, topics=wanted, config=node.config, random=node.random)
     try:
-        return decide(node.image).result if validate_only else await node.metadata.change(decide)
+        return decide(node.image).result if validate_only else await node.metadata.change(decide, deadline.left_s())
     except KafkaError as error:  # the metadata could not be written
         return [error] * len(wanted)
 

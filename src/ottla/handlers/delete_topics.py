@@ -11,6 +11,7 @@ from ottla.broker.node import Node
 from ottla.cluster.image import TopicImage
 from ottla.cluster.topics import delete_topic
 from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers.deadlines import Deadline
 from ottla.wire.message import ZERO_UUID
 from ottla.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -26,6 +27,7 @@ async def handle(node: Node, call: Call[DeleteTopicsRequest]) -> DeleteTopicsRes
     if not node.config.delete_topic_enable:
         code = ErrorCode.INVALID_REQUEST if call.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
         raise KafkaError(code, "delete.topic.enable is false")
+    deadline = Deadline(node, call.body.timeout_ms)
     named = Counter((topic.name, topic.topic_id) for topic in call.body.topics)
     results = []
     for name, topic_id in named:
@@ -34,7 +36,7 @@ async def handle(node: Node, call: Call[DeleteTopicsRequest]) -> DeleteTopicsRes
             if named[name, topic_id] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this topic more than once")
             topic = find(node, asked)
-            await node.metadata.change(partial(delete_topic, topic_id=topic.id))
+            await node.metadata.change(partial(delete_topic, topic_id=topic.id), deadline.left_s())
         except KafkaError as error:
             results.append(
                 DeletableTopicResult(

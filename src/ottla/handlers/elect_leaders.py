@@ -9,6 +9,7 @@ from functools import partial
 from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.cluster.elections import elect_leaders
+from ottla.handlers.deadlines import Deadline
 from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -28,7 +29,7 @@ async def handle(node: Node, call: Call[ElectLeadersRequest]) -> ElectLeadersRes
             TopicPartition(topic.topic, number) for topic in request.topic_partitions for number in topic.partitions
         ]
     decide = partial(elect_leaders, election_type=request.election_type, partitions=wanted)
-    results = await node.metadata.change(decide, timeout_s=request.timeout_ms / 1000)
+    results = await node.metadata.change(decide, Deadline(node, request.timeout_ms).left_s())
     topics: dict[str, ReplicaElectionResult] = {}
     for (name, number), error in sorted(results.items()):
         topic = topics.setdefault(name, ReplicaElectionResult(topic=name))

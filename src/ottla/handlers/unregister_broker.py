@@ -5,11 +5,13 @@ from functools import partial
 from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.cluster.registration import unregister_broker
+from ottla.handlers.deadlines import Deadline
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 VERSIONS = range(0, 1)
 
 
 async def handle(node: Node, call: Call[UnregisterBrokerRequest]) -> UnregisterBrokerResponse:
-    await node.metadata.change(partial(unregister_broker, broker_id=call.body.broker_id))
+    decide = partial(unregister_broker, broker_id=call.body.broker_id)
+    await node.metadata.change(decide, Deadline(node).left_s())
     return UnregisterBrokerResponse()

@@ -9,6 +9,7 @@ from functools import partial
 from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.cluster.features import FeatureUpdate, update_features
+from ottla.handlers.deadlines import Deadline
 from ottla.wire.messages.update_features import (
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
@@ -27,5 +28,5 @@ async def handle(node: Node, call: Call[UpdateFeaturesRequest]) -> UpdateFeature
     if request.validate_only:
         decide(node.image)
     else:
-        await node.metadata.change(decide)
+        await node.metadata.change(decide, Deadline(node, request.timeout_ms).left_s())
     return UpdateFeaturesResponse(results=[UpdatableFeatureResult(feature=update.feature) for update in updates])
