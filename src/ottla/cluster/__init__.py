@@ -34,6 +34,7 @@ isr_changes.py     decider: leaders change the ISR of their partitions
 elections.py       deciders: elections on request, and the return to preferred leaders
 reassignments.py   deciders: partitions move to other brokers
 offline.py         decider: a broker reports replicas that it cannot serve
+agreement.py       decider: brokers find out that they replay differently
 adoption.py        decider: a read-only broker adopts topics that it finds on disk
 auto_creation.py   topics that are created because a client asked for their metadata
 producer_ids.py    producer ids, in blocks

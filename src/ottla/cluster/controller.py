@@ -1,9 +1,10 @@
 """The controller: one broker of the cluster that does what no single partition's leader can do.
 
 Every broker campaigns when there is no controller. The elected one fences brokers whose sessions have ended, gives
-leadership back to preferred leaders, ends reassignments whose new replicas are in sync, and elects unclean leaders
-where a topic allows them. All of it is decided on the image and appended under the controller's node: a controller
-that was replaced, or whose session has expired, changes nothing. Requests of clients do not need the controller.
+leadership back to preferred leaders, ends reassignments whose new replicas are in sync, elects unclean leaders where a
+topic allows them, and has all brokers compare their metadata. All of it is decided on the image and appended under the
+controller's node: a controller that was replaced, or whose session has expired, changes nothing. Requests of clients do
+not need the controller.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from contextlib import suppress
 from random import Random
 from typing import Protocol
 
+from ottla.cluster.agreement import verify_agreement
 from ottla.cluster.changes import NO_LEADER, Change, ChangePartition, FenceBroker, SetConfig
 from ottla.cluster.elections import ElectionType, elect_leaders, restore_preferred_leaders
 from ottla.cluster.image import Image
@@ -71,6 +73,7 @@ class Controller:
         self._is_watching = False
         self._looked_at_s = float("-inf")
         self._rebalanced_at_s = float("-inf")
+        self._verified_version = -1
         self._must_look = True
         self._must_finish = self._must_elect = True
         self._served_epoch: int | None = None
@@ -147,6 +150,9 @@ class Controller:
             self._must_elect = True
             if settings.auto_leader_rebalance_enable:
                 await self._repeat(restore_preferred_leaders)
+            if self._verified_version != self._metadata.image.version:
+                await self._change(verify_agreement)
+                self._verified_version = self._metadata.image.version
 
     async def _watch(self) -> None:
         """Hear at once when a broker joins or leaves."""

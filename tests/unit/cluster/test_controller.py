@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
+
+import pytest
 
 from ottla.cluster.changes import (
     Change,
@@ -13,9 +15,10 @@ from ottla.cluster.changes import (
     CreateTopic,
     FenceBroker,
     SetConfig,
+    VerifyDigest,
 )
 from ottla.cluster.controller import COOLING_S, FAILURES_MAX, Controller
-from ottla.cluster.image import PartitionImage
+from ottla.cluster.image import PartitionImage, ReplayError
 from ottla.cluster.memory_store import MemoryStore
 from ottla.cluster.metadata import Decision
 from ottla.cluster.registration import fence_broker, unfence_broker
@@ -168,6 +171,30 @@ def test_preferred_leaders_lead_again() -> None:
 
     simulate(main(True))
     simulate(main(False))
+
+
+def test_a_broker_that_replays_differently_stops() -> None:
+    """The controller's digest is in the log: others compare theirs, and nobody goes on with another leader."""
+
+    async def main() -> None:
+        brokers = await start(MemoryStore(), Settings(leader_imbalance_check_interval_seconds=20))
+        await create(brokers[0])
+        await asyncio.sleep(1)
+        other = next(broker for broker in brokers if not broker.controller.is_active)
+        topic = other.image.topics_by_name["t"]
+        wrong = replace(topic, partitions=(replace(topic.partitions[0], leader=2),))
+        other.metadata.image = replace(other.image, topics_by_name=other.image.topics_by_name.set("t", wrong))
+        seen: list[Change] = []
+        active(brokers).metadata.on_change(lambda before, after, changes: seen.extend(changes))
+        assert other._follower is not None
+        with pytest.raises(ReplayError, match="replay it differently"):
+            await other._follower
+        assert any(isinstance(change, VerifyDigest) for change in seen)
+        assert active(brokers).controller.is_active
+        await asyncio.sleep(60)
+        assert sum(isinstance(change, VerifyDigest) for change in seen) == 1, "nothing changed since"
+
+    simulate(main())
 
 
 def test_reassignments_end_when_the_new_replicas_are_in_sync() -> None:
