@@ -14,13 +14,20 @@ from functools import partial
 from itertools import product
 from random import SystemRandom
 
-from tests.simulation import cluster_scenario, coordination, crash_points, scenario, transactions
+from tests.simulation import cluster_scenario, coordination, crash_points, replication, scenario, transactions
 from tests.simulation.crash_points import WORKS
 from tests.simulation.metadata import simulation as metadata
 from tests.simulation.scenario import Verdict
 from tests.simulation.store import scenario as store
 
-PLAYS = RECORDS, COORDINATION, CLUSTER, METADATA, STORE = "records", "coordination", "cluster", "metadata", "store"
+PLAYS = RECORDS, COORDINATION, REPLICATION, CLUSTER, METADATA, STORE = (
+    "records",
+    "coordination",
+    "replication",
+    "cluster",
+    "metadata",
+    "store",
+)
 
 
 def main() -> int:
@@ -49,6 +56,7 @@ def simulate_seeds(seeds: range, options: argparse.Namespace) -> int:
     plays: dict[str, Callable[..., Verdict | store.Verdict]] = {
         RECORDS: partial(scenario.run, keep_page_cache=options.keep_page_cache),
         COORDINATION: coordination.run,
+        REPLICATION: replication.run,
         CLUSTER: cluster_scenario.run,
         METADATA: metadata.run,
         STORE: store.run,

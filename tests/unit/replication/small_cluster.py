@@ -152,6 +152,7 @@ class SmallBroker:
         for partition in self.replicas:
             partition.retire(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         self.cluster.network.crash(self.name)
+        self.server.abort()
         self.disk.crash(lose_unsynced=False)
 
     def restart(self, *, high_watermark: int = 0) -> None:

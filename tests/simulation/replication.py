@@ -1,0 +1,262 @@
+"""Random histories of one replicated partition: real logs, leaders and fetchers on a simulated network and disks.
+
+The metadata is always right, but brokers learn of each change some time later, each at its own time. Leaders are
+elected from the ISR only. Trouble: brokers are killed and restarted, connections are cut, held back and reset. What
+must hold:
+
+- A record that all in-sync replicas have, so that its producer got an answer, is in the log of every later leader.
+- Records below a high watermark never change.
+- When the trouble is over, all logs become equal.
+"""
+
+import asyncio
+from dataclasses import replace
+from random import Random
+
+from ottla.cluster.image import PartitionImage
+from ottla.storage.log import LogSettings
+from tests.simulation.loop import simulate
+from tests.simulation.scenario import Verdict
+from tests.unit.replication.small_cluster import SmallCluster, read
+
+BROKERS = (1, 2, 3)
+LEARNING_S_MAX = 0.2
+PEACE_S = 100.0
+"""How long the replicas may take to become equal, in virtual time."""
+STEPS = 120
+SETTINGS = LogSettings(segment_bytes=1500, index_interval_bytes=200)
+
+
+class LostRecord(AssertionError):
+    pass
+
+
+class ReplicationHistory:
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        # Each broker leads another partition for ever, so that connections outlive the leaders of partition 0.
+        self.cluster = SmallCluster(
+            *BROKERS, seed=seed, settings=SETTINGS, partitions=1 + len(BROKERS), replica_fetch_backoff_ms="100"
+        )
+        for broker_id in BROKERS:
+            self.cluster.elect(broker_id, index=broker_id)
+        self.loop = asyncio.get_running_loop()
+        self.dead: dict[int, None] = {}
+        self.learned_until = dict.fromkeys(BROKERS, 0.0)
+        self.acknowledged: dict[int, bytes] = {}
+        self.committed: dict[int, bytes | None] = {}
+        """What was seen below any high watermark."""
+        self.number = 0
+        self.lives = len(BROKERS)
+        self.deadline = 0.0
+        self.state = self.cluster.elect(1)
+
+    # Metadata
+
+    def change(self, state: PartitionImage) -> None:
+        """Every live broker learns of the change a while later, in the order of changes."""
+        self.state = self.cluster.states[0] = replace(state, partition_epoch=self.state.partition_epoch + 1)
+        for broker_id in BROKERS:
+            if broker_id not in self.dead:
+                delay_s = self.random.choice((0.0, 0.002, LEARNING_S_MAX)) * self.random.random()
+                at = max(self.learned_until[broker_id], self.loop.time() + delay_s)
+                self.learned_until[broker_id] = at
+                self.loop.call_at(at, self.learn, broker_id, self.cluster[broker_id].replicas, self.state)
+
+    def learn(self, broker_id: int, life: object, state: PartitionImage) -> None:
+        broker = self.cluster[broker_id]
+        if broker_id in self.dead or broker.replicas is not life:
+            return
+        known = broker.partition().state
+        if known is None or known.partition_epoch < state.partition_epoch:
+            broker.learn(0, state)
+
+    def elect(self) -> None:
+        candidates = [broker_id for broker_id in self.state.isr if broker_id not in self.dead]
+        leader = self.random.choice(candidates) if candidates else -1
+        if leader != self.state.leader:
+            self.change(replace(self.state, leader=leader, leader_epoch=self.state.leader_epoch + 1))
+
+    def fail_over_twice(self) -> None:
+        """Two leaders in quick succession, right after records were acknowledged."""
+        self.produce()
+        first_s = self.random.uniform(0.001, 0.02)
+        self.loop.call_later(first_s, self.elect)
+        self.loop.call_later(first_s + self.random.uniform(0, 0.01), self.elect)
+
+    def remove_from_isr(self, broker_id: int) -> None:
+        isr = tuple(other for other in self.state.isr if other != broker_id)
+        if isr and broker_id in self.state.isr:
+            self.change(replace(self.state, isr=isr))
+
+    def extend_isr(self) -> None:
+        """Let a follower join that has everything. The leader knows it at once: it is the one who proposes it."""
+        leader_id = self.state.leader
+        if leader_id in self.dead or leader_id < 0:
+            return
+        leader = self.cluster[leader_id].partition()
+        if leader.state is None or leader.state.partition_epoch != self.state.partition_epoch or leader.in_sync is None:
+            return
+        start = leader.in_sync.start_offset
+        for broker_id in BROKERS:
+            if broker_id in self.state.isr or broker_id in self.dead:
+                continue
+            follower = leader.in_sync.followers[broker_id]
+            if follower.end_offset >= max(leader.high_watermark.value, start):
+                self.change(replace(self.state, isr=(*self.state.isr, broker_id)))
+                self.learn(leader_id, self.cluster[leader_id].replicas, self.state)
+                return
+
+    # What happens
+
+    def kill(self) -> None:
+        alive = [broker_id for broker_id in BROKERS if broker_id not in self.dead]
+        if len(alive) < 2:
+            return
+        broker_id = self.random.choice(alive)
+        self.observe()
+        self.cluster[broker_id].die()
+        self.dead[broker_id] = None
+        self.remove_from_isr(broker_id)
+        if self.state.leader == broker_id:
+            self.elect()
+
+    def restart(self) -> None:
+        if self.dead:
+            broker_id = self.random.choice(list(self.dead))
+            del self.dead[broker_id]
+            self.lives += 1
+            checkpoint = self.random.randint(0, max(self.committed, default=0))
+            self.cluster[broker_id].restart(high_watermark=checkpoint)
+            for index, state in self.cluster.states.items():
+                self.cluster[broker_id].learn(index, state)
+            if self.state.leader < 0:
+                self.elect()
+
+    def produce(self) -> None:
+        for broker_id in BROKERS:  # more than one broker may believe that it leads
+            if broker_id in self.dead or not self.cluster[broker_id].partition().is_leader:
+                continue
+            values = []
+            for _ in range(self.random.randint(1, 3)):
+                self.number += 1
+                values.append(b"%d of broker %d" % (self.number, broker_id))
+            partition = self.cluster[broker_id].partition()
+            if partition.log._refused is not None:
+                continue  # it is being truncated
+            appended = self.cluster[broker_id].produce(*values)
+            records = dict(zip(range(appended.base_offset, appended.last_offset + 1), values, strict=True))
+            future = partition.wait_for_acks(appended, -1)
+            if future is None:
+                self.acknowledge(records)
+            else:
+                future.add_done_callback(
+                    lambda done, records=records: (
+                        None  # type: ignore[misc]
+                        if done.cancelled() or done.exception()
+                        else self.acknowledge(records)
+                    )
+                )
+
+    def acknowledge(self, records: dict[int, bytes]) -> None:
+        for offset, value in records.items():
+            if self.acknowledged.setdefault(offset, value) != value:
+                raise LostRecord(f"offset {offset} was acknowledged as {self.acknowledged[offset]!r} and {value!r}")
+
+    def cut(self) -> None:
+        one, other = self.random.sample(BROKERS, 2)
+        self.cluster.network.partition(f"b{one}", f"b{other}")
+
+    def reset(self) -> None:
+        self.cluster.network.reset_connections(f"b{self.random.choice(BROKERS)}")
+
+    def shrink(self) -> None:
+        outside = [broker_id for broker_id in self.state.isr if broker_id != self.state.leader]
+        if outside:
+            self.remove_from_isr(self.random.choice(outside))
+
+    # What must hold
+
+    def observe(self) -> None:
+        """Records below a high watermark are the same everywhere and for ever."""
+        for broker_id in BROKERS:
+            if broker_id in self.dead:
+                continue
+            partition = self.cluster[broker_id].partition()
+            high_watermark = partition.high_watermark.value
+            assert high_watermark <= partition.log.end_offset
+            if not partition.is_leader:
+                continue
+            for offset, _, value in read(partition.log):
+                if offset < high_watermark and self.committed.setdefault(offset, value) != value:
+                    raise LostRecord(f"offset {offset} was {self.committed[offset]!r} and is {value!r} on {broker_id}")
+
+    def check_leader(self) -> None:
+        """The leader in the metadata has everything that was acknowledged before it was elected."""
+        leader = self.state.leader
+        if leader in self.dead or leader < 0:
+            return
+        found = {offset: value for offset, _, value in read(self.cluster[leader].log())}
+        for offset, value in self.acknowledged.items():
+            if found.get(offset) != value:
+                raise LostRecord(
+                    f"offset {offset}: {value!r} was acknowledged, leader {leader} has {found.get(offset)!r}"
+                )
+
+    async def play(self, steps: int) -> None:
+        actions = [
+            *[self.produce] * 12,
+            *[self.extend_isr] * 8,
+            self.elect,
+            *[self.fail_over_twice] * 4,
+            *[self.restart] * 2,
+            self.kill,
+            self.cut,
+            *[self.cluster.network.heal_all] * 2,
+            self.reset,
+            self.shrink,
+        ]
+        for _ in range(steps):
+            self.random.choice(actions)()
+            self.observe()
+            self.check_leader()
+            await asyncio.sleep(self.random.choice((0, 0.001, 0.01, 0.1, 0.5)))
+        await self.make_peace()
+
+    async def make_peace(self) -> None:
+        self.deadline = self.loop.time() + PEACE_S
+        self.cluster.network.heal_all()
+        while self.dead:
+            self.restart()
+        if self.state.leader < 0:
+            self.elect()
+        await asyncio.sleep(1)
+        while len(self.state.isr) < len(BROKERS):
+            self.extend_isr()
+            await self.step_of_peace()
+        self.number += 1
+        self.produce()
+        while len({tuple(read(self.cluster[broker_id].log())) for broker_id in BROKERS}) > 1:
+            await self.step_of_peace()
+        self.check_leader()
+        await self.cluster.close()
+
+    async def step_of_peace(self) -> None:
+        await asyncio.sleep(0.05)
+        ends = {broker_id: self.cluster[broker_id].log().end_offset for broker_id in BROKERS}
+        assert self.loop.time() < self.deadline, f"the replicas do not become equal: {ends}, {self.state}"
+
+
+def run(seed: int, *, steps: int = STEPS, trace_lines: int | None = None) -> Verdict:
+    """Play one history. There is no trace: the seed gives the same history again."""
+
+    async def main() -> Verdict:
+        history = ReplicationHistory(seed)
+        problems = []
+        try:
+            await history.play(steps)
+        except AssertionError as error:
+            problems = [str(error)]
+        return Verdict(seed, "-", problems, len(history.acknowledged), history.lives)
+
+    return simulate(main())

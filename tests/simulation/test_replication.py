@@ -1,0 +1,58 @@
+"""Random histories of a replicated partition, and that they find followers which are wrong."""
+
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.replication import following
+from ottla.replication.fetchers import Fetchers
+from ottla.replication.partition import Partition
+from ottla.wire.fetch import EpochEndOffset
+from tests.simulation.replication import run
+from tests.unit.storage.truncating import truncate_to
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_nothing_acknowledged_is_lost(seed: int) -> None:
+    verdict = run(seed)
+    assert not verdict.problems
+    assert verdict.records > 5
+
+
+def truncate_to_high_watermark(fetchers: Fetchers, partition: Partition) -> None:
+    """A follower that trusts its own high watermark instead of leader epochs (before KIP-101)."""
+    state = partition.state
+    followed = fetchers._followed.get(partition)
+    if (
+        state is not None
+        and 0 <= state.leader != partition.broker_id
+        and (followed is None or followed.leader_epoch != state.leader_epoch)
+        and fetchers.truncations.find(partition) is None
+    ):
+        truncate_to(partition.log, partition.high_watermark.value)
+        partition.lower_watermarks(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    FOLLOW(fetchers, partition)
+
+
+def never_truncate(log: Any, leaders: EpochEndOffset) -> int:
+    """A follower that keeps what the leader does not have."""
+    return int(log.end_offset)
+
+
+FOLLOW = Fetchers.follow
+
+
+MUTANTS: dict[str, tuple[object, str, Callable[..., Any]]] = {
+    "truncates to the high watermark": (Fetchers, "follow", truncate_to_high_watermark),
+    "never truncates": (following, "find_divergence", never_truncate),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_follower_that_is_wrong_is_found(name: str) -> None:
+    owner, attribute, wrong = MUTANTS[name]
+    with patch.object(owner, attribute, wrong):
+        assert any(run(seed).problems for seed in range(40))
