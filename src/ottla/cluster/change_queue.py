@@ -119,7 +119,7 @@ class ChangeQueue:
         if pending.future.done():
             return
         reason = f": {self._obstacle}" if self._obstacle else ""
-        message = f"the metadata could not be changed within {timeout_s:g} s{reason}"
+        message = f"the metadata could not be changed within {timeout_s:.3g} s{reason}"
         error = OutcomeUnknown if pending.is_in_flight else KafkaError
         pending.future.set_exception(error(ErrorCode.REQUEST_TIMED_OUT, message))
 

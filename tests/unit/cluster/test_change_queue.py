@@ -134,7 +134,7 @@ def test_a_change_that_cannot_be_replayed_spoils_no_other() -> None:
 
 
 def test_what_does_not_fit_one_entry_comes_in_the_next() -> None:
-    """Three changes of 200 KiB need two entries."""
+    """Three changes that are 200 KiB each after compression need two entries."""
 
     async def main() -> None:
         log = GatedLog()
@@ -142,7 +142,8 @@ def test_what_does_not_fit_one_entry_comes_in_the_next() -> None:
         log.gate.clear()
 
         def large(image: Image, key: str) -> Decision[None]:
-            return Decision([SetConfig(Resource.BROKER, "", key, "x" * (200 << 10))], None)
+            value = Random(key).randbytes(200 << 10).hex()  # compression halves it
+            return Decision([SetConfig(Resource.BROKER, "", key, value)], None)
 
         work = [asyncio.create_task(metadata.change(lambda image, key=key: large(image, key))) for key in "abc"]  # type: ignore[misc]
         await asyncio.sleep(0)

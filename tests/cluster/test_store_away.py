@@ -1,0 +1,91 @@
+"""A cluster whose store is away: clients of topics notice nothing, requests that change the metadata fail in time."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+import ottla.testing
+from ottla.errors import ErrorCode
+from ottla.testing import LocalCluster
+from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from tests.patience import PATIENCE_S
+from tests.raw_client import RawClient
+
+TIMEOUT_MS = 1500
+
+
+@pytest.fixture
+def cluster() -> Iterator[LocalCluster]:
+    with ottla.testing.cluster(brokers=3) as local:
+        yield local
+
+
+def create(name: str) -> CreateTopicsRequest:
+    return CreateTopicsRequest(
+        topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=3)], timeout_ms=TIMEOUT_MS
+    )
+
+
+def test_changes_fail_in_time_and_records_go_on(cluster: LocalCluster) -> None:
+    """Each error is REQUEST_TIMED_OUT with a reason; afterwards the same requests succeed."""
+    cluster.create_topic("orders")
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["orders"])
+    pass_on(producer, consumer, b"before")
+    cluster.stop_store()
+    requests: list[tuple[Any, int, Callable[[Any], Any]]] = [
+        (create("new"), 7, lambda answer: answer.topics[0]),
+        (
+            DeleteTopicsRequest(topics=[DeleteTopicState(name="orders")], timeout_ms=TIMEOUT_MS),
+            6,
+            lambda answer: answer.responses[0],
+        ),
+        (
+            CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="orders", count=5)], timeout_ms=TIMEOUT_MS),
+            3,
+            lambda answer: answer.results[0],
+        ),
+        (
+            UpdateFeaturesRequest(
+                timeout_ms=TIMEOUT_MS,
+                feature_updates=[FeatureUpdateKey(feature="group.version", max_version_level=0, upgrade_type=2)],
+            ),
+            1,
+            lambda answer: answer,
+        ),
+    ]
+    broker = cluster.brokers[1]
+    with RawClient(broker.host, broker.port, timeout_s=PATIENCE_S) as client:
+        for request, version, pick in requests:
+            result = pick(client.request(request, version))
+            assert result.error_code == ErrorCode.REQUEST_TIMED_OUT, type(request).__name__
+            assert "within 1.5 s" in result.error_message
+    pass_on(producer, consumer, b"meanwhile")
+    cluster.heal()
+    with RawClient(broker.host, broker.port, timeout_s=PATIENCE_S) as client:
+        deadline = time.monotonic() + PATIENCE_S
+        while client.request(create("later"), 7).topics[0].error_code not in (0, ErrorCode.TOPIC_ALREADY_EXISTS):
+            assert time.monotonic() < deadline
+    pass_on(producer, consumer, b"after")
+    consumer.close()
+
+
+def pass_on(producer: Producer, consumer: Consumer, value: bytes) -> None:
+    """Write a record and read it back."""
+    errors: list[Any] = []
+    producer.produce("orders", value, on_delivery=lambda error, message: errors.append(error))
+    assert producer.flush(PATIENCE_S) == 0
+    assert errors == [None]
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        message = consumer.poll(1.0)
+        if message is not None and message.error() is None and message.value() == value:
+            return
+    pytest.fail(f"{value!r} did not arrive")
