@@ -1,5 +1,6 @@
 """Clients of a cluster while its brokers are killed, stopped and started: nothing acknowledged is lost."""
 
+import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,8 @@ from ottla.testing.local_cluster import ClusterBroker, wait_until
 from tests.patience import PATIENCE_MS, PATIENCE_S
 
 TOPIC = "orders"
+
+_groups = itertools.count(1)
 
 
 @pytest.fixture
@@ -55,8 +58,9 @@ class Writer:
 
 
 def read_all(cluster: LocalCluster, count: int) -> list[bytes]:
-    """What a consumer group reads from the beginning, until it has `count` records."""
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "all", "auto.offset.reset": "earliest"})
+    """What a new consumer group reads from the beginning, until it has `count` records."""
+    group = f"group-{next(_groups)}"
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group, "auto.offset.reset": "earliest"})
     values: list[bytes] = []
     try:
         consumer.subscribe([TOPIC])
@@ -110,5 +114,22 @@ def test_a_rolling_restart_is_not_noticed(cluster: LocalCluster) -> None:
         writer.settle()
         broker.restart()
         wait_until(lambda: is_complete(cluster))
+    values = read_all(cluster, len(writer.acknowledged))
+    assert sorted(values) == sorted(writer.acknowledged)
+
+
+def test_a_paused_leader_is_replaced_and_comes_back(cluster: LocalCluster) -> None:
+    writer = Writer(cluster.bootstrap)
+    writer.send(500)
+    writer.settle()
+    paused = leader_of(cluster, 0)
+    others = [broker for broker in cluster.brokers if broker is not paused]
+    paused.pause()
+    cluster.store.expire(paused.store_name)  # the session time-out, without waiting for it
+    wait_until(lambda: others[0].inspect(lambda broker: not broker.node.image.serves(paused.id)))
+    writer.send(500)
+    paused.resume()
+    writer.settle()
+    wait_until(lambda: is_complete(cluster))
     values = read_all(cluster, len(writer.acknowledged))
     assert sorted(values) == sorted(writer.acknowledged)

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 import ottla.testing
+from ottla.broker.alone import CLUSTER_COPY
+from ottla.cluster.local_copy import DIRECTORY
 from ottla.cluster.memory_store import MemoryStore
+from ottla.cluster.metadata_log import LogBehind
 from ottla.config import BrokerConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.directories import DirectoryError
@@ -121,9 +124,27 @@ def test_an_emptied_store_is_refused(cluster: LocalCluster) -> None:
     broker = cluster.brokers[0]
     broker.stop()
     broker._store = MemoryStore()
+    with pytest.raises(LogBehind, match="ottla cluster restore"):
+        broker.restart()
+    shutil.rmtree(os.path.join(broker.directory, CLUSTER_COPY))  # as a version of Ottla without copies left it
     with pytest.raises(DirectoryError, match="the store is empty"):
         broker.restart()
     assert f"{TOPIC}-0" in _names(broker.directory), "its data is left as it is"
+
+
+def test_a_directory_of_a_cluster_is_not_opened_without_it() -> None:
+    assert CLUSTER_COPY == DIRECTORY
+    with ottla.testing.cluster(brokers=1) as cluster:
+        (broker,) = cluster.brokers
+        cluster.create_topic(TOPIC)
+        broker.stop()
+        with ottla.testing.broker() as alone:
+            alone.stop()
+            shutil.rmtree(alone.directory)
+            shutil.copytree(broker.directory, alone.directory)
+            with pytest.raises(DirectoryError, match="--zookeeper"):
+                alone.restart()
+            assert f"{TOPIC}-0" in _names(alone.directory)
 
 
 def test_the_settings_name_the_store() -> None:

@@ -46,6 +46,7 @@ async def handle(node: Node, call: Call[CreateTopicsRequest]) -> CreateTopicsRes
         for topic, result in zip(wanted, created, strict=False):
             results[topic.name] = build_result(node, topic.name, result)
         wanted = wanted[len(created) :]
+    await node.replication.reconciliation.wait_until_created()
     return CreateTopicsResponse(topics=list(results.values()))
 
 

@@ -1,0 +1,81 @@
+"""Faults that the fixture of a cluster offers: lost directories, a store that is away, cuts between brokers."""
+
+import os
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+import ottla.testing
+from ottla.errors import ErrorCode
+from ottla.testing import LocalCluster
+from ottla.testing.local_cluster import ClusterBroker, wait_until
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from tests.cluster.test_fixture_failover import TOPIC, Writer, is_complete, read_all
+from tests.raw_client import RawClient
+
+
+@pytest.fixture
+def cluster() -> Iterator[LocalCluster]:
+    with ottla.testing.cluster(brokers=3, min_insync_replicas=2) as local:
+        local.create_topic(TOPIC, partitions=3)
+        yield local
+
+
+def leaders_at(broker: ClusterBroker) -> list[int]:
+    """Who leads the topic's partitions, as one broker knows it."""
+    image = broker.inspect(lambda each: each.node.image)
+    return [state.leader for state in image.topics_by_name[TOPIC].partitions]
+
+
+def test_an_emptied_directory_never_leads_while_a_complete_replica_exists(cluster: LocalCluster) -> None:
+    writer = Writer(cluster.bootstrap)
+    writer.send(300)
+    writer.settle()
+    wait_until(lambda: is_complete(cluster))
+    first, second, emptied = cluster.brokers
+    for broker in (first, second, emptied):
+        broker.stop()
+    shutil.rmtree(emptied.directory)
+    os.mkdir(emptied.directory)
+    emptied.restart()
+    assert leaders_at(emptied) == [-1] * 3, "the partitions are offline, not empty"
+    second.restart()
+    wait_until(lambda: leaders_at(emptied) == [second.id] * 3)
+    first.restart()
+    wait_until(lambda: is_complete(cluster))
+    assert sorted(read_all(cluster, 300)) == sorted(writer.acknowledged)
+
+
+def test_the_store_is_away(cluster: LocalCluster) -> None:
+    writer = Writer(cluster.bootstrap)
+    writer.send(300)
+    writer.settle()
+    read_all(cluster, 300)  # creates the topic of committed offsets
+    cluster.stop_store()
+    writer.send(300)
+    writer.settle()
+    assert len(read_all(cluster, 600)) == 600, "topics are written and read as before"
+    topic = CreatableTopic(name="later", num_partitions=1, replication_factor=1)
+    with RawClient(cluster.brokers[0].host, cluster.brokers[0].port) as client:
+        answer = client.request(CreateTopicsRequest(topics=[topic], timeout_ms=200), 7)
+    assert isinstance(answer, CreateTopicsResponse)
+    assert answer.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert "metadata" in (answer.topics[0].error_message or "")
+    cluster.heal()
+    cluster.create_topic("afterwards")
+
+
+@pytest.mark.parametrize("both", [True, False], ids=["both ways", "one way"])
+def test_brokers_that_are_cut_off_from_each_other_catch_up(both: bool) -> None:
+    with ottla.testing.cluster(brokers=3, min_insync_replicas=2, replica_lag_time_max_ms=1000) as cluster:
+        cluster.create_topic(TOPIC, partitions=3)
+        writer = Writer(cluster.bootstrap)
+        writer.send(300)
+        writer.settle()
+        cluster.cut(cluster.brokers[0], cluster.brokers[1], both=both)
+        writer.send(300)
+        writer.settle()
+        cluster.heal()
+        wait_until(lambda: is_complete(cluster))
+        assert sorted(read_all(cluster, 600)) == sorted(writer.acknowledged)
