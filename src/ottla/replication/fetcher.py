@@ -134,6 +134,8 @@ class Fetcher:
         """Partitions whose next request differs from what the session holds."""
         self._forgotten: dict[Key, None] = {}
         """Partitions that the session holds and that are not wanted any more."""
+        self._counts_throttled = False
+        """Whether there is a limit for throttled partitions, as of the last answer."""
         self._throttled: dict[Key, Followed] = {}
         """Partitions that are paused by the throttle."""
         self._connection: PeerConnection | None = None
@@ -354,6 +356,7 @@ class Fetcher:
             self._session_epoch = 1 if response.session_id else 0
             self._is_sessionless = not response.session_id
         now_ms = self._clock.now_ms()
+        self._counts_throttled = not self._throttle.is_unlimited
         out_of_range: list[Followed] = []
         for topic in response.topics:
             topic_id = topic.topic_id
@@ -391,7 +394,7 @@ class Fetcher:
                 case Append(records):
                     partition.append_as_follower(records, now_ms)
                     self.bytes_in += len(records)
-                    if not self._throttle.is_unlimited and self._is_throttled(partition):
+                    if self._counts_throttled and self._is_throttled(partition):
                         self._throttle.record(len(records))
                     self._changed[followed.key] = followed
                 case UpToDate():

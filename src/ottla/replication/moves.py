@@ -31,6 +31,7 @@ from ottla.storage.leftovers import remove_tree
 from ottla.storage.log import Log
 from ottla.system.clock import Clock
 from ottla.system.threads import Offload
+from ottla.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +39,8 @@ STEP_BYTES = 4 * 1024 * 1024
 """Bytes that are copied in one step, in a thread."""
 LAST_STEP_BYTES = 128 * 1024
 """Bytes that may be left for the last step, which is done within one turn of the event loop."""
+PREFERRED_MAX = 100_000
+"""Replicas that are not here yet whose directory is remembered. The oldest choice is forgotten first."""
 RETRY_S = 1.0
 """Seconds until a move goes on after the disk was full."""
 
@@ -119,6 +122,14 @@ class Moves:
         partition.is_moving = True
         logger.info("%s: is moved to %s", partition, target.path)
         move.task = self._loop.create_task(self._carry_out(move), name=f"move of {partition}")
+
+    def prefer(self, partition: TopicPartition, target: DataDirectory) -> None:
+        """Create the replica in this directory if it comes to this broker. The choice is lost with a restart."""
+        preferred = self._replicas.preferred
+        preferred.pop(partition, None)
+        preferred[partition] = target
+        if len(preferred) > PREFERRED_MAX:
+            del preferred[next(iter(preferred))]
 
     def cancel(self, partition: Partition) -> None:
         """Give up the move of a replica. Its copy is removed."""

@@ -372,8 +372,15 @@ class Reconciliation:
         return True
 
     def _create_log(self, topic: TopicImage, index: int, config: TopicConfig) -> None:
-        """Create a log in the directory with the fewest partitions that has room. OSError if none has."""
-        directories = sorted(self._replicas.directories_in_service(), key=lambda directory: directory.partition_count)
+        """Create a log in the directory with the fewest partitions that has room. OSError if none has.
+
+        A directory that an administrator chose for the replica is tried first.
+        """
+        preferred = self._replicas.preferred.pop(TopicPartition(topic.name, index), None)
+        directories = sorted(
+            self._replicas.directories_in_service(),
+            key=lambda directory: (directory is not preferred, directory.partition_count),
+        )
         for directory in directories:
             try:
                 log = self._create_log_in(directory, topic, index, config)

@@ -12,6 +12,7 @@ from ottla.observability.metrics import TopicMeters
 from ottla.replication.offline import OfflinePartitions
 from ottla.replication.partition import IsrProposer, Partition
 from ottla.storage.directories import DataDirectory
+from ottla.topic_partition import TopicPartition
 
 Partitions = dict[int, Partition]
 """The partitions of one topic by their number."""
@@ -29,6 +30,8 @@ class Replicas:
         self._by_name: dict[str, Partitions] = {}
         self._by_id: dict[bytes, Partitions] = {}
         self._homes: dict[Partition, DataDirectory] = {}
+        self.preferred: dict[TopicPartition, DataDirectory] = {}
+        """Where replicas are created that are not here yet, if an administrator chose it."""
 
     # Lookup
 

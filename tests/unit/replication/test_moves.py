@@ -16,6 +16,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.replication import moves
 from ottla.replication.partition import Partition
 from ottla.storage.directories import DataDirectory
+from ottla.topic_partition import TopicPartition
 from tests.simulation.disk import Crashed, SimulatedDisk
 from tests.simulation.loop import simulate
 from tests.simulation.process import ProcessThreads
@@ -277,6 +278,19 @@ def test_a_throttled_move_takes_its_time() -> None:
         broker.node.replication.moves.move(partition, target(broker, elsewhere(partition)))
         await wait_for(lambda: not list(broker.node.replication.moves))
         assert 4 < asyncio.get_running_loop().time() - began < 12
+        await broker.stop(1.0)
+
+    run(main())
+
+
+def test_a_replica_that_is_not_here_yet_is_created_where_it_was_wanted() -> None:
+    async def main() -> None:
+        broker = await started(new_disk())
+        for index in range(4):
+            broker.node.replication.moves.prefer(TopicPartition(TOPIC, index), target(broker, DIRECTORIES[2]))
+        await create(broker, TOPIC, 5)
+        assert [directory_of(broker, TOPIC, index) for index in range(4)] == [DIRECTORIES[2]] * 4
+        assert directory_of(broker, TOPIC, 4) != DIRECTORIES[2]
         await broker.stop(1.0)
 
     run(main())
