@@ -7,18 +7,19 @@ plans.py       which replicas move where
 throttle.py    a limit on the rate of moves
 actions.py     how these modules add their actions
 elections.py   elect, unregister
+restore.py     restore: the metadata into ZooKeeper again, from a broker's copy
 local.py       up: ZooKeeper and several brokers as child processes of this command
 zookeeper_server.py  ZooKeeper servers as child processes
 """
 
 import argparse
 
-from ottla.cli.cluster import elections, local, moves, status
+from ottla.cli.cluster import elections, local, moves, restore, status
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for module in (local, status, moves, elections):
+    for module in (local, status, moves, elections, restore):
         module.add_actions(actions)
 
 

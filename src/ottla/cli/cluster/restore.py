@@ -1,0 +1,61 @@
+"""`ottla cluster restore`: writes the metadata of a cluster into ZooKeeper again, from the copy of a broker."""
+
+import argparse
+import asyncio
+from pathlib import Path
+
+from ottla.cli.cluster.actions import Actions, add_action
+from ottla.cli.command_error import CommandError
+from ottla.cli.output import counted
+
+SESSION_S = 10.0
+CONNECTION_S = 15.0
+
+
+def add_actions(actions: Actions) -> None:
+    restore = add_action(
+        actions, "restore", "write the metadata into an emptied or outdated ZooKeeper again", _restore, client=False
+    )
+    restore.add_argument(
+        "--data",
+        type=Path,
+        action="append",
+        required=True,
+        metavar="DIR",
+        help="the first data directory of a broker; may be repeated: the newest copy counts",
+    )
+    restore.add_argument("--zookeeper", required=True, metavar="HOST:PORT[,...][/PATH]", help="as for `ottla up`")
+    restore.add_argument("--dry-run", action="store_true", help="only show which copy would be written")
+
+
+def _restore(options: argparse.Namespace) -> int:
+    from ottla.cluster.local_copy import read_copy, restore_store
+    from ottla.cluster.metadata_files import DamagedMetadata
+    from ottla.cluster.store import StoreError
+    from ottla.cluster.zookeeper import ZooKeeper
+    from ottla.storage.files import RealDisk
+    from ottla.storage.overlay import OverlayDisk
+
+    copies = []
+    for directory in options.data:
+        try:
+            image = read_copy(OverlayDisk(RealDisk()), str(directory))
+        except DamagedMetadata as error:
+            raise CommandError(str(error)) from None
+        copies.append((image.version, str(directory), image))
+        topics = counted(len(image.topics_by_name), "topic")
+        print(f"{directory}: version {image.version} of cluster {image.cluster_id}, {topics}")
+    clusters = sorted({image.cluster_id or "" for _, _, image in copies})
+    if len(clusters) > 1:
+        raise CommandError(f"these are copies of {len(clusters)} clusters: {', '.join(clusters)}")
+    version, directory, image = max(copies, key=lambda copy: copy[:2])
+    if options.dry_run:
+        print(f"version {version} from {directory} would be written to {options.zookeeper}")
+        return 0
+    try:
+        before = asyncio.run(restore_store(ZooKeeper(options.zookeeper, SESSION_S, CONNECTION_S), image))
+    except StoreError as error:
+        raise CommandError(str(error)) from None
+    print(f"version {version} from {directory} was written to {options.zookeeper}, which was at version {before}")
+    print("start the brokers; one whose copy is newer refuses to start, and its copy should have been used")
+    return 0

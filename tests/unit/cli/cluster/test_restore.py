@@ -1,0 +1,58 @@
+"""`ottla cluster restore`: a lost ZooKeeper is written again from what brokers keep, nothing newer is overwritten."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from ottla.cli import main
+from ottla.cluster.local_copy import LocalCopy
+from ottla.cluster.zookeeper import ZooKeeper
+from ottla.storage.files import RealDisk
+from ottla.system.clock import WallClock
+from tests.patience import PATIENCE_S
+from tests.unit.cluster.cluster_members import Member, count_up
+
+T = TypeVar("T")
+
+
+def offload(function: Callable[..., T], *args: Any) -> asyncio.Future[T]:
+    return asyncio.get_running_loop().run_in_executor(None, function, *args)
+
+
+async def live(address: str, directory: Path, changes: int) -> Member:
+    """One life of a broker that makes some changes and keeps its copy in `directory`."""
+    member = Member(ZooKeeper(address, 4.0, PATIENCE_S), 1)
+    directory.mkdir(exist_ok=True)
+    copy = LocalCopy(RealDisk(), str(directory), offload, WallClock(), lambda: member.image)
+    member.metadata.on_entry(copy.add)
+    await member.join()
+    for _ in range(changes):
+        await member.metadata.change(count_up("n"))
+    await member.leave()
+    await copy.close()
+    return member
+
+
+def test_restore(zookeeper: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The newest of the given copies is written; the cluster goes on from there."""
+    old, new, lost = tmp_path / "old", tmp_path / "new", f"{zookeeper}-lost"
+    asyncio.run(live(lost, old, 1))
+    member = asyncio.run(live(lost, new, 3))
+    arguments = ["cluster", "restore", "--data", str(new), "--data", str(old), "--zookeeper", zookeeper]
+    assert main([*arguments, "--dry-run"]) == 0
+    assert main(arguments) == 0
+    output = capsys.readouterr().out
+    assert f"version {member.image.version} from {new} was written" in output
+    again = asyncio.run(live(zookeeper, new, 1))
+    assert again.image.features["n"] == 5
+    assert again.epoch == member.image.version + 1
+    assert main(arguments) == 1
+    assert "keep the store" in capsys.readouterr().err
+
+
+def test_a_directory_without_a_copy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cluster", "restore", "--data", str(tmp_path), "--zookeeper", "127.0.0.1:1"]) == 1
+    assert "has no copy of the metadata of a cluster" in capsys.readouterr().err
