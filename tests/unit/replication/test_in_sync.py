@@ -1,11 +1,12 @@
 """The followers of a partition: who counts for the high watermark, who may join the ISR, who has to leave it."""
 
+from collections.abc import Callable, Sequence
 from random import Random
 
 import pytest
 
 from ottla.cluster.image import PartitionImage
-from ottla.replication.in_sync import InSync
+from ottla.replication.in_sync import Eligibility, InSync
 from tests.samples import sample_size
 
 LEADER, SECOND, THIRD = 0, 1, 2
@@ -266,12 +267,57 @@ class Model:
         return [self.in_sync.state.isr, *self.unknown]
 
 
+def run_model(seed: int) -> None:
+    model = Model(Random(seed))
+    for _ in range(60):
+        model.step()
+        for isr in model.possible:
+            for broker in isr:
+                if broker != LEADER:
+                    assert model.ends[broker] >= model.high_watermark, f"seed {seed}: {isr}"
+
+
 def test_no_possible_isr_lacks_a_record_below_the_high_watermark(seed: int) -> None:
     for number in range(sample_size(200, 5000)):
-        model = Model(Random(seed + number))
-        for _ in range(60):
-            model.step()
-            for isr in model.possible:
-                for broker in isr:
-                    if broker != LEADER:
-                        assert model.ends[broker] >= model.high_watermark, f"seed {seed + number}: {isr}"
+        run_model(seed + number)
+
+
+def count_committed_only(self: InSync) -> None:
+    """A mistake: a follower that is being added does not count yet."""
+    self._counted = [follower for broker, follower in self.followers.items() if broker in self.state.isr]
+    self._others = [(broker, follower) for broker, follower in self.followers.items() if broker not in self.state.isr]
+
+
+def forget_at_once(self: InSync, isr: Sequence[int]) -> None:
+    """A mistake: a follower that is being removed counts no more."""
+    removed = [broker for broker in self.state.isr if broker not in isr]
+    self._counted = [self.followers[broker] for broker in self.state.isr if broker in isr and broker in self.followers]
+    self._others = [(broker, self.followers[broker]) for broker in removed]
+
+
+def join_without_the_records(self: InSync, broker_id: int, high_watermark: int, eligibility: Eligibility) -> bool:
+    """A mistake: nobody asks whether a follower has what is committed."""
+    return broker_id not in self.state.isr and eligibility.may_join(broker_id, self.followers[broker_id].broker_epoch)
+
+
+def join_although_fenced(self: InSync, broker_id: int, high_watermark: int, eligibility: Eligibility) -> bool:
+    """A mistake: a fenced broker may join."""
+    return broker_id not in self.state.isr and self.followers[broker_id].end_offset >= high_watermark
+
+
+@pytest.mark.parametrize(
+    ("name", "mistake"),
+    [
+        ("_classify", count_committed_only),
+        ("begin", forget_at_once),
+        ("can_join", join_without_the_records),
+        ("can_join", join_although_fenced),
+    ],
+)
+def test_the_model_finds_mistakes(
+    name: str, mistake: Callable[..., object], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(InSync, name, mistake)
+    with pytest.raises(AssertionError):
+        for number in range(5000):
+            run_model(seed + number)
