@@ -14,17 +14,26 @@ from functools import partial
 from itertools import product
 from random import SystemRandom
 
-from tests.simulation import cluster_scenario, coordination, crash_points, replication, scenario, transactions
+from tests.simulation import (
+    cluster_scenario,
+    cluster_transactions,
+    coordination,
+    crash_points,
+    replication,
+    scenario,
+    transactions,
+)
 from tests.simulation.crash_points import WORKS
 from tests.simulation.metadata import simulation as metadata
 from tests.simulation.scenario import Verdict
 from tests.simulation.store import scenario as store
 
-PLAYS = RECORDS, COORDINATION, REPLICATION, CLUSTER, METADATA, STORE = (
+PLAYS = RECORDS, COORDINATION, REPLICATION, CLUSTER, CLUSTER_TRANSACTIONS, METADATA, STORE = (
     "records",
     "coordination",
     "replication",
     "cluster",
+    "cluster-transactions",
     "metadata",
     "store",
 )
@@ -58,6 +67,7 @@ def simulate_seeds(seeds: range, options: argparse.Namespace) -> int:
         COORDINATION: coordination.run,
         REPLICATION: replication.run,
         CLUSTER: cluster_scenario.run,
+        CLUSTER_TRANSACTIONS: cluster_transactions.run,
         METADATA: metadata.run,
         STORE: store.run,
     }

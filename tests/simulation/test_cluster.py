@@ -1,9 +1,11 @@
 """Three whole brokers and their clients under faults, for a number of seeds; and the same seed gives the same run."""
 
 from tests.samples import sample_size
+from tests.simulation import cluster_transactions
 from tests.simulation.cluster_scenario import run
 
 SEEDS = sample_size(15, 300)
+TRANSACTION_SEEDS = sample_size(5, 200)
 
 
 def test_no_seed_breaks_a_promise(seed: int) -> None:
@@ -21,3 +23,13 @@ def test_the_same_seed_gives_the_same_trace_and_another_seed_another(seed: int) 
     here = run(seed)
     assert run(seed).digest == here.digest
     assert run(seed + 1).digest != here.digest
+
+
+def test_no_seed_breaks_a_transaction(seed: int) -> None:
+    failures = []
+    for number in range(TRANSACTION_SEEDS):
+        verdict = cluster_transactions.run(seed + number, trace_lines=1)
+        if verdict.problems:
+            again = f"make simulate ARGS='--seed {verdict.seed} --only cluster-transactions --trace 100'"
+            failures.append(f"{verdict}\n  to run it again: {again}")
+    assert not failures, f"{len(failures)} of {TRANSACTION_SEEDS} seeds from {seed}:\n" + "\n".join(failures)
