@@ -58,6 +58,9 @@ LEAVING_SHARE = 0.5
 HANDING_OVER_POLL_S = 0.05
 
 
+NEW_LOGS_S = 0.2
+"""How often new logs are looked for that are not on disk yet."""
+
 REGISTRATION_STEP_S = 0.5
 """How long a change that belongs to a registration may take before the registration is looked at again."""
 
@@ -340,6 +343,7 @@ class Member:
     def jobs(self) -> list[Job]:
         return [
             Job("removal of lagging followers from ISRs", self._lag_check_s, self._find_lagging),
+            Job("flush of new logs", NEW_LOGS_S, self._replication.upkeep.flush_new_logs),
             Job("following the metadata", RESTART_S, self._follow, 0.0),
             Job("the controller", RESTART_S, self._controller.run, 0.0),
             Job("registration after a lost session", RESTART_S, self._stay_registered, 0.0),

@@ -5,6 +5,7 @@ Each method is a job in the broker's table of background work and goes over all 
 
 import asyncio
 import logging
+from itertools import islice
 
 from ottla.errors import KafkaError
 from ottla.replication.directory_failures import DirectoryFailures
@@ -15,6 +16,9 @@ from ottla.storage.disk_errors import describe_error
 from ottla.system.clock import Clock, SteadyClock
 
 logger = logging.getLogger(__name__)
+
+NEW_LOGS_PER_FLUSH = 100
+"""New logs that are flushed at a time, so that producers that wait for an fsync do not wait for all of them."""
 
 
 class Upkeep:
@@ -53,6 +57,15 @@ class Upkeep:
         now = self._seconds()
         for partition in self._replicas:
             partition.flush_if_old(now)
+
+    async def flush_new_logs(self) -> None:
+        """Make new logs durable, even empty ones. A broker that comes back without a log counts as one that lost it.
+
+        Only a cluster needs this: another replica may have the records that a lost log had.
+        """
+        new = (partition for partition in self._replicas if not partition.log.is_directory_durable)
+        for partition in list(islice(new, NEW_LOGS_PER_FLUSH)):
+            partition.request_flush()
 
     async def expire_producers(self) -> None:
         """producer.id.expiration.ms: forget producers that have not written for as long."""

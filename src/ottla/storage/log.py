@@ -51,7 +51,6 @@ class Log:
         "_active",
         "_clean_end",
         "_created_durable",
-        "_directory_durable",
         "_disk",
         "_failure",
         "_files",
@@ -62,6 +61,7 @@ class Log:
         "end_offset",
         "epochs",
         "first_dirty_offset",
+        "is_directory_durable",
         "log_start_offset",
         "on_disk_failure",
         "producers",
@@ -89,7 +89,7 @@ class Log:
         self._active = self.segments[-1]
         self._clean_end = recovered.end_offset if recovered.clean else None
         self._created_durable = 0
-        self._directory_durable = recovered.clean
+        self.is_directory_durable = recovered.clean
         self.truncations = 0
         self._failure: str | None = None
         self._refused: str | None = None
@@ -123,7 +123,7 @@ class Log:
             cache=cache,
             topic_id=topic_id,
         )
-        log._directory_durable = False
+        log.is_directory_durable = False
         return log
 
     @classmethod
@@ -447,7 +447,7 @@ class Log:
         snapshots = [offset for offset in self._files.snapshots if offset >= self.recovery_point]
         paths += [names.path(self.directory, offset, names.SNAPSHOT) for offset in snapshots]
         directories = [self.directory] if self._files.created != self._created_durable or closing else []
-        if not self._directory_durable:
+        if not self.is_directory_durable:
             paths.append(f"{self.directory}/{names.METADATA}")
             directories = [self.directory, self.directory.rpartition("/")[0]]
         epochs = self.epochs.encode() if self.epochs.is_dirty else None
@@ -471,7 +471,7 @@ class Log:
             # The flush may have written epochs that the truncation removed.
             self.epochs.is_dirty = True
             return
-        self._directory_durable = True
+        self.is_directory_durable = True
         self.recovery_point = max(self.recovery_point, flush.end_offset)
         self._created_durable = max(self._created_durable, flush.created)
         self._files.sealed = [segment for segment in self._files.sealed if segment not in flush.sealed]

@@ -1,0 +1,26 @@
+"""New logs of a cluster's broker become durable without a record: a missing log counts as lost."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+from ottla.replication.upkeep import NEW_LOGS_PER_FLUSH, Upkeep
+from tests.simulation.loop import simulate
+from tests.unit.replication.led_partition import FakeProposer, keep, lead
+
+
+def test_an_empty_log_is_durable_after_its_first_flush() -> None:
+    async def scenario() -> None:
+        count = NEW_LOGS_PER_FLUSH + 1
+        partitions = [lead(FakeProposer(), index=index) for index in range(count)]
+        unused = cast(Any, SimpleNamespace(now_ms=lambda: 0))
+        upkeep = Upkeep(keep(*partitions), unused, unused, unused, unused)
+        for flushed in (NEW_LOGS_PER_FLUSH, count):
+            await upkeep.flush_new_logs()
+            await asyncio.sleep(0)
+            assert sum(partition.log.is_directory_durable for partition in partitions) == flushed
+        disk = partitions[0].log._disk
+        disk.crash(lose_unsynced=True)  # type: ignore[attr-defined]
+        assert disk.exists(f"{partitions[0].log.directory}/partition.metadata")
+
+    simulate(scenario())
