@@ -201,9 +201,9 @@ def register(
     emptied: bool,
 ) -> PartitionImage:
     """The broker registers again. `intact`: it has all that it had. `emptied`: it has no directory that it had."""
-    if broker_id not in partition.replicas:
-        return partition
     complete = partition.isr + partition.elr
+    if broker_id not in complete and broker_id not in partition.offline and broker_id != partition.last_known_leader:
+        return partition
     wanted = _with_members(
         partition,
         _without(partition.isr, broker_id),

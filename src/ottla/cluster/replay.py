@@ -263,7 +263,9 @@ def _create_partition(draft: MutableImage, item: change.CreatePartition) -> None
         raise ReplayError(f"the next partition of {topic.name!r} is {len(partitions)}, not {item.partition}")
     partition = PartitionImage(
         replicas=item.replicas,
-        isr=item.isr,
+        isr=item.replicas
+        if item.isr == item.replicas
+        else item.isr,  # one tuple for both, in most of 100,000 partitions
         leader=item.leader,
         leader_epoch=item.leader_epoch,
         partition_epoch=item.partition_epoch,
