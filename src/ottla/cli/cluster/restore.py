@@ -1,7 +1,6 @@
 """`ottla cluster restore`: writes the metadata of a cluster into ZooKeeper again, from the copy of a broker."""
 
 import argparse
-import asyncio
 from pathlib import Path
 
 from ottla.cli.cluster.actions import Actions, add_action
@@ -29,6 +28,8 @@ def add_actions(actions: Actions) -> None:
 
 
 def _restore(options: argparse.Namespace) -> int:
+    import asyncio
+
     from ottla.cluster.local_copy import read_copy, restore_store
     from ottla.cluster.metadata_files import DamagedMetadata
     from ottla.cluster.store import StoreError
