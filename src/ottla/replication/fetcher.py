@@ -12,8 +12,8 @@ after an error, and while it is throttled. `following.py` decides what an answer
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.following import (
@@ -80,6 +80,7 @@ class Followed:
         "leader",
         "leader_epoch",
         "leader_high_watermark",
+        "must_start_new",
         "partition",
         "timer",
     )
@@ -99,6 +100,8 @@ class Followed:
         self.backoff_s = 0.0
         self.timer: asyncio.TimerHandle | None = None
         self.leader_high_watermark = 0
+        self.must_start_new = False
+        """Whether the records in the log are worth nothing under this leader."""
 
     @property
     def lag(self) -> int:
@@ -117,7 +120,9 @@ class Fetcher:
         settings: Callable[[], FetchSettings],
         throttle: ReplicationThrottle,
         truncations: Truncations,
+        first_copies: dict[Partition, int],
     ) -> None:
+        """`first_copies`: see `Fetchers`. A partition leaves it when it has all that is committed."""
         self.leader = leader
         self.number = number
         self.bytes_in = 0
@@ -128,6 +133,7 @@ class Fetcher:
         self._settings = settings
         self._throttle = throttle
         self._truncations = truncations
+        self._first_copies = first_copies
         self._loop = asyncio.get_running_loop()
         self._followed: dict[Key, Followed] = {}
         self._changed: dict[Key, Followed] = {}
@@ -175,6 +181,10 @@ class Fetcher:
             followed.is_paused = True
             running.add_done_callback(lambda _: self._resume(followed))
             return
+        if followed.must_start_new:
+            followed.is_paused = True
+            self._start(self._ask_ranges([followed]))
+            return
         self._changed[followed.key] = followed
         self._wake()
 
@@ -208,8 +218,11 @@ class Fetcher:
 
     def _resume(self, followed: Followed) -> None:
         if self._followed.get(followed.key) is followed and not self._is_closed:
-            followed.is_paused = False
             followed.timer = None
+            if followed.must_start_new:
+                self._start(self._ask_ranges([followed]))
+                return
+            followed.is_paused = False
             self._changed[followed.key] = followed
             self._wake()
 
@@ -411,6 +424,8 @@ class Fetcher:
                     return
             followed.backoff_s = 0.0
             followed.leader_high_watermark = result.high_watermark
+            if partition.log.end_offset >= result.high_watermark:
+                self._first_copies.pop(partition, None)
             log_start = partition.log.log_start_offset
             partition.follow_leader(result.high_watermark, result.log_start_offset)
             if partition.log.log_start_offset != log_start:
@@ -464,6 +479,9 @@ class Fetcher:
             found = ranges[partition]
             if isinstance(found, int):
                 self._obey(followed, Retry(found), now_ms)
+            elif followed.must_start_new:
+                followed.must_start_new = False
+                self._obey(followed, StartNew(found[0]), now_ms)
             else:
                 self._obey(followed, judge_range(partition.log, followed.leader_epoch, *found), now_ms)
 
@@ -546,7 +564,7 @@ class Fetcher:
         self._end_session()
         self._connect()
 
-    def _start(self, coroutine: "asyncio._CoroutineLike[None]") -> None:
+    def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(coroutine, name=f"fetcher {self.number} of leader {self.leader}")
         self._tasks[task] = None
         task.add_done_callback(self._ended)

@@ -54,6 +54,8 @@ class Fetchers:
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
         self._is_closed = False
         self.truncations = Truncations(offload, recovery_points)
+        self._first_copies: dict[Partition, int] = {}
+        """Replicas that were empty and have not had all committed records since, with the leader they copy from."""
         self._bytes_in = 0
         """Bytes that fetchers received which are gone."""
 
@@ -68,18 +70,36 @@ class Fetchers:
         if state is None or state.leader < 0 or state.leader == self._broker_id:
             self.leave(partition)
             return
-        followed = self._followed.get(partition)
-        if followed is not None:
-            if followed.leader == state.leader and followed.leader_epoch == state.leader_epoch:
+        known = self._followed.get(partition)
+        if known is not None:
+            if known.leader == state.leader and known.leader_epoch == state.leader_epoch:
                 return
             self.leave(partition)
         if self._is_closed:
             return
         followed = self._followed[partition] = Followed(partition, state.leader, state.leader_epoch)
+        followed.must_start_new = self._must_start_new(partition, state.leader)
         self._find_fetcher(followed).add(followed)
+
+    def _must_start_new(self, partition: Partition, leader: int) -> bool:
+        """Whether a compacted replica began to copy from another leader, and cannot go on from this one.
+
+        It may have copied a value from the old leader whose tombstone the new one has removed already, at a time when
+        this replica did not exist. Once it has everything that is committed, no leader removes what it lacks
+        (`Partition.copied_by_all`).
+        """
+        log = partition.log
+        if log.end_offset == log.log_start_offset:
+            self._first_copies[partition] = leader
+        elif partition in self._first_copies:
+            before, self._first_copies[partition] = self._first_copies[partition], leader
+            return before != leader and "compact" in partition.config.cleanup_policy
+        return False
 
     def leave(self, partition: Partition) -> None:
         """Stop copying the partition. An answer that is on its way is not applied."""
+        if partition.state is None or partition.is_leader:
+            self._first_copies.pop(partition, None)
         followed = self._followed.pop(partition, None)
         if followed is not None:
             fetcher = followed.fetcher
@@ -121,6 +141,7 @@ class Fetchers:
                 self._settings,
                 self._throttle,
                 self.truncations,
+                self._first_copies,
             )
         return fetcher
 

@@ -562,3 +562,35 @@ def test_a_leader_knows_what_every_replica_has_copied() -> None:
         await cluster.close()
 
     run(main())
+
+
+@pytest.mark.parametrize("policy", ["compact", "delete"])
+def test_a_first_copy_of_a_compacted_log_begins_again_with_another_leader(policy: str) -> None:
+    """The new leader may have removed the tombstone of a value that was copied from the old one."""
+
+    async def main() -> None:
+        topic = {"cleanup.policy": policy}
+        cluster = SmallCluster(1, 2, 3, topic=topic, replica_fetch_max_bytes="200", replica_fetch_wait_max_ms="50")
+        cluster.elect(1, isr=(1, 2), learners=(1, 2))
+        for number in range(100):
+            cluster[1].produce(b"%d" % number)
+        await cluster.wait_for(lambda: cluster[1].partition().high_watermark.value == 100)
+        await cluster.wait_for(lambda: cluster[2].partition().high_watermark.value == 100)
+        cluster[3].learn(0, cluster.states[0])
+        await cluster.wait_for(lambda: cluster[3].log().end_offset > 10)
+        assert cluster[3].log().end_offset < 90
+        cluster.elect(1, isr=(1, 2))  # another epoch of the same leader changes nothing
+        await asyncio.sleep(0.001)
+        assert cluster[3].fetchers.truncations.count == 0
+        cluster.elect(2, isr=(1, 2))
+        await cluster.wait_for_copies()
+        assert cluster[3].fetchers.truncations.count == (1 if policy == "compact" else 0)
+        assert read(cluster[3].log()) == read(cluster[2].log())
+        await cluster.wait_for(lambda: cluster[3].partition().high_watermark.value == 100)
+        cluster.elect(1, isr=(1, 2))  # it has everything now
+        cluster[1].produce(b"end")
+        await cluster.wait_for_copies()
+        assert cluster[3].fetchers.truncations.count == (1 if policy == "compact" else 0)
+        await cluster.close()
+
+    run(main())
