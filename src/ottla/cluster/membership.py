@@ -185,7 +185,7 @@ def _register(
     now = image.broker(registration.broker_id)
     if now is not None and (before is None or now.epoch != before.epoch):
         raise _RegisteredMeanwhile(f"broker {registration.broker_id} has registered at epoch {now.epoch}")
-    return register_broker(image, registration, cluster_id)
+    return register_broker(image, registration, cluster_id, is_alone=True)
 
 
 def _ignore() -> None:

@@ -48,10 +48,13 @@ class BrokerRegistration:
     """A snapshot of the metadata of a broker that ran alone. It becomes that of the cluster if the cluster is new."""
 
 
-def register_broker(image: Image, registration: BrokerRegistration, cluster_id: str) -> Decision[int]:
+def register_broker(
+    image: Image, registration: BrokerRegistration, cluster_id: str, *, is_alone: bool = False
+) -> Decision[int]:
     """Register a broker. Returns its broker epoch. A new cluster gets `cluster_id`.
 
-    Replay of this change removes the broker from every ISR; the broker leads nothing until it is unfenced.
+    Replay of this change removes the broker from every ISR; the broker leads nothing until it is unfenced. `is_alone`:
+    the store says that no other process with this broker id lives, so an earlier registration is nobody's any more.
     """
     changes: list[Change] = []
     version = image.version + 1
@@ -66,7 +69,8 @@ def register_broker(image: Image, registration: BrokerRegistration, cluster_id: 
     before = image.broker(registration.broker_id)
     _check_directories(image, registration)
     _check_features(image, registration)
-    if before is not None and not before.fenced and not set(before.directories) & set(registration.directories):
+    has_other_directories = before is not None and not set(before.directories) & set(registration.directories)
+    if before is not None and not before.fenced and has_other_directories and not is_alone:
         message = f"another broker with id {registration.broker_id} and another data directory is in the cluster"
         raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, message)
     clean = before is None or _has_kept_everything(before, registration)

@@ -1,10 +1,12 @@
 """Membership in a cluster: registration, sessions that end, and who counts as alive."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
 from ottla.cluster.memory_store import MemoryStore
+from ottla.cluster.registration import unfence_broker
 from ottla.errors import ErrorCode, KafkaError
 from tests.simulation.loop import simulate
 from tests.unit.cluster.cluster_members import Member, count_up
@@ -78,6 +80,23 @@ def test_a_second_broker_with_the_same_id_is_refused() -> None:
         other = Member(store.client("b"), 1, seed=2, directory=b"other directory!")
         with pytest.raises(KafkaError, match="another broker with id 1"):
             await other.join()
+
+    simulate(main())
+
+
+def test_a_broker_with_an_emptied_directory_takes_the_place_of_its_last_life() -> None:
+    """Nobody else is there to fence the last life, which did not leave; its session decides."""
+
+    async def main() -> None:
+        store = MemoryStore(session_timeout_s=6.0)
+        old = Member(store.client("old"), 1)
+        first = await old.join()
+        await old.metadata.change(partial(unfence_broker, broker_id=1, broker_epoch=first))
+        old.die()
+        new = Member(store.client("new"), 1, seed=2, directory=b"other directory!")
+        second = await new.join()
+        assert second > first
+        assert await new.membership.alive() == {1: second}
 
     simulate(main())
 
