@@ -10,7 +10,7 @@ TYPES := $(VENV)/mypy.txt
 LONG_RUN := OTTLA_SAMPLES=full $(RUN)/python -m pytest -p no:cacheprovider -o faulthandler_timeout=0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check format bench bench-coordinators bench-cluster bench-spark bench-all chaos fuzz churn simulate model soak crash-points spark-chaos clean
+.PHONY: help setup demo test test-all check format bench bench-coordinators bench-cluster bench-spark bench-all chaos chaos-cluster fuzz churn simulate model soak crash-points spark-chaos clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ bench-all: bench bench-coordinators bench-cluster bench-spark ## Measure every t
 
 chaos: setup ## Kill brokers and transactional clients with kill -9 more often than the suite does: make chaos KILLS=100
 	OTTLA_KILLS=$(or $(KILLS),100) $(LONG_RUN) tests/clients/test_kill.py tests/clients/test_transactions.py $(ARGS)
+
+chaos-cluster: setup ## Kill, pause and cut off brokers and ZooKeeper of a cluster under load: make chaos-cluster HOURS=1
+	OTTLA_CHAOS_HOURS=$(or $(HOURS),1) $(LONG_RUN) -s tests/cluster/test_chaos.py $(ARGS)
 
 churn: setup ## Half a million records through groups whose members and broker come, go and die
 	OTTLA_GROUP_RECORDS=$(or $(RECORDS),500000) $(LONG_RUN) -s tests/clients/test_groups_churn.py $(ARGS)
