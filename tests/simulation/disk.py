@@ -150,6 +150,7 @@ class SimulatedDisk:
         """How many operations have changed the disk so far, including those that failed."""
         self.trace: deque[tuple[str, str]] = deque(maxlen=TRACE_LENGTH)
         self.lifetime = 0
+        self._power_cuts = 0
         self.strikes_now = False
         """Whether a fault or the crash was set for the operation that is running."""
         self._names = Namespace()
@@ -182,6 +183,7 @@ class SimulatedDisk:
         self._locks = {}
         self._failures_at.clear()
         if lose_unsynced:
+            self._power_cuts += 1
             self._names.cut_power(self.random)
 
     # What the broker does with it
@@ -227,6 +229,9 @@ class SimulatedDisk:
         self.step("space", path)
         self._directory(path)
         return Space(VOLUME_BYTES, VOLUME_BYTES // 2)
+
+    def boot_id(self) -> str:
+        return str(self._power_cuts)
 
     def make_directory(self, path: str, *, durable: bool = True) -> None:
         node = self.node(path)

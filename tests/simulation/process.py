@@ -76,6 +76,9 @@ class ProcessDisk:
     def space(self, path: str) -> Space:
         return self._disk.space(path)
 
+    def boot_id(self) -> str:
+        return self._disk.boot_id()
+
     def make_directory(self, path: str, *, durable: bool = True) -> None:
         self._disk.make_directory(path, durable=durable)
 

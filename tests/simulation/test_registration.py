@@ -96,3 +96,28 @@ def test_a_broker_that_is_fenced_as_soon_as_it_is_unfenced_registers_again() -> 
         world.close()
 
     simulate(scenario())
+
+
+@pytest.mark.parametrize(
+    ("ending", "is_clean"), [(Ending.SHUTDOWN, True), (Ending.KILL, True), (Ending.POWER_CUT, False)]
+)
+def test_only_a_power_cut_makes_a_broker_incomplete(ending: Ending, is_clean: bool) -> None:
+    # What a process has written is still there after it was killed. So it stays eligible where it was in sync.
+    async def scenario() -> None:
+        world = World(1)
+        cluster = Cluster(world, frozenset())
+        for _ in range(2):
+            assert await cluster.machine.start()
+            if ending is Ending.SHUTDOWN:
+                assert await cluster.machine.stop()
+            else:
+                cluster.machine.crash(ending)
+        assert await cluster.machine.start()
+        process = cluster.machine.process
+        assert process is not None
+        broker = process.broker.node.metadata.image.broker(1)
+        assert broker is not None and broker.clean is is_clean
+        cluster.machine.crash(Ending.KILL)
+        world.close()
+
+    simulate(scenario())

@@ -201,10 +201,11 @@ class Member:
 
     async def _enter(self) -> None:
         """Register at the start."""
-        node, stopped_at = self._node, None
+        node = self._node
         assert node is not None
-        if was_clean(self._directories):
-            stopped_at = self._directories[0].broker_epoch if self._imported is None else EPOCH
+        stopped_at = _find_intact_epoch(self._directories)
+        if self._imported is not None:
+            stopped_at = EPOCH if was_clean(self._directories) else None
         await self._register(stopped_at)
         for directory, directory_id in zip(self._directories, self._directory_ids, strict=True):
             if directory.failure is None:
@@ -213,6 +214,7 @@ class Member:
             retire_metadata(self._doors.disk, self._directories[0])
             self._imported = None
         await self._change(introduce_features)
+        await self._mark_running()
 
     async def serve(self) -> None:
         """Connections are accepted: this broker may lead."""
@@ -224,7 +226,7 @@ class Member:
     async def _register(self, stopped_at: int | None = None) -> None:
         """Register, report replicas that cannot be served, and let the others follow the metadata.
 
-        `stopped_at`: the epoch in which this broker was shut down cleanly, if it was.
+        `stopped_at`: the epoch of the last run, if everything that was written in it is still there.
         """
         registration = BrokerRegistration(
             self._config.node_id,
@@ -288,6 +290,14 @@ class Member:
                 if error.code is not ErrorCode.REQUEST_TIMED_OUT:
                     raise
 
+    async def _mark_running(self) -> None:
+        for directory in self._directories:
+            if directory.failure is None:
+                try:
+                    await self._doors.offload(directory.mark_running, self.broker_epoch)
+                except OSError as error:  # a kill would count as a loss of records then
+                    logger.warning("%s: the mark of this run is not written: %s", directory.path, error)
+
     def _new_cluster_id(self) -> str:
         return urlsafe_b64encode(self._doors.random.randbytes(16)).decode().rstrip("=")
 
@@ -324,6 +334,7 @@ class Member:
             self._replication.reconciliation.step_down()
             try:
                 await self._register()
+                await self._mark_running()
                 await self._unfence()
             except _OutOfClusterError as error:
                 logger.info("registration starts again: %s", error)
@@ -448,6 +459,20 @@ def find_zookeeper(config: BrokerConfig) -> Store:
     connection_timeout_ms = config.zookeeper_connection_timeout_ms
     connection_timeout_s = session_timeout_s if connection_timeout_ms is None else connection_timeout_ms / 1000
     return ZooKeeper(config.zookeeper_connect, session_timeout_s, connection_timeout_s)
+
+
+def _find_intact_epoch(directories: Sequence[DataDirectory]) -> int | None:
+    """The epoch of this broker's last run, if all directories still have everything that they had in it.
+
+    They do after a clean shutdown, and if the process was killed while the machine ran on. A directory without an
+    identity is new. One that is from another time than the others tells another epoch.
+    """
+    epochs = {
+        directory.broker_epoch if directory.was_clean else directory.killed_at
+        for directory in directories
+        if directory.failure is None and directory.identity is not None
+    }
+    return epochs.pop() if len(epochs) == 1 and min(epochs) >= 0 else None
 
 
 def _check_identity(directory: DataDirectory, node_id: int, image: Image) -> None:

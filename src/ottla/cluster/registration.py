@@ -29,8 +29,9 @@ DIRECTORIES_MAX = 1000
 class BrokerRegistration:
     """What a broker registers with.
 
-    `stopped_at_epoch` is from its clean-shutdown file, None if there is none. `previous_epoch`: the epoch at which the
-    same process registered before, if it did. `election_settings`: settings that the broker was started with and that
+    `stopped_at_epoch`: the epoch of the broker's last run, if it still has everything that it had written: after a
+    clean shutdown, or if only the process was killed. `previous_epoch`: the epoch at which the same process registered
+    before, if it did. `election_settings`: settings that the broker was started with and that
     elections depend on, by name. The first broker that gives one sets it for the cluster, because every broker must
     elect by the same settings.
     """

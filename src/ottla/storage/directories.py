@@ -10,8 +10,10 @@ Beside one directory per partition it holds Kafka's own files:
     cleaner-offset-checkpoint           up to where each log was compacted
     .kafka_cleanshutdown                {"version": 0, "brokerEpoch": n}: every log was closed; nothing to recover
 
-and two of Ottla's own:
+and three of Ottla's own:
 
+    .ottla_running                      {"bootId": s, "brokerEpoch": n}: who used the directory last, and since which
+                                        start of the machine. A process that was killed loses nothing, only a machine
     .ottla_failed_fsync                 a process saw an fsync fail here; what it had written may be in memory only
     .ottla_checkpointed                 every log that had records when the broker started has a recovery point above 0
 
@@ -48,6 +50,7 @@ HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEAN_ENDS = "cleaner-offset-checkpoint"
 FAILED_FSYNC = ".ottla_failed_fsync"
 CHECKPOINTED = ".ottla_checkpointed"
+RUNNING = ".ottla_running"
 
 DELETE = "delete"
 STRAY = "stray"
@@ -197,6 +200,8 @@ class DataDirectory:
         self.high_watermarks: Offsets = {}
         self.clean_ends: Offsets = {}
         self.was_clean, self.broker_epoch = False, -1
+        self.killed_at = -1
+        """The epoch of a broker that was killed while the machine ran on, so that it has lost nothing; -1 otherwise."""
         self.is_distrusted = False
         """Whether an earlier process had an fsync fail: what it wrote can be read, but may not be on the disk."""
         self.is_checkpointed = False
@@ -244,6 +249,7 @@ class DataDirectory:
         self.is_distrusted = self._disk.exists(_join(self.path, FAILED_FSYNC))
         self.partition_count = sum(not partition.marker for partition in self.partitions())
         self.was_clean, self.broker_epoch = self._take_clean_marker()
+        self.killed_at = self._read_running_mark()
         # The mark says something about the checkpoint it was written after, so it counts only together with that.
         self.is_checkpointed = RECOVERY_POINTS in self._written and self._disk.exists(_join(self.path, CHECKPOINTED))
 
@@ -318,6 +324,11 @@ class DataDirectory:
             if len(left) != len(offsets):
                 self._write_checkpoint(name, left)
 
+    def mark_running(self, broker_epoch: int) -> None:
+        """Take note of the broker's epoch, and of the present start of the machine."""
+        content = json.dumps({"bootId": self._disk.boot_id(), "brokerEpoch": broker_epoch}, separators=(",", ":"))
+        self._disk.replace(_join(self.path, RUNNING), content.encode())
+
     def distrust(self) -> None:
         """Leave a mark that an fsync failed, so that the next process writes unflushed records again."""
         self.is_distrusted = True
@@ -381,6 +392,17 @@ class DataDirectory:
             self._disk.replace(_join(self.path, name), encode_checkpoint(offsets))
             self._written[name] = dict(offsets)
         return self._written[name]
+
+    def _read_running_mark(self) -> int:
+        """The broker's epoch in its last run, if nothing can have been lost since: the machine has not been restarted,
+        and no fsync has failed."""
+        try:
+            mark = json.loads(self._disk.read(_join(self.path, RUNNING)))
+            boot_id, epoch = mark["bootId"], mark["brokerEpoch"]
+        except (FileNotFoundError, ValueError, TypeError, LookupError):
+            return -1
+        is_same_boot = boot_id != "" and boot_id == self._disk.boot_id() and type(epoch) is int
+        return epoch if is_same_boot and not self.is_distrusted else -1
 
     def _take_clean_marker(self) -> tuple[bool, int]:
         """Remove the mark of a clean shutdown. Returns whether there was one, and the broker's epoch at that time."""

@@ -86,6 +86,12 @@ class Disk(Protocol):
 
     def space(self, path: str) -> Space: ...
 
+    def boot_id(self) -> str:
+        """Another one after each start of the machine; empty if it is not known.
+
+        As long as it stays the same, everything that was written can be read, synced or not.
+        """
+
     def make_directory(self, path: str, *, durable: bool = True) -> None:
         """Like mkdir -p, with fsync of each parent that gets a new entry. Without `durable`, not of the last one."""
 
@@ -119,6 +125,7 @@ class FileSlice:
 _DESCRIPTORS_MIN = 64
 _DESCRIPTORS_MAX = 1024
 _FILE_MODE = 0o644
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _TEMPORARY = ".tmp"
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
@@ -382,6 +389,13 @@ class RealDisk:
     def space(self, path: str) -> Space:
         volume = os.statvfs(path)
         return Space(volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize)
+
+    def boot_id(self) -> str:
+        try:
+            with open(_BOOT_ID, encoding="ascii") as file:
+                return file.read().strip()
+        except OSError:
+            return ""
 
     def make_directory(self, path: str, *, durable: bool = True) -> None:
         if os.path.isdir(path):

@@ -238,6 +238,9 @@ class OverlayDisk:
     def space(self, path: str) -> Space:
         return Space(self._budget.limit, self._budget.limit - self._budget.used)
 
+    def boot_id(self) -> str:
+        return ""
+
     def make_directory(self, path: str, *, durable: bool = True) -> None:
         found = self._find(path)
         if isinstance(found, _Directory):

@@ -420,3 +420,31 @@ def test_a_forgotten_partition_is_removed_from_every_checkpoint(disk: SimulatedD
     found = DataDirectory.open(disk, DATA)
     left = {key: offset for key, offset in OFFSETS.items() if key != TopicPartition("orders", 0)}
     assert found.recovery_points == found.log_starts == found.high_watermarks == left
+
+
+def test_a_killed_process_has_lost_nothing_unless_the_machine_started_again() -> None:
+    disk = SimulatedDisk(Random(1))
+    directory = DataDirectory.open(disk, "/data")
+    assert directory.killed_at == -1
+    directory.mark_running(17)
+    disk.crash(lose_unsynced=False)
+    assert DataDirectory.open(disk, "/data").killed_at == 17
+    disk.crash(lose_unsynced=True)
+    assert DataDirectory.open(disk, "/data").killed_at == -1
+
+
+def test_a_failed_fsync_counts_as_a_loss() -> None:
+    disk = SimulatedDisk(Random(1))
+    directory = DataDirectory.open(disk, "/data")
+    directory.mark_running(17)
+    directory.distrust()
+    disk.crash(lose_unsynced=False)
+    assert DataDirectory.open(disk, "/data").killed_at == -1
+
+
+def test_a_damaged_mark_of_a_run_tells_nothing() -> None:
+    for content in (b"", b"{", b"[]", b'{"bootId":"0"}', b'{"bootId":"0","brokerEpoch":"17"}'):
+        disk = SimulatedDisk(Random(1))
+        disk.make_directory("/data")
+        disk.replace("/data/.ottla_running", content)
+        assert DataDirectory.open(disk, "/data").killed_at == -1
