@@ -458,7 +458,13 @@ def find_zookeeper(config: BrokerConfig) -> Store:
     session_timeout_s = config.zookeeper_session_timeout_ms / 1000
     connection_timeout_ms = config.zookeeper_connection_timeout_ms
     connection_timeout_s = session_timeout_s if connection_timeout_ms is None else connection_timeout_ms / 1000
-    return ZooKeeper(config.zookeeper_connect, session_timeout_s, connection_timeout_s)
+    return ZooKeeper(
+        config.zookeeper_connect,
+        session_timeout_s,
+        connection_timeout_s,
+        config.zookeeper_credentials,
+        config.zookeeper_set_acl,
+    )
 
 
 def _find_intact_epoch(directories: Sequence[DataDirectory]) -> int | None:

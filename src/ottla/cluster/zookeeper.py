@@ -19,7 +19,7 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import _CONNECTION_DROP
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
-from kazoo.security import CREATOR_ALL_ACL
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from ottla.cluster.store import (
     BadVersion,
@@ -89,7 +89,7 @@ class ZooKeeper:
         self._connection_timeout_s = connection_timeout_s
         self._credentials = credentials
         if protect_nodes and credentials is None:
-            raise StoreUnavailable("zookeeper.set.acl needs credentials for ZooKeeper")
+            raise StoreUnavailable("zookeeper.set.acl needs zookeeper.credentials, as user:password")
         self._acl = CREATOR_ALL_ACL if protect_nodes else None
 
     async def open(self, on_state: Callable[[SessionState], None]) -> Session:
@@ -224,7 +224,7 @@ class ZooKeeperSession:
         parts = self._root.split("/")[1:]
         for count in range(1, len(parts) + 1):
             transaction = self._client.transaction()
-            transaction.create("/" + "/".join(parts[:count]))
+            transaction.create("/" + "/".join(parts[:count]), acl=OPEN_ACL_UNSAFE)  # others may have paths beside ours
             await self._request(transaction.commit_async, "")
 
     async def close(self) -> None:

@@ -278,7 +278,6 @@ zookeeper.clientCnxnSocket string -
 zookeeper.max.in.flight.requests int 10
 zookeeper.metadata.migration.enable boolean false
 zookeeper.metadata.migration.min.batch.size int 200
-zookeeper.set.acl boolean false
 zookeeper.ssl.cipher.suites list -
 zookeeper.ssl.crl.enable boolean false
 zookeeper.ssl.enabled.protocols list -

@@ -13,6 +13,7 @@ from ottla.config.settings import (
     INT,
     LIST,
     LONG,
+    PASSWORD,
     SHORT,
     STRING,
     Setting,
@@ -70,6 +71,14 @@ class BrokerSettings(Settings):
     zookeeper_ssl_client_enable = Setting(
         BOOLEAN, False, _refuse_zookeeper_tls,
         doc="TLS to ZooKeeper. It is not supported: a broker with this setting does not start.",
+    )
+    zookeeper_credentials = Setting(
+        PASSWORD, None,
+        doc="user:password for ZooKeeper's digest authentication. It is not a setting of Kafka.",
+    )
+    zookeeper_set_acl = Setting(
+        BOOLEAN, False,
+        doc="Let nobody read or write the nodes in ZooKeeper without zookeeper.credentials.",
     )
     # Listeners and connections
     listeners = Setting(

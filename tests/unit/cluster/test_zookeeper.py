@@ -300,6 +300,35 @@ def test_zookeeper_cannot_be_reached() -> None:
     run(main())
 
 
+def test_zookeeper_is_paused_for_longer_than_the_sessions(own_zookeeper: ZooKeeperServer) -> None:
+    """Sessions may have expired when it goes on. Every broker comes back by itself, and each change counts once."""
+
+    async def main() -> None:
+        members = [Member(connect(own_zookeeper.address, session_s=1.0), number, seed=number) for number in (1, 2)]
+        for member in members:
+            await member.join()
+        assert await members[0].metadata.change(count_up("n")) == 1
+        own_zookeeper.pause()
+        waiting = asyncio.create_task(members[0].metadata.change(count_up("n")))
+        await asyncio.sleep(2.5)
+        own_zookeeper.resume()
+
+        async def stay(member: Member) -> None:
+            while not waiting.done():
+                if member.membership.log._alive is None and member.membership.is_connected:
+                    await member.register()
+                await asyncio.sleep(0.05)
+
+        await asyncio.gather(*(stay(member) for member in members))
+        assert await waiting == 2
+        await members[1].metadata.wait_for_version(members[0].image.version)
+        assert members[1].image.features["n"] == 2
+        for member in members:
+            await member.leave()
+
+    run(main())
+
+
 def test_credentials_protect_the_nodes(zookeeper: str) -> None:
     """With zookeeper.set.acl, a client without the credentials reads nothing."""
 

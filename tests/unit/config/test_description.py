@@ -96,7 +96,7 @@ def test_every_setting_is_described() -> None:
     described = {each.name: each for each in describe_broker(BrokerConfig.of({}))}
     assert set(BrokerConfig.table) < set(described)
     assert {name for name, entry in ACCEPTED.items() if not entry.former} < set(described)
-    assert "zookeeper.set.acl" not in described
+    assert "zookeeper.sync.time.ms" not in described
     assert all(each.kind and each.documentation for each in described.values())
     for name, setting in BrokerConfig.table.items():
         assert described[name].read_only == (setting.mode is UpdateMode.READ_ONLY), name
