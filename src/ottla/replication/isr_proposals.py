@@ -29,6 +29,9 @@ BACKOFF_S = 0.1
 BACKOFF_S_MAX = 2.0
 """Shortest and longest pause after refused proposals, before they are made again if they are still wanted."""
 
+OUTCOME_UNKNOWN = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE)
+"""Errors after which an entry may be in the log nevertheless. The second is that of a broker that stops."""
+
 PARTITIONS_PER_STEP = 500
 """Partitions that the search for lagging followers looks at before the event loop can serve other work."""
 
@@ -165,8 +168,13 @@ class IsrProposals:
         results: list[KafkaError | None]
         try:
             results = await self._metadata.change(lambda image: change_isr(image, broker_id, broker_epoch, changes))
-        except KafkaError as error:  # nothing was appended: this broker was fenced, or registered anew
-            results = [error] * len(proposals)
+        except Exception as error:
+            if not isinstance(error, KafkaError) or error.code in OUTCOME_UNKNOWN:
+                # The proposed followers count on: the entry may be in the log.
+                logger.error("outcome of %d ISR changes unknown: %r", len(proposals), error)
+                self.failures += len(proposals)
+                return False
+            results = [error] * len(proposals)  # nothing was appended: this broker was fenced, or registered anew
         for proposal, refusal in zip(proposals, results, strict=True):
             self._finish(proposal, refusal)
         return not any(results)

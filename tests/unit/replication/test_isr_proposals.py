@@ -306,6 +306,23 @@ def test_a_broker_that_registered_anew_changes_nothing() -> None:
     simulate(scenario())
 
 
+def test_a_metadata_log_that_is_closed_leaves_the_outcome_open() -> None:
+    async def scenario() -> None:
+        broker = Broker(1)
+        await broker.start()
+        partition = broker.partitions[0]
+        broker.log.stall = asyncio.Event()
+        broker.fetch(SECOND, 0)
+        await settle()
+        broker.metadata.close()
+        await asyncio.sleep(100)
+        assert broker.proposals.failures == 1 and broker.pending_of(0) == [SECOND]
+        produce(partition, b"a")
+        assert partition.high_watermark.value == 0
+
+    simulate(scenario())
+
+
 def test_a_refused_proposal_counts_no_more() -> None:
     # The partition changed in an entry that this broker had not read when it proposed.
     async def scenario() -> None:
