@@ -242,6 +242,8 @@ class FetchSessions:
             known = self._continue(request, version, now)
             assert isinstance(known, FollowerSession)
             session = known
+            if session.broker_epoch != request.replica_epoch:  # its broker has registered again since
+                raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             if session.waiting is not None:
                 session.waiting.finish()
         session.update(asked, find_forgotten(request))

@@ -344,6 +344,10 @@ class Partition:
         else:
             self._after_flush = action
 
+    @property
+    def is_being_truncated(self) -> bool:
+        return self._holds_flushes
+
     def resume_flushes(self) -> None:
         self._holds_flushes = False
         end_offset = self.log.end_offset

@@ -588,3 +588,16 @@ def test_the_throttle_spares_the_isr_and_partitions_that_are_not_listed() -> Non
         assert follower.throttle.bytes > 2000, "what goes to the ISR counts"
 
     simulate(scenario())
+
+
+def test_a_session_ends_when_its_broker_registers_again() -> None:
+    # The session would answer NOT_LEADER_OR_FOLLOWER to the new registration of the broker for ever.
+    async def scenario() -> None:
+        follower = FollowingBroker(keep(lead(FakeProposer())))
+        follower.ask(at(0))
+        follower.broker_epoch += 1
+        with pytest.raises(KafkaError) as refused:
+            follower.ask(at(0))
+        assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+    simulate(scenario())
