@@ -51,6 +51,8 @@ class Leaders:
         del replica.records[common:]
         source.ends[machine.id] = (common, machine.epoch)
         replica.records.extend(source.records[common : common + count])
+        if len(replica.records) >= source.high_watermark:
+            machine.lost.discard(where)
         self._advance(leader, where, known, source)
 
     def advance_all(self, machine: Machine) -> None:

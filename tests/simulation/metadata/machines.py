@@ -64,7 +64,7 @@ class Machine:
     view: Image = EMPTY
     replicas: dict[Where, Replica] = field(default_factory=dict)
     lost: set[Where] = field(default_factory=set)
-    """Replicas whose log is gone with a disk, until they are in sync again."""
+    """Replicas whose log is gone with a disk, until they are copied again."""
 
     def usable(self, where: Where) -> Replica | None:
         replica = self.replicas.get(where)

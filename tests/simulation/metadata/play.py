@@ -143,10 +143,9 @@ class Play:
             if state.recovering and state.leader != was.leader:
                 if self._is_excused(where):
                     self.ledger.excuse(where, state.leader_epoch)
+                    self.machines[state.leader].lost.discard(where)
                 elif where in self.machines[state.leader].lost and self._is_present(state.leader):
                     self.problems.append(f"EMPTY: broker {state.leader} leads {where[1]} without its log: {state}")
-            for member in filter(self._is_present, state.isr):
-                self.machines[member].lost.discard(where)
 
     def _is_intact(self, before: Image, change: RegisterBroker) -> bool:
         """Whether the broker says that it kept everything. Without one of its directories nobody knows what it kept."""
