@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 import ottla.testing
+from ottla.broker.broker import Broker
+from ottla.cluster.entities import PartitionImage
 from ottla.errors import ErrorCode
 from ottla.testing import LocalCluster
 from ottla.testing.local_cluster import ClusterBroker, wait_until
@@ -79,3 +81,46 @@ def test_brokers_that_are_cut_off_from_each_other_catch_up(both: bool) -> None:
         cluster.heal()
         wait_until(lambda: is_complete(cluster))
         assert sorted(read_all(cluster, 600)) == sorted(writer.acknowledged)
+
+
+def test_a_failed_directory_takes_only_its_replicas_offline() -> None:
+    with ottla.testing.cluster(brokers=3, min_insync_replicas=2) as cluster:
+        broker, witness, _ = cluster.brokers
+        broker.stop()
+        shutil.rmtree(broker.directory)
+        directories = [os.path.join(broker.directory, name) for name in ("one", "two")]
+        broker._config = broker._config.with_changes({"log.dirs": ",".join(directories)})
+        broker.restart()
+        wait_until(lambda: witness.inspect(lambda each: each.node.image.serves(broker.id)))
+        cluster.create_topic(TOPIC, partitions=6)
+        writer = Writer(cluster.bootstrap)
+        writer.send(600)
+        writer.settle()
+        wait_until(lambda: is_complete(cluster))
+        failed = broker.inspect(fail_second_directory)
+        assert len(failed) == 3
+        wait_until(lambda: offline_at(witness) == dict.fromkeys(failed, (broker.id,)))
+        assert all(leader not in (-1, broker.id) for leader in (leaders_at(witness)[index] for index in failed))
+        writer.send(600)
+        writer.settle()
+        assert sum(broker.id in state.isr for state in partitions_at(witness)) == 3, "the other directory goes on"
+        broker.restart()
+        wait_until(lambda: is_complete(cluster))
+        assert sorted(read_all(cluster, 1200)) == sorted(writer.acknowledged)
+
+
+def fail_second_directory(broker: Broker) -> list[int]:
+    """Returns the partitions of the topic that the directory holds."""
+    directory = broker.node.replicas.directories[1]
+    held = sorted(partition.index for partition in broker.node.replicas.by_directory()[directory])
+    broker.node.replication.failures.fail(directory, "a test asked for it")
+    return held
+
+
+def partitions_at(broker: ClusterBroker) -> tuple[PartitionImage, ...]:
+    return broker.inspect(lambda each: each.node.image.topics_by_name[TOPIC].partitions)
+
+
+def offline_at(broker: ClusterBroker) -> dict[int, tuple[int, ...]]:
+    """Partitions with replicas whose directory failed, and which replicas these are."""
+    return {index: state.offline for index, state in enumerate(partitions_at(broker)) if state.offline}

@@ -409,7 +409,7 @@ class Member:
     async def leave(self, deadline_s: float) -> None:
         """Hand over what this broker leads (controlled.shutdown.enable), as far as others can take it over."""
         config = self._settings()
-        if not config.controlled_shutdown_enable:
+        if not config.controlled_shutdown_enable or not self._membership.is_connected:
             return
         retries = config.controlled_shutdown_max_retries * config.controlled_shutdown_retry_backoff_ms / 1000
         broker_id, loop = self._config.node_id, asyncio.get_running_loop()

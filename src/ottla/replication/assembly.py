@@ -89,6 +89,7 @@ class Replication:
         """Replicate with other brokers from now on: what is led has followers, and other replicas follow."""
         self.proposals = self.replicas.isr_proposer = proposals
         self.fetchers = self.reconciliation.fetchers = fetchers
+        self.failures.on_retired = fetchers.leave
 
     def _settings(self) -> BrokerConfig:
         return self._config

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.storage.directories import DataDirectory
 from ottla.system.threads import Offload
@@ -20,6 +21,8 @@ class DirectoryFailures:
         self._marks: list[asyncio.Future[None]] = []
         self._closing = False
         self.on_failure: Callable[[DataDirectory], None] | None = None
+        self.on_retired: Callable[[Partition], None] | None = None
+        """Called for every partition of a failed directory before it goes out of service."""
 
     def report(self, directory: DataDirectory, reason: str) -> None:
         """A log had an error which shows that its disk fails.
@@ -42,6 +45,8 @@ class DirectoryFailures:
             "%s failed, its %d partitions are offline until a restart: %s", directory.path, len(partitions), reason
         )
         for partition in partitions:
+            if self.on_retired is not None:
+                self.on_retired(partition)
             partition.retire(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason))
         self._marks.append(self._offload(directory.distrust))
         if self.on_failure is not None:

@@ -88,7 +88,9 @@ class InSync:
     def _classify(self) -> None:
         counted = {*self.state.isr, *self.pending}
         self._counted = [follower for broker, follower in self.followers.items() if broker in counted]
-        self._others = [(broker, follower) for broker, follower in self.followers.items() if broker not in counted]
+        # A replica whose directory failed cannot join, so nobody waits for it.
+        skipped = counted | {*self.state.offline}
+        self._others = [(broker, follower) for broker, follower in self.followers.items() if broker not in skipped]
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
