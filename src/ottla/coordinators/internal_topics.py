@@ -39,11 +39,15 @@ class InternalTopic(NamedTuple):
 
 
 def _offsets_settings(config: BrokerConfig) -> dict[str, str]:
-    return {
+    settings = {
         "cleanup.policy": "compact",
         "compression.type": "producer",
         "segment.bytes": _segment_bytes(config.offsets_topic_segment_bytes),
     }
+    if config.min_insync_replicas > 1:
+        # Who may be elected is decided by the metadata alone, and the settings of a broker are not part of it.
+        settings["min.insync.replicas"] = str(config.min_insync_replicas)
+    return settings
 
 
 def _transaction_settings(config: BrokerConfig) -> dict[str, str]:
