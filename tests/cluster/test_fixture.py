@@ -76,3 +76,15 @@ def test_the_pytest_fixture_takes_settings(ottla_cluster: LocalCluster) -> None:
     (broker,) = ottla_cluster.brokers
     ottla_cluster.create_topic("orders", partitions=-1)
     assert len(ask_metadata(broker, "orders").topics[0].partitions) == 2
+
+
+def test_time_passes_for_all_brokers_at_once(cluster: LocalCluster) -> None:
+    cluster.create_topic("orders", partitions=3)
+    before = [broker.now_ms for broker in cluster.brokers]
+    cluster.advance(hours=2)
+    assert all(broker.now_ms - earlier >= 7_200_000 for broker, earlier in zip(cluster.brokers, before, strict=True))
+    for broker in cluster.brokers:
+        wait_until(lambda broker=broker: alive_at(broker) == [1, 2, 3])  # type: ignore[misc]
+        broker.create_topic(f"afterwards-{broker.id}")
+    with pytest.raises(ValueError, match="of one broker"):
+        cluster.brokers[0].advance(hours=1)

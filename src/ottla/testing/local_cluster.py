@@ -44,6 +44,13 @@ class ClusterBroker(LocalBroker):
         super().restart()
         self._network.note_port(self.id, self.port)
 
+    def advance(self, **time: float) -> None:
+        """Not possible for one broker alone: sessions with the store would expire. Use `LocalCluster.advance`."""
+        raise ValueError("the clock of one broker cannot be moved alone; use cluster.advance(...)")
+
+    def advance_with_others(self, **time: float) -> None:
+        super().advance(**time)
+
     def pause(self) -> None:
         """Holds the broker as SIGSTOP does: it does nothing more, and its connections stay open."""
         self._require_thread().pause()
@@ -117,6 +124,15 @@ class LocalCluster:
         first = running[0]
         create_topic(first.host, first.port, name, partitions, settings_text(configs), replication_factor)
         wait_until(lambda: all(broker.inspect(lambda each: _has_created(each, name)) for broker in running))
+
+    def advance(self, **time: float) -> None:
+        """Moves the clocks of all brokers forward, as `LocalBroker.advance` does. Sessions do not expire by it."""
+        self.store.stop()
+        try:
+            for broker in self.brokers:
+                broker.advance_with_others(**time)
+        finally:
+            self.store.start()
 
     # Faults
 
