@@ -61,6 +61,7 @@ class IsrProposer(Eligibility, Protocol):
 class Partition:
     __slots__ = (
         "_after_flush",
+        "_flush_retry",
         "_flush_wanted",
         "_flushing",
         "_holds_flushes",
@@ -120,6 +121,7 @@ class Partition:
         self._offload = offload
         self._flushing: Flush | None = None
         self._flush_wanted = 0
+        self._flush_retry: asyncio.TimerHandle | None = None
         self._after_flush: Callable[[], None] | None = None
         self._holds_flushes = False
         self._unflushed_since: float | None = None
@@ -396,9 +398,16 @@ class Partition:
         )
         self.log.epochs.is_dirty = True
         self._fail_waiters(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, describe_error(error)))
-        asyncio.get_running_loop().call_later(FLUSH_RETRY_S, self._flush_again)
+        if self._flush_retry is None:
+            self._flush_retry = asyncio.get_running_loop().call_later(FLUSH_RETRY_S, self._flush_again)
+
+    @property
+    def is_flush_put_off(self) -> bool:
+        """Whether a flush is tried again soon, because the disk was full."""
+        return self._flush_retry is not None
 
     def _flush_again(self) -> None:
+        self._flush_retry = None
         if self.state is not None and self._flushing is None and not self.log.has_failed:
             self._start_flush()
 

@@ -63,7 +63,11 @@ class Upkeep:
 
         Only a cluster needs this: another replica may have the records that a lost log had.
         """
-        new = (partition for partition in self._replicas if not partition.log.is_directory_durable)
+        new = (
+            partition
+            for partition in self._replicas
+            if not partition.log.is_directory_durable and not partition.is_flush_put_off
+        )
         for partition in list(islice(new, NEW_LOGS_PER_FLUSH)):
             partition.request_flush()
 

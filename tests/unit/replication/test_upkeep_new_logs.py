@@ -1,6 +1,7 @@
 """New logs of a cluster's broker become durable without a record: a missing log counts as lost."""
 
 import asyncio
+import errno
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -22,5 +23,29 @@ def test_an_empty_log_is_durable_after_its_first_flush() -> None:
         disk = partitions[0].log._disk
         disk.crash(lose_unsynced=True)  # type: ignore[attr-defined]
         assert disk.exists(f"{partitions[0].log.directory}/partition.metadata")
+
+    simulate(scenario())
+
+
+def test_a_full_disk_is_tried_again_once_a_second_however_often_flushes_are_asked_for() -> None:
+    async def scenario() -> None:
+        partition = lead(FakeProposer())
+        attempts = 0
+
+        def refuse(*_: Any) -> asyncio.Future[Any]:
+            nonlocal attempts
+            attempts += 1
+            future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            future.set_exception(OSError(errno.ENOSPC, "full"))
+            return future
+
+        partition._offload = cast(Any, refuse)
+        for _ in range(10):
+            partition.request_flush()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        assert attempts == 10 and partition.is_flush_put_off
+        await asyncio.sleep(5.5)
+        assert attempts == 15
 
     simulate(scenario())
