@@ -15,6 +15,12 @@ from ottla.testing import LocalCluster
 from ottla.testing.local_cluster import ClusterBroker, wait_until
 from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
 from tests.cluster.coordination import choose_name, find_coordinator, open_client, wait_until_in_sync
 from tests.raw_client import RawClient
 
@@ -166,3 +172,32 @@ def test_members_go_on_when_their_coordinator_is_killed(cluster: LocalCluster, p
     finally:
         consumer.close()
     assert len(seen) == len(set(seen.values())) == 120, "an idempotent producer writes every record once"
+
+
+def commit_at(broker: ClusterBroker, group: str, offset: int) -> int:
+    """The error code with which this broker answers a commit."""
+    partitions = [OffsetCommitRequestPartition(partition_index=WHERE.partition, committed_offset=offset)]
+    topics = [OffsetCommitRequestTopic(name=WHERE.topic, partitions=partitions)]
+    with RawClient(broker.host, broker.port) as client:
+        response = client.request(OffsetCommitRequest(group_id=group, topics=topics), 9)
+    assert isinstance(response, OffsetCommitResponse)
+    return response.topics[0].partitions[0].error_code
+
+
+@pytest.mark.ottla(zookeeper_session_timeout_ms=2000, offsets_commit_timeout_ms=500)
+def test_a_coordinator_that_lost_its_session_acknowledges_no_commit(ottla_cluster: LocalCluster) -> None:
+    """It cannot know that another broker coordinates the group by now, but it has no replica that follows it."""
+    ottla_cluster.create_topic("orders")
+    old, other, _ = ottla_cluster.brokers
+    group = choose_name(ottla_cluster, "group", old)
+    with open_client(ottla_cluster) as client:
+        commit_offsets(client, group, {WHERE: CommittedOffset(7)})
+        wait_until_in_sync(ottla_cluster, CONSUMER_OFFSETS)
+        ottla_cluster.cut_from_store(old)
+        wait_until(lambda: not other.inspect(lambda each: each.node.image.serves(old.id)))
+        assert commit_at(old, group, 99) in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
+        commit_offsets(client, group, {WHERE: CommittedOffset(8)})
+        assert fetch_offsets(client, group, [WHERE])[WHERE].offset == 8
+        ottla_cluster.heal()
+        wait_until_in_sync(ottla_cluster, CONSUMER_OFFSETS)
+        assert fetch_offsets(client, group, [WHERE])[WHERE].offset == 8

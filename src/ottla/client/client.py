@@ -438,13 +438,13 @@ class Client:
     def _nodes_to_try(self) -> list[int]:
         """Connected brokers first, then the other known ones, then bootstrap.servers as -1, -2, ...
 
-        Brokers that are doubted come behind the other known ones. A broker that is cut off from the rest of its cluster
-        would otherwise name the same wrong leader again and again.
+        Brokers that are doubted come last, the latest one at the end. A broker that is cut off from the rest of its
+        cluster would otherwise name the same wrong leader again and again.
         """
         bootstrap = range(-1, -1 - len(self.settings.bootstrap), -1)
-        known = dict.fromkeys((*self._connections, *sorted(self._nodes)))
+        known = dict.fromkeys((*self._connections, *sorted(self._nodes), *bootstrap))
         trusted = [node for node in known if node not in self._doubted]
-        return list(dict.fromkeys((*trusted, *(node for node in self._doubted if node in known), *bootstrap)))
+        return trusted + [node for node in self._doubted if node in known]
 
 
 class RetriableAnswer(Exception):

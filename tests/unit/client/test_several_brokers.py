@@ -16,8 +16,8 @@ from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse, Meta
 class Brokers(Client):
     """A client whose brokers are played by the test. Each names the coordinator that it believes in."""
 
-    def __init__(self, *alive: int) -> None:
-        super().__init__({"bootstrap.servers": "nowhere:1", "retry.backoff.ms": "1", "default.api.timeout.ms": "2000"})
+    def __init__(self, *alive: int, bootstrap: str = "nowhere:1") -> None:
+        super().__init__({"bootstrap.servers": bootstrap, "retry.backoff.ms": "1", "default.api.timeout.ms": "2000"})
         self.alive = list(alive)
         self.believes = dict.fromkeys(alive, alive[0])
         """Who is the coordinator, as each broker sees it."""
@@ -30,7 +30,7 @@ class Brokers(Client):
 
         class Played:
             def ask(self, request: Any, version_max: int | None = None) -> Any:
-                number = brokers.alive[0] if node < 0 else node
+                number = brokers.alive[-1 - node] if node < 0 else node
                 brokers.asked.append((number, type(request).__name__))
                 if number not in brokers.alive:
                     raise Unreachable(f"broker {number}")
@@ -60,6 +60,12 @@ def test_a_broker_that_names_a_wrong_coordinator_is_not_the_only_one_asked() -> 
     client.coordinator = client.believes[2] = client.believes[3] = 2  # broker 1 has not heard of it
     assert client.ask_coordinator("group", "g", HeartbeatRequest(group_id="g")).error_code == 0
     assert (1, "FindCoordinatorRequest") in client.asked, "broker 1 is asked first"
+
+
+def test_a_client_that_knows_one_broker_also_asks_its_other_bootstrap_servers() -> None:
+    client = Brokers(1, 2, 3, bootstrap="nowhere:1,nowhere:2")
+    client.coordinator = client.believes[2] = client.believes[3] = 2
+    assert client.ask_coordinator("group", "g", HeartbeatRequest(group_id="g")).error_code == 0
 
 
 def test_a_coordinator_that_is_gone_is_looked_up_again() -> None:
