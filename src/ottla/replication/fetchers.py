@@ -115,7 +115,7 @@ class Fetchers:
         self._is_closed = True
         for partition in list(self._followed):
             self.leave(partition)
-        await self.truncations.wait()
+        await self.truncations.finish()
 
     def abort(self) -> None:
         """Stop at once, without waiting for truncations."""

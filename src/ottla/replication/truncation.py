@@ -21,6 +21,9 @@ from ottla.system.threads import Offload
 
 logger = logging.getLogger(__name__)
 
+FINISH_S = 10.0
+"""How long a shutdown waits for truncations."""
+
 RETRY_S = 1.0
 """Seconds until a truncation is tried again after the disk was full."""
 
@@ -67,10 +70,17 @@ class Truncations:
         )
         self._start(partition, lambda: log.start_new(offset, now_ms))
 
-    async def wait(self) -> None:
-        """Return when no truncation is under way."""
-        while self._running:
-            await asyncio.wait(list(self._running.values()))
+    async def finish(self) -> None:
+        """Wait until no truncation is under way, but not for ever: the disk may be full.
+
+        A log whose truncation is not finished then is not closed cleanly, so that the next start recovers it.
+        """
+        deadline = asyncio.get_running_loop().time() + FINISH_S
+        while self._running and (left_s := deadline - asyncio.get_running_loop().time()) > 0:
+            await asyncio.wait(list(self._running.values()), timeout=left_s)
+        for partition in self._running:
+            partition.log.fail(f"{partition} is being truncated")
+        self.cancel()
 
     def cancel(self) -> None:
         """End at once, and leave what is under way unfinished."""

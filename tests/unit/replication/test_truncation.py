@@ -1,6 +1,7 @@
 """Truncations beside flushes and checkpoints: what a crash finds on disk afterwards."""
 
 import asyncio
+import errno
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -97,7 +98,7 @@ def test_a_crash_after_a_truncation_loses_no_leader_epoch() -> None:
         await follower.checkpoints.write_recovery_points()
         assert follower.checkpoints.recovery_point_on_disk(partition) == 20
         follower.truncations.truncate(partition, 2)
-        await follower.truncations.wait()
+        await follower.truncations.finish()
         follower.work.runs_at_once = False
         follower.copy(25, NEW_EPOCH)
         assert partition.log.epochs.entries == [(OLD_EPOCH, 0), (NEW_EPOCH, 2)]
@@ -129,5 +130,21 @@ def test_a_truncation_waits_for_a_flush_and_holds_the_next() -> None:
         await partition.durable.reach(2)
         assert follower.truncations.find(partition) is None
         assert partition.log.recovery_point == partition.log.end_offset == 2
+
+    simulate(scenario())
+
+
+def test_a_shutdown_does_not_wait_for_a_truncation_on_a_full_disk() -> None:
+    async def scenario() -> None:
+        follower = Follower()
+        partition, work = follower.partition, follower.work
+        follower.copy(3, OLD_EPOCH)
+        work.runs_at_once = False
+        follower.truncations.truncate(partition, 2)
+        _, _, future = work.waiting.pop()
+        future.set_exception(OSError(errno.ENOSPC, "full"))
+        async with asyncio.timeout(60):
+            await follower.truncations.finish()
+        assert partition.log.has_failed, "or a clean shutdown would vouch for records that were cut off"
 
     simulate(scenario())
