@@ -21,7 +21,7 @@ from ottla import __version__
 from ottla.broker.broker import METRICS, Broker
 from ottla.cli import STARTED_S, process
 from ottla.cli.command_error import FAILURE, USAGE_ERROR, CommandError
-from ottla.cli.numbers import parse_port
+from ottla.cli.numbers import parse_broker_id, parse_port
 from ottla.cli.settings import address_of, broker_config, data_directories
 from ottla.cluster.metadata_files import DamagedMetadata
 from ottla.cluster.metadata_log import LogBehind
@@ -52,7 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metrics-port", type=parse_port, help="serve metrics for Prometheus on it; 0 takes a free one"
     )
-    parser.add_argument("--node-id", type=int, help="number of this broker, unique in its cluster (default: 1)")
+    parser.add_argument(
+        "--node-id", type=parse_broker_id, help="number of this broker, unique in its cluster (default: 1)"
+    )
     parser.add_argument(
         "--zookeeper",
         metavar="HOST:PORT[,...][/PATH]",

@@ -1,6 +1,6 @@
 """ElectLeaders: give leadership back to the preferred replicas, or let a replica lead that is not in sync.
 
-Who asks for all partitions hears only of those where something happened, as in Kafka.
+Who asks for all partitions gets every topic, with those of its partitions where something happened, as in Kafka.
 Versions: 1 the kind of election (KIP-460): version 0 has only the preferred replica; 2 flexible.
 """
 
@@ -30,7 +30,8 @@ async def handle(node: Node, call: Call[ElectLeadersRequest]) -> ElectLeadersRes
         ]
     decide = partial(elect_leaders, election_type=request.election_type, partitions=wanted)
     results = await node.metadata.change(decide, Deadline(node, request.timeout_ms).left_s())
-    topics: dict[str, ReplicaElectionResult] = {}
+    named = node.image.topics_by_name if wanted is None else ()
+    topics = {name: ReplicaElectionResult(topic=name) for name in sorted(named)}
     for (name, number), error in sorted(results.items()):
         topic = topics.setdefault(name, ReplicaElectionResult(topic=name))
         result = PartitionResult(partition_id=number)

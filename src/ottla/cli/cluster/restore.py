@@ -1,7 +1,6 @@
 """`ottla cluster restore`: writes the metadata of a cluster into ZooKeeper again, from the copy of a broker."""
 
 import argparse
-from pathlib import Path
 
 from ottla.cli.cluster.actions import Actions, add_action
 from ottla.cli.command_error import CommandError
@@ -17,7 +16,6 @@ def add_actions(actions: Actions) -> None:
     )
     restore.add_argument(
         "--data",
-        type=Path,
         action="append",
         required=True,
         metavar="DIR",
