@@ -49,7 +49,7 @@ class Play:
         self.is_lossy = self.random.random() < 0.6
         self.has_operators = self.random.random() < 0.5
         """Whether somebody reassigns, unregisters, configures and allows unclean elections."""
-        count = self.random.choice((1, 2, 3, 3, 3, 4))
+        count = self.random.choice((1, 2, 2, 3, 3, 3, 3, 4))
         self.machines = {
             broker_id: Machine(broker_id, [self._new_id() for _ in range(self.random.choice((1, 1, 2)))])
             for broker_id in range(1, count + 1)
@@ -62,8 +62,8 @@ class Play:
             self.start(machine)
             self.unfence(machine)
         self.create_topic()
-        quiet = [self.leaders.produce] * 8 + [self.leaders.fetch] * 24 + [self.leaders.propose] * 8
-        quiet += [self.catch_up] * 10 + [self.leaders.submit_late] * 2
+        quiet = [self.leaders.produce] * 8 + [self.leaders.fetch] * 30 + [self.leaders.propose] * 12
+        quiet += [self.catch_up] * 12 + [self.leaders.submit_late] * 2
         trouble: list[Callable[[], None]] = [self.kill, self.kill, self.stop, self.fence, self.fence, self.fence]
         trouble += [self.start_one] * 3 + [self.unfence_one] * 4 + [self.register_again] * 2 + [self.prefer]
         if self.has_operators:
@@ -189,6 +189,13 @@ class Play:
                     del replica.records[self.random.randint(0, len(replica.records)) :]
         if kind == "disk":
             self._replace_disks(machine)
+        if self.random.random() < 0.4:  # it is back before anybody noticed
+            self.start(machine)
+            if self.random.random() < 0.7:
+                self.unfence(machine)
+            for _ in range(self.random.choice((0, 6))):  # leaders still remember how far it was
+                self.catch_up()
+                self.leaders.propose()
 
     def _replace_disks(self, machine: Machine) -> None:
         for position, directory in enumerate(machine.directories):
@@ -297,8 +304,10 @@ class Play:
             self.unfence(self.random.choice(waiting))
 
     def unfence(self, machine: Machine) -> None:
+        if not machine.is_up:
+            return
         machine.follow(self.image)
-        if machine.is_up and self.attempt(lambda image: registration.unfence_broker(image, machine.id, machine.epoch)):
+        if self.attempt(lambda image: registration.unfence_broker(image, machine.id, machine.epoch)):
             machine.is_serving = True
             machine.follow(self.image)
 
@@ -321,8 +330,8 @@ class Play:
 
     def create_topic(self) -> None:
         name = f"t{self.random.randrange(3)}"
-        factor = self.random.randint(1, min(3, len(self.machines)))
-        configs = {"min.insync.replicas": str(self.random.randint(1, factor))}
+        factor = min(len(self.machines), self.random.choice((1, 2, 3, 3)))
+        configs = {"min.insync.replicas": str(min(factor, self.random.choice((1, 2, 2, 2, 3))))}
         if self.has_operators and self.random.random() < 0.1:
             configs["unclean.leader.election.enable"] = "true"
         wanted = topics.NewTopic(name, self.random.randint(1, 2), factor, configs=configs)

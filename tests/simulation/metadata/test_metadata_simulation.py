@@ -17,7 +17,7 @@ from tests.samples import sample_size
 from tests.simulation.metadata.simulation import run
 
 SEEDS = sample_size(200, 5000)
-SEEDS_MAX = 4000
+SEEDS_MAX = 1000
 
 FOUND_ONCE = (1300, 3381, 16935, 21290, 28306, 1535861480, 1535861487)
 """Seeds that once broke a promise, or showed that the promise was understood wrongly."""
