@@ -34,6 +34,7 @@ SESSION_S = 6.0
 TROUBLE_S = 90.0
 PEACE_S = 120.0
 LOST_CHANCE = 0.02
+CUT_CHANCE = 0.3
 CLUSTER_ID = "a-cluster"
 
 
@@ -206,6 +207,9 @@ class Scenario:
         if self._in_peace or request == "open" or draw.random() >= LOST_CHANCE:
             return Fate(request_s, answer_s)
         kind = draw.randrange(3)
+        if request == "commit" and draw.random() < CUT_CHANCE:  # who waits for this commit may give up meanwhile
+            self.store.cut(client)
+            asyncio.get_running_loop().call_later(draw.uniform(0.3, 4.0), self.store.heal, client)
         if kind == 0:
             return Fate(request_s, answer_s, is_lost=True)
         if kind == 1:
