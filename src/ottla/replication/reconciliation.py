@@ -246,6 +246,8 @@ class Reconciliation:
         moved_away: list[int] = []
         for index, state in enumerate(topic.partitions):
             partition = here.get(index)
+            if partition is not None and partition.state is state:
+                continue  # most partitions of a large topic
             if broker_id not in state.replicas:
                 if partition is not None:
                     moved_away.append(index)
