@@ -274,6 +274,7 @@ def elect_unclean_leaders(image: Image, limit: int) -> Decision[int]:
                 TopicPartition(topic.name, index)
                 for index, state in enumerate(topic.partitions)
                 if state.leader == NO_LEADER
+                and any(image.serves(member) and member not in state.offline for member in state.replicas)
             ]
     decision = elect_leaders(image, ElectionType.UNCLEAN, partitions[:limit])
     return Decision(decision.changes, len(decision.changes))

@@ -265,8 +265,10 @@ class SharedLog:
 
     def _advance(self, head: _Head) -> None:
         if self._head is None or head.version > self._head.version:
-            self._head = head
             self._growth.set()
+        elif head.version < self._head.version:
+            return
+        self._head = head  # also at the same version: the node of a store that was written again has another one
 
     async def _watch_head(self) -> None:
         session = self._connection.require()

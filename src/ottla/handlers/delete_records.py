@@ -6,6 +6,7 @@ of them shows the records again if it becomes the leader.
 """
 
 import asyncio
+from contextlib import suppress
 from typing import NamedTuple
 
 from ottla.broker.call import Call
@@ -24,6 +25,9 @@ VERSIONS = range(0, 3)
 
 HIGH_WATERMARK = -1
 UNKNOWN = -1
+
+POLL_S = 0.5
+"""How often the replicas are looked at without a sign. A replica outside the ISR gives none when it is fenced."""
 
 
 class Deletion(NamedTuple):
@@ -80,7 +84,9 @@ async def wait_for_replicas(node: Node, deletions: list[Deletion], timeout_s: fl
     try:
         async with asyncio.timeout(max(timeout_s, 0)):
             while waiting := [deletion for deletion in waiting if not settle(node, deletion)]:
-                await wake.wait()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(POLL_S):
+                        await wake.wait()
                 wake.clear()
     except TimeoutError:
         for partition, _, result in waiting:
