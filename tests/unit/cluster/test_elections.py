@@ -2,7 +2,9 @@
 
 import pytest
 
+from ottla.cluster import changes as change
 from ottla.cluster.changes import NO_LEADER
+from ottla.cluster.controller import elect_unclean_leaders
 from ottla.cluster.elections import AT_ONCE_MAX, ElectionType, elect_leaders, restore_preferred_leaders
 from ottla.cluster.image import Image
 from ottla.cluster.offline import take_replicas_offline
@@ -16,6 +18,7 @@ from tests.unit.cluster.clusters import (
     fenced,
     partition,
     started,
+    step,
     stopping,
     with_isr,
 )
@@ -121,3 +124,12 @@ def test_preferred_leaders_are_restored_step_by_step(limit: int) -> None:
     assert [partition(image, index).leader for index in range(3)] == [1, 2, 1]
     assert restore_preferred_leaders(image, limit).result == 0
     assert restore_preferred_leaders(stopping(moved_away(), 1), limit).result == 0
+
+
+def test_partitions_that_nobody_can_lead_do_not_hold_up_unclean_elections_of_others() -> None:
+    """The controller elects so many at a time. Those of a broker that is gone must not take their places."""
+    image = fenced(cluster(2, (1, 2), unclean=True), 2)
+    waiting = [change.CreatePartition(TOPIC_ID, index, (member,), (), -1) for index, member in ((1, 2), (2, 1))]
+    image = step(image, *waiting)
+    decision = elect_unclean_leaders(image, 1)
+    assert decision.result == 1 and partition(decide(image, decision), 2).leader == 1

@@ -5,8 +5,10 @@ from functools import partial
 
 import pytest
 
+from ottla.cluster import znodes
 from ottla.cluster.memory_store import MemoryStore
 from ottla.cluster.registration import unfence_broker
+from ottla.cluster.store import SetData
 from ottla.errors import ErrorCode, KafkaError
 from tests.simulation.loop import simulate
 from tests.unit.cluster.cluster_members import Member, count_up
@@ -134,5 +136,22 @@ def test_a_process_whose_place_was_taken_gives_up() -> None:
             await old.register()
         assert refusal.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
         assert await new.membership.alive() == {1: second}
+
+    simulate(main())
+
+
+def test_appends_go_on_after_the_node_of_the_head_was_written_again() -> None:
+    """A store that was restored has the same version in a node with another version of its own."""
+
+    async def main() -> None:
+        store = MemoryStore()
+        member = Member(store.client("1"), 1)
+        await member.join()
+        session = await store.client("operator").open(lambda state: None)
+        head = await session.get(znodes.HEAD)
+        await session.commit([SetData(znodes.HEAD, head.data)])
+        async with asyncio.timeout(10):
+            assert await member.metadata.change(count_up("a")) == 1
+        await member.leave()
 
     simulate(main())

@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 from ottla.broker.broker import Broker
+from ottla.cluster.changes import ChangePartition
 from ottla.errors import ErrorCode
 from ottla.handlers import delete_records
 from ottla.replication.partition import Partition
@@ -176,6 +177,28 @@ def test_a_fenced_replica_is_not_waited_for() -> None:
         deleting = delete_shared(broker)
         await asyncio.sleep(1)
         three_brokers.follow(broker, second, 3, log_start_offset=2)
+        await three_brokers.fence(broker, third)
+        assert await deleting == (0, 2)
+        broker.abort()
+
+    simulate(run())
+
+
+def test_a_replica_outside_the_isr_is_not_waited_for_once_it_is_fenced() -> None:
+    async def run() -> None:
+        broker = await start_shared()
+        second, third = three_brokers.OTHERS
+        state = broker.node.image.partition(three_brokers.TOPIC, 0)
+        assert state is not None
+        smaller = tuple(member for member in state.isr if member != third)
+        await three_brokers.change(
+            broker, ChangePartition(three_brokers.TOPIC_ID, 0, state.partition_epoch, isr=smaller)
+        )
+        deleting = delete_shared(broker)
+        await asyncio.sleep(1)
+        three_brokers.follow(broker, second, 3, log_start_offset=2)
+        await asyncio.sleep(1)
+        assert not deleting.done()
         await three_brokers.fence(broker, third)
         assert await deleting == (0, 2)
         broker.abort()
