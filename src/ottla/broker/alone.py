@@ -41,7 +41,7 @@ class Alone:
         self._directories: Sequence[DataDirectory] = ()
         self._identity: Identity
         self._log: EmbeddedLog | None = None
-        self._metadata: Metadata
+        self._metadata: Metadata | None = None
 
     async def open(self, config: BrokerConfig, directories: Sequence[DataDirectory]) -> Metadata:
         doors, first = self._doors, directories[0]
@@ -60,7 +60,7 @@ class Alone:
             clean=first.was_clean,
         )
         if not self._read_only:
-            _require_metadata(first, self._log.head)
+            _require_entries(first, self._log.head)
         metadata = self._metadata = Metadata(self._log, doors.random, on_failure=doors.fail)
         await metadata.load()
         if self._read_only and not metadata.image.topics_by_name:
@@ -88,14 +88,18 @@ class Alone:
 
     @property
     def initial_image(self) -> Image:
-        return self._metadata.image
+        return self._require_metadata().image
+
+    def _require_metadata(self) -> Metadata:
+        assert self._metadata is not None, "the metadata is not open"
+        return self._metadata
 
     def build(self, replication: Replication) -> None:
         """There are no other brokers to be connected with."""
 
     async def join(self, node: Node, ports: Mapping[str, int]) -> None:
         """Register in the metadata. Registration removes the broker from every ISR; unfencing lets it lead again."""
-        metadata, broker_id = self._metadata, node.broker_id
+        metadata, broker_id = self._require_metadata(), node.broker_id
         registration = BrokerRegistration(
             broker_id,
             tuple(each.identity.directory_id for each in self._directories if each.identity is not None),
@@ -117,7 +121,7 @@ class Alone:
         """The broker is unfenced already: a cluster of one has nobody else to lead."""
 
     def jobs(self) -> list[Job]:
-        return [Job("refresh of the metadata", 1.0, self._metadata.refresh)]
+        return [Job("refresh of the metadata", 1.0, self._require_metadata().refresh)]
 
     async def leave(self, deadline_s: float) -> None:
         """There is nobody to hand anything over to."""
@@ -129,6 +133,8 @@ class Alone:
         self.abandon()
 
     def abandon(self) -> None:
+        if self._metadata is not None:
+            self._metadata.close()
         if self._log is not None:
             self._log.close()
 
@@ -145,7 +151,7 @@ def take_over_settings(config: BrokerConfig, disk: Disk, directories: Sequence[D
     return config.with_changes(changes)
 
 
-def _require_metadata(first: DataDirectory, head: int) -> None:
+def _require_entries(first: DataDirectory, head: int) -> None:
     """DamagedMetadata if entries are missing: topics would be unknown, and their data set aside as strays."""
     topics = (partition.topic for partition in first.partitions() if not partition.marker)
     if head < first.broker_epoch or (not head and any(topic != CLUSTER_METADATA for topic in topics)):

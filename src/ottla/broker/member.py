@@ -43,8 +43,8 @@ logger = logging.getLogger(__name__)
 RESTART_S = 1.0
 """Pause before work is started again that ended with an unexpected error."""
 
-FENCING_PAUSE_S = 1.0
-"""A broker whose process seems to be gone is fenced at most once in this time."""
+FENCING_PAUSE_S = 0.1
+"""Brokers whose processes seem to be gone are fenced at most once in this time."""
 
 FENCING_TIMEOUT_S = 5.0
 LEAVING_TIMEOUT_S = 1.0
