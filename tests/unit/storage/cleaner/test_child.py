@@ -72,13 +72,20 @@ def test_errors_are_passed_on_and_the_child_continues(tmp_path: Path) -> None:
         compactor.end()
 
 
+def find_child() -> psutil.Process:
+    """The child process. A moment after its start it still has the command line of this process."""
+    while True:
+        for process in psutil.Process().children():
+            if child.__name__ in process.cmdline():
+                return process
+
+
 def test_a_child_that_is_killed_is_noticed_and_replaced(tmp_path: Path) -> None:
     order = dirty(tmp_path / "log")
     compactor = ChildCompactor()
     try:
         compactor.begin(order)
-        (victim,) = [each for each in psutil.Process().children() if child.__name__ in each.cmdline()]
-        victim.send_signal(signal.SIGKILL)
+        find_child().send_signal(signal.SIGKILL)
         with pytest.raises(Uncleanable, match="ended with status -9"):
             while True:
                 compactor.step()
