@@ -32,7 +32,7 @@ BUDGETS = {
     ".": 20,
     "unit": 270,
     "scenarios": 100,
-    "simulation": 105,
+    "simulation": 220,
     "clients": 550,
     "cluster": 300,
     "spark": 620,

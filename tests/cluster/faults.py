@@ -12,6 +12,7 @@ from random import Random
 from tests.cluster.load import Load
 from tests.cluster.processes import SESSION_MS, OttlaNode, OttlaNodes, fill_disk, free_disk
 
+ROLES = ("leader", "follower", "controller", "group coordinator", "transaction coordinator", "any broker")
 SHORT_S = 0.5
 LONG_S = 3 * SESSION_MS / 1000
 """Three sessions."""
@@ -64,7 +65,7 @@ class Faults:
 
     def _choose(self) -> tuple[str, OttlaNode]:
         """A broker that is up, by the part it plays, and that part."""
-        role = self._random.choice(("leader", "follower", "group coordinator", "transaction coordinator", "any broker"))
+        role = self._random.choice(ROLES)
         found: int | None = None
         partition = self._random.choice(self._load.ledger)
         leader, in_sync = self._nodes.find_partitions(partition.topic).get(partition.partition, (-1, ()))
@@ -76,6 +77,8 @@ class Faults:
             found = self._nodes.find_coordinator(self._load.group, 0)
         elif role == "transaction coordinator":
             found = self._nodes.find_coordinator(self._load.transactors[0].name, 1)
+        elif role == "controller":
+            found = self._nodes.find_controller()
         up = [broker for broker in self._nodes.brokers.values() if broker.is_up and not broker.is_paused]
         for broker in up:
             if broker.id == found:

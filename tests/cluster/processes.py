@@ -17,8 +17,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
+from kazoo.handlers.threading import KazooTimeoutError
+
 import ottla
 from ottla.cli.cluster.zookeeper_server import ZooKeeperServer, build_ensemble, start_ensemble
+from ottla.cluster import znodes
 from ottla.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -242,6 +247,19 @@ class OttlaNodes:
             if found.error_code == ErrorCode.NONE:
                 return int(found.node_id)
         return None
+
+    def find_controller(self) -> int | None:
+        """The broker that is elected controller, as ZooKeeper has it; None if nobody is, or ZooKeeper is away."""
+        client = KazooClient(self.zookeepers[0].address, timeout=5)
+        try:
+            client.start(5)
+            names = sorted(client.get_children(znodes.CONTROLLER), key=int)
+            return int(client.get(f"{znodes.CONTROLLER}/{names[-1]}")[0]) if names else None
+        except (KazooException, KazooTimeoutError):
+            return None
+        finally:
+            client.stop()
+            client.close()
 
     def wait_in_sync(self, topic: str, replicas: int = len(BROKER_IDS)) -> None:
         """Every partition has a leader and so many replicas in sync."""
