@@ -8,6 +8,7 @@ isr_proposals.py       takes the ISR changes that leaders want to the metadata, 
 watermarks.py          an offset that only moves forward, and those who wait for it: the one "wait until"
 validation.py          what a leader demands of the records that a producer sent
 record_checks.py       runs that validation, large batches in a thread
+refused_batches.py     which error the batches behind a refused one get
 transactions.py        transaction markers, and whether a producer has a transaction open in a partition
 fetch_sessions.py      incremental fetch sessions (KIP-227) of consumers and followers
 follower_fetch.py      answers the fetches of followers

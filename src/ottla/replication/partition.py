@@ -22,6 +22,7 @@ from ottla.observability.metrics import TopicMeter
 from ottla.records import batch
 from ottla.records.batch import BatchHeader
 from ottla.replication.in_sync import UNKNOWN, Eligibility, InSync
+from ottla.replication.refused_batches import RefusedBatches, explain_refusal
 from ottla.replication.validation import Rules
 from ottla.replication.watermarks import Signal, Watermark
 from ottla.storage.disk_errors import describe_error, is_failure
@@ -67,6 +68,7 @@ class Partition:
         "_holds_flushes",
         "_isr_proposer",
         "_offload",
+        "_refused",
         "_unflushed_since",
         "broker_id",
         "config",
@@ -118,6 +120,7 @@ class Partition:
         self.is_moving = False
         """Whether the log is being copied to another data directory. It is not compacted meanwhile."""
         self._isr_proposer = isr_proposer
+        self._refused: RefusedBatches = {}
         self._offload = offload
         self._flushing: Flush | None = None
         self._flush_wanted = 0
@@ -210,10 +213,9 @@ class Partition:
             message = f"a batch of {size} bytes is larger than segment.bytes={config.segment_bytes}"
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, message)
         if acks == -1 and len(state.isr) < self._in_sync_needed(state):
-            raise KafkaError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{len(state.isr)} in-sync replicas, min.insync.replicas={config.min_insync_replicas}",
-            )
+            message = f"{len(state.isr)} in-sync replicas, min.insync.replicas={config.min_insync_replicas}"
+            error = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, message)
+            raise explain_refusal(self._refused, header, error)
         return state
 
     def append(self, records: memoryview, header: BatchHeader, now_ms: int, acks: int) -> Appended:
@@ -225,7 +227,12 @@ class Partition:
         config, log = self.config, self.log
         if config.message_timestamp_type == "LogAppendTime":
             header = batch.set_append_time(records, now_ms)
-        appended = log.append(records, header, state.leader_epoch, now_ms)
+        try:
+            appended = log.append(records, header, state.leader_epoch, now_ms)
+        except KafkaError as error:
+            raise explain_refusal(self._refused, header, error) from error.__cause__
+        if self._refused:
+            self._refused.pop(header.producer_id, None)
         if not appended.is_duplicate:
             meter = self.meter
             meter.messages_in += header.record_count
