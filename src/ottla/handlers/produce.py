@@ -236,6 +236,13 @@ def find(node: Node, call: Call[ProduceRequest], topic: TopicData, index: int) -
     return partition
 
 
+def find_error(future: asyncio.Future[None]) -> BaseException | None:
+    """Why an append is not acknowledged now; None if it is."""
+    if not future.done() or future.cancelled():
+        return KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+    return future.exception()
+
+
 def acknowledge(
     node: Node, call: Call[ProduceRequest], response: ProduceResponse, waiting: list[UnacknowledgedAppend]
 ) -> asyncio.Future[ProduceResponse | None]:
@@ -247,7 +254,7 @@ def acknowledge(
     def settle(result: PartitionResult, meter: TopicMeter, future: asyncio.Future[None]) -> None:
         nonlocal left
         left -= 1
-        error = None if future.cancelled() else future.exception()
+        error = find_error(future)
         if answer.done():  # the time-out is over, or the client is gone
             return
         if error is not None:
@@ -260,8 +267,9 @@ def acknowledge(
         if answer.done():
             return
         for result, future, meter in waiting:
-            if not future.done():
-                fail(node, call, response, result, KafkaError(ErrorCode.REQUEST_TIMED_OUT), meter)
+            # A wait that has failed in this turn of the event loop is done, and `settle` has not been called for it.
+            if result.error_code == ErrorCode.NONE and (error := find_error(future)) is not None:
+                fail(node, call, response, result, error, meter)
         answer.set_result(response)
 
     timer = loop.call_later(max(call.body.timeout_ms, 0) / 1000, expire)

@@ -1,6 +1,8 @@
 """Produce with acks=all to a partition with three replicas: what it waits for, and how the wait may end."""
 
 import asyncio
+import time
+from dataclasses import replace
 
 from ottla.cluster.changes import ConfigResource, SetConfig
 from ottla.errors import ErrorCode
@@ -8,7 +10,7 @@ from ottla.handlers import produce
 from ottla.wire.produce import ProduceResponse
 from tests.simulation.loop import simulate
 from tests.unit.handlers.test_new_leader import produce_to
-from tests.unit.handlers.three_brokers import OTHERS, TOPIC, ask, change, fence, follow, start
+from tests.unit.handlers.three_brokers import OTHERS, TOPIC, ask, change, fence, follow, shared, start
 
 
 async def answer_of(waiting: object) -> int:
@@ -73,3 +75,19 @@ def test_too_small_an_isr_refuses_before_the_append_and_tells_those_who_wait() -
         broker.abort()
 
     simulate(scenario())
+
+
+def test_a_lost_leadership_is_no_acknowledgement_if_the_time_out_ends_in_the_same_turn() -> None:
+    # A process that was paused finds both at once: the wait has failed, and nobody has taken note of it yet.
+    async def scenario() -> None:
+        broker = await start()
+        partition, loop = shared(broker), asyncio.get_running_loop()
+        assert partition.state is not None
+        resigned = replace(partition.state, leader=-1)
+        loop.call_later(0.001, partition.become, resigned)
+        waiting = produce.handle(broker.node, ask(0, 10, produce_to(10, acks=-1, timeout_ms=2)))
+        time.sleep(0.01)  # both timers are due when the event loop goes on
+        assert await answer_of(waiting) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        broker.abort()
+
+    asyncio.run(scenario())
