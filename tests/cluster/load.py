@@ -334,7 +334,20 @@ def create_topic(bootstrap: str, topic: str, partitions: int, **config: str) -> 
     """A topic with three replicas, of which two must be in sync, and its partitions."""
     admin = AdminClient(QUIET | {"bootstrap.servers": bootstrap})
     new = NewTopic(topic, num_partitions=partitions, replication_factor=3, config={"min.insync.replicas": "2"} | config)
-    admin.create_topics([new], request_timeout=PATIENCE_S, operation_timeout=PATIENCE_S)[topic].result(PATIENCE_S)
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            admin.create_topics([new], request_timeout=PATIENCE_S, operation_timeout=PATIENCE_S)[topic].result(
+                PATIENCE_S
+            )
+            break
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code == KafkaError.TOPIC_ALREADY_EXISTS:  # created by an attempt whose answer was lost
+                break
+            # Errors of the client itself: librdkafka drops the connection of its bootstrap address when it learns ids.
+            if code >= 0 or time.monotonic() > deadline:
+                raise
     return [TopicPartition(topic, number) for number in range(partitions)]
 
 
