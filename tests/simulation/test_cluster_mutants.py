@@ -53,7 +53,13 @@ MUTANTS: dict[str, tuple[Any, str, Replacement, int]] = {
 simulation of the metadata, and bugs of the metadata log by that of the store."""
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+SLOW = ("keeps records that the leader does not have",)
+"""Bugs that take the simulation long to find."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name in SLOW else name for name in MUTANTS]
+)
 def test_a_cluster_with_a_bug_is_found_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Fixed seeds: this is about what the simulation can see, not about luck.
     owner, attribute, replacement, first = MUTANTS[name]

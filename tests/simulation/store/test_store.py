@@ -20,7 +20,7 @@ from ottla.errors import ErrorCode, KafkaError
 from tests.samples import sample_size
 from tests.simulation.store.scenario import run
 
-SEEDS = sample_size(8, 100)
+SEEDS = sample_size(3, 100)
 SEEDS_MAX = 60
 
 
