@@ -431,7 +431,7 @@ def test_a_closed_connection_leaves_memory_without_a_garbage_collection(loop: st
         return [b"answer"]
 
     def connections() -> int:
-        return sum(isinstance(each, Connection) for each in gc.get_objects())
+        return sum(type(each) is Connection for each in gc.get_objects())
 
     async def main() -> None:
         async with serving(dispatch) as (server, port):
