@@ -8,6 +8,7 @@ an error that reaches the application fails the test.
 import contextlib
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
@@ -49,7 +50,7 @@ LIFE = 1
 Log = tuple[tuple[int, bytes], ...]
 
 
-class Worker:
+class Worker(ABC):
     """A client in a thread of its own, until `stop`."""
 
     def __init__(self, name: str) -> None:
@@ -74,8 +75,9 @@ class Worker:
     def is_stopping(self) -> bool:
         return self._stopping.is_set()
 
+    @abstractmethod
     def work(self) -> None:
-        raise NotImplementedError
+        """What the thread does until `is_stopping`."""
 
     def _run(self) -> None:
         try:

@@ -1,6 +1,7 @@
 """AlterReplicaLogDirs: move replicas of this broker between its data directories (KIP-113).
 
-The answer says that a move has begun; DescribeLogDirs shows how far it is.
+The answer says that a move has begun; DescribeLogDirs shows how far it is. For a replica that is not on this broker yet
+the directory is remembered, and the answer is REPLICA_NOT_AVAILABLE: so tools choose directories before a reassignment.
 Versions: 2 flexible.
 """
 
@@ -35,7 +36,13 @@ def begin_move(node: Node, path: str, where: TopicPartition) -> ErrorCode:
     moves = node.replication.moves
     try:
         target = moves.find_directory(path)
-        moves.move(node.replicas.get(*where), target)
     except KafkaError as error:
         return error.code
+    try:
+        moves.move(node.replicas.get(*where), target)
+    except KafkaError as error:
+        if error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return error.code
+        moves.prefer(where, target)  # other brokers have the replicas of this partition
+        return ErrorCode.REPLICA_NOT_AVAILABLE
     return ErrorCode.NONE

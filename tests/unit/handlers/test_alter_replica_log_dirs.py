@@ -4,6 +4,7 @@ way."""
 import asyncio
 
 from ottla.broker.broker import Broker
+from ottla.cluster.changes import NO_LEADER, ChangePartition, CreatePartition, CreateTopic, RegisterBroker
 from ottla.errors import ErrorCode
 from ottla.handlers import alter_replica_log_dirs, describe_log_dirs
 from ottla.wire.messages.alter_replica_log_dirs import (
@@ -14,6 +15,7 @@ from ottla.wire.messages.alter_replica_log_dirs import (
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from tests.simulation.loop import simulate
 from tests.unit.handlers.one_broker import call
+from tests.unit.handlers.three_brokers import change
 from tests.unit.replication.three_directories import TOPIC, directory_of, filled
 from tests.unit.storage.logs import new_disk
 
@@ -49,6 +51,24 @@ def test_a_replica_moves_to_another_directory_and_is_shown_in_both_meanwhile() -
         assert (before, 0) not in describe(broker)
         assert describe(broker)[target, 0] is False
         assert broker.node.replicas.get(TOPIC, 0).log.end_offset == 1
+        await broker.stop(1)
+
+    simulate(scenario())
+
+
+def test_the_directory_of_a_replica_that_is_still_elsewhere_is_remembered() -> None:
+    async def scenario() -> None:
+        broker = await filled(new_disk())
+        topic_id, others = b"e" * 16, (7, 8)
+        for other in others:
+            await change(broker, RegisterBroker(other, (bytes([other]) * 16,), ()))
+        await change(
+            broker, CreateTopic(topic_id, "elsewhere"), CreatePartition(topic_id, 0, others, others, NO_LEADER)
+        )
+        assert alter(broker, "/three", 0, "elsewhere") == ErrorCode.REPLICA_NOT_AVAILABLE
+        here = (broker.node.broker_id, *others)
+        await change(broker, ChangePartition(topic_id, 0, 0, replicas=here))
+        assert directory_of(broker, "elsewhere", 0) == "/three"
         await broker.stop(1)
 
     simulate(scenario())
