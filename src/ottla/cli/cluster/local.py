@@ -46,7 +46,7 @@ def add_actions(actions: Actions) -> None:
     up.add_argument(
         "--zookeeper",
         metavar="HOST:PORT[/PATH]",
-        help="a ZooKeeper that is running (default: start one; needs Java, or pip install 'ottla[spark]')",
+        help="a ZooKeeper that is running (default: start one; needs Java and PySpark, which the extra 'spark' brings)",
     )
     up.add_argument("--port", type=parse_port, default=DEFAULT_PORT, help="port of the first broker; 0 takes free ones")
     up.add_argument("--host", default="localhost", help="address to listen on (default: localhost)")
