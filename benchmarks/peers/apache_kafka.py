@@ -15,8 +15,9 @@ from pathlib import Path
 from types import TracebackType
 
 from benchmarks import PROJECT
-from benchmarks.peers.broker_process import HOST, BrokerProcess, find_free_port
+from benchmarks.peers.broker_process import HOST, BrokerProcess
 from benchmarks.peers.tool_server import Done, ToolServer, Unanswered
+from ottla.cli.ports import pick_port
 
 VERSION = "4.3.1"
 JARS_VARIABLE = "OTTLA_KAFKA_JARS"
@@ -186,9 +187,9 @@ class ApacheKafka(BrokerProcess):
         self._temporary = tempfile.TemporaryDirectory(prefix="apache-kafka-") if directory is None else None
         self.directory = Path(self._temporary.name) if self._temporary else Path(directory or ".")
         self.directory.mkdir(parents=True, exist_ok=True)
-        port = find_free_port()
+        port = pick_port()
         self.properties = self.directory / "server.properties"
-        lines = build_one_node_settings(port, find_free_port(), self.directory / "data") | dict(settings or {})
+        lines = build_one_node_settings(port, pick_port(), self.directory / "data") | dict(settings or {})
         self.properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
         format_options = ("--ignore-formatted", "-t", CLUSTER_ID, "-c", str(self.properties))
         run_tool("kafka.tools.StorageTool", "format", *format_options)

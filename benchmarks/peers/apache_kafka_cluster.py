@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.peers.apache_kafka import CLUSTER_ID, VERSION, java_command, run_tool, share_one_jvm
-from benchmarks.peers.broker_process import HOST, BrokerProcess, find_free_port
+from benchmarks.peers.broker_process import HOST, BrokerProcess
 from benchmarks.peers.cluster_processes import INTERNAL_TOPICS, SIZE, ClusterProcesses
+from ottla.cli.ports import pick_port
 
 OPTIONS = ("-Xmx512M", "-Xms512M", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
 """Kafka's own, with half of its heap: three JVMs share the machine."""
@@ -16,7 +17,7 @@ class ApacheKafkaCluster(ClusterProcesses):
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="apache-kafka-cluster-")
         root = Path(self._temporary.name)
-        ports = {broker_id: (find_free_port(), find_free_port()) for broker_id in range(1, SIZE + 1)}
+        ports = {broker_id: (pick_port(), pick_port()) for broker_id in range(1, SIZE + 1)}
         brokers = {}
         with share_one_jvm():
             for broker_id in ports:

@@ -39,13 +39,6 @@ class Usage:
     resident_bytes: int
 
 
-def find_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def probe(port: int) -> float | None:
     """Send ApiVersions. Returns the monotonic time at which the connection was accepted, or None without an answer."""
     request = struct.pack(">hhih", API_VERSIONS_KEY, 0, 1, -1)

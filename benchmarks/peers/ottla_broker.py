@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks import PROJECT
-from benchmarks.peers.broker_process import HOST, BrokerProcess, find_free_port
+from benchmarks.peers.broker_process import HOST, BrokerProcess
+from ottla.cli.ports import pick_port
 
 
 def build_environment(checkout: Path = PROJECT) -> dict[str, str]:
@@ -33,7 +34,7 @@ class OttlaBroker(BrokerProcess):
     ) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="ottla-")
         self.directory = Path(self._temporary.name)
-        port = find_free_port()
+        port = pick_port()
         address = ["--host", HOST, "--port", str(port)]
         command = [sys.executable, *interpreter, "-m", "ottla", "up", "--data", str(self.directory / "data"), *address]
         for setting, value in (settings or {}).items():

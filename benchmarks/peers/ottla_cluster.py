@@ -5,10 +5,11 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmarks.peers.broker_process import HOST, BrokerProcess, find_free_port
+from benchmarks.peers.broker_process import HOST, BrokerProcess
 from benchmarks.peers.cluster_processes import INTERNAL_TOPICS, SIZE, ClusterProcesses
 from benchmarks.peers.ottla_broker import build_environment
 from ottla.cli.cluster.zookeeper_server import ZooKeeperServer
+from ottla.cli.ports import pick_port
 
 
 class OttlaCluster(ClusterProcesses):
@@ -19,7 +20,7 @@ class OttlaCluster(ClusterProcesses):
         given = INTERNAL_TOPICS | dict(settings or {})
         brokers = {}
         for broker_id in range(1, SIZE + 1):
-            port = find_free_port()
+            port = pick_port()
             command = build_command(broker_id, port, root / str(broker_id), self._zookeeper.address, given)
             name = f"Ottla, broker {broker_id}"
             output = root / f"{broker_id}.txt"

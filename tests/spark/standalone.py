@@ -14,7 +14,8 @@ from typing import IO
 import psutil
 from pyspark.find_spark_home import _find_spark_home
 
-from benchmarks.peers.broker_process import HOST, find_free_port
+from benchmarks.peers.broker_process import HOST
+from ottla.cli.ports import pick_port
 from ottla.spark.java import java_environment
 from tests.patience import PATIENCE_S
 from tests.spark.conftest import QUICK_JAVA
@@ -29,7 +30,7 @@ class Standalone:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._log: IO[bytes] = (directory / "cluster.log").open("ab")
-        self._port = find_free_port()
+        self._port = pick_port()
         self._processes: list[subprocess.Popen[bytes]] = []
         self.master = f"spark://{HOST}:{self._port}"
 

@@ -270,7 +270,8 @@ BANS: tuple[Ban, ...] = (
             "ottla.pipeline.registry": "asks a schema registry, which speaks HTTP",
             "ottla.security.tls": "TLS contexts",
             "ottla.cli.up": "knows the error of a host that cannot be found",
-            "ottla.cli.cluster.zookeeper_server": "picks free ports, and asks a server whether it is ready",
+            "ottla.cli.ports": "finds a free port for a server that cannot choose one",
+            "ottla.cli.cluster.zookeeper_server": "asks a server whether it is ready",
             "ottla.testing": "keeps the port of a broker that is down, and makes topics without a client library",
         },
         wrong=(
@@ -392,6 +393,7 @@ BANS: tuple[Ban, ...] = (
         harmless=("random.Random",),
         allowed={
             "ottla.broker.broker": "makes the one Random of a real broker, unless a simulator brings its own",
+            "ottla.cli.ports": "so that two callers pick different ports",
             "ottla.cli.demo.story": "makes the Random of the demo's shop, always the same",
             "ottla.client.client": "the nonce of an authentication",
         },

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError
 from ottla.cli import COMMANDS, command_parser, main
 from ottla.cli.client import explain, parse_pairs
 from ottla.cli.command_error import CommandError
+from ottla.cli.ports import pick_port
 from tests.patience import PATIENCE_S
 
 SOURCE = str(Path(__file__).parents[3] / "src")
@@ -103,11 +104,6 @@ def test_options_may_stand_between_names(arguments: list[str], field: str, expec
     assert getattr(command_parser({arguments[0]}).parse_args(arguments), field) == expected
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
-
-
 @pytest.mark.parametrize(
     "arguments",
     [["topic", "list"], ["consume", "orders"], ["produce", "orders"]],
@@ -121,7 +117,7 @@ def test_a_stopped_broker_is_reported_within_seconds(
     monkeypatch.setattr("ottla.cli.client.CONNECT_S", 2 * PATIENCE_S)
     if arguments[0] != "topic":
         monkeypatch.setattr("ottla.cli.client.REFUSED_S", 0.1)
-    address = f"127.0.0.1:{free_port()}"
+    address = f"127.0.0.1:{pick_port()}"
     assert run_refused(capsys, *arguments, "-b", address) == (
         1,
         f"ottla: cannot connect to {address}: connection refused. Is a broker running there? (ottla up)",
@@ -143,7 +139,7 @@ def test_the_cluster_can_be_named_in_the_environment(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ottla.cli.client.REFUSED_S", 0.1)
-    monkeypatch.setenv("OTTLA_BOOTSTRAP", f"127.0.0.1:{free_port()}")
+    monkeypatch.setenv("OTTLA_BOOTSTRAP", f"127.0.0.1:{pick_port()}")
     status, line = run_refused(capsys, "topic", "list")
     assert status == 1
     assert "127.0.0.1:" in line

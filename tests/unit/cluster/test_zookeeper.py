@@ -1,15 +1,18 @@
 """The shared log and membership on a real ZooKeeper: concurrent writers, expired sessions, servers that die."""
 
 import asyncio
+import socket
 import time
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 
-from ottla.cli.cluster.zookeeper_server import ZooKeeperServer, pick_port
+from ottla.cli.cluster.zookeeper_server import ZooKeeperServer
+from ottla.cli.ports import pick_port
 from ottla.cluster.changes import ConfigResource, SetConfig
 from ottla.cluster.memory_store import MemoryStore
 from ottla.cluster.metadata import Decision
@@ -343,3 +346,14 @@ def test_credentials_protect_the_nodes(zookeeper: str) -> None:
         await stranger.close()
 
     run(main())
+
+
+def test_a_server_whose_port_is_taken_while_it_starts_takes_another(zookeeper: str, tmp_path: Path) -> None:
+    server = ZooKeeperServer(tmp_path, is_durable=False)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", server.port))
+        try:
+            server.start()
+            assert server.port != other.getsockname()[1]
+        finally:
+            server.kill()

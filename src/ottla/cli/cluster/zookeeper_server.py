@@ -14,9 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ottla.cli.command_error import CommandError
+from ottla.cli.ports import HOST, pick_port
 from ottla.spark.java import java_environment
 
-HOST = "127.0.0.1"
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 JARS = ("zookeeper-[0-9]*.jar", "zookeeper-jute-*.jar", "slf4j-api-*.jar", "metrics-core-*.jar", "snappy-java-*.jar")
 """What ZooKeeper needs of PySpark's jars."""
@@ -30,6 +30,8 @@ TICK_MS = 1000
 """ZooKeeper's unit of time. Sessions time out after 2 ticks at least."""
 
 START_S = 60.0
+OTHER_PORTS = 2
+"""How many more ports a new server tries: another program may take the first one while Java is starting."""
 STOP_S = 10.0
 
 
@@ -51,6 +53,7 @@ class ZooKeeperServer:
         processes."""
         self.directory = directory
         self.port = port or pick_port()
+        self._other_ports = 0 if port or members else OTHER_PORTS
         self._tick_ms = tick_ms
         self._members = members
         self._number = number
@@ -88,10 +91,15 @@ class ZooKeeperServer:
         deadline = time.monotonic() + timeout_s
         while not self.is_ready():
             if self._process is None or self._process.poll() is not None:
-                raise CommandError(f"ZooKeeper ended while it was starting; see {self.directory / 'zookeeper.log'}")
+                if not self._other_ports:
+                    raise CommandError(f"ZooKeeper ended while it was starting; see {self.directory / 'zookeeper.log'}")
+                self._other_ports -= 1
+                self.port = pick_port()
+                self.launch()
             if time.monotonic() > deadline:
                 raise CommandError(f"ZooKeeper at {self.address} does not answer within {timeout_s:g} s")
             time.sleep(0.02)
+        self._other_ports = 0  # its clients know the address now
 
     def start(self) -> None:
         self.launch()
@@ -206,10 +214,3 @@ def find_classpath() -> str:
             raise CommandError(f"{directory} has no {pattern}: {advice}")
         jars.append(str(matching[-1]))
     return os.pathsep.join(jars)
-
-
-def pick_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
