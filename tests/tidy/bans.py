@@ -109,7 +109,7 @@ BANS: tuple[Ban, ...] = (
         ("pyspark", "pyspark.*"),
         allowed={
             "ottla.spark": "helpers for PySpark users",
-            "ottla.streams": "compiles to Structured Streaming",
+            "ottla.streams": "its tasks are Spark's, and Spark computes its columns",
             "ottla.connect": "a connector is a PySpark data source",
             "ottla.cli.sql": "the command that is a Spark session",
             "ottla.cli.demo.pipeline": "the demo's job, a program of its own",
@@ -138,6 +138,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.pipeline.formats": "columns out of values",
             "ottla.reading": "hands Arrow tables to a notebook",
             "ottla.spark.sinks": "hands rows to the sender as Arrow batches",
+            "ottla.streams": "rows between the steps of a topology are Arrow tables",
             "pyspark_ottla": "Spark and Python exchange Arrow batches",
         },
         wrong=("import pyarrow", "from pyarrow import Table"),

@@ -1,0 +1,1 @@
+"""Stateful steps. `kernel.py` says what one is."""

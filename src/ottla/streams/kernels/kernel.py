@@ -1,0 +1,60 @@
+"""What a stateful step is: rows and old state in, rows and new state out. A kernel does no input or output of its own.
+
+The runner on Spark and the test driver run the same kernels. A kernel is made once and sent to many tasks, so it holds
+no state between two calls: all of that is in its stores.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from ottla.streams.state.store import Store
+
+
+@dataclass(frozen=True)
+class StoreSpec:
+    """A store that a kernel needs."""
+
+    name: str
+    """Unique in the app. The name of the changelog topic is made from it."""
+    is_source: bool = False
+    """The store is an index of a table's source topic, which serves as its changelog: a kernel only reads it."""
+    retention_ms: int | None = None
+    """How long after its time a key of a window store must be kept; None for a store whose keys stay."""
+
+
+@dataclass
+class KernelContext:
+    """What a kernel may use besides its input, for one batch of one partition."""
+
+    partition: int
+    now_ms: int
+    """The driver's clock when the batch began. The same for every attempt of the batch."""
+    stores: Mapping[str, Store]
+    source_times: Mapping[int, int] = field(default_factory=dict)
+    """Stream times of source partitions that this batch brought without a row: by the number in the column SOURCE."""
+    idle_times: Mapping[int, int] = field(default_factory=dict)
+    """Source partitions that have nothing left to read: the wall-clock milliseconds since their last record."""
+    late: list[tuple[str, pa.Table]] = field(default_factory=list)
+    """Late rows, with the label of the step: they are counted, and written to the step's topic for late rows."""
+
+    def store(self, name: str) -> Store:
+        return self.stores[name]
+
+
+class Kernel(Protocol):
+    """A stateful step. Instances are sent to tasks with cloudpickle."""
+
+    stores: Sequence[StoreSpec]
+
+    def process(self, inputs: Sequence[pa.Table], context: KernelContext) -> Sequence[pa.Table]:
+        """Process a batch: one table of rows for each input, in order; returns one for each output, ordered by ORDER.
+
+        Called for every batch of the partition, also if no input has rows: time may have passed.
+        """
+
+
+Row = dict[str, Any]
+"""A row in Python, for functions of the user and for kernels that work row by row."""

@@ -1,0 +1,4 @@
+"""From the logical topology to subtopologies.
+
+plan.py   what the planner makes: plain data
+"""

@@ -1,0 +1,128 @@
+"""The physical plan of an app: subtopologies that are connected by topics only.
+
+A *subtopology* is what one task does with one partition: it reads the partition of each of its source topics, has
+Spark compute columns if there is exactly one source, runs its steps, and writes to sinks and changelogs, all in one
+transaction together with the offsets it has read. Tasks of different partitions and subtopologies have nothing in
+common, so each of them can fail, be repeated or run elsewhere alone. An exchange is a repartition topic between two
+subtopologies, as in Kafka Streams.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ottla.streams.formats import RecordFormat
+from ottla.streams.kernels.kernel import Kernel, StoreSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+RECORDS, PARCELS, CHANGELOG = "records", "parcels", "changelog"
+"""What a source topic holds: records of the user; rows of many keys as one Arrow batch in each record (a repartition
+topic); or a store's changes (the table continues in another subtopology)."""
+
+
+@dataclass(frozen=True)
+class SourcePlan:
+    """A topic that a subtopology reads."""
+
+    topic: str
+    columns: pa.Schema
+    key: tuple[str, ...]
+    is_table: bool = False
+    holds: str = RECORDS
+    key_format: RecordFormat = field(default_factory=RecordFormat)
+    value_format: RecordFormat = field(default_factory=RecordFormat)
+    time: str | None = None
+    start: str = "earliest"
+    label: str = ""
+    changelog_of: str | None = None
+    """With CHANGELOG: the name of the store. `AppPlan.stores` says how its values are decoded."""
+
+
+@dataclass(frozen=True)
+class StepPlan:
+    """A step of a subtopology. Inputs are outputs of sources (numbered first, in order) and of earlier steps."""
+
+    label: str
+    kernel: Kernel
+    inputs: tuple[int, ...]
+    outputs: int = 1
+    """How many tables the kernel returns. They are numbered after those of everything before."""
+    late_topic: str | None = None
+
+
+@dataclass(frozen=True)
+class SinkPlan:
+    """Writes one of the outputs to a topic."""
+
+    input: int
+    columns: pa.Schema
+    key: tuple[str, ...]
+    topic: str | None
+    topic_column: str | None = None
+    is_table: bool = False
+    holds: str = RECORDS
+    key_format: RecordFormat = field(default_factory=RecordFormat)
+    value_format: RecordFormat = field(default_factory=RecordFormat)
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class StorePlan:
+    """A store: where its changelog is, and how to read its keys and values."""
+
+    spec: StoreSpec
+    changelog: str
+    """The changelog topic. If the store is an index of a source table, the source topic."""
+    key_columns: pa.Schema
+    value_columns: pa.Schema
+    kind: str = "key-value"
+    """key-value, window or session: how keys are made (see `state/keys.py`)."""
+    is_queryable: bool = True
+    key_format: RecordFormat | None = None
+    value_format: RecordFormat | None = None
+    """Of a source table: the formats of its topic. Otherwise keys and values are in the form of `state/`."""
+
+
+@dataclass(frozen=True)
+class SubtopologyPlan:
+    name: str
+    """Stable over restarts and over changes of stateless steps: made from the names of stores and topics."""
+    sources: tuple[SourcePlan, ...]
+    column_steps: tuple[Callable[["DataFrame"], "DataFrame"], ...]
+    """Computed by Spark, in this order, on the rows of the only source. Empty if there are several sources."""
+    columns_after: pa.Schema | None
+    """The schema after `column_steps`, ours included; None if there are none."""
+    steps: tuple[StepPlan, ...]
+    sinks: tuple[SinkPlan, ...]
+    stores: tuple[StorePlan, ...]
+    group: str
+    """The consumer group of its offsets: the name of the app, unless another subtopology reads the same topic."""
+
+
+@dataclass(frozen=True)
+class InternalTopic:
+    """A topic that the app creates itself."""
+
+    name: str
+    partitions_like: tuple[str, ...]
+    """As many partitions as the largest of these topics has; `partitions` wins over it."""
+    partitions: int | None = None
+    is_compacted: bool = False
+    retention_ms: int | None = None
+    is_purged: bool = False
+    """Records are deleted once they were read, as of a repartition topic."""
+
+
+@dataclass(frozen=True)
+class AppPlan:
+    app: str
+    subtopologies: tuple[SubtopologyPlan, ...]
+    internal_topics: tuple[InternalTopic, ...]
+
+    @property
+    def stores(self) -> dict[str, StorePlan]:
+        return {store.spec.name: store for each in self.subtopologies for store in each.stores}

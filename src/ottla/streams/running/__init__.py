@@ -1,0 +1,1 @@
+"""The driver's loop and its tasks on Spark."""
