@@ -142,8 +142,12 @@ class Copier:
         self._producer: Producer
         self._open()
 
-    def _open(self) -> None:
+    def replace_producer(self) -> None:
+        """Go on with a new producer, between two transactions."""
         self._producer = make_producer(self._cluster, self._name)
+
+    def _open(self) -> None:
+        self.replace_producer()
         self._consumer = Consumer(
             {
                 "bootstrap.servers": self._cluster.bootstrap,
@@ -204,11 +208,7 @@ class Copier:
 
 
 def kill_and_restart(cluster: LocalCluster, victim: ClusterBroker) -> None:
-    """Restart a broker after others have taken over what it led.
-
-    librdkafka 2.16 keeps the coordinator of a group in a cache. It sends the offsets of a transaction to no other one
-    before that one has answered NOT_COORDINATOR.
-    """
+    """Restart a broker after others have taken over what it led."""
     victim.kill()
     for broker in cluster.brokers:
         if broker is not victim:
@@ -216,23 +216,33 @@ def kill_and_restart(cluster: LocalCluster, victim: ClusterBroker) -> None:
     victim.restart()
 
 
-@pytest.mark.long  # librdkafka 2.16 sometimes waits for minutes for a group coordinator that has moved
 def test_a_copy_is_exact_while_brokers_are_killed(cluster: LocalCluster) -> None:
-    """Read, process, write: every record of the source is in the copy once, in order, whoever was killed."""
+    """Read, process, write: every record of the source is in the copy once, in order, whoever was killed.
+
+    A producer does not outlive its group's coordinator here, because of librdkafka's issue 5511 (2.16 has it): a broker
+    that is missing from one Metadata answer is given up, but stays in the producer's cache of group coordinators. After
+    AddOffsetsToTxn was answered, `send_offsets_to_transaction` waits for a connection to that broker for ever. It sends
+    neither TxnOffsetCommit nor FindCoordinator, so no answer of ours could help it.
+    """
     cluster.create_topic("copies", partitions=PARTITIONS)
     records = 60
     source = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0, "enable.idempotence": True})
     for number in range(records * PARTITIONS):
         source.produce("orders", str(number).encode(), partition=number % PARTITIONS)
     assert source.flush() == 0
-    copier = Copier(cluster, choose_name(cluster, "transaction", cluster.brokers[0]))
+    name = choose_name(cluster, "transaction", cluster.brokers[0])
+    copier = Copier(cluster, name)
     try:
         kills = [*cluster.brokers, *cluster.brokers]
         while copier.copied < records * PARTITIONS:
             copier.step()
             if kills and copier.copied >= records * PARTITIONS * (6 - len(kills)) / 8:
                 wait_until_in_sync(cluster, "orders", "copies", CONSUMER_OFFSETS, TRANSACTION_STATE)
-                kill_and_restart(cluster, kills.pop())
+                victim = kills.pop()
+                was_group_coordinator = find_coordinator(cluster, "group", name) is victim
+                kill_and_restart(cluster, victim)
+                if was_group_coordinator:
+                    copier.replace_producer()
     finally:
         copier.close()
     assert not kills
