@@ -115,13 +115,13 @@ class Image:
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.serves
 
-    def offline_replicas(self, partition: PartitionImage) -> list[int]:
-        """Replicas that cannot serve: their broker is gone or fenced, or their data directory failed."""
+    def offline_replicas(self, partition: PartitionImage, unreachable: frozenset[int] = frozenset()) -> list[int]:
+        """Replicas that cannot serve: their broker is gone, fenced or `unreachable`, or their data directory failed."""
         brokers, offline = self.brokers, partition.offline
         return [
             member
             for member in partition.replicas
-            if member in offline or (broker := brokers.get(member)) is None or broker.fenced
+            if member in offline or member in unreachable or (broker := brokers.get(member)) is None or broker.fenced
         ]
 
     def alive_brokers(self) -> tuple[BrokerImage, ...]:

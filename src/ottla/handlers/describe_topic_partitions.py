@@ -6,6 +6,7 @@ latest; its cursor names the first partition of the next page. A request without
 
 from collections.abc import Iterator
 
+from ottla.broker.addresses import find_unreachable, judge_leader
 from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.cluster.changes import NO_LEADER
@@ -29,6 +30,7 @@ async def handle(node: Node, call: Call[DescribeTopicPartitionsRequest]) -> Desc
     if node.catch_up is not None and any(node.image.topic(topic.name) is None for topic in request.topics):
         await node.catch_up()
     image = node.image
+    unreachable = find_unreachable(image, call.client.listener)
     left = max(1, min(request.response_partition_limit, node.config.max_request_partition_size_limit))
     response = DescribeTopicPartitionsResponse()
     for name, start in select_topics(image, request):
@@ -40,7 +42,7 @@ async def handle(node: Node, call: Call[DescribeTopicPartitionsRequest]) -> Desc
             response.topics.append(describe_missing(name))
             continue
         end = min(start + left, len(topic.partitions))
-        response.topics.append(describe(image, topic, range(start, end)))
+        response.topics.append(describe(image, topic, range(start, end), unreachable))
         left -= max(0, end - start)
         if end < len(topic.partitions):
             response.next_cursor = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=end)
@@ -79,26 +81,31 @@ def describe_missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     )
 
 
-def describe(image: Image, topic: TopicImage, indexes: range) -> DescribeTopicPartitionsResponseTopic:
+def describe(
+    image: Image, topic: TopicImage, indexes: range, unreachable: frozenset[int]
+) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=is_internal(topic.name),
-        partitions=[describe_partition(image, topic, index) for index in indexes],
+        partitions=[describe_partition(image, topic, index, unreachable) for index in indexes],
         topic_authorized_operations=operations.ON_TOPIC,
     )
 
 
-def describe_partition(image: Image, topic: TopicImage, index: int) -> DescribeTopicPartitionsResponsePartition:
+def describe_partition(
+    image: Image, topic: TopicImage, index: int, unreachable: frozenset[int]
+) -> DescribeTopicPartitionsResponsePartition:
     state = topic.partitions[index]
+    leader, error = judge_leader(state, unreachable)
     return DescribeTopicPartitionsResponsePartition(
-        error_code=ErrorCode.LEADER_NOT_AVAILABLE if state.leader == NO_LEADER else ErrorCode.NONE,
+        error_code=error,
         partition_index=index,
-        leader_id=state.leader,
+        leader_id=leader,
         leader_epoch=state.leader_epoch,
         replica_nodes=list(state.replicas),
         isr_nodes=list(state.isr),
         eligible_leader_replicas=list(state.elr),
         last_known_elr=[] if state.last_known_leader == NO_LEADER else [state.last_known_leader],
-        offline_replicas=image.offline_replicas(state),
+        offline_replicas=image.offline_replicas(state, unreachable),
     )

@@ -4,7 +4,7 @@ Versions: 1 key type (transactions) and error message; 3 flexible; 4 many keys a
 The coordinator of a key is the leader of its partition of the internal topic, which is created on first use.
 """
 
-from ottla.broker.addresses import choose_endpoint
+from ottla.broker.addresses import can_reach, choose_endpoint
 from ottla.broker.call import Call, Client
 from ottla.broker.node import Node
 from ottla.errors import ErrorCode, KafkaError
@@ -28,7 +28,7 @@ async def find(node: Node, client: Client, key: str, key_type: int) -> Coordinat
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} is neither 0 (group) nor 1 (transaction)")
         coordinator = node.groups if key_type == GROUP else node.transactions
         broker = await coordinator.find_broker(key)
-        if broker.endpoint(client.listener) is None:
+        if not can_reach(broker, client):
             message = f"broker {broker.id} coordinates {key!r} and has no address for the listener {client.listener}"
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
     except KafkaError as error:

@@ -11,10 +11,9 @@ UNKNOWN_TOPIC_OR_PARTITION, and a later one has the topic (`cluster.auto_creatio
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from typing import Any
 
-from ottla.broker.addresses import can_reach, choose_endpoint
+from ottla.broker.addresses import can_reach, choose_endpoint, find_unreachable, judge_leader
 from ottla.broker.call import Call, Client
 from ottla.broker.node import Node
-from ottla.cluster.changes import NO_LEADER
 from ottla.cluster.image import BrokerImage, Image, TopicImage
 from ottla.cluster.topics import check_name, is_internal
 from ottla.errors import ErrorCode, KafkaError
@@ -35,6 +34,8 @@ VERSIONS = range(0, 14)
 
 PIECES_BYTES_MAX = 8 << 20
 PIECE_OVERHEAD_BYTES = 250
+
+NO_BROKERS: frozenset[int] = frozenset()
 
 
 def handle(
@@ -130,12 +131,19 @@ class EncodedPieces:
         pieces: EncodedPieces = image.lasting.get(cls) or image.lasting.setdefault(cls, cls(image.version))
         return pieces
 
-    def topic(self, image: Image, topic: TopicImage, version: int, authorized: bool) -> MetadataResponseTopic:
-        key = (version, authorized, topic.name)
+    def topic(
+        self,
+        image: Image,
+        topic: TopicImage,
+        version: int,
+        authorized: bool,
+        unreachable: frozenset[int] = NO_BROKERS,
+    ) -> MetadataResponseTopic:
+        key = (version, authorized, topic.name, unreachable)
         known: MetadataResponseTopic | None = self._get(key, image, topic)
         if known is not None:
             return known
-        described = describe(image, topic)
+        described = describe(image, topic, unreachable)
         if authorized:
             described.topic_authorized_operations = operations.ON_TOPIC
         if any(partition.error_code for partition in described.partitions):
@@ -183,10 +191,11 @@ class EncodedPieces:
 def build_response(node: Node, call: Call[MetadataRequest]) -> MetadataResponse:
     request, image, version = call.body, node.image, call.version
     pieces, authorized = EncodedPieces.of(image), request.include_topic_authorized_operations
+    unreachable = find_unreachable(image, call.client.listener)
     if request.topics is None or (version == 0 and not request.topics):
-        topics = [pieces.topic(image, topic, version, authorized) for topic in image.topics()]
+        topics = [pieces.topic(image, topic, version, authorized, unreachable) for topic in image.topics()]
     else:
-        topics = [find(image, pieces, asked, version, authorized) for asked in request.topics]
+        topics = [find(image, pieces, asked, version, authorized, unreachable) for asked in request.topics]
     response = MetadataResponse(
         brokers=pieces.brokers(image, call.client, version),
         cluster_id=image.cluster_id,
@@ -204,11 +213,16 @@ def describe_broker(broker: BrokerImage, client: Client) -> MetadataResponseBrok
 
 
 def find(
-    image: Image, pieces: EncodedPieces, asked: MetadataRequestTopic, version: int, authorized: bool
+    image: Image,
+    pieces: EncodedPieces,
+    asked: MetadataRequestTopic,
+    version: int,
+    authorized: bool,
+    unreachable: frozenset[int],
 ) -> MetadataResponseTopic:
     topic = find_topic(image, asked, version)
     if isinstance(topic, TopicImage):
-        return pieces.topic(image, topic, version, authorized)
+        return pieces.topic(image, topic, version, authorized, unreachable)
     if authorized:
         topic.topic_authorized_operations = operations.ON_TOPIC
     return topic
@@ -236,21 +250,22 @@ def find_topic(image: Image, asked: MetadataRequestTopic, version: int) -> Topic
     )
 
 
-def describe(image: Image, topic: TopicImage) -> MetadataResponseTopic:
+def describe(image: Image, topic: TopicImage, unreachable: frozenset[int] = NO_BROKERS) -> MetadataResponseTopic:
+    leaders = [judge_leader(partition, unreachable) for partition in topic.partitions]
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=is_internal(topic.name),
         partitions=[
             MetadataResponsePartition(
-                error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.leader == NO_LEADER else ErrorCode.NONE,
+                error_code=error,
                 partition_index=index,
-                leader_id=partition.leader,
+                leader_id=leader,
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
                 isr_nodes=list(partition.isr),
-                offline_replicas=image.offline_replicas(partition),
+                offline_replicas=image.offline_replicas(partition, unreachable),
             )
-            for index, partition in enumerate(topic.partitions)
+            for index, (partition, (leader, error)) in enumerate(zip(topic.partitions, leaders, strict=True))
         ],
     )

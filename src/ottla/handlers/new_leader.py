@@ -5,7 +5,7 @@ With the leader and its address in the answer the client goes on at once, withou
 
 from typing import NamedTuple
 
-from ottla.broker.addresses import choose_endpoint
+from ottla.broker.addresses import can_reach, choose_endpoint
 from ottla.broker.call import Client
 from ottla.broker.node import Node
 from ottla.wire.primitives import NodeEndpoint
@@ -26,7 +26,7 @@ def find_new_leader(node: Node, client: Client, topic: str, topic_id: bytes, ind
         return None
     partition = found.partitions[index]
     broker = image.broker(partition.leader)
-    if broker is None or broker.fenced:
+    if broker is None or broker.fenced or not can_reach(broker, client):
         return NewLeader(partition.leader, partition.leader_epoch, None)
     endpoint = choose_endpoint(broker, client)
     address = NodeEndpoint(broker.id, endpoint.host, endpoint.port, broker.rack)

@@ -155,6 +155,30 @@ def test_an_answer_with_an_error_is_not_cached(name: str | None) -> None:
         assert isinstance(told, MetadataResponse) and find_error_codes(told)
 
 
+def test_a_leader_without_an_address_on_the_listener_is_an_error() -> None:
+    # Clients of the other listener see the leader, and the bytes that are kept for them are given to no one else.
+    internal = Endpoint("INTERNAL", "host-1", 9093, "PLAINTEXT")
+    image, topic = image_of(PartitionImage((1, 0), (1, 0), 1))
+    image = named(replace(image, brokers=image.brokers.set(1, replace(BROKER, id=1, endpoints=(internal,)))), topic)
+    inside = Client(2, "INTERNAL", ("client", 1), ("here", 9093))
+
+    def ask_twice(client: Client) -> tuple[list[int], int, int, list[int]]:
+        first, second = (asked(image, "orders", 12, client) for _ in range(2))
+        encoded = [each if isinstance(each, bytes) else encode_answer(each) for each in (first, second)]
+        assert encoded[0] == encoded[1]
+        told = schema.decode(MetadataResponse, 12, encoded[0])
+        (partition,) = told.topics[0].partitions
+        brokers = [broker.node_id for broker in told.brokers]
+        return brokers, partition.error_code, partition.leader_id, partition.offline_replicas
+
+    assert ask_twice(inside) == ([1], ErrorCode.NONE, 1, [0])
+    assert ask_twice(CLIENT) == ([0], ErrorCode.LISTENER_NOT_FOUND, NO_LEADER, [1])
+
+
+def encode_answer(response: MetadataResponse) -> bytes:
+    return bytes(schema.encode(MetadataResponse, 12, response))
+
+
 def created(names: list[str], version: int = 12, broker_allows: bool = True, **options: Any) -> list[str]:
     """The topics whose creation a request for these names causes. Each is unknown in the answer."""
     requested: list[str] = []

@@ -4,14 +4,27 @@ import asyncio
 
 import pytest
 
+from ottla.broker.call import Client
 from ottla.cluster.changes import CreatePartition, CreateTopic
 from ottla.errors import ErrorCode, KafkaError
 from ottla.handlers import fetch, produce
+from ottla.handlers.new_leader import find_new_leader
 from ottla.records.batch import encode
 from ottla.wire.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.produce import PartitionData, ProduceRequest, ProduceResponse, TopicData
 from tests.simulation.loop import simulate
-from tests.unit.handlers.three_brokers import OTHERS, TOPIC, TOPIC_ID, ask, change, fence, move_leader, shared, start
+from tests.unit.handlers.three_brokers import (
+    CLIENT,
+    OTHERS,
+    TOPIC,
+    TOPIC_ID,
+    ask,
+    change,
+    fence,
+    move_leader,
+    shared,
+    start,
+)
 
 LEADER = OTHERS[1]
 PRODUCE, FETCH = 0, 1
@@ -99,6 +112,18 @@ def test_a_leader_that_cannot_be_reached_has_no_address() -> None:
         response = produce.handle(broker.node, ask(PRODUCE, 10, produce_to(10)))
         assert isinstance(response, ProduceResponse)
         assert LEADER not in [each.node_id for each in response.node_endpoints]
+        broker.abort()
+
+    simulate(scenario())
+
+
+def test_a_leader_without_an_address_on_the_listener_has_none_in_the_answer() -> None:
+    async def scenario() -> None:
+        broker = await start(leader=LEADER)
+        told = find_new_leader(broker.node, CLIENT, TOPIC, TOPIC_ID, 0)
+        hidden = find_new_leader(broker.node, Client(1, "OTHER", ("h", 1), ("h", 2)), TOPIC, TOPIC_ID, 0)
+        assert told is not None and told.endpoint is not None
+        assert hidden == (LEADER, 0, None)
         broker.abort()
 
     simulate(scenario())
