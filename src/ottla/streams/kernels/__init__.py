@@ -1,1 +1,6 @@
-"""Stateful steps. `kernel.py` says what one is."""
+"""Stateful steps: rows and old state in, rows and new state out.
+
+kernel.py        what a step is, and what it may use
+functions.py     functions of the user, merges, new keys           python_rows.py   rows as dictionaries and back
+tables.py        source tables, streams as tables, derived tables  versions.py      values of a table during a batch
+"""

@@ -4,6 +4,7 @@ The runner on Spark and the test driver run the same kernels. A kernel is made o
 no state between two calls: all of that is in its stores.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -25,6 +26,17 @@ class StoreSpec:
     """How long after its time a key of a window store must be kept; None for a store whose keys stay."""
 
 
+@dataclass(frozen=True)
+class FailedRows:
+    """Rows for which a function of the user raised an exception. The step went on without them."""
+
+    label: str
+    rows: pa.Table
+    """The rows as the function got them, with all columns of ours."""
+    reasons: Sequence[str]
+    """One for each row: the type and the message of the exception."""
+
+
 @dataclass
 class KernelContext:
     """What a kernel may use besides its input, for one batch of one partition."""
@@ -39,6 +51,12 @@ class KernelContext:
     """Source partitions that have nothing left to read: the wall-clock milliseconds since their last record."""
     late: list[tuple[str, pa.Table]] = field(default_factory=list)
     """Late rows, with the label of the step: they are counted, and written to the step's topic for late rows."""
+    on_error: str = "fail"
+    """If a function of the user raises an exception: `fail` raises FunctionFailed, anything else collects the row in
+    `failed`, and the runner skips it or writes it to the dead-letter topic."""
+    failed: list[FailedRows] = field(default_factory=list)
+    dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Rows that a step ignored, as Kafka Streams does, by the label of the step and the reason, such as `null key`."""
 
     def store(self, name: str) -> Store:
         return self.stores[name]

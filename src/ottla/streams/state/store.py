@@ -45,6 +45,11 @@ class Store:
         found = iter(self._before.get_many(missing)) if missing else iter(())
         return [self._written[key] if key in self._written else next(found) for key in keys]
 
+    def get_many_before(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The values before the batch, whatever the batch has written. A join needs them of a table whose own step has
+        already processed the whole batch."""
+        return self._before.get_many(keys)
+
     def range(
         self, start: bytes, end: bytes | None, *, is_reversed: bool = False, limit: int | None = None
     ) -> Iterator[tuple[bytes, bytes]]:

@@ -1,0 +1,130 @@
+"""Tables: rows become changes of a key, with the value before. The order of offsets decides, not the time, as in Kafka.
+
+A table's store has the canonical bytes of the key, and the value columns with `_timestamp` as a JSON object (see
+`versions.table_codec`). Rows without a key are dropped and counted.
+"""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ottla.streams.kernels.kernel import KernelContext, StoreSpec
+from ottla.streams.kernels.versions import TableVersions, is_deleted, make_struct, number_array, table_codec, with_old
+from ottla.streams.rows import DELETED, HIDDEN, table_schema, value_fields
+from ottla.streams.state.keys import encode_keys
+
+NULL_KEY = "null key"
+
+
+class _TableKernel:
+    """Input: rows of a stream, where a row without values deletes, or changes of a table (`_deleted`).
+    Output: changes, with `_old` if asked for.
+
+    A step that does not need the old value reads no state.
+    """
+
+    _is_source = False
+    _only_needed_tombstones = False
+
+    def __init__(
+        self, label: str, store: str, columns: pa.Schema, key: Sequence[str], *, with_old: bool = True
+    ) -> None:
+        self.stores: Sequence[StoreSpec] = (StoreSpec(store, is_source=self._is_source),)
+        self._label = label
+        self._key = tuple(key)
+        self._columns = columns
+        self._codec = table_codec(columns, self._key)
+        self._fields = value_fields(columns, self._key)
+        self._with_old = with_old
+
+    def process(self, inputs: Sequence[pa.Table], context: KernelContext) -> Sequence[pa.Table]:
+        rows = self._clean(inputs[0], context)
+        if not rows.num_rows:
+            return [table_schema(self._columns, self._key, with_old=self._with_old).empty_table()]
+        if self._with_old or self._only_needed_tombstones:
+            return [self._follow(rows, context)]
+        if not self._is_source:
+            keys = encode_keys(rows, self._key)
+            self._write(rows, {key: row for row, key in enumerate(keys) if key is not None}, context)
+        return [rows]
+
+    def _follow(self, rows: pa.Table, context: KernelContext) -> pa.Table:
+        """Process rows one after the other with the value before each of them."""
+        store = context.store(self.stores[0].name)
+        versions = TableVersions(self._codec, self._key, rows, store)
+        kept: list[int] = []
+        olds: list[int | None] = []
+        newest: dict[bytes, int] = {}
+        for row, key in enumerate(versions.row_keys):
+            before, after = versions.step(row)
+            if before is None and after is None and self._only_needed_tombstones:
+                continue
+            kept.append(row)
+            olds.append(before)
+            if key is not None:
+                newest[key] = row
+        if not self._is_source:
+            self._write(rows, newest, context)
+        if len(kept) < rows.num_rows:
+            rows = rows.take(number_array(kept))
+        if not self._with_old:
+            return rows
+        numbers = number_array(olds)
+        old = make_struct(versions.take([field.name for field in self._fields], numbers), self._fields, numbers)
+        return with_old(rows, old)
+
+    def _clean(self, rows: pa.Table, context: KernelContext) -> pa.Table:
+        """The rows that have a key, with the columns of a table's changes, and without values where `_deleted`."""
+        deleted = is_deleted(rows, [field.name for field in self._fields])
+        has_key = pc.invert(_all_null(rows, self._key))
+        columns = [
+            rows.column(field.name) if field.name in self._key else _clear(rows.column(field.name), deleted)
+            for field in self._columns
+        ]
+        hidden = [rows.column(name) for name in HIDDEN.names]
+        cleaned = pa.Table.from_arrays([*columns, *hidden, deleted], schema=table_schema(self._columns, self._key))
+        missing = pc.sum(pc.invert(has_key), min_count=0).as_py()
+        if missing:
+            context.dropped[self._label, NULL_KEY] += missing
+            cleaned = cleaned.filter(has_key)
+        return cleaned
+
+    def _write(self, rows: pa.Table, newest: dict[bytes, int], context: KernelContext) -> None:
+        """Write the last row of each key."""
+        if newest:
+            last = rows.take(number_array(list(newest.values())))
+            values = self._codec.encode(last)
+            deleted = last.column(DELETED).to_pylist()
+            written = [None if gone else value for value, gone in zip(values, deleted, strict=True)]
+            context.store(self.stores[0].name).put_many(list(newest), written)
+
+
+class SourceTableKernel(_TableKernel):
+    """The changes of a topic that is a table. The store is an index of the topic up to where the batch begins, so it is
+    only read, and rows of the batch see those before them."""
+
+    _is_source = True
+
+
+class ToTableKernel(_TableKernel):
+    """The newest row of each key of a stream, in a store with a changelog of its own. As in Kafka, a tombstone goes on
+    even if there was no such key."""
+
+
+class DerivedTableKernel(_TableKernel):
+    """A table after steps that see only new values, where a filter sets `_deleted`. Its store says what was there
+    before. A tombstone for a key that was not there is dropped: its row never passed the filter."""
+
+    _only_needed_tombstones = True
+
+
+def _all_null(rows: pa.Table, names: Sequence[str]) -> pa.ChunkedArray:
+    found = pa.chunked_array([pa.repeat(True, rows.num_rows)])
+    for name in names:
+        found = pc.and_(found, rows.column(name).is_null())
+    return found
+
+
+def _clear(column: pa.ChunkedArray, deleted: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.if_else(deleted, pa.scalar(None, column.type), column)
