@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, settings
 from tests.needs import summarise_skips
 from tests.samples import FULL, sample_size
 
-pytest_plugins = ("tests.distribution", "tests.kafka_peer", "tests.zookeeper_server")
+pytest_plugins = ("tests.distribution", "tests.kafka_peer", "tests.spark_session", "tests.zookeeper_server")
 
 TESTS = Path(__file__).resolve().parent
 

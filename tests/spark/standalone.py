@@ -18,8 +18,8 @@ from benchmarks.peers.broker_process import HOST
 from ottla.cli.ports import pick_port
 from ottla.spark.java import java_environment
 from tests.patience import PATIENCE_S
-from tests.spark.conftest import QUICK_JAVA
 from tests.spark.killing import HOME, kill, signal_quietly
+from tests.spark_session import QUICK_JAVA
 
 WORKERS = 2
 

@@ -1,10 +1,62 @@
 """Kafka Streams' semantics for Python and PySpark: state in topics and RocksDB, exactly once, on Spark.
 
+    from pyspark.sql import functions as F
+    from ottla.streams import App
+
+    app = App("shop", bootstrap="localhost:9092")
+    words = app.stream("lines", value="string").select(F.explode(F.split("value", " ")).alias("word"))
+    words.group_by("word").count(name="word-counts").to("counts")
+    app.run()
+
+What the user writes:
+app.py            App: sources, settings, running it             options.py   the settings of an app, checked
+stream.py         Stream                                         table.py     Table
+grouped.py        groups of both, and their aggregates           relation.py  what streams and tables have in common
+aggregations.py   Spark's aggregates, taken apart                columns.py   Columns, checked by Spark's analyser
+keys.py           which columns make the key                     topics.py    sources, sinks and their formats
+topology.py       names, labels and sources of an app            later.py     what is refused by name
+windows.py        windows over event time                        errors.py    errors of one line
+
+What is made of it:
 graph.py      the logical topology: nodes that know their inputs    rows.py      rows between steps
-windows.py    windows over event time                               formats.py   keys and values of records
-errors.py     errors of one line                                    parcels.py   many rows as one record
+formats.py    keys and values of records                            parcels.py   many rows as one record
 planning/     the physical plan: subtopologies connected by topics
 kernels/      stateful steps: rows and old state in, rows and new state out
 state/        stores, their keys and values, and the servers that keep them
 running/      the driver and its tasks on Spark
 """
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.streams.errors import FencedApp, FunctionFailed, IncompatibleTopology, StreamsError, TopologyError
+from ottla.streams.windows import hopping, session, tumbling
+
+if TYPE_CHECKING:
+    from ottla.streams.app import App
+    from ottla.streams.stream import Stream
+    from ottla.streams.table import Table
+
+__all__ = [
+    "App",
+    "FencedApp",
+    "FunctionFailed",
+    "IncompatibleTopology",
+    "Stream",
+    "StreamsError",
+    "Table",
+    "TopologyError",
+    "hopping",
+    "session",
+    "tumbling",
+]
+
+_HOMES = {"App": "app", "Stream": "stream", "Table": "table"}
+
+
+def __getattr__(name: str) -> Any:
+    """PySpark takes a second to import, and tasks import this package: only when something is used."""
+    if name in _HOMES:
+        from importlib import import_module
+
+        return getattr(import_module(f"ottla.streams.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,134 @@
+"""App: a topology and the settings it runs with."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ottla.streams.graph import Node
+from ottla.streams.options import EXACTLY_ONCE, FAIL, SKIP, AppOptions, check_topic_name
+from ottla.streams.stream import Stream
+from ottla.streams.table import Table
+from ottla.streams.topics import Format, make_source
+from ottla.streams.topology import Topology
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class App:
+    """An application that reads topics, computes and writes topics, exactly once.
+
+        app = App("shop", bootstrap="localhost:9092")
+        orders = app.stream("orders", value="shop string, amount double")
+        orders.group_by("shop").agg(F.sum("amount").alias("revenue"), name="revenue").to("revenue")
+        app.run()
+
+    name                 names the app's consumer group, internal topics and state; never change it
+    bootstrap            addresses of brokers
+    master               Spark's master: "local[*]" for this machine, "spark://host:7077" for a cluster
+    on_bad_record        records that cannot be decoded: "fail", "skip" or "dead-letter"
+    on_error             rows for which a function raises an exception: the same three
+    on_late              rows that come after their window has closed: "skip" or "dead-letter"
+    dead_letter_topic    the topic of dead letters, by default the app's name with "-dead-letters"
+    state_dir            a directory for the index of the state on each machine
+    http                 the address that answers queries; port 0 takes a free one
+    batch_rows           about how many records a task reads at once
+    interval_ms          the least time between the starts of two batches
+    settings             settings of the Kafka client, such as security.protocol
+    config               settings of Spark, such as spark.executor.memory
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        bootstrap: str = "localhost:9092",
+        master: str = "local[*]",
+        guarantee: str = EXACTLY_ONCE,
+        on_bad_record: str = FAIL,
+        on_error: str = FAIL,
+        on_late: str = SKIP,
+        dead_letter_topic: str | None = None,
+        state_dir: str | None = None,
+        http: str = "127.0.0.1:0",
+        batch_rows: int = 100_000,
+        interval_ms: int = 50,
+        settings: Mapping[str, str] | None = None,
+        config: Mapping[str, object] | None = None,
+    ) -> None:
+        self.options = AppOptions(
+            name=name,
+            bootstrap=bootstrap,
+            master=master,
+            guarantee=guarantee,
+            on_bad_record=on_bad_record,
+            on_error=on_error,
+            on_late=on_late,
+            dead_letter_topic=dead_letter_topic,
+            state_dir=state_dir,
+            http=http,
+            batch_rows=batch_rows,
+            interval_ms=interval_ms,
+            settings=settings or {},
+            config=config or {},
+        )
+        self._topology = Topology(self)
+
+    @property
+    def name(self) -> str:
+        return self.options.name
+
+    @cached_property
+    def spark(self) -> "SparkSession":
+        """The Spark session. It is there once the App is, because Columns can be made with a session only."""
+        import ottla.spark
+
+        return ottla.spark.session(self.name, master=self.options.master, config=self.options.config)
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The nodes that have an effect: sinks, named stores, and functions that peek."""
+        return list(self._topology.roots)
+
+    def stream(
+        self,
+        topic: str,
+        *,
+        key: Format = "binary",
+        value: Format = "binary",
+        time: str | None = None,
+        start: str = "earliest",
+    ) -> Stream:
+        """The records of a topic.
+
+        `key` and `value` say what the bytes are: "string", "long" and so on for one column that is named `key` or
+        `value`; fields such as "id long, amount double" for JSON whose fields become columns. `time` is the column with
+        the event time, by default the record's timestamp. `start` says where a new app begins: earliest or latest.
+        """
+        label = f"stream {topic!r}"
+        check_topic_name(topic, "stream")
+        source = make_source(label, topic, key=key, value=value, time=time, start=start)
+        return Stream(self._topology, self._topology.add_source(source))
+
+    def table(
+        self,
+        topic: str,
+        *,
+        key: Format = "string",
+        value: Format = "binary",
+        time: str | None = None,
+        name: str | None = None,
+        **later_options: Any,
+    ) -> Table:
+        """A topic as a table: each record replaces the one before with the same key, and a record without a value
+        deletes its key. The table can be queried by its name, by default that of the topic."""
+        label = f"table {topic!r}"
+        check_topic_name(topic, "table")
+        source = make_source(
+            label, topic, key=key, value=value, time=time, start="earliest", name=name or topic, is_table=True
+        )
+        known = self._topology.add_source(source)
+        if known is source:
+            self._topology.claim_name(label, source.name)
+            self._topology.add_root(source)
+        return Table(self._topology, known)

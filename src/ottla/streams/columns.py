@@ -1,0 +1,257 @@
+"""Columns of Spark over the rows of a topology: what the user writes is checked here, against the rows' schema.
+
+An expression is a Column, or a text in SQL. Spark's analyser resolves it on an empty DataFrame with the same columns,
+so a mistake is found where it is made, and the types of the result are Spark's.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
+from pyspark.sql.types import StructType
+
+from ottla.pipeline.formats.ddl import type_of_ddl
+from ottla.streams.errors import TopologyError
+from ottla.streams.rows import DELETED, OLD, stream_schema, table_schema
+
+if TYPE_CHECKING:
+    from ottla.streams.graph import Node
+
+Expression = Column | str
+"""A Column, or its text in SQL such as "amount * 2 as double_amount"."""
+Schema = str | StructType | Any
+"""Columns and their types: fields in SQL syntax, a schema of Spark or of Arrow."""
+Step = Callable[[DataFrame], DataFrame]
+
+_STEPS: Final = frozenset({"Project", "Filter", "Generate", "LogicalRDD", "LocalRelation"})
+"""Operators of Spark that work row by row."""
+_LOUD_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""PySpark logs the stack of every exception that its analyser raises, also of those that are handled."""
+
+
+class Item(NamedTuple):
+    """One expression of a select."""
+
+    column: Column
+    plain_name: str | None
+    """The name, if the expression is nothing but the name of a column."""
+
+
+class Analyser:
+    """Finds the schema of what a step makes of a node's rows."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+
+    def analyse(self, label: str, node: "Node", step: Step) -> pa.Schema:
+        """The user's columns after the step. TopologyError if Spark cannot resolve it or it is no step on rows."""
+        with _one_line_errors(label, node.columns):
+            result = step(self.empty_frame(node))
+            plan = result._jdf.queryExecution().analyzed()
+            operators = sorted(_operators_of(plan))
+        self._check_operators(label, operators, is_table=node.is_table)
+        return user_columns(result.schema)
+
+    def analyse_aggregates(self, label: str, node: "Node", columns: Sequence[Column]) -> list[tuple[str, pa.DataType]]:
+        """Names and types of aggregates over the node's rows."""
+        with _one_line_errors(label, node.columns):
+            fields = self.empty_frame(node).agg(*columns).schema.fields
+        return [(each.name, arrow_type(each.dataType)) for each in fields]
+
+    def empty_frame(self, node: "Node") -> DataFrame:
+        """A DataFrame without rows that has all columns of the node's rows."""
+        schema = table_schema(node.columns, node.key) if node.is_table else stream_schema(node.columns)
+        return self._session.createDataFrame([], from_arrow_schema(schema, prefer_timestamp_ntz=True))
+
+    @staticmethod
+    def _check_operators(label: str, operators: Sequence[str], *, is_table: bool) -> None:
+        if "Window" in operators:
+            raise TopologyError(f"{label}: window functions need all rows at once; use group_by(...).window(...)")
+        if foreign := [each for each in operators if each not in _STEPS]:
+            raise TopologyError(f"{label}: Spark's {foreign[0]} does not work row by row")
+        if is_table and "Generate" in operators:
+            raise TopologyError(f"{label}: a row of a table cannot become several; use to_stream() first")
+
+
+def _operators_of(plan: Any) -> set[str]:
+    """Names of the operators of an analysed plan."""
+    children = plan.children()
+    found = {str(plan.nodeName())}
+    for index in range(children.size()):
+        found |= _operators_of(children.apply(index))
+    return found
+
+
+@contextmanager
+def _one_line_errors(label: str, columns: pa.Schema) -> Iterator[None]:
+    """Turns exceptions of Spark's analyser into a TopologyError of one line."""
+    loggers = [logging.getLogger(name) for name in _LOUD_LOGGERS]
+    before = [each.disabled for each in loggers]
+    for each in loggers:
+        each.disabled = True
+    try:
+        yield
+    except PySparkException as error:
+        raise TopologyError(f"{label}: {describe_exception(error, columns)}") from None
+    finally:
+        for each, was_disabled in zip(loggers, before, strict=True):
+            each.disabled = was_disabled
+
+
+def describe_exception(error: PySparkException, columns: pa.Schema) -> str:
+    """One line that says what is wrong with an expression."""
+    condition, parameters = error.getCondition() or "", error.getMessageParameters() or {}
+    if condition.startswith("UNRESOLVED_COLUMN"):
+        return f"there is no column {parameters.get('objectName', '')}; there are {', '.join(columns.names)}"
+    if condition.startswith("MISSING_GROUP_BY") or condition == "MISSING_AGGREGATION":
+        return "an aggregate needs a group; use group_by(...).agg(..., name=...)"
+    text = str(error).strip()
+    message = text.split("SQLSTATE", 1)[0] if "SQLSTATE" in text else text.splitlines()[0]
+    message = " ".join(message.split())
+    return (message.split("] ", 1)[1] if message.startswith("[") else message).rstrip(". ;")
+
+
+# Schemas
+
+
+def parse_schema(label: str, schema: Schema) -> pa.Schema:
+    """The columns that a user has listed."""
+    if isinstance(schema, StructType):
+        found = user_columns(schema)
+    elif isinstance(schema, pa.Schema):
+        found = schema
+    elif isinstance(schema, str):
+        try:
+            found = pa.schema(list(type_of_ddl(schema)))
+        except ValueError as error:
+            raise TopologyError(f"{label}: schema={schema!r}: {error}") from None
+    else:
+        raise TopologyError(f"{label}: schema must be a text such as 'id long, name string', not {schema!r}")
+    check_names(label, found.names)
+    return found
+
+
+def user_columns(schema: StructType) -> pa.Schema:
+    """The columns of a DataFrame that are not ours, as Arrow's types."""
+    return pa.schema([(each.name, arrow_type(each.dataType)) for each in schema if not each.name.startswith("_")])
+
+
+def arrow_type(kind: Any) -> pa.DataType:
+    """The Arrow type of a Spark type; the same that our own parser of SQL types finds, with nothing but nullable
+    fields."""
+    return _normalise(to_arrow_type(kind, timezone="UTC"))
+
+
+def _normalise(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([(each.name, _normalise(each.type)) for each in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_normalise(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(_normalise(kind.key_type), _normalise(kind.item_type))
+    return kind
+
+
+def check_names(label: str, names: Sequence[str]) -> None:
+    """Names of columns that a step makes: none of ours, and none twice (Spark does not tell `a` from `A`)."""
+    seen: dict[str, str] = {}
+    for name in names:
+        if name.startswith("_"):
+            raise TopologyError(f"{label}: the column {name!r} begins with '_', as Ottla's own do; name it otherwise")
+        if name.lower() in seen:
+            both = repr(name) if seen[name.lower()] == name else f"{seen[name.lower()]!r} and {name!r}"
+            raise TopologyError(f"{label}: there are two columns {both}; rename one with alias()")
+        seen[name.lower()] = name
+
+
+# Expressions
+
+
+def to_item(label: str, given: object) -> Item:
+    """What one argument of a select means."""
+    if not isinstance(given, str | Column):
+        raise TopologyError(f"{label}: {given!r} is neither a Column nor an SQL text")
+    column = F.expr(given) if isinstance(given, str) else given
+    return Item(column, _plain_name(label, column))
+
+
+def expression_of(label: str, column: Any) -> Any:
+    """The expression of a Column, before analysis: an object of Spark's Catalyst in the JVM."""
+    classic = SparkSession.active()._jvm.org.apache.spark.sql.classic  # type: ignore[union-attr]
+    converter = getattr(getattr(classic, "ColumnNodeToExpressionConverter$"), "MODULE$")
+    with _one_line_errors(label, pa.schema([])):
+        return converter.apply(column._jc.node())
+
+
+def column_of(expression: Any) -> Column:
+    """The Column of an expression of Catalyst."""
+    from pyspark.sql.classic.column import Column as ClassicColumn
+
+    utils = SparkSession.active()._jvm.org.apache.spark.sql.classic.ExpressionUtils  # type: ignore[union-attr]
+    return ClassicColumn(utils.column(expression))
+
+
+def kind_of(expression: Any) -> str:
+    return str(expression.getClass().getSimpleName())
+
+
+def _plain_name(label: str, column: Column) -> str | None:
+    expression = expression_of(label, column)
+    kind = kind_of(expression)
+    if kind == "UnresolvedStar":
+        return "*"
+    if kind != "UnresolvedAttribute" or expression.nameParts().size() != 1:
+        return None
+    return str(expression.nameParts().apply(0))
+
+
+def quote(name: str) -> str:
+    """The name of a column as SQL takes it, whatever characters it has."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+# Steps: what Spark does with the rows
+
+
+def hidden_columns(frame: DataFrame, changed: Mapping[str, Column] | None = None) -> list[Column]:
+    """Our columns of the rows, some of them changed. The old value of a table is left out: it is not that of the
+    step's result."""
+    names = [name for name in frame.columns if name.startswith("_") and name != OLD]
+    return [changed[name].alias(name) if changed and name in changed else F.col(name) for name in names]
+
+
+def select_step(kept: Sequence[str], columns: Sequence[Column], *, is_table: bool) -> Step:
+    """Makes `columns` the value and keeps the columns `kept`, those of the key. A deleted row of a table has no
+    value."""
+
+    def apply(frame: DataFrame) -> DataFrame:
+        made = columns
+        if is_table:
+            names = frame.select(*columns).columns
+            made = [F.when(~F.col(DELETED), each).alias(name) for each, name in zip(columns, names, strict=True)]
+        return frame.select(*[F.col(quote(name)) for name in kept], *made, *hidden_columns(frame))
+
+    return apply
+
+
+def filter_step(condition: Column) -> Step:
+    return lambda frame: frame.filter(condition)
+
+
+def table_filter_step(condition: Column, columns: Sequence[str], key: Sequence[str]) -> Step:
+    """Deletes the rows of a table that do not meet the condition: they may have met it before."""
+
+    def apply(frame: DataFrame) -> DataFrame:
+        is_kept = ~F.col(DELETED) & F.coalesce(condition, F.lit(False))
+        values = [
+            F.col(quote(name)) if name in key else F.when(is_kept, F.col(quote(name))).alias(name) for name in columns
+        ]
+        return frame.select(*values, *hidden_columns(frame, {DELETED: ~is_kept}))
+
+    return apply

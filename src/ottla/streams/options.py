@@ -1,0 +1,104 @@
+"""What an app can be told besides its topology, checked when it is made."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla.streams import later
+from ottla.streams.errors import StreamsError
+
+FAIL, SKIP, DEAD_LETTER = "fail", "skip", "dead-letter"
+EXACTLY_ONCE: Final = "exactly-once"
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+_TOPIC_LENGTH_MAX: Final = 249
+_APP_LENGTH_MAX: Final = 100
+"""Names of internal topics begin with the name of the app and must not become too long."""
+
+
+@dataclass(frozen=True)
+class AppOptions:
+    """The settings of an app. `App` describes them."""
+
+    name: str
+    bootstrap: str = "localhost:9092"
+    master: str = "local[*]"
+    guarantee: str = EXACTLY_ONCE
+    on_bad_record: str = FAIL
+    on_error: str = FAIL
+    on_late: str = SKIP
+    dead_letter_topic: str | None = None
+    state_dir: str | None = None
+    http: str = "127.0.0.1:0"
+    batch_rows: int = 100_000
+    interval_ms: int = 50
+    settings: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_app_name(self.name)
+        if self.guarantee == "at-least-once":
+            later.refuse("at-least-once")
+        _check_choice("guarantee", self.guarantee, (EXACTLY_ONCE,))
+        _check_choice("on_bad_record", self.on_bad_record, (FAIL, SKIP, DEAD_LETTER))
+        _check_choice("on_error", self.on_error, (FAIL, SKIP, DEAD_LETTER))
+        _check_choice("on_late", self.on_late, (SKIP, DEAD_LETTER))
+        for address in str(self.bootstrap).split(","):
+            _check_address("bootstrap", address)
+        _check_address("http", self.http)
+        _check_text("master", self.master)
+        if self.state_dir is not None:
+            _check_text("state_dir", self.state_dir)
+        _check_number("batch_rows", self.batch_rows, 1)
+        _check_number("interval_ms", self.interval_ms, 0)
+        _check_mapping("settings", self.settings, "Kafka client settings such as {'security.protocol': 'SSL'}")
+        _check_mapping("config", self.config, "Spark settings such as {'spark.executor.memory': '2g'}")
+        if self.dead_letter_topic is not None:
+            check_topic_name(self.dead_letter_topic, "dead_letter_topic")
+
+    @property
+    def dead_letters(self) -> str:
+        """The topic of records and rows that could not be handled."""
+        return self.dead_letter_topic or f"{self.name}-dead-letters"
+
+
+def check_app_name(name: object) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in (".", ".."):
+        raise StreamsError(f"App: the name {name!r} must consist of letters, digits, '.', '_' and '-'")
+    if len(name) > _APP_LENGTH_MAX:
+        raise StreamsError(f"App: the name is {len(name)} characters long; {_APP_LENGTH_MAX} are possible")
+
+
+def check_topic_name(topic: object, what: str) -> None:
+    """Checks a name by Kafka's rules. The error begins with `what`, which names the operator."""
+    if not isinstance(topic, str) or not _NAME.fullmatch(topic) or topic in (".", ".."):
+        raise StreamsError(f"{what}: {topic!r} is not a topic; letters, digits, '.', '_' and '-' make its name")
+    if len(topic) > _TOPIC_LENGTH_MAX:
+        raise StreamsError(f"{what}: the name of a topic has at most {_TOPIC_LENGTH_MAX} characters: {topic[:40]}...")
+
+
+def _check_choice(what: str, given: object, choices: tuple[str, ...]) -> None:
+    if given not in choices:
+        raise StreamsError(f"App: {what}={given!r}: it can be {' or '.join(map(repr, choices))}")
+
+
+def _check_address(what: str, address: object) -> None:
+    host, _, port = address.strip().rpartition(":") if isinstance(address, str) else ("", "", "")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise StreamsError(f"App: {what}={address!r}: an address is a host and a port, such as 'localhost:9092'")
+
+
+def _check_text(what: str, given: object) -> None:
+    if not isinstance(given, str) or not given.strip():
+        raise StreamsError(f"App: {what}={given!r}: it must be a text")
+
+
+def _check_number(what: str, given: object, least: int) -> None:
+    if not isinstance(given, int) or isinstance(given, bool) or given < least:
+        raise StreamsError(f"App: {what}={given!r}: it must be a whole number from {least} on")
+
+
+def _check_mapping(what: str, given: object, example: str) -> None:
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise StreamsError(f"App: {what} must be a dictionary of {example}")
