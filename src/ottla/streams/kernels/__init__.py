@@ -3,4 +3,6 @@
 kernel.py        what a step is, and what it may use
 functions.py     functions of the user, merges, new keys           python_rows.py   rows as dictionaries and back
 tables.py        source tables, streams as tables, derived tables  versions.py      values of a table during a batch
+partial.py       aggregates before an exchange                     aggregates.py    aggregates by key, with state
+accumulators.py  count, sum, min and the like as columns           grouping.py      rows by group
 """

@@ -88,3 +88,27 @@ def run_alone(
         state.commit(context)
         contexts.append(context)
     return rows, contexts
+
+
+def run_chain(
+    kernels: Sequence[Kernel], batches: Sequence[pa.Table], state: State | None = None, **settings: Any
+) -> tuple[list[list[Event]], list[KernelContext]]:
+    """The rows that the last of several kernels, each of which reads the one before, makes of each batch."""
+    state = state or State()
+    rows: list[list[Event]] = []
+    contexts = []
+    for batch in batches:
+        context = state.context([spec.name for kernel in kernels for spec in kernel.stores], **settings)
+        for kernel in kernels:
+            (batch,) = kernel.process([batch], context)
+            assert batch.column(ORDER).to_pylist() == sorted(batch.column(ORDER).to_pylist())
+        rows.append(batch.to_pylist())
+        state.commit(context)
+        contexts.append(context)
+    return rows, contexts
+
+
+def exchange(parcels: Sequence[pa.Table]) -> pa.Table:
+    """Rows of several tasks as a task behind an exchange reads them: in the order of the parcels."""
+    rows = pa.concat_tables(parcels)
+    return rows.set_column(rows.column_names.index(ORDER), ORDER, pa.array(range(rows.num_rows), pa.int64()))
