@@ -1,8 +1,15 @@
 """Stateful steps: rows and old state in, rows and new state out.
 
-kernel.py        what a step is, and what it may use
-functions.py     functions of the user, merges, new keys           python_rows.py   rows as dictionaries and back
-tables.py        source tables, streams as tables, derived tables  versions.py      values of a table during a batch
-partial.py       aggregates before an exchange                     aggregates.py    aggregates by key, with state
-accumulators.py  count, sum, min and the like as columns           grouping.py      rows by group
+kernel.py              what a step is, and what it may use
+functions.py           functions of the user, merges, new keys
+python_rows.py         rows as dictionaries and back
+tables.py              source tables, streams as tables, derived tables
+versions.py            all values of a table during a batch
+joining.py             what joins have in common
+stream_table_joins.py  a stream with a table
+table_joins.py         two tables
+partial.py             aggregates before an exchange
+aggregates.py          aggregates by key, with state
+accumulators.py        count, sum, min and the like as columns
+grouping.py            rows by group
 """

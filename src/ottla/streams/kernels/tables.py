@@ -52,11 +52,12 @@ class _TableKernel:
     def _follow(self, rows: pa.Table, context: KernelContext) -> pa.Table:
         """Process rows one after the other with the value before each of them."""
         store = context.store(self.stores[0].name)
-        versions = TableVersions(self._codec, self._key, rows, store)
+        keys = encode_keys(rows, self._key)
+        versions = TableVersions(self._codec, rows, keys, store)
         kept: list[int] = []
         olds: list[int | None] = []
         newest: dict[bytes, int] = {}
-        for row, key in enumerate(versions.row_keys):
+        for row, key in enumerate(keys):
             before, after = versions.step(row)
             if before is None and after is None and self._only_needed_tombstones:
                 continue

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.streams.rows import DELETED, OLD, TIMESTAMP, value_fields
-from ottla.streams.state.keys import encode_keys
 from ottla.streams.state.store import Store
 from ottla.streams.state.values import RowCodec
 
@@ -32,12 +31,17 @@ class TableVersions:
     """
 
     def __init__(
-        self, codec: RowCodec, key: Sequence[str], changes: pa.Table, store: Store, asked: Sequence[bytes] = ()
+        self,
+        codec: RowCodec,
+        changes: pa.Table,
+        row_keys: Sequence[bytes | None],
+        store: Store,
+        asked: Sequence[bytes | None] = (),
     ) -> None:
-        """`asked` are the keys that the step will look up, besides those of the changes."""
+        """`row_keys` are those of the changes, `asked` the others that the step will look up."""
         names = codec.columns.names
-        self.row_keys = encode_keys(changes, key)
-        keys = list(dict.fromkeys([*(each for each in self.row_keys if each is not None), *asked]))
+        self._row_keys = row_keys
+        keys = [key for key in dict.fromkeys((*row_keys, *asked)) if key is not None]
         stored = store.get_many_before(keys) if keys else []
         found = [None if value is None else number for number, value in enumerate(stored)]
         self.current: dict[bytes, int | None] = dict(zip(keys, found, strict=True))
@@ -49,7 +53,7 @@ class TableVersions:
 
     def step(self, row: int) -> tuple[int | None, int | None]:
         """Move on to a row of the changes. Returns the versions before and after it. Its key must not be null."""
-        key = self.row_keys[row]
+        key = self._row_keys[row]
         assert key is not None
         before = self.current[key]
         after = None if self._deleted[row] else self._first_row + row
@@ -83,6 +87,11 @@ def make_struct(columns: Sequence[pa.ChunkedArray], fields: Sequence[pa.Field], 
         fields=list(fields),
         mask=numbers.is_null(),
     )
+
+
+def values_or_null(column: pa.ChunkedArray, numbers: pa.Array) -> pa.ChunkedArray:
+    """The column, null where the number is null."""
+    return pc.if_else(numbers.is_null(), pa.scalar(None, column.type), column)
 
 
 def with_old(rows: pa.Table, old: pa.Array) -> pa.Table:

@@ -50,7 +50,7 @@ def simplify(rows: list[Event]) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("kind", [SourceTableKernel, ToTableKernel, DerivedTableKernel])
 def test_changes_are_those_of_the_model_for_every_cut(kind: Any, seed: int) -> None:
     random = Random(seed)
-    for _ in range(60):
+    for _ in range(20):
         events = random_events(random)
         kernel = kind("table-1", "store", COLUMNS, ["key"])
         state = State()

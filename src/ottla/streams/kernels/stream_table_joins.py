@@ -1,0 +1,82 @@
+"""Joins of a stream with a table: each row with the value that the table has for its key when the row comes.
+
+"When" is the order in which the task reads rows and changes, as in Kafka Streams. Rows are never joined again when the
+table changes later. As in Kafka Streams, a row without a value is dropped, and one without a key is dropped by an inner
+join and has no match in a left join.
+"""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ottla.streams.kernels.joining import JoinShape, Taken, in_order
+from ottla.streams.kernels.kernel import KernelContext, StoreSpec
+from ottla.streams.kernels.versions import TableVersions, is_null_value, number_array, table_codec
+from ottla.streams.rows import HIDDEN, stream_schema
+from ottla.streams.state.keys import encode_keys
+
+NULL_KEY_OR_VALUE = "null key or value"
+
+
+class StreamTableJoinKernel:
+    """Inputs: rows of the stream, changes of the table (they need no `_old`). Output: rows with the stream's time.
+
+    The kernel has no store of its own. It reads the table's store, which must be in the same task and have the
+    canonical key. Of a row and a change that the same record has caused, the change comes first.
+    """
+
+    stores: Sequence[StoreSpec] = ()
+
+    def __init__(self, label: str, shape: JoinShape, table_store: str) -> None:
+        if shape.how not in ("inner", "left"):
+            raise ValueError(f"{label}: unknown kind of join {shape.how!r}")
+        self._label = label
+        self._shape = shape
+        self._store_name = table_store
+        self._codec = table_codec(shape.right.columns, shape.right.key)
+
+    def process(self, inputs: Sequence[pa.Table], context: KernelContext) -> Sequence[pa.Table]:
+        rows, changes = inputs
+        rows = drop_null_values(rows, self._shape.left.value_names, self._label, context)
+        if not rows.num_rows:
+            return [stream_schema(self._shape.columns).empty_table()]
+        row_keys = encode_keys(rows, self._shape.left.key)
+        change_keys = encode_keys(changes, self._shape.right.key)
+        store = context.store(self._store_name)
+        versions = TableVersions(self._codec, changes, change_keys, store, asked=row_keys)
+        found: list[int | None] = []
+        for side, row in in_order([changes, rows]):
+            if side == 1:
+                key = row_keys[row]
+                found.append(None if key is None else versions.current[key])
+            elif change_keys[row] is not None:
+                versions.step(row)
+        if self._shape.how == "inner":
+            without_key = row_keys.count(None)
+            if without_key:
+                context.dropped[self._label, NULL_KEY_OR_VALUE] += without_key
+            kept = [row for row, number in enumerate(found) if number is not None]
+            if len(kept) < rows.num_rows:
+                rows, found = rows.take(number_array(kept)), [found[row] for row in kept]
+        return [self._make_rows(rows, versions, found)]
+
+    def _make_rows(self, rows: pa.Table, versions: TableVersions, found: Sequence[int | None]) -> pa.Table:
+        shape = self._shape
+        keys = [rows.column(name) for name in shape.left.key]
+        left, right = Taken(rows, range(rows.num_rows)), Taken(versions.values, found)
+        columns = shape.make_values(keys, left, right, shape.columns.names)
+        hidden = [rows.column(name) for name in HIDDEN.names]
+        return pa.Table.from_arrays([*columns, *hidden], schema=stream_schema(shape.columns))
+
+
+def drop_null_values(rows: pa.Table, value_names: Sequence[str], label: str, context: KernelContext) -> pa.Table:
+    """The rows that have a value: Kafka Streams ignores the others in all joins of streams, and counts them."""
+    if not rows.num_rows or not value_names:
+        return rows
+    without = is_null_value(rows, value_names)
+    count = pc.sum(without, min_count=0).as_py()
+    if not count:
+        return rows
+    context.dropped[label, NULL_KEY_OR_VALUE] += count
+    return rows.filter(pc.invert(without))
