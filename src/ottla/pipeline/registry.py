@@ -1,4 +1,4 @@
-"""An HTTP client for a schema registry: it gets schemas by id, and the versions of a subject.
+"""An HTTP client for a schema registry: it gets schemas by id and the versions of a subject, and registers schemas.
 
 The API is that of Confluent's Schema Registry, which other registries implement too. Schemas are cached by id, because
 the schema of an id never changes.
@@ -17,6 +17,8 @@ REFERENCES_MAX = 100
 
 _NOT_FOUND = 404
 _ROOT = "schema.proto"
+_CONTENT = "application/vnd.schemaregistry.v1+json"
+_NO_REGISTRY = "the answer is not a schema; is this the address of a schema registry?"
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
 
 
@@ -35,6 +37,8 @@ class RegisteredSchema(NamedTuple):
     """The schema as JSON; for PROTOBUF a FileDescriptorProto in base64."""
     references: tuple[tuple[str, str, int], ...] = ()
     """Schemas that this one imports: name, subject, version."""
+    number: int | None = None
+    """The id of the schema, if it was found as a version of a subject."""
 
 
 class Registry:
@@ -77,6 +81,14 @@ class Registry:
         found = _parse_schema(self._get(path))
         return _parse_schema(self._get(f"{path}?format=serialized")) if found.kind == "PROTOBUF" else found
 
+    def register(self, subject: str, kind: str, text: str) -> int:
+        """Adds a schema to a subject, unless it is there already. Returns its id."""
+        body = {"schema": text} if kind == "AVRO" else {"schema": text, "schemaType": kind}
+        answer = self._ask(f"/subjects/{quote(subject, safe='')}/versions", json.dumps(body).encode())
+        if not isinstance(answer.get("id"), int):
+            raise RegistryError(f"{self._urls[0]}: the answer has no id; is this the address of a schema registry?")
+        return int(answer["id"])
+
     def files(self, schema: RegisteredSchema) -> list[bytes]:
         """The serialized FileDescriptorProtos of a PROTOBUF schema and its imports, each after those it imports. Each
         file has the name under which others import it."""
@@ -100,11 +112,18 @@ class Registry:
         return list(found.values())
 
     def _get(self, path: str) -> dict[str, Any]:
-        """The answer of the first registry address that works."""
+        found = self._ask(path)
+        if not isinstance(found.get("schema"), str):
+            raise RegistryError(f"{self._urls[0]}: {_NO_REGISTRY}")
+        return found
+
+    def _ask(self, path: str, body: bytes | None = None) -> dict[str, Any]:
+        """The answer of the first registry address that works. A request with a body is a POST."""
         trouble = RegistryError("no registry")
+        headers = self._headers if body is None else {**self._headers, "Content-Type": _CONTENT}
         for url in self._urls:
             try:
-                with urlopen(Request(url + path, headers=self._headers), timeout=self._timeout_s) as answer:
+                with urlopen(Request(url + path, body, headers), timeout=self._timeout_s) as answer:
                     return _parse_answer(answer.read(ANSWER_BYTES_MAX), url)
             except HTTPError as error:
                 with error:
@@ -130,8 +149,8 @@ def _parse_answer(body: bytes, url: str) -> dict[str, Any]:
         found = json.loads(body)
     except ValueError:
         found = None
-    if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
-        raise RegistryError(f"{url}: the answer is not a schema; is this the address of a schema registry?")
+    if not isinstance(found, dict):
+        raise RegistryError(f"{url}: {_NO_REGISTRY}")
     return found
 
 
@@ -146,4 +165,7 @@ def _parse_schema(answer: dict[str, Any]) -> RegisteredSchema:
     references = tuple(
         (str(each["name"]), str(each["subject"]), int(each["version"])) for each in answer.get("references") or ()
     )
-    return RegisteredSchema(answer.get("schemaType", "AVRO"), answer["schema"], references)
+    number = answer.get("id")
+    return RegisteredSchema(
+        answer.get("schemaType", "AVRO"), answer["schema"], references, number if isinstance(number, int) else None
+    )

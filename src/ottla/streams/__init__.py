@@ -20,6 +20,7 @@ windows.py        windows over event time                        errors.py    er
 What is made of it:
 graph.py      the logical topology: nodes that know their inputs    rows.py      rows between steps
 formats.py    keys and values of records                            parcels.py   many rows as one record
+record_format.py, format_codecs.py, json_format.py                  what formats.py makes, and how it reads and writes
 planning/     the physical plan: subtopologies connected by topics
 kernels/      stateful steps: rows and old state in, rows and new state out
 state/        stores, their keys and values, and the servers that keep them

@@ -49,14 +49,24 @@ class Shelf:
             "/schemas/ids/3": {"schema": json.dumps(OTHER)},
             "/schemas/ids/4": {"schemaType": "JSON", "schema": json.dumps(SHOP)},
             "/schemas/ids/5": order,
-            "/subjects/orders-value/versions/latest": {"schema": json.dumps(V2)},
-            "/subjects/shop-value/versions/latest": {"schemaType": "JSON", "schema": json.dumps(SHOP)},
-            "/subjects/proto-value/versions/latest": order,
+            "/subjects/orders-value/versions/latest": {"schema": json.dumps(V2), "id": 2},
+            "/subjects/shop-value/versions/latest": {"schemaType": "JSON", "schema": json.dumps(SHOP), "id": 4},
+            "/subjects/proto-value/versions/latest": {**order, "id": 5},
             "/subjects/customers/versions/1": customer,
         }
         self.asked: list[str] = []
         self.authorization: list[str | None] = []
         self.failing = False
+
+    def register(self, path: str, schema: dict[str, Any]) -> int:
+        """The id of the schema: a new one if it is not yet the newest of the subject, whose versions are at `path`."""
+        latest = self.answers.get(f"{path}/latest", {})
+        if latest.get("schema") == schema["schema"]:
+            return int(latest["id"])
+        number = 1 + sum(name.startswith("/schemas/ids/") for name in self.answers)
+        self.answers[f"/schemas/ids/{number}"] = schema
+        self.answers[f"{path}/latest"] = {**schema, "id": number}
+        return number
 
 
 @contextmanager
@@ -72,7 +82,15 @@ def served(shelf: Shelf) -> Iterator[str]:
             if answer is not None and answer.get("schemaType") == "PROTOBUF" and query != "format=serialized":
                 answer = {**answer, "schema": "message Order {}"}
             status = 500 if shelf.failing else 200 if answer else 404
-            body = json.dumps(answer or {"error_code": 40403, "message": "Schema not found"}).encode()
+            self._answer(status, answer or {"error_code": 40403, "message": "Schema not found"})
+
+        def do_POST(self) -> None:
+            shelf.authorization.append(self.headers["Authorization"])
+            schema = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self._answer(200, {"id": shelf.register(self.path, schema)})
+
+        def _answer(self, status: int, answer: dict[str, Any]) -> None:
+            body = json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

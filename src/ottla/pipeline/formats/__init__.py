@@ -1,13 +1,16 @@
 """Decodes keys and values to typed columns: text, JSON, Avro and Protobuf, with a given or a registered schema.
 
-    choice.py         makes the format that a user has named
-    text.py           text and JSON
-    avro.py           Avro schemas and columns
-    avro_reading.py   functions that read Avro values
-    protobuf.py       Protobuf messages
-    framed.py         values that begin with the id of a schema in a schema registry
-    ddl.py            parses types in SQL syntax
-    inference.py      infers a type for JSON without a schema
+    choice.py             makes the format that a user has named
+    text.py               text and JSON
+    numbers.py            numbers as Kafka's serializers write them
+    avro.py               Avro schemas and columns
+    avro_reading.py       functions that read Avro values
+    avro_writing.py       encodes Avro values, and makes schemas
+    protobuf.py           Protobuf messages
+    protobuf_writing.py   encodes Protobuf messages
+    framed.py             values that begin with the id of a schema in a schema registry
+    ddl.py                parses types in SQL syntax
+    inference.py          infers a type for JSON without a schema
 
 A `Format` decodes a column of bytes to a typed Arrow column. A bad record does not raise: the format returns which
 rows are bad and why. With `decode_columns` the user chooses what happens to them: the read fails, the column is null,

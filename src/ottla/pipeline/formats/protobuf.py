@@ -45,7 +45,7 @@ class Protobuf:
             found = pool.FindMessageTypeByName(message)
         except KeyError:
             raise ValueError(f"Protobuf: the descriptors have no message {message!r}") from None
-        self._message = message_factory.GetMessageClass(found)
+        self.message_class: Any = message_factory.GetMessageClass(found)
         self.type, self._value = _struct(found, ())
 
     @classmethod
@@ -60,6 +60,11 @@ class Protobuf:
             raise ValueError("Protobuf: not the descriptor set that protoc writes") from None
         return cls([each.SerializeToString() for each in files], message)
 
+    @property
+    def files(self) -> list[bytes]:
+        """The serialized FileDescriptorProtos, each after those it imports."""
+        return self._given[0]
+
     def __reduce__(self) -> tuple[type["Protobuf"], tuple[list[bytes], str]]:
         return Protobuf, self._given
 
@@ -73,7 +78,7 @@ class Protobuf:
                 found.append(None)
                 continue
             try:
-                found.append(self._value(self._message.FromString(value)))
+                found.append(self._value(self.message_class.FromString(value)))
             except (DecodeError, ValueError) as error:
                 bad[row] = f"not the Protobuf that the schema says: {error}"
                 found.append(None)
@@ -107,7 +112,7 @@ def _struct(descriptor: Any, inside: tuple[str, ...]) -> tuple[pa.DataType, Conv
     for field in descriptor.fields:
         kind, convert = _field(field, (*inside, name))
         fields.append(pa.field(field.name, kind))
-        steps.append((field.name, not _is_repeated(field) and field.has_presence, convert))
+        steps.append((field.name, not is_repeated(field) and field.has_presence, convert))
 
     def value(message: Any) -> dict[str, Any]:
         return {
@@ -118,7 +123,7 @@ def _struct(descriptor: Any, inside: tuple[str, ...]) -> tuple[pa.DataType, Conv
     return pa.struct(fields), value
 
 
-def _is_repeated(field: Any) -> bool:
+def is_repeated(field: Any) -> bool:
     """Newer versions of google.protobuf have the attribute is_repeated and warn about the use of `label`."""
     found = getattr(field, "is_repeated", None)
     return bool(field.label == field.LABEL_REPEATED) if found is None else bool(found)
@@ -131,7 +136,7 @@ def _field(field: Any, inside: tuple[str, ...]) -> tuple[pa.DataType, Convert]:
         kind, convert = _single(entry, inside)
         return pa.map_(key, kind), lambda pairs: [(name, convert(pairs[name])) for name in pairs]
     kind, convert = _single(field, inside)
-    if _is_repeated(field):
+    if is_repeated(field):
         return pa.list_(kind), lambda items: [convert(each) for each in items]
     return kind, convert
 

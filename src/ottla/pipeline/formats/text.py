@@ -163,3 +163,26 @@ def type_of_json_schema(schema: dict[str, Any], name: str = "the schema") -> pa.
     if isinstance(kinds, str) and kinds in _SIMPLE:
         return _SIMPLE[kinds]
     raise ValueError(f"{name}: there is no column type for the JSON schema {schema!r:.100}")
+
+
+def make_json_schema(kind: pa.DataType) -> dict[str, Any]:
+    """The JSON Schema of a type, as `ottla.streams` writes its values: everything may be null, and types that JSON
+    lacks are strings."""
+    found = _describe(kind)
+    return {**found, "type": [found["type"], "null"]} if isinstance(found.get("type"), str) else found
+
+
+def _describe(kind: pa.DataType) -> dict[str, Any]:
+    if pa.types.is_struct(kind):
+        return {"type": "object", "properties": {field.name: make_json_schema(field.type) for field in kind}}
+    if pa.types.is_list(kind):
+        return {"type": "array", "items": make_json_schema(kind.value_type)}
+    if pa.types.is_map(kind):
+        return {"type": "object", "additionalProperties": make_json_schema(kind.item_type)}
+    if pa.types.is_timestamp(kind):
+        return {"type": "string", "format": "date-time"}
+    if pa.types.is_boolean(kind):
+        return {"type": "boolean"}
+    if pa.types.is_integer(kind):
+        return {"type": "integer"}
+    return {"type": "number" if pa.types.is_floating(kind) else "string"}

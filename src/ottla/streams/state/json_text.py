@@ -28,10 +28,10 @@ _NEEDS_ESCAPE: Final = np.zeros(256, np.bool_)
 _NEEDS_ESCAPE[:0x20] = True
 _NEEDS_ESCAPE[[ord('"'), ord("\\")]] = True
 
-_MICROSECONDS_MIN: Final = -62_135_596_800_000_000
-_MICROSECONDS_MAX: Final = 253_402_300_799_999_999
-_DAYS_MIN: Final = -719_162
-_DAYS_MAX: Final = 2_932_896
+MICROSECONDS_MIN: Final = -62_135_596_800_000_000
+MICROSECONDS_MAX: Final = 253_402_300_799_999_999
+DAYS_MIN: Final = -719_162
+DAYS_MAX: Final = 2_932_896
 """The first and last moment of the years 1 to 9999, which ISO 8601 and Python can write."""
 
 
@@ -125,11 +125,11 @@ def _write_floats(column: pa.Array) -> pa.StringArray:
 
 def _write_timestamps(column: pa.Array) -> pa.StringArray:
     texts = _quote(pc.replace_substring(column.cast(pa.string()), " ", "T", max_replacements=1))
-    return _number_outside(column.cast(pa.int64()), texts, _MICROSECONDS_MIN, _MICROSECONDS_MAX)
+    return _number_outside(column.cast(pa.int64()), texts, MICROSECONDS_MIN, MICROSECONDS_MAX)
 
 
 def _write_dates(column: pa.Array) -> pa.StringArray:
-    return _number_outside(column.cast(pa.int32()), _quote(column.cast(pa.string())), _DAYS_MIN, _DAYS_MAX)
+    return _number_outside(column.cast(pa.int32()), _quote(column.cast(pa.string())), DAYS_MIN, DAYS_MAX)
 
 
 def _number_outside(numbers: pa.Array, texts: pa.StringArray, first: int, last: int) -> pa.StringArray:

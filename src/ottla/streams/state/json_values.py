@@ -16,7 +16,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from ottla.streams.state.json_text import INFINITY, MINUS_INFINITY, NAN
+from ottla.streams.state.json_text import (
+    DAYS_MAX,
+    DAYS_MIN,
+    INFINITY,
+    MICROSECONDS_MAX,
+    MICROSECONDS_MIN,
+    MINUS_INFINITY,
+    NAN,
+)
 
 Convert = Callable[[Any], Any]
 
@@ -210,7 +218,17 @@ def make_reader(kind: pa.DataType, *, for_python: bool) -> Convert:
 
 def _read_struct(fields: Mapping[str, Convert]) -> Convert:
     """Fields that are missing are null, and fields that the type does not have are ignored."""
-    return lambda value: {name: read(value.get(name)) for name, read in fields.items()}
+
+    def read(value: Any) -> dict[str, Any]:
+        found = {}
+        for name, read_field in fields.items():
+            try:
+                found[name] = read_field(value.get(name))
+            except _Misfit as error:
+                raise _Misfit(f"{name}: {error}") from None
+        return found
+
+    return read
 
 
 def _read_map(kind: pa.DataType, for_python: bool) -> Convert:
@@ -244,7 +262,7 @@ def _read_timestamp(kind: pa.DataType, for_python: bool) -> Convert:
             moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
             number = (moment - _EPOCH) // _MICROSECOND
         else:
-            number = index(value)
+            number = _number_outside(value, MICROSECONDS_MIN, MICROSECONDS_MAX)
         if not for_python:
             return number
         moment = _EPOCH + number * _MICROSECOND
@@ -254,7 +272,17 @@ def _read_timestamp(kind: pa.DataType, for_python: bool) -> Convert:
 
 
 def _read_days(value: Any) -> int:
-    return (date.fromisoformat(value) - _EPOCH_DAY).days if isinstance(value, str) else index(value)
+    if isinstance(value, str):
+        return (date.fromisoformat(value) - _EPOCH_DAY).days
+    return _number_outside(value, DAYS_MIN, DAYS_MAX)
+
+
+def _number_outside(value: Any, first: int, last: int) -> int:
+    """A time as a number: only one that has no text. Others are refused, because nobody knows their unit."""
+    number = index(value)
+    if first <= number <= last:
+        raise ValueError
+    return number
 
 
 def _read_date(value: Any) -> date:

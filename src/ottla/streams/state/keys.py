@@ -16,17 +16,16 @@ from collections.abc import Mapping, Sequence
 from struct import Struct, error
 from typing import Any, Final
 
-import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ottla.pipeline.formats.numbers import Numbers
 from ottla.streams.state.json_text import check_type, join, to_text
 from ottla.streams.state.json_values import make_reader, make_writer
 from ottla.streams.state.values import as_bytes, take_column
 
-_NUMBERS: Final = {pa.int32(): ">i4", pa.int64(): ">i8", pa.float64(): ">f8", pa.bool_(): "?"}
-_STRUCTS: Final = {
+_NUMBERS: Final = {
     pa.int32(): Struct(">i"),
     pa.int64(): Struct(">q"),
     pa.float64(): Struct(">d"),
@@ -55,7 +54,7 @@ def encode_keys(rows: pa.Table, key: Sequence[str]) -> list[bytes | None]:
         return _encode_json(columns, arrays, rows.num_rows)
     if columns.field(0).type in _BYTES:
         return list(as_bytes(arrays[0]))
-    return _encode_numbers(arrays[0])
+    return list(as_bytes(Numbers(arrays[0].type).encode(arrays[0])))
 
 
 def encode_key(values: Mapping[str, Any], columns: pa.Schema) -> bytes | None:
@@ -71,7 +70,7 @@ def encode_key(values: Mapping[str, Any], columns: pa.Schema) -> bytes | None:
     if field.type in _NUMBERS:
         number = float("nan") if value != value else value  # there are many NaNs, and Java writes only this one
         try:
-            return _STRUCTS[field.type].pack(_check(field, number) if field.type != pa.float64() else number)
+            return _NUMBERS[field.type].pack(_check(field, number) if field.type != pa.float64() else number)
         except error:
             raise _misfit(field, value) from None
     if isinstance(value, str) == (field.type == pa.string()):
@@ -102,20 +101,6 @@ def _misfit(field: pa.Field, value: Any) -> ValueError:
     return ValueError(f"key column {field.name!r}: {value!r:.60} is not {field.type}")
 
 
-def _encode_numbers(column: pa.Array) -> list[bytes | None]:
-    form = np.dtype(_NUMBERS[column.type])
-    filled = column.fill_null(pa.scalar(0, pa.int8()).cast(column.type)) if column.null_count else column
-    numbers = filled.to_numpy(zero_copy_only=False).astype(form)
-    if column.type == pa.float64():
-        numbers[np.isnan(numbers)] = np.nan
-    content, size = numbers.tobytes(), form.itemsize
-    found: list[bytes | None] = [content[at : at + size] for at in range(0, len(content), size)]
-    if column.null_count:
-        for row in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)):
-            found[row] = None
-    return found
-
-
 def _encode_json(columns: pa.Schema, arrays: list[pa.Array], rows: int) -> list[bytes | None]:
     if not arrays:
         return [b"[]"] * rows
@@ -137,14 +122,10 @@ def _decode_bytes(keys: Sequence[bytes | None], field: pa.Field) -> pa.Array:
 
 
 def _decode_numbers(keys: Sequence[bytes | None], field: pa.Field) -> pa.Array:
-    form = np.dtype(_NUMBERS[field.type])
-    nothing = bytes(form.itemsize)
-    for key in keys:
-        if key is not None and len(key) != form.itemsize:
-            raise ValueError(f"key column {field.name!r}: {key!r:.60} is not {field.type}")
-    numbers = np.frombuffer(b"".join([nothing if key is None else key for key in keys]), form)
-    mask = np.fromiter((key is None for key in keys), np.bool_, len(keys))
-    return pa.array(numbers.astype(form.newbyteorder("=")), field.type, mask=mask)
+    column, bad = Numbers(field.type).decode(pa.array(keys, pa.binary()))
+    for row, reason in bad.items():
+        raise ValueError(f"key column {field.name!r}: {keys[row]!r:.60} is not {field.type}: {reason}")
+    return column
 
 
 def _decode_json(keys: Sequence[bytes | None], columns: pa.Schema) -> list[pa.Array]:

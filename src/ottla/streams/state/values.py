@@ -26,7 +26,7 @@ class RowCodec:
         self.columns = columns
         self._writers = {field.name: make_writer(field.type) for field in columns}
         self._readers = {field.name: make_reader(field.type, for_python=True) for field in columns}
-        parsed = [_parser_type(field.type) for field in columns]
+        parsed = [parser_type(field.type) for field in columns]
         self._options: pj.ParseOptions | None = None
         if len(columns) and all(kind is not None for kind in parsed):
             fields = [field.with_type(kind) for field, kind in zip(columns, parsed, strict=True)]
@@ -115,7 +115,7 @@ def _read(name: str, read: Any, found: dict[str, Any]) -> Any:
         raise ValueError(f"column {name!r}: {error}") from None
 
 
-def _parser_type(kind: pa.DataType) -> pa.DataType | None:
+def parser_type(kind: pa.DataType) -> pa.DataType | None:
     """The type that Arrow's parser is given for `kind`, or None if it cannot read the form of this type. It reads dates
     as numbers only, so they are parsed as timestamps and cast afterwards."""
     types = pa.types
@@ -124,11 +124,11 @@ def _parser_type(kind: pa.DataType) -> pa.DataType | None:
     if types.is_date(kind):
         return pa.timestamp("s")
     if types.is_struct(kind):
-        inner = [_parser_type(field.type) for field in kind]
+        inner = [parser_type(field.type) for field in kind]
         if not inner or any(each is None for each in inner):
             return None
         return pa.struct([field.with_type(each) for field, each in zip(kind, inner, strict=True)])
     if types.is_list(kind):
-        item = _parser_type(kind.value_type)
+        item = parser_type(kind.value_type)
         return None if item is None else pa.list_(kind.value_field.with_type(item))
     return kind
