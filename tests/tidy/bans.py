@@ -203,6 +203,9 @@ BANS: tuple[Ban, ...] = (
             "ottla.cluster.memory_store": "a lock only: brokers of one process share it from their own threads",
             "ottla.storage.files": "a lock only: a flush may use a descriptor that the loop wants to close",
             "ottla.testing": "a broker beside the test, and its offload, which must know when it is idle",
+            "ottla.streams.state.server": "a thread for each connection",
+            "ottla.streams.state.service": "locks of tables, and restores in the background",
+            "ottla.streams.state.tailing": "a lock only: threads borrow clients",
         },
         wrong=(
             "import threading",
@@ -232,6 +235,8 @@ BANS: tuple[Ban, ...] = (
             "ottla.storage.cleaner": "compaction runs in a child, so that it keeps neither the GIL nor memory",
             "ottla.cli": COMMAND_LINE,
             "ottla.testing": "a broker as a child of the test",
+            "ottla.streams.state.starting": "starts state servers",
+            "ottla.streams.state.server": "ends without waiting for threads that wait for a broker",
         },
         wrong=("import subprocess", "import os\nos.kill(1, 9)", "from multiprocessing import Process"),
         right=("import os\nos.getpid()",),
@@ -274,6 +279,9 @@ BANS: tuple[Ban, ...] = (
             "ottla.cli.ports": "finds a free port for a server that cannot choose one",
             "ottla.cli.cluster.zookeeper_server": "asks a server whether it is ready",
             "ottla.testing": "keeps the port of a broker that is down, and makes topics without a client library",
+            "ottla.streams.state.server": "listens for tasks and drivers",
+            "ottla.streams.state.client": "connects to state servers",
+            "ottla.streams.state.connections": "frames over a socket",
         },
         wrong=(
             "import socket",
@@ -339,6 +347,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.spark.sessions": "tells Spark's workers where this package is",
             "ottla.cli": COMMAND_LINE,
             "ottla.testing": "fresh directories for a test's broker",
+            "ottla.streams.state.tables": "makes, locks and removes the directories of its tables",
         },
         wrong=(
             "open('x')",
@@ -369,6 +378,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.system.clock": "the wall clock",
             "ottla.client.backoff": "how long a client waits, and that it waits",
             "ottla.cli": COMMAND_LINE,
+            "ottla.streams.state.server": "hands the clock to everything below",
         },
         wrong=(
             "import time\ntime.monotonic()",
@@ -397,6 +407,8 @@ BANS: tuple[Ban, ...] = (
             "ottla.cli.ports": "so that two callers pick different ports",
             "ottla.cli.demo.story": "makes the Random of the demo's shop, always the same",
             "ottla.client.client": "the nonce of an authentication",
+            "ottla.streams.state.server": "the challenge of an authentication",
+            "ottla.streams.state.client": "the jitter of its pauses",
         },
         wrong=(
             "import random\nrandom.random()",
@@ -423,6 +435,7 @@ BANS: tuple[Ban, ...] = (
         allowed={
             "ottla.cli": "talks to a person",
             "ottla.storage.cleaner.child": "its standard output is a pipe to the broker",
+            "ottla.streams.state.server": "tells the process that has started it where it listens",
         },
         wrong=("print(1)", "import sys\nsys.stdout.write('x')"),
     ),
