@@ -6,6 +6,7 @@ a person chooses a leader. With min.insync.replicas=2 nothing that was acknowled
 """
 
 import asyncio
+import errno
 from collections.abc import Callable
 from itertools import permutations
 from random import Random
@@ -36,6 +37,7 @@ class ClusterTrouble:
             self._disconnect_store,
             self._lag_store,
             self._stop_store,
+            self._fill_disk,
         ]
         # Every seed has its own mixture of faults.
         self._actions = random.choices(actions, k=random.randint(2, 8))
@@ -75,6 +77,7 @@ class ClusterTrouble:
             self._cluster.store.heal(machine.name)
             self._cluster.store.catch_up(machine.name)
             self._resume(machine)
+            machine.disk.heal()
 
     def _note(self, event: str) -> None:
         self._world.note("trouble", event)
@@ -191,3 +194,14 @@ class ClusterTrouble:
         self._note("the store is away")
         self._cluster.store.stop()
         self._later(self._cluster.store.start)
+
+    def _fill_disk(self) -> None:
+        machine = self._random.choice(self._cluster.machines)
+        self._note(f"the disk of {machine.name} is full")
+        for operation in ("append", "create", "write_at"):
+            machine.disk.fail(operation, errno.ENOSPC, times=None)
+        self._later(self._free_disk, machine)
+
+    def _free_disk(self, machine: Machine) -> None:
+        self._note(f"the disk of {machine.name} has room")
+        machine.disk.heal()

@@ -359,6 +359,7 @@ class Member:
             Job("the controller", RESTART_S, self._controller.run, 0.0),
             Job("registration after a lost session", RESTART_S, self._stay_registered, 0.0),
             Job("fencing of brokers that are gone", RESTART_S, self._fence_gone, 0.0),
+            Job("giving way on full disks", RESTART_S, self._proposals.full_disks.run, 0.0),
         ]
 
     def _lag_check_s(self) -> float:

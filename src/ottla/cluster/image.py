@@ -87,6 +87,10 @@ class Image:
             return None
         return topic.partitions[partition]
 
+    def partition_by_id(self, topic_id: bytes, partition: int) -> PartitionImage | None:
+        topic = self.topic_by_id(topic_id)
+        return None if topic is None else self.partition(topic.name, partition)
+
     def topic_like(self, name: str) -> str | None:
         """A topic whose name is the same but for '.' and '_', which Kafka's metrics cannot tell apart."""
         return self.normalized_names.get(normalize(name))

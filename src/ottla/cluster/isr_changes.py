@@ -1,10 +1,12 @@
-"""The decider by which leaders change the ISR of their partitions, with the checks of Kafka's AlterPartition.
+"""The deciders that change the ISR of partitions.
+
+Leaders do so with the checks of Kafka's AlterPartition. A replica that cannot be written to leaves the ISR by itself.
 
 Leaders propose; each proposal of a call is accepted or refused on its own. One that brings the last new replica of a
 reassignment into the ISR also finishes the reassignment.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ottla.cluster.changes import Change, ChangePartition
@@ -74,6 +76,26 @@ def change_isr(
             results[-1] = KafkaError(ErrorCode.NEW_LEADER_ELECTED, "the reassignment ended; another replica leads")
         changes.append(change)
     return Decision(changes, results)
+
+
+def leave_isr(
+    image: Image, broker_id: int, broker_epoch: int, partitions: Iterable[tuple[bytes, int]]
+) -> Decision[int]:
+    """Take a broker out of the ISR of these partitions (topic id, number), because its disk refuses their records.
+
+    Where it leads, replay elects another replica. It stays where no other in-sync replica could lead. Returns how many
+    partitions changed.
+    """
+    require_current(image, broker_id, broker_epoch)
+    changes: list[Change] = []
+    for topic_id, index in partitions:
+        state = image.partition_by_id(topic_id, index)
+        if state is None or broker_id not in state.isr:
+            continue
+        others = tuple(member for member in state.isr if member != broker_id)
+        if any(image.serves(member) and member not in state.offline for member in others):
+            changes.append(ChangePartition(topic_id, index, state.partition_epoch, isr=others))
+    return Decision(changes, len(changes))
 
 
 def _check(image: Image, broker_id: int, proposal: IsrChange) -> PartitionImage:

@@ -5,6 +5,7 @@ replicas.py            lookup: the partition of a request, or the error that ans
 partition.py           one partition: its log, its state in the cluster, its high watermark
 in_sync.py             the followers of a partition: how far each is, who is in sync
 isr_proposals.py       takes the ISR changes that leaders want to the metadata, many in one entry
+full_disks.py          replicas whose disk has no room leave their ISRs, so that others lead
 watermarks.py          an offset that only moves forward, and those who wait for it: the one "wait until"
 validation.py          what a leader demands of the records that a producer sent
 record_checks.py       runs that validation, large batches in a thread

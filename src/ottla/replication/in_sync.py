@@ -9,9 +9,12 @@ The class does no I/O and reads no clock; times are seconds of the event loop's 
 """
 
 from collections.abc import Container, Iterator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.cluster.entities import PartitionImage
+
+if TYPE_CHECKING:
+    from ottla.replication.partition import Partition
 
 UNKNOWN = -1
 NEVER = float("-inf")
@@ -29,6 +32,19 @@ class Eligibility(Protocol):
 
     def now(self) -> float:
         """The time of the event loop."""
+
+
+class IsrProposer(Eligibility, Protocol):
+    """Takes proposals for another ISR to the metadata."""
+
+    def add(self, partition: "Partition") -> None:
+        """The partition wants another ISR: ask it with `propose_isr`, and say with `settle_isr` when that is over."""
+
+    def note_incomplete(self, partition: "Partition") -> None:
+        """A follower of the partition is not in the ISR: ask `wants_other_isr` when its broker may join."""
+
+    def note_full_disk(self, topic_id: bytes, index: int) -> None:
+        """The disk of this replica, of a leader or a follower, has no room for its records."""
 
 
 class Follower:
@@ -83,6 +99,10 @@ class InSync:
         for broker, follower in self.followers.items():
             if broker in state.isr and broker not in before.isr:
                 follower.caught_up = max(follower.caught_up, now)
+            elif broker in before.isr and broker not in state.isr:
+                # One that left by itself cannot write now. The high watermark waits for it no more, even if it was in
+                # sync a moment ago.
+                follower.caught_up, follower.leader_end = NEVER, UNKNOWN
         self._classify()
 
     def _classify(self) -> None:

@@ -18,6 +18,7 @@ from ottla.cluster.isr_changes import IsrChange, change_isr
 from ottla.cluster.metadata import Metadata
 from ottla.config import BrokerConfig
 from ottla.errors import ErrorCode, KafkaError
+from ottla.replication.full_disks import FullDisks
 from ottla.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ class IsrProposals:
         """Partitions with a follower outside the ISR."""
         self._task: asyncio.Task[None] | None = None
         self._is_stopped = False
+        self.full_disks = FullDisks(metadata, broker_id, broker_epoch)
         self.now = asyncio.get_running_loop().time
         metadata.on_change(self._apply)
 
@@ -94,6 +96,9 @@ class IsrProposals:
 
     def note_incomplete(self, partition: Partition) -> None:
         self._incomplete[partition] = None
+
+    def note_full_disk(self, topic_id: bytes, index: int) -> None:
+        self.full_disks.note(topic_id, index)
 
     def _apply(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
         """A broker may join now that had caught up before, or the high watermark waits in vain for one that may not.

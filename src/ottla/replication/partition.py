@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from ottla.cluster.image import PartitionImage
 from ottla.config import TopicConfig
@@ -21,11 +21,11 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.observability.metrics import TopicMeter
 from ottla.records import batch
 from ottla.records.batch import BatchHeader
-from ottla.replication.in_sync import UNKNOWN, Eligibility, InSync
+from ottla.replication.in_sync import UNKNOWN, InSync, IsrProposer
 from ottla.replication.refused_batches import RefusedBatches, explain_refusal
 from ottla.replication.validation import Rules
 from ottla.replication.watermarks import Signal, Watermark
-from ottla.storage.disk_errors import describe_error, is_failure
+from ottla.storage.disk_errors import describe_error, is_failure, is_full
 from ottla.storage.files import Bytes, FileSlice
 from ottla.storage.log import AbortedTransaction, Appended, Flush, Log, LogSettings
 from ottla.storage.retention import find_expired
@@ -47,16 +47,6 @@ class PartitionRead:
     last_stable_offset: int
     log_start_offset: int
     aborted: list[AbortedTransaction] | None
-
-
-class IsrProposer(Eligibility, Protocol):
-    """Takes proposals for another ISR to the metadata."""
-
-    def add(self, partition: "Partition") -> None:
-        """The partition wants another ISR: ask it with `propose_isr`, and say with `settle_isr` when that is over."""
-
-    def note_incomplete(self, partition: "Partition") -> None:
-        """A follower of the partition is not in the ISR: ask `wants_other_isr` when its broker may join."""
 
 
 class Partition:
@@ -230,6 +220,7 @@ class Partition:
         try:
             appended = log.append(records, header, state.leader_epoch, now_ms)
         except KafkaError as error:
+            self._note_refusal(error.__cause__)
             raise explain_refusal(self._refused, header, error) from error.__cause__
         if self._refused:
             self._refused.pop(header.producer_id, None)
@@ -300,12 +291,22 @@ class Partition:
                 logger.info("%s: retention drops segments %s: %s", self, ", ".join(gone), reason)
         return log.advance_log_start(start)
 
+    def _note_refusal(self, cause: BaseException | None) -> None:
+        """A disk that is full has refused a write: other replicas had better lead."""
+        if self._isr_proposer is not None and isinstance(cause, OSError) and is_full(cause):
+            self._isr_proposer.note_full_disk(self.topic_id, self.index)
+
     # Following
 
     def append_as_follower(self, records: Bytes, now_ms: int) -> None:
         """Append whole batches that the leader sent. KafkaError if they are damaged or the disk refuses them."""
         log = self.log
-        if log.append_as_follower(records, now_ms) is None:
+        try:
+            appended = log.append_as_follower(records, now_ms)
+        except KafkaError as error:
+            self._note_refusal(error.__cause__)
+            raise
+        if appended is None:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self}: {len(records)} bytes from the leader are no batch")
         if log.end_offset - log.recovery_point >= self.config.flush_messages:
             self.request_flush()
@@ -404,6 +405,7 @@ class Partition:
             "%s cannot be flushed, the next attempt is in %.0f s: %s", self, FLUSH_RETRY_S, describe_error(error)
         )
         self.log.epochs.is_dirty = True
+        self._note_refusal(error)
         self._fail_waiters(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, describe_error(error)))
         if self._flush_retry is None:
             self._flush_retry = asyncio.get_running_loop().call_later(FLUSH_RETRY_S, self._flush_again)

@@ -43,7 +43,7 @@ from ottla.replication.discovery import Discovery, log_settings, set_aside
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.storage.directories import DataDirectory, PartitionDirectory
-from ottla.storage.disk_errors import describe_error, is_failure
+from ottla.storage.disk_errors import describe_error, is_failure, is_full
 from ottla.storage.files import Disk
 from ottla.storage.index import IndexCache
 from ottla.storage.leftovers import remove_tree
@@ -365,6 +365,8 @@ class Reconciliation:
         except OSError as error:
             logger.error("%s: partitions cannot be created: %s", topic.name, describe_error(error))
             self._missing[topic.id] = None
+            if is_full(error):
+                self._note_full_disk(topic, new)
             return False
         finally:
             here = self._replicas.of_topic_id(topic.id)
@@ -372,6 +374,14 @@ class Reconciliation:
                 if index in here:
                     self._tell(here[index], topic.partitions[index])
         return True
+
+    def _note_full_disk(self, topic: TopicImage, wanted: Sequence[int]) -> None:
+        """Other brokers had better lead the replicas that this one cannot create."""
+        here, proposer = self._replicas.of_topic_id(topic.id), self._replicas.isr_proposer
+        if proposer is not None:
+            for index in wanted:
+                if index not in here:
+                    proposer.note_full_disk(topic.id, index)
 
     def _create_log(self, topic: TopicImage, index: int, config: TopicConfig) -> None:
         """Create a log in the directory with the fewest partitions that has room. OSError if none has.

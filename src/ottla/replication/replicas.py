@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ottla.cluster.image import EMPTY, Image, TopicImage
 from ottla.errors import ErrorCode, KafkaError
 from ottla.observability.metrics import TopicMeters
+from ottla.replication.in_sync import IsrProposer
 from ottla.replication.offline import OfflinePartitions
-from ottla.replication.partition import IsrProposer, Partition
+from ottla.replication.partition import Partition
 from ottla.storage.directories import DataDirectory
 from ottla.topic_partition import TopicPartition
 

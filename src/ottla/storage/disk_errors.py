@@ -2,7 +2,7 @@
 
 After a failure it is unknown what the disk holds, so its whole data directory goes offline until a restart, as in
 Kafka. A full disk is no failure, and here Ottla differs from Kafka: writes are refused, reads go on, and writes succeed
-again when there is room.
+again when there is room. In a cluster, replicas on other disks take over meanwhile (`replication.full_disks`).
 """
 
 import errno
@@ -16,6 +16,10 @@ class FailedSync(OSError):
 
 def is_failure(error: OSError) -> bool:
     return isinstance(error, FailedSync) or error.errno not in _SHORTAGES
+
+
+def is_full(error: OSError) -> bool:
+    return error.errno in (errno.ENOSPC, errno.EDQUOT) and not isinstance(error, FailedSync)
 
 
 def describe_error(error: OSError) -> str:

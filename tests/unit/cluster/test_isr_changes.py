@@ -6,7 +6,7 @@ import pytest
 
 from ottla.cluster.changes import ChangePartition
 from ottla.cluster.image import Image
-from ottla.cluster.isr_changes import AT_ONCE_MAX, IsrChange, change_isr
+from ottla.cluster.isr_changes import AT_ONCE_MAX, IsrChange, change_isr, leave_isr
 from ottla.errors import ErrorCode, KafkaError
 from tests.unit.cluster.clusters import (
     TOPIC_ID,
@@ -151,3 +151,36 @@ def test_errors_say_what_is_wrong() -> None:
     (error,) = change_isr(image, 1, image.brokers[1].epoch, [proposal(image, (1, 2))]).result
     assert isinstance(error, KafkaError)
     assert error.message == "broker 2 is fenced"
+
+
+def leave(image: Image, broker_id: int, *indexes: int) -> tuple[Image, int]:
+    decision = leave_isr(image, broker_id, image.brokers[broker_id].epoch, [(TOPIC_ID, index) for index in indexes])
+    return decide(image, decision), decision.result
+
+
+def test_a_leader_that_leaves_the_isr_is_replaced() -> None:
+    image, count = leave(cluster(), 1, 0)
+    state = partition(image)
+    assert (count, state.isr, state.leader, state.leader_epoch) == (1, (2, 3), 2, 1)
+
+
+def test_a_follower_leaves_the_isr_alone() -> None:
+    """Its leader stays, in the same epoch. With too few in sync, the follower is eligible (KIP-966)."""
+    image, count = leave(with_isr(cluster(min_isr=2), (1, 3)), 3, 0)
+    state = partition(image)
+    assert (count, state.isr, state.leader, state.leader_epoch, state.elr) == (1, (1,), 1, 0, (3,))
+
+
+def test_nobody_leaves_an_isr_that_no_other_can_lead() -> None:
+    alone = with_isr(cluster(), (1,))
+    assert leave(alone, 1, 0) == (alone, 0)
+    stopped = stopping(cluster(replicas=(1, 2)), 2)
+    assert leave(stopped, 1, 0) == (stopped, 0)
+
+
+def test_only_partitions_that_exist_and_are_in_sync_are_left() -> None:
+    image = with_isr(cluster(partitions=2), (1, 2), index=1)
+    image, count = leave(image, 3, 0, 1, 7)
+    assert (count, partition(image, 0).isr, partition(image, 1).isr) == (1, (1, 2), (1, 2))
+    assert leave_isr(image, 3, image.brokers[3].epoch, [(b"?" * 16, 0)]).result == 0
+    assert code_of(lambda: leave_isr(image, 3, 99, [(TOPIC_ID, 0)])) == ErrorCode.STALE_BROKER_EPOCH

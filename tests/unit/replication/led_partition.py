@@ -8,7 +8,8 @@ from typing import Any
 from ottla.cluster.image import PartitionImage
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.records import batch
-from ottla.replication.partition import IsrProposer, Partition
+from ottla.replication.in_sync import IsrProposer
+from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.storage.directories import DataDirectory
 from ottla.storage.log import Appended, Log, LogSettings
@@ -38,6 +39,9 @@ class FakeProposer:
         self.proposed.append(partition)
 
     def note_incomplete(self, partition: Partition) -> None:
+        pass
+
+    def note_full_disk(self, topic_id: bytes, index: int) -> None:
         pass
 
 

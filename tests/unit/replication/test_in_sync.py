@@ -175,6 +175,24 @@ def test_a_follower_about_to_join_holds_the_high_watermark() -> None:
     assert in_sync.committed(15, 15, cluster) == 15, "it has not caught up for too long"
 
 
+def test_the_high_watermark_does_not_wait_for_a_follower_that_left_by_itself() -> None:
+    """Its disk is full. It was in sync a moment ago, and its next fetch still comes from where it stands."""
+    cluster = Cluster()
+    in_sync = lead(cluster)
+    for broker in (SECOND, THIRD):
+        fetch(in_sync, cluster, broker, 10, end=10)
+    fetch(in_sync, cluster, SECOND, 15, end=15)
+    assert in_sync.committed(15, 15, cluster) == 10
+    in_sync.follow(PartitionImage(REPLICAS, (LEADER, SECOND), LEADER, leader_epoch=3, partition_epoch=1), cluster.time)
+    assert in_sync.committed(15, 15, cluster) == 15
+    cluster.time += 1
+    fetch(in_sync, cluster, THIRD, 10, end=15)
+    fetch(in_sync, cluster, SECOND, 20, end=20)
+    assert in_sync.committed(20, 20, cluster) == 20
+    fetch(in_sync, cluster, THIRD, 20, end=20)
+    assert in_sync.can_join(THIRD, 20, cluster)
+
+
 def test_the_low_watermark_is_the_smallest_log_start_of_the_living() -> None:
     cluster = Cluster()
     in_sync = lead(cluster)
