@@ -12,4 +12,6 @@ partial.py             aggregates before an exchange
 aggregates.py          aggregates by key, with state
 accumulators.py        count, sum, min and the like as columns
 grouping.py            rows by group
+windowed.py            aggregates over tumbling and hopping windows
+closing.py             when windows close and are deleted
 """

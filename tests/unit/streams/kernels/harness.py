@@ -91,14 +91,18 @@ def run_alone(
 
 
 def run_chain(
-    kernels: Sequence[Kernel], batches: Sequence[pa.Table], state: State | None = None, **settings: Any
+    kernels: Sequence[Kernel],
+    batches: Sequence[pa.Table],
+    state: State | None = None,
+    settings: Sequence[dict[str, Any]] | None = None,
 ) -> tuple[list[list[Event]], list[KernelContext]]:
-    """The rows that the last of several kernels, each of which reads the one before, makes of each batch."""
+    """The rows that the last of several kernels, each of which reads the one before, makes of each batch. `settings`
+    has those of each batch's context."""
     state = state or State()
     rows: list[list[Event]] = []
     contexts = []
-    for batch in batches:
-        context = state.context([spec.name for kernel in kernels for spec in kernel.stores], **settings)
+    for batch, own in zip(batches, settings or [{}] * len(batches), strict=True):
+        context = state.context([spec.name for kernel in kernels for spec in kernel.stores], **own)
         for kernel in kernels:
             (batch,) = kernel.process([batch], context)
             assert batch.column(ORDER).to_pylist() == sorted(batch.column(ORDER).to_pylist())
@@ -112,3 +116,25 @@ def exchange(parcels: Sequence[pa.Table]) -> pa.Table:
     """Rows of several tasks as a task behind an exchange reads them: in the order of the parcels."""
     rows = pa.concat_tables(parcels)
     return rows.set_column(rows.column_names.index(ORDER), ORDER, pa.array(range(rows.num_rows), pa.int64()))
+
+
+def with_stream_times(events: Sequence[Event]) -> list[Event]:
+    """Give each event the stream time of its source partition."""
+    reached: dict[int, int] = {}
+    found = []
+    for event in events:
+        source = event.get("source", 0)
+        reached[source] = max(event["at"], reached.get(source, 0))
+        found.append(event | {"stream_time": reached[source]})
+    return found
+
+
+def times_by_batch(events: Sequence[Event], ranges: Sequence[tuple[int, int]], sources: int) -> list[dict[str, Any]]:
+    """What the contexts of batches tell of all source partitions, which are known from the beginning."""
+    reached = dict.fromkeys(range(sources), -1)
+    found = []
+    for start, end in ranges:
+        for event in events[start:end]:
+            reached[event.get("source", 0)] = event["stream_time"]
+        found.append({"source_times": dict(reached)})
+    return found
