@@ -408,6 +408,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.cli.demo.story": "makes the Random of the demo's shop, always the same",
             "ottla.client.client": "the nonce of an authentication",
             "ottla.streams.state.server": "the challenge of an authentication",
+            "ottla.streams.testing": "makes the Random of a test from the seed that the test names",
             "ottla.streams.state.client": "the jitter of its pauses",
         },
         wrong=(

@@ -22,6 +22,8 @@ graph.py      the logical topology: nodes that know their inputs    rows.py     
 formats.py    keys and values of records                            parcels.py   many rows as one record
 record_format.py, format_codecs.py, json_format.py                  what formats.py makes, and how it reads and writes
 planning/     the physical plan: subtopologies connected by topics
+tasks/        one batch of one partition: records to rows, steps, rows to records
+testing.py    the test driver: an app in memory                     memory_topics.py   its topics
 kernels/      stateful steps: rows and old state in, rows and new state out
 state/        stores, their keys and values, and the servers that keep them
 running/      the driver and its tasks on Spark

@@ -14,6 +14,8 @@ from ottla.streams.topology import Topology
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from ottla.streams.testing import TestDriver
+
 
 class App:
     """An application that reads topics, computes and writes topics, exactly once.
@@ -132,3 +134,24 @@ class App:
             self._topology.claim_name(label, source.name)
             self._topology.add_root(source)
         return Table(self._topology, known)
+
+    def test(
+        self, *, partitions: int | Mapping[str, int] = 3, split: int | None = None, start_ms: int = 0
+    ) -> "TestDriver":
+        """The app in memory, for tests: `with app.test() as test`, then `test.feed(...)` and `test.read(...)`.
+
+        `partitions` is the number of partitions of every topic, or of each by name. `split` is a seed: the input is cut
+        into random batches. `start_ms` is the time at which the driver's clock begins.
+        """
+        from ottla.streams.testing import TestDriver
+
+        return TestDriver(
+            self.name,
+            self.nodes,
+            partitions=partitions,
+            split=split,
+            spark=lambda: self.spark,
+            on_bad_record=self.options.on_bad_record,
+            on_error=self.options.on_error,
+            start_ms=start_ms,
+        )

@@ -1,4 +1,12 @@
 """From the logical topology to subtopologies.
 
-plan.py   what the planner makes: plain data
+plan.py            what the planner makes: plain data
+planner.py         follows the topology node by node, and decides where rows must change their partition
+building.py        puts subtopologies together: sources, steps, exchanges
+drafts.py          subtopologies while they are being made
+partitioning.py    by which columns rows are spread over partitions
+naming.py          names that stay when steps without state come and go
+steps.py           nodes to kernels and stores
+description.py     a plan as text
+compatibility.py   whether a new version of an app can go on with the state of the one before
 """

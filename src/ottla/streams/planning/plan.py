@@ -52,6 +52,8 @@ class StepPlan:
     outputs: int = 1
     """How many tables the kernel returns. They are numbered after those of everything before."""
     late_topic: str | None = None
+    key: tuple[str, ...] = ()
+    """The key of late rows."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,10 @@ class SinkPlan:
     key_format: RecordFormat = field(default_factory=RecordFormat)
     value_format: RecordFormat = field(default_factory=RecordFormat)
     label: str = ""
+    partition_by: tuple[str, ...] | None = None
+    """With PARCELS: the columns whose canonical bytes choose the partition; None for the task's own partition."""
+    tells_times: bool = False
+    """With PARCELS: some reader closes windows, so every partition must hear the stream times of the sources."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,119 @@
+"""Whether a new version of an app can go on with the state of the one before.
+
+The runner keeps `describe_state` of the plan that an app was last started with. Steps without state come and go freely.
+State values are JSON objects, so columns of a value may be added, removed, or become wider. What would silently give
+wrong results is refused: another key, another number of partitions, a store whose input has been read already.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from ottla.streams.errors import IncompatibleTopology
+from ottla.streams.planning.plan import PARCELS, AppPlan, StorePlan, SubtopologyPlan
+
+VERSION = 1
+
+_WIDER = {
+    "int8": ("int16", "int32", "int64", "float", "double"),
+    "int16": ("int32", "int64", "float", "double"),
+    "int32": ("int64", "double"),
+    "float": ("double",),
+}
+"""Types that a number in JSON can be read as without loss, by the type it was written with."""
+
+
+def describe_state(plan: AppPlan, partition_counts: Mapping[str, int]) -> dict[str, Any]:
+    """What must fit between two versions of an app, as JSON. `partition_counts` has those of all source topics."""
+    counts = {**partition_counts, **{topic.name: topic.partitions for topic in plan.internal_topics}}
+    return {
+        "version": VERSION,
+        "app": plan.app,
+        "subtopologies": {each.name: _describe_subtopology(each) for each in plan.subtopologies},
+        "stores": {
+            store.spec.name: _describe_store(store, _count(each, counts))
+            for each in plan.subtopologies
+            for store in each.stores
+        },
+        "topics": {name: count for name, count in counts.items() if count is not None},
+    }
+
+
+def check(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """IncompatibleTopology, one line, if the app `new` cannot go on with what `old` has left behind."""
+    app = new["app"]
+    for reason in _find_reasons(old, new):
+        raise IncompatibleTopology(f"{app}: {reason}. ottla stream reset {app} rebuilds the state from the topics")
+
+
+def _find_reasons(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    if old["version"] != VERSION:
+        yield f"its state was written by a version of ottla with form {old['version']}, this one has {VERSION}"
+        return
+    for name, before in old["topics"].items():
+        after = new["topics"].get(name, before)
+        if after != before:
+            yield f"topic {name!r} had {before} partitions and has {after}"
+    for name, store in new["stores"].items():
+        if name in old["stores"]:
+            yield from _compare_stores(name, old["stores"][name], store)
+    yield from _find_stores_without_past(old, new)
+    for name, unit in new["subtopologies"].items():
+        before = old["subtopologies"].get(name, unit)["group"]
+        if unit["group"] != before:
+            yield f"subtopology {name!r} kept its positions in group {before!r} and would look in {unit['group']!r}"
+
+
+def _compare_stores(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    for what, label in (("kind", "kind"), ("changelog", "changelog"), ("partitions", "number of partitions")):
+        if old[what] != new[what]:
+            yield f"the {label} of store {name!r} was {old[what]} and is {new[what]}"
+    if old["key"] != new["key"]:
+        yield f"the key of store {name!r} was {_name_columns(old['key'])} and is {_name_columns(new['key'])}"
+    before = dict(old["value"])
+    for column, kind in new["value"]:
+        found = before.get(column, kind)
+        if found != kind and kind not in _WIDER.get(found, ()):
+            yield f"column {column!r} of store {name!r} was {found} and is {kind}"
+
+
+def _find_stores_without_past(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    read = {topic for unit in old["subtopologies"].values() for topic in unit["sources"]}
+    for name, unit in new["subtopologies"].items():
+        fresh = [each for each in unit["stores"] if each not in old["stores"] and not new["stores"][each]["is_source"]]
+        known = [topic for topic in unit["origins"] if topic in read]
+        if fresh and known and (name in old["subtopologies"] or unit["group"] == new["app"]):
+            yield f"store {fresh[0]!r} is new, but records of {known[0]!r} have been read already"
+
+
+def _describe_subtopology(plan: SubtopologyPlan) -> dict[str, Any]:
+    return {
+        "group": plan.group,
+        "sources": [source.topic for source in plan.sources],
+        "origins": [source.topic for source in plan.sources if source.holds != PARCELS],
+        "stores": [store.spec.name for store in plan.stores],
+    }
+
+
+def _describe_store(store: StorePlan, partitions: int) -> dict[str, Any]:
+    return {
+        "kind": store.kind,
+        "changelog": store.changelog,
+        "is_source": store.spec.is_source,
+        "partitions": partitions,
+        "key": _describe_columns(store.key_columns),
+        "value": _describe_columns(store.value_columns),
+    }
+
+
+def _describe_columns(columns: pa.Schema) -> list[list[str]]:
+    return [[field.name, str(field.type)] for field in columns]
+
+
+def _name_columns(columns: Sequence[Sequence[str]]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in columns) or "nothing"
+
+
+def _count(plan: SubtopologyPlan, counts: Mapping[str, int | None]) -> int:
+    return max(counts.get(source.topic) or 0 for source in plan.sources)
