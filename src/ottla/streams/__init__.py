@@ -14,7 +14,8 @@ stream.py         Stream                                         table.py     Ta
 grouped.py        groups of both, and their aggregates           relation.py  what streams and tables have in common
 aggregations.py   Spark's aggregates, taken apart                columns.py   Columns, checked by Spark's analyser
 keys.py           which columns make the key                     topics.py    sources, sinks and their formats
-topology.py       names, labels and sources of an app            later.py     what is refused by name
+topology.py       names, labels and sources of an app            joins.py     which columns a join has
+later.py          what is refused by name
 windows.py        windows over event time                        errors.py    errors of one line
 
 What is made of it:
@@ -32,6 +33,7 @@ running/      the driver and its tasks on Spark
 from typing import TYPE_CHECKING, Any
 
 from ottla.streams.errors import FencedApp, FunctionFailed, IncompatibleTopology, StreamsError, TopologyError
+from ottla.streams.later import ListState, sliding
 from ottla.streams.windows import hopping, session, tumbling
 
 if TYPE_CHECKING:
@@ -44,12 +46,14 @@ __all__ = [
     "FencedApp",
     "FunctionFailed",
     "IncompatibleTopology",
+    "ListState",
     "Stream",
     "StreamsError",
     "Table",
     "TopologyError",
     "hopping",
     "session",
+    "sliding",
     "tumbling",
 ]
 

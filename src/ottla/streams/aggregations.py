@@ -1,7 +1,7 @@
 """Aggregates of Spark's, taken apart: the function becomes ours, its argument a column that Spark computes before."""
 
 from collections.abc import Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from pyspark.sql import Column
 
@@ -12,7 +12,7 @@ from ottla.streams.relation import Relation
 
 MERGEABLE: Final = ("count", "sum", "min", "max", "avg", "first", "last", "collect_list", "collect_set")
 _SYNONYMS: Final = {"mean": "avg", "array_agg": "collect_list", "first_value": "first", "last_value": "last"}
-_IGNORES_NULLS: Final = ("first", "last")
+_MAY_IGNORE_NULLS: Final = ("first", "last", "first_value", "last_value")
 
 R = TypeVar("R", bound=Relation)
 
@@ -37,34 +37,57 @@ def decompose(
     return (relation.add_columns(label, arguments) if arguments else relation), found
 
 
+class _Call(NamedTuple):
+    """A call of an aggregate function, as it was written."""
+
+    name: str
+    arguments: list[Any]
+    is_distinct: bool
+    has_filter: bool
+    ignores_nulls: bool
+
+
 def _take_apart(label: str, column: Column) -> tuple[str, Column | None]:
     """The name of the function and its argument; None for count(*)."""
-    expression = expression_of(label, column)
-    while kind_of(expression) in ("Alias", "UnresolvedAlias"):
-        expression = expression.child()
-    if kind_of(expression) != "UnresolvedFunction":
-        raise _refuse(label, column, "is not one aggregate")
-    name = str(expression.nameParts().mkString("."))
-    function = _SYNONYMS.get(name.lower(), name.lower())
+    call = _call_of(label, column)
+    function = _SYNONYMS.get(call.name, call.name)
     if function not in MERGEABLE:
-        raise _refuse(label, column, f"{name} cannot be merged from parts")
-    if expression.isDistinct():
+        raise _refuse(label, column, f"{call.name} cannot be merged from parts")
+    if call.is_distinct:
         raise _refuse(label, column, "DISTINCT needs all rows; use collect_set")
-    if expression.filter().isDefined():
+    if call.has_filter:
         raise _refuse(label, column, "use F.when(condition, column) as the argument instead of FILTER")
-    arguments = expression.arguments()
-    if arguments.size() > 1 and not (function in _IGNORES_NULLS and not _is_true(arguments.apply(1))):
-        raise _refuse(label, column, f"{name} with more than one argument is not supported")
-    if arguments.size() == 0:
-        raise _refuse(label, column, f"{name} needs an argument")
-    argument = arguments.apply(0)
+    if call.ignores_nulls:
+        raise _refuse(label, column, f"{call.name} does not ignore nulls; filter() them before")
+    if len(call.arguments) != 1:
+        raise _refuse(label, column, f"{call.name} takes one argument")
+    (argument,) = call.arguments
     if function == "count" and kind_of(argument) in ("UnresolvedStar", "Literal"):
         return function, None
     return function, column_of(argument)
 
 
-def _is_true(literal: Any) -> bool:
-    return str(literal.toString()) == "true"
+def _call_of(label: str, column: Column) -> _Call:
+    """Spark's parser resolves first() and last() at once, all others only later."""
+    expression = expression_of(label, column)
+    while kind_of(expression) in ("Alias", "UnresolvedAlias"):
+        expression = expression.child()
+    if kind_of(expression) == "AggregateExpression":
+        function = expression.aggregateFunction()
+        name, arguments = str(function.prettyName()), _list(function.children())
+        ignores_nulls = name in _MAY_IGNORE_NULLS and bool(function.ignoreNulls())
+    elif kind_of(expression) == "UnresolvedFunction":
+        name, arguments = str(expression.nameParts().mkString(".")).lower(), _list(expression.arguments())
+        ignores_nulls = str(expression.ignoreNulls().toString()) == "Some(true)"
+        if name in _MAY_IGNORE_NULLS and len(arguments) == 2:
+            ignores_nulls = str(arguments.pop().toString()) == "true"
+    else:
+        raise _refuse(label, column, "this is not one aggregate")
+    return _Call(name, arguments, bool(expression.isDistinct()), bool(expression.filter().isDefined()), ignores_nulls)
+
+
+def _list(sequence: Any) -> list[Any]:
+    return [sequence.apply(index) for index in range(sequence.size())]
 
 
 def _refuse(label: str, column: Column, reason: str) -> TopologyError:

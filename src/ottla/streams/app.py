@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from ottla.streams import later
 from ottla.streams.graph import Node
 from ottla.streams.options import EXACTLY_ONCE, FAIL, SKIP, AppOptions, check_topic_name
 from ottla.streams.stream import Stream
@@ -57,7 +58,10 @@ class App:
         interval_ms: int = 50,
         settings: Mapping[str, str] | None = None,
         config: Mapping[str, object] | None = None,
+        standbys: int = 0,
     ) -> None:
+        if standbys:
+            later.refuse(later.STANDBYS, "App")
         self.options = AppOptions(
             name=name,
             bootstrap=bootstrap,
@@ -120,10 +124,12 @@ class App:
         value: Format = "binary",
         time: str | None = None,
         name: str | None = None,
-        **later_options: Any,
+        versioned: object = None,
     ) -> Table:
         """A topic as a table: each record replaces the one before with the same key, and a record without a value
         deletes its key. The table can be queried by its name, by default that of the topic."""
+        if versioned is not None:
+            later.refuse(later.VERSIONED_TABLES, "table")
         label = f"table {topic!r}"
         check_topic_name(topic, "table")
         source = make_source(
@@ -155,3 +161,6 @@ class App:
             on_error=self.options.on_error,
             start_ms=start_ms,
         )
+
+    def global_table(self, *_: Any, **__: Any) -> NoReturn:
+        later.refuse(later.GLOBAL_TABLES, "global_table")

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from ottla.pipeline.formats.ddl import type_of_ddl
 from ottla.streams.errors import TopologyError
-from ottla.streams.rows import DELETED, OLD, stream_schema, table_schema
+from ottla.streams.rows import DELETED, HEADERS, OLD, RESERVED, TIMESTAMP, stream_schema, table_schema
 
 if TYPE_CHECKING:
     from ottla.streams.graph import Node
@@ -31,6 +31,7 @@ Step = Callable[[DataFrame], DataFrame]
 
 _STEPS: Final = frozenset({"Project", "Filter", "Generate", "LogicalRDD", "LocalRelation"})
 """Operators of Spark that work row by row."""
+_HEADERS: Final = "array<struct<key: string, value: binary>>"
 _LOUD_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """PySpark logs the stack of every exception that its analyser raises, also of those that are handled."""
 
@@ -55,7 +56,10 @@ class Analyser:
             result = step(self.empty_frame(node))
             plan = result._jdf.queryExecution().analyzed()
             operators = sorted(_operators_of(plan))
-        self._check_operators(label, operators, is_table=node.is_table)
+        _check_operators(label, operators)
+        made = [name for name in result.columns if name.startswith("_")]
+        if foreign := [name for name in made if name not in RESERVED or made.count(name) > 1]:
+            raise TopologyError(f"{label}: columns that begin with '_' are Ottla's; name {foreign[0]!r} otherwise")
         return user_columns(result.schema)
 
     def analyse_aggregates(self, label: str, node: "Node", columns: Sequence[Column]) -> list[tuple[str, pa.DataType]]:
@@ -69,14 +73,12 @@ class Analyser:
         schema = table_schema(node.columns, node.key) if node.is_table else stream_schema(node.columns)
         return self._session.createDataFrame([], from_arrow_schema(schema, prefer_timestamp_ntz=True))
 
-    @staticmethod
-    def _check_operators(label: str, operators: Sequence[str], *, is_table: bool) -> None:
-        if "Window" in operators:
-            raise TopologyError(f"{label}: window functions need all rows at once; use group_by(...).window(...)")
-        if foreign := [each for each in operators if each not in _STEPS]:
-            raise TopologyError(f"{label}: Spark's {foreign[0]} does not work row by row")
-        if is_table and "Generate" in operators:
-            raise TopologyError(f"{label}: a row of a table cannot become several; use to_stream() first")
+
+def _check_operators(label: str, operators: Sequence[str]) -> None:
+    if "Window" in operators:
+        raise TopologyError(f"{label}: window functions need all rows at once; use group_by(...).window(...)")
+    if foreign := [each for each in operators if each not in _STEPS]:
+        raise TopologyError(f"{label}: Spark's {foreign[0]} does not work row by row")
 
 
 def _operators_of(plan: Any) -> set[str]:
@@ -111,6 +113,8 @@ def describe_exception(error: PySparkException, columns: pa.Schema) -> str:
         return f"there is no column {parameters.get('objectName', '')}; there are {', '.join(columns.names)}"
     if condition.startswith("MISSING_GROUP_BY") or condition == "MISSING_AGGREGATION":
         return "an aggregate needs a group; use group_by(...).agg(..., name=...)"
+    if condition.startswith("UNSUPPORTED_GENERATOR"):
+        return "explode() and the like make several rows of one; they stand alone, in select() of a stream"
     text = str(error).strip()
     message = text.split("SQLSTATE", 1)[0] if "SQLSTATE" in text else text.splitlines()[0]
     message = " ".join(message.split())
@@ -255,3 +259,48 @@ def table_filter_step(condition: Column, columns: Sequence[str], key: Sequence[s
         return frame.select(*values, *hidden_columns(frame, {DELETED: ~is_kept}))
 
     return apply
+
+
+def branch_conditions(conditions: Sequence[Column]) -> list[Column]:
+    """For each condition: that it holds and none before does; and at last that none holds. Null is false."""
+    found = [F.coalesce(each, F.lit(False)) for each in conditions]
+    result = []
+    none_before = F.lit(True)
+    for each in found:
+        result.append(none_before & each)
+        none_before = none_before & ~each
+    return [*result, none_before]
+
+
+def timestamp_step(time: Column, *, is_number: bool) -> Step:
+    """Sets the time of rows where it is not null."""
+    milliseconds = time if is_number else F.unix_millis(time.cast("timestamp"))
+
+    def apply(frame: DataFrame) -> DataFrame:
+        changed = {TIMESTAMP: F.coalesce(milliseconds, F.col(TIMESTAMP))}
+        return frame.select(*_own_columns(frame), *hidden_columns(frame, changed))
+
+    return apply
+
+
+def header_step(headers: Mapping[str, Column | None]) -> Step:
+    """Sets headers of rows; removes those whose value is null."""
+
+    def apply(frame: DataFrame) -> DataFrame:
+        kept = F.filter(
+            F.coalesce(F.col(HEADERS), F.array().cast(_HEADERS)), lambda each: ~each["key"].isin(list(headers))
+        )
+        made = [
+            F.struct(F.lit(name).alias("key"), value.cast("binary").alias("value"))
+            for name, value in headers.items()
+            if value is not None
+        ]
+        added = F.filter(F.array(*made).cast(_HEADERS), lambda each: each["value"].isNotNull())
+        changed = {HEADERS: F.concat(kept, added)}
+        return frame.select(*_own_columns(frame), *hidden_columns(frame, changed))
+
+    return apply
+
+
+def _own_columns(frame: DataFrame) -> list[Column]:
+    return [F.col(quote(name)) for name in frame.columns if not name.startswith("_")]

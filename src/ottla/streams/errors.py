@@ -5,7 +5,7 @@ class StreamsError(Exception):
     """The base of all errors of `ottla.streams`. The message is one line."""
 
 
-class TopologyError(StreamsError):
+class TopologyError(StreamsError, ValueError):
     """A topology that cannot work. Raised where it is built; the message names the operator and the remedy."""
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.streams import later
-from ottla.streams.errors import StreamsError
+from ottla.streams.errors import StreamsError, TopologyError
 
 FAIL, SKIP, DEAD_LETTER = "fail", "skip", "dead-letter"
 EXACTLY_ONCE: Final = "exactly-once"
@@ -39,7 +39,7 @@ class AppOptions:
     def __post_init__(self) -> None:
         check_app_name(self.name)
         if self.guarantee == "at-least-once":
-            later.refuse("at-least-once")
+            later.refuse(later.AT_LEAST_ONCE, "App")
         _check_choice("guarantee", self.guarantee, (EXACTLY_ONCE,))
         _check_choice("on_bad_record", self.on_bad_record, (FAIL, SKIP, DEAD_LETTER))
         _check_choice("on_error", self.on_error, (FAIL, SKIP, DEAD_LETTER))
@@ -73,9 +73,9 @@ def check_app_name(name: object) -> None:
 def check_topic_name(topic: object, what: str) -> None:
     """Checks a name by Kafka's rules. The error begins with `what`, which names the operator."""
     if not isinstance(topic, str) or not _NAME.fullmatch(topic) or topic in (".", ".."):
-        raise StreamsError(f"{what}: {topic!r} is not a topic; letters, digits, '.', '_' and '-' make its name")
+        raise TopologyError(f"{what}: {topic!r} cannot name a topic; use letters, digits, '.', '_' and '-'")
     if len(topic) > _TOPIC_LENGTH_MAX:
-        raise StreamsError(f"{what}: the name of a topic has at most {_TOPIC_LENGTH_MAX} characters: {topic[:40]}...")
+        raise TopologyError(f"{what}: {topic[:40]}... is longer than {_TOPIC_LENGTH_MAX} characters")
 
 
 def _check_choice(what: str, given: object, choices: tuple[str, ...]) -> None:

@@ -148,12 +148,21 @@ class Relation:
         """Names and types that Spark gives these aggregates."""
         return self._topology.analyser.analyse_aggregates(label, self.node, columns)
 
+    def type_of(self, label: str, column: Column) -> pa.DataType:
+        """The type that a column has."""
+        found = self._topology.analyser.analyse(label, self.node, lambda frame: frame.select(column.alias("column")))
+        return found.field(0).type
+
     def name_of(self, label: str, column: Column) -> str:
         """The name that Spark gives a column."""
         names = self._topology.analyser.analyse(label, self.node, lambda frame: frame.select(column)).names
         if len(names) != 1:
             raise TopologyError(f"{label}: {column} is not one column")
         return str(names[0])
+
+    def _check_app(self, label: str, other: "Relation") -> None:
+        if other._topology is not self._topology:
+            raise TopologyError(f"{label}: the two sides belong to two apps; make both with the same App")
 
     def _values(self) -> list[str]:
         return [name for name in self.node.columns.names if name not in self.node.key]

@@ -42,9 +42,9 @@ class Topology:
             raise TopologyError(
                 f"{operator}: state needs a name, by which it is found again: {operator}(..., name=...)"
             )
-        if not isinstance(name, str):
-            raise TopologyError(f"{operator}: the name {name!r} must be a text")
-        check_topic_name(f"{self.app.name}-{name}-changelog", f"{operator}: name={name!r}")
+        check_topic_name(name, f"{operator}: name")
+        assert isinstance(name, str)
+        check_topic_name(f"{self.app.name}-{name}-repartition", f"{operator}: name={name!r}")
         if name in self._names:
             raise TopologyError(f"{operator}: the name {name!r} is taken by {self._names[name]}; choose another")
         if _RESERVED.fullmatch(name):

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from ottla.streams.errors import TopologyError
+
 Duration = str | int | timedelta
 """A text such as "30 seconds", a number of milliseconds, or a timedelta."""
 
@@ -18,7 +20,7 @@ _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+?)s?\s*", re.IGNORECASE)
 
 
 def parse_duration_ms(duration: Duration, what: str) -> int:
-    """ValueError, which begins with `what`, if it is no duration."""
+    """TopologyError, which begins with `what`, if it is no duration."""
     if isinstance(duration, timedelta):
         found = round(duration.total_seconds() * 1000)
     elif isinstance(duration, int) and not isinstance(duration, bool):
@@ -27,10 +29,10 @@ def parse_duration_ms(duration: Duration, what: str) -> int:
         parts = _DURATION.fullmatch(duration) if isinstance(duration, str) else None
         unit = None if parts is None else _UNITS_MS.get(parts[2].lower(), _UNITS_MS.get(parts[2].lower() + "s"))
         if parts is None or unit is None:
-            raise ValueError(f"{what}: {duration!r} is not a duration such as '30 seconds', '5 minutes' or '1 day'")
+            raise TopologyError(f"{what}: {duration!r} is not a duration such as '30 seconds', '5 minutes' or '1 day'")
         found = round(float(parts[1]) * unit)
     if found < 0:
-        raise ValueError(f"{what}: {duration!r} is below zero")
+        raise TopologyError(f"{what}: {duration!r} is below zero")
     return found
 
 
@@ -56,7 +58,7 @@ def hopping(size: Duration, advance: Duration, *, grace: Duration = 0, close_idl
     """Windows of one size that begin every `advance`, so that a row may belong to several of them."""
     size_ms, advance_ms = _positive(size, "hopping window: size"), _positive(advance, "hopping window: advance")
     if advance_ms > size_ms:
-        raise ValueError("hopping window: advance is larger than the size, so rows between two windows would be lost")
+        raise TopologyError("hopping window: advance is larger than the size, rows between two windows would be lost")
     return Window("hopping", size_ms, advance_ms, *_closing("hopping window", grace, close_idle))
 
 
@@ -69,7 +71,7 @@ def session(gap: Duration, *, grace: Duration = 0, close_idle: Duration | None =
 def _positive(duration: Duration, what: str) -> int:
     found = parse_duration_ms(duration, what)
     if not found:
-        raise ValueError(f"{what}: it must be above zero")
+        raise TopologyError(f"{what}: it must be above zero")
     return found
 
 
