@@ -64,6 +64,21 @@ def test_a_broker_that_was_fenced_registers_again_by_itself(cluster: LocalCluste
     wait_until(lambda: epoch_of(witness, fenced) > before and serves(witness, fenced))
 
 
+def test_a_broker_without_a_number_gets_one_and_keeps_it(cluster: LocalCluster) -> None:
+    witness = cluster.brokers[0]
+    new = ClusterBroker(0, {}, cluster.store, BrokerNetwork())
+    new._config = new._config.with_changes({"node.id": None, "broker.id": "-1"})
+    try:
+        for _ in range(2):
+            new.restart()
+            new.id = new.inspect(lambda each: each.node.broker_id)
+            assert new.id == 1001
+            wait_until(lambda: serves(witness, new))
+            new.stop()
+    finally:
+        new.close()
+
+
 def test_a_second_broker_with_the_same_id_is_refused(cluster: LocalCluster) -> None:
     first = cluster.brokers[0]
     settings = {"zookeeper_session_timeout_ms": 100}

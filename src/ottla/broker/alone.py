@@ -43,6 +43,9 @@ class Alone:
         self._log: EmbeddedLog | None = None
         self._metadata: Metadata | None = None
 
+    async def choose_node_id(self, config: BrokerConfig, directories: Sequence[DataDirectory]) -> BrokerConfig:
+        return config
+
     async def open(self, config: BrokerConfig, directories: Sequence[DataDirectory]) -> Metadata:
         doors, first = self._doors, directories[0]
         self._directories = directories

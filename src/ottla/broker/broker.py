@@ -149,6 +149,7 @@ class Broker:
         if self._read_only:
             self._config = take_over_settings(self._config, self._disk, self._directories)
         participation = self._participation = self._choose_participation()
+        self._config = await participation.choose_node_id(self._config, self._directories)
         metadata = await participation.open(self._config, self._directories)
         image = participation.initial_image
         config = apply_run_time_settings(self._config, image)

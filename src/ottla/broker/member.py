@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from ottla.broker.former_single import EPOCH, is_single_broker, read_metadata, retire_metadata
 from ottla.broker.node import Node
+from ottla.broker.numbering import choose_node_id
 from ottla.broker.participation import Doors, find_endpoints, was_clean
 from ottla.cluster.changes import Change, Endpoint
 from ottla.cluster.controller import Controller
@@ -108,6 +109,9 @@ class Member:
         return self._metadata.catch_up
 
     # Before the logs are opened
+
+    async def choose_node_id(self, config: BrokerConfig, directories: Sequence[DataDirectory]) -> BrokerConfig:
+        return await choose_node_id(config, directories, self._store, self._doors.random)
 
     async def open(self, config: BrokerConfig, directories: Sequence[DataDirectory]) -> Metadata:
         doors, random = self._doors, self._doors.random

@@ -46,6 +46,9 @@ class Participation(Protocol):
     def catch_up(self) -> Callable[[], Awaitable[None]] | None:
         """See `Node.catch_up`."""
 
+    async def choose_node_id(self, config: BrokerConfig, directories: Sequence[DataDirectory]) -> BrokerConfig:
+        """The settings with the number of this broker."""
+
     async def open(self, config: BrokerConfig, directories: Sequence[DataDirectory]) -> Metadata:
         """Check that the directories belong to this broker, and load the metadata. Nothing is changed in it."""
 

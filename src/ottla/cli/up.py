@@ -53,7 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--metrics-port", type=parse_port, help="serve metrics for Prometheus on it; 0 takes a free one"
     )
     parser.add_argument(
-        "--node-id", type=parse_broker_id, help="number of this broker, unique in its cluster (default: 1)"
+        "--node-id",
+        type=parse_broker_id,
+        help="number of this broker, unique in its cluster (default: 1, or a new one with --zookeeper)",
     )
     parser.add_argument(
         "--zookeeper",

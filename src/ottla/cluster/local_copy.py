@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from ottla.cluster import znodes
+from ottla.cluster.broker_ids import keep_broker_ids
 from ottla.cluster.changes import encode
 from ottla.cluster.image import EMPTY, Image
 from ottla.cluster.metadata_files import (
@@ -206,6 +207,7 @@ async def restore_store(store: Store, image: Image) -> int:
                 f"the store is at version {version}, the copy only at {image.version}: keep the store"
             )
         old = SnapshotPointer.decode(pointer_node.data)
+        await keep_broker_ids(session, image.brokers)
         parts = list(split(image.snapshot()))
         await _create(session, znodes.snapshot_path(image.version), b"")
         for number, part in enumerate(parts):

@@ -4,6 +4,7 @@
     /ottla/log/<n>                 entry n: its random id (16 bytes), then the encoded changes
     /ottla/alive/<id>-<n>          ephemeral: the broker that registered at epoch n lives
     /ottla/controller/<n>          ephemeral: the controller that was elected at epoch n lives
+    /ottla/broker-ids              the largest number that was given to a broker without one
     /ottla/snapshot                which snapshots there are, and the oldest entry that was kept
     /ottla/snapshot/<n>/<i>        part i of the snapshot of version n
 
@@ -22,8 +23,9 @@ LOG = f"{ROOT}/log"
 ALIVE = f"{ROOT}/alive"
 CONTROLLER = f"{ROOT}/controller"
 SNAPSHOT = f"{ROOT}/snapshot"
+BROKER_IDS = f"{ROOT}/broker-ids"
 LAYOUT = (ROOT, LOG, ALIVE, CONTROLLER, SNAPSHOT)
-"""Nodes that exist in every cluster, besides the head. Parents come first."""
+"""Nodes that exist in every cluster, besides the head and the broker ids. Parents come first."""
 
 ENTRY_ID_BYTES = 16
 

@@ -252,7 +252,6 @@ advertised.host.name string -
 advertised.port int -
 allow.everyone.if.no.acl.found boolean false
 auto.include.jmx.reporter boolean true
-broker.id.generation.enable boolean true
 control.plane.listener.name string -
 delegation.token.master.key password -
 eligible.leader.replicas.enable boolean false
@@ -272,7 +271,6 @@ password.encoder.secret password -
 port int -
 quota.consumer.default long 9223372036854775807
 quota.producer.default long 9223372036854775807
-reserved.broker.max.id int 1000
 super.users string -
 zookeeper.clientCnxnSocket string -
 zookeeper.max.in.flight.requests int 10

@@ -65,6 +65,11 @@ class BrokerConfig(BrokerSettings):
         text = self.given.get(name, entry.default)
         return None if text is None else entry.read(text)
 
+    @property
+    def is_node_id_given(self) -> bool:
+        """Whether the number of this broker is a setting, by its new or its old name, and not the default."""
+        return "node.id" in self.given or (self.broker_id is not None and self.broker_id >= 0)
+
     @cached_property
     def endpoints(self) -> Listeners:
         """The listener settings as typed values, without KRaft's controller listeners."""

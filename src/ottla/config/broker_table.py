@@ -44,9 +44,20 @@ class BrokerSettings(Settings):
     # Identity and location
     node_id = Setting(
         INT, 1, at_least(0),
-        doc="Number of this broker, unique in the cluster. Kafka has no default; here it is 1.",
+        doc="Number of this broker, unique in the cluster. Alone it is 1 by default; Kafka has no default.",
     )
-    broker_id = Setting(INT, None, at_least(-1), doc="Old name of node.id, used if node.id is not set.")
+    broker_id = Setting(
+        INT, None, at_least(-1),
+        doc="Old name of node.id, used if node.id is not set. -1: a number is generated, in a cluster with ZooKeeper.",
+    )
+    broker_id_generation_enable = Setting(
+        BOOLEAN, True,
+        doc="Whether a broker of a cluster without a number gets one, which its data directories keep.",
+    )
+    reserved_broker_max_id = Setting(
+        INT, 1000, at_least(0),
+        doc="Largest number that can be given to a broker. Those that are generated are above it.",
+    )
     broker_rack = Setting(STRING, None, doc="Rack of this broker. The replicas of a partition are spread over racks.")
     log_dirs = Setting(
         LIST, None,

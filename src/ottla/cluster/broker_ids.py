@@ -1,0 +1,48 @@
+"""Numbers for brokers that were given none.
+
+A node of the store has the largest number that was ever given to a broker in this way, so no number is given twice,
+also after its broker has left the cluster. Numbers up to `reserved.broker.max.id` are left to people.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from random import Random
+
+from ottla.cluster import znodes
+from ottla.cluster.connection import StoreConnection
+from ottla.cluster.store import Create, NodeExists, Session, SetData, Store, StoreError, StoreUnavailable
+
+ATTEMPTS = 20
+
+
+async def generate_broker_id(store: Store, reserved_max: int, random: Random) -> int:
+    """A new number above `reserved_max`. StoreUnavailable if the store cannot be reached."""
+    connection = StoreConnection(store, random)
+    await connection.open()
+    try:
+        for _ in range(ATTEMPTS):
+            # Another broker took the number, or the answer was lost: then a number may be taken that nobody uses.
+            with suppress(StoreError):
+                return await _take_next(await connection.wait_until_connected(), reserved_max)
+    finally:
+        await connection.close()
+    raise StoreUnavailable("no number for this broker could be taken: give it one (--node-id)")
+
+
+async def keep_broker_ids(session: Session, broker_ids: Iterable[int]) -> None:
+    """In a store that is written again, let the numbers of these brokers not be given to others."""
+    with suppress(NodeExists):
+        await session.commit([Create(znodes.BROKER_IDS)])
+    node = await session.get(znodes.BROKER_IDS)
+    largest = max((int(node.data or b"0"), *broker_ids))
+    await session.commit([SetData(znodes.BROKER_IDS, b"%d" % largest, node.version)])
+
+
+async def _take_next(session: Session, reserved_max: int) -> int:
+    for path in (znodes.ROOT, znodes.BROKER_IDS):
+        with suppress(NodeExists):
+            await session.commit([Create(path)])
+    node = await session.get(znodes.BROKER_IDS)
+    broker_id = max(int(node.data or b"0"), reserved_max) + 1
+    await session.commit([SetData(znodes.BROKER_IDS, b"%d" % broker_id, node.version)])
+    return broker_id
