@@ -46,6 +46,7 @@ def compile_encoding() -> None:
             "value": pyarrow.array([b"value", None]),
             "headers": pyarrow.array([[{"key": "name", "value": b"content"}], None], headers),
             "partition": pyarrow.array([0, None], pyarrow.int32()),
+            "timestamp": pyarrow.array([0, None], pyarrow.int64()),
         }
     )
     encoder = Encoder(lambda topic: 1, Random(0), topic="any", now_ms=lambda: 0)

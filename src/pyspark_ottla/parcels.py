@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ottla.client.sending import EncodedBatch
     from ottla.client.transactions import ProducerIdentity
 
-SCHEMA = "partition int, records int, time long, batch binary, trouble string"
+SCHEMA = "partition int, records int, time long, time_max long, batch binary, trouble string"
 """All parcels belong to the topic of the sink."""
 
 
@@ -34,7 +34,7 @@ def pack_rows(client: Client, options: WriteOptions, rows: "Iterator[RecordBatch
         yield from _parcels(encoder.flush())
     except KafkaError as error:
         drain(rows)
-        yield _parcel([0], [0], [0], [None], explain_write_error(error, options.timeout_ms))
+        yield _parcel([0], [0], [0], [None], [None], explain_write_error(error, options.timeout_ms))
 
 
 def write_parcels(
@@ -60,6 +60,7 @@ def _parcels(batches: "Iterator[EncodedBatch]") -> "Iterator[RecordBatch]":
             [each.partition for each in found],
             [each.count for each in found],
             [each.timestamp for each in found],
+            [each.timestamp_max for each in found],
             [each.data for each in found],
         )
 
@@ -68,6 +69,7 @@ def _parcel(
     partitions: list[int],
     counts: list[int],
     times: list[int],
+    times_max: list[int | None],
     batches: "list[memoryview | bytearray] | list[None]",
     trouble: str | None = None,
 ) -> "RecordBatch":
@@ -78,6 +80,7 @@ def _parcel(
             "partition": pyarrow.array(partitions, pyarrow.int32()),
             "records": pyarrow.array(counts, pyarrow.int32()),
             "time": pyarrow.array(times, pyarrow.int64()),
+            "time_max": pyarrow.array(times_max, pyarrow.int64()),
             "batch": pyarrow.array(batches, pyarrow.binary()),
             "trouble": pyarrow.array([trouble] * len(partitions), pyarrow.string()),
         }
@@ -88,10 +91,11 @@ def _unpacked(lot: "RecordBatch", options: WriteOptions) -> "Iterator[EncodedBat
     from ottla.client.sending import EncodedBatch
 
     assert options.topic is not None
-    numbers = zip(*(lot.column(name).to_pylist() for name in ("partition", "records", "time", "trouble")), strict=True)
+    names = ("partition", "records", "time", "time_max", "trouble")
+    numbers = zip(*(lot.column(name).to_pylist() for name in names), strict=True)
     batches = lot.column("batch")
-    for index, (partition, count, time, trouble) in enumerate(numbers):
+    for index, (partition, count, time, time_max, trouble) in enumerate(numbers):
         if trouble is not None:
             raise BatchRefused(trouble)
         data = bytearray(batches[index].as_buffer())  # its header is written when it is sent
-        yield EncodedBatch(options.topic, partition, count, time, options.records.codec, data)
+        yield EncodedBatch(options.topic, partition, count, time, options.records.codec, data, time_max)

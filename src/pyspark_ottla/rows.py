@@ -37,6 +37,7 @@ WRITTEN: dict[str, tuple[type[DataType], ...]] = {
     "headers": (ArrayType,),
     "topic": (StringType,),
     "partition": (IntegerType,),
+    "timestamp": (TimestampType, LongType),
 }
 
 

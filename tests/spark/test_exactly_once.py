@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+BEGINNING_MS = 1_700_000_000_000
 COMMITTED = {"kafka.isolation.level": "read_committed"}
 
 
@@ -35,14 +36,15 @@ def test_a_batch_that_spark_repeats_lands_once(spark: "SparkSession", broker: Lo
     """writeStream.format("ottla"): the replay of a batch that is already committed writes nothing."""
     broker.create_topic("words", partitions=2)
     broker.create_topic("copies", partitions=3)
-    send(broker, "words", [{"value": f"{number}", "key": f"{number % 5}"} for number in range(40)])
-    frame = stream(spark, broker, "words", startingOffsets="earliest").load().select("key", "value")
+    send(broker, "words", [{"value": f"{n}", "key": f"{n % 5}", "timestamp": BEGINNING_MS - n} for n in range(40)])
+    frame = stream(spark, broker, "words", startingOffsets="earliest").load().select("key", "value", "timestamp")
     finish(plain_query(frame, broker, tmp_path, topic="copies"))
     forget_last_commit(tmp_path)
-    send(broker, "words", [{"value": "40"}])
+    send(broker, "words", [{"value": "40", "timestamp": BEGINNING_MS - 40}])
     finish(plain_query(frame, broker, tmp_path, topic="copies"))
-    found = values(reader(spark, broker, "copies", **COMMITTED).load())
-    assert sorted(map(int, found)) == list(range(41))
+    found = reader(spark, broker, "copies", **COMMITTED).load()
+    rows = found.selectExpr("int(string(value))", "unix_millis(timestamp)").collect()
+    assert sorted(tuple(row) for row in rows) == [(number, BEGINNING_MS - number) for number in range(41)]
 
 
 def test_at_least_once_is_an_option(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
@@ -67,9 +69,9 @@ def test_a_batch_is_one_transaction(spark: "SparkSession", broker: LocalBroker, 
     broker.create_topic(f"out-{mode}", partitions=3)
     rows = stream(spark, broker, f"in-{mode}", startingOffsets="earliest").load().selectExpr("string(value) as key")
     frame = (
-        rows.selectExpr("key", "'1' as value")
+        rows.selectExpr("key", "'1' as value", "1000L as timestamp")
         if mode == "append"
-        else rows.groupBy("key").count().selectExpr("key", "string(count) as value")
+        else rows.groupBy("key").count().selectExpr("key", "string(count) as value", "count * 1000 as timestamp")
     )
 
     def run() -> None:
@@ -90,13 +92,14 @@ def test_a_batch_is_one_transaction(spark: "SparkSession", broker: LocalBroker, 
     send(broker, f"in-{mode}", [{"value": "b"}])
     run()
     written = reader(spark, broker, f"out-{mode}", **COMMITTED).load()
-    found = written.selectExpr("string(key)", "string(value)").collect()
+    found = written.selectExpr("string(key)", "string(value)", "unix_millis(timestamp)").collect()
+    assert all(row[2] == int(row[1]) * 1000 for row in found)
     expected = {
         "append": [("a", "1"), ("a", "1"), ("b", "1"), ("b", "1")],
         "update": [("a", "2"), ("b", "1"), ("b", "2")],
         "complete": [("a", "2"), ("a", "2"), ("b", "1"), ("b", "2")],
     }
-    assert sorted(tuple(row) for row in found) == expected[mode]
+    assert sorted(tuple(row)[:2] for row in found) == expected[mode]
     assert sum(committed(broker, f"group-{mode}", f"in-{mode}", 2)) == 4
 
 

@@ -1,5 +1,6 @@
 """df.write.format("ottla"): rows become records, read back by an ordinary client."""
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -40,6 +41,22 @@ def test_rows_become_records(spark: "SparkSession", broker: LocalBroker) -> None
     assert reader(spark, broker, "right").load().count() == 4
 
 
+@pytest.mark.parametrize("kind", ["timestamp", "long"])
+def test_a_timestamp_column_becomes_the_timestamp_of_the_record(
+    spark: "SparkSession", broker: LocalBroker, kind: str
+) -> None:
+    """As a timestamp or as milliseconds. A row without one gets the time at which it is written."""
+    topic = f"timed-{kind}"
+    broker.create_topic(topic)
+    before_ms = int(time.time() * 1000)
+    moment = f"{'timestamp_millis' if kind == 'timestamp' else ''}(bigint(value) * 1000 + 7)"
+    frame = spark.createDataFrame([("3",), ("1",), ("2",), (None,)], "value string").coalesce(1)
+    write(frame.selectExpr("value", f"{moment} as timestamp"), broker, topic=topic)
+    rows = reader(spark, broker, topic).load().selectExpr("string(value)", "unix_millis(timestamp)").collect()
+    assert [tuple(row) for row in rows[:3]] == [("3", 3007), ("1", 1007), ("2", 2007)]
+    assert rows[3][0] is None and before_ms <= rows[3][1] <= int(time.time() * 1000)
+
+
 def test_many_rows_arrive_once(spark: "SparkSession", broker: LocalBroker) -> None:
     broker.create_topic("written", partitions=3)
     count = 50_000
@@ -52,13 +69,15 @@ def test_rows_that_cannot_be_written_are_reported_in_one_line(spark: "SparkSessi
     broker.create_topic("unfit")
     words = spark.createDataFrame([("x", 1)], "value string, number int")
     for frame, options, said in (
-        (words, {"topic": "unfit"}, "column 'number' is none of value, key, headers, topic, partition"),
+        (words, {"topic": "unfit"}, "column 'number' is none of value, key, headers, topic, partition, timestamp"),
         (words.select("number"), {"topic": "unfit"}, "a column 'value' is needed"),
         (words.selectExpr("number as value"), {"topic": "unfit"}, "'value' is int, and must be string or binary"),
         (words.select("value"), {}, "no topic"),
         (words.select("value"), {"topic": "missing"}, "there is no topic 'missing'"),
         (words.selectExpr("repeat(value, 2000000) as value"), {"topic": "unfit"}, "max.request.size"),
         (words.selectExpr("value", "5 as partition"), {"topic": "unfit"}, "partition"),
+        (words.selectExpr("value", "'x' as timestamp"), {"topic": "unfit"}, "must be timestamp or long"),
+        (words.selectExpr("value", "-5L as timestamp"), {"topic": "unfit"}, "row 0 has the timestamp -5 ms"),
         (words.selectExpr("value", "string(null) as topic"), {}, "topic"),
     ):
         with pytest.raises(PySparkException) as error:

@@ -46,8 +46,11 @@ class EncodedBatch:
     partition: int
     count: int
     timestamp: int
+    """That of the first record, to which the others are relative."""
     codec: int
     data: memoryview | bytearray
+    timestamp_max: int | None = None
+    """The highest timestamp; None if all records have the same one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -179,6 +182,7 @@ class Sender:
             producer_epoch=producer.epoch,
             base_sequence=self._sequence(lane.records),
             transactional=producer.is_transactional,
+            timestamp_max=encoded.timestamp_max,
         )
         sealed = _SealedBatch(encoded.data, encoded.count, lane.records)
         lane.records += encoded.count

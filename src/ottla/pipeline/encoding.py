@@ -1,6 +1,7 @@
 """Encodes Arrow rows as the record batches that a producer sends, grouped by partition.
 
-Rows have the columns of Spark's Kafka sink: value, and optionally key, headers, topic and partition. A row goes to the
+Rows have the columns of Spark's Kafka sink: value, and optionally key, headers, topic and partition. They may have a
+timestamp too, as milliseconds or as one of Arrow's timestamps; rows without one get the current time. A row goes to the
 partition in its column. Otherwise its key decides, with the same hash as in the Java client. Rows without a key go to a
 "sticky" partition, which changes after every `batch_bytes` bytes.
 
@@ -26,14 +27,20 @@ BATCH_BYTES = 256 * 1024
 RECORD_BYTES_MAX = 1024 * 1024
 """The default of max.request.size in the Java client. A broker's default message.max.bytes accepts it too."""
 
+TIMESTAMP_MAX = (1 << 62) - 1
+"""In milliseconds. Differences of larger ones do not fit into a record, which says its own relative to its batch's."""
+
 GATHERED_BYTES_MAX = 8 * 1024 * 1024
 
-COLUMNS = ("value", "key", "headers", "topic", "partition")
+COLUMNS = ("value", "key", "headers", "topic", "partition", "timestamp")
 
 _NO_BYTES = np.empty(0, np.uint8)
 _NO_NUMBERS = np.empty(0, np.int32)
-for _nothing in (_NO_BYTES, _NO_NUMBERS):
+_NO_TIMES = np.empty(0, np.int64)
+for _nothing in (_NO_BYTES, _NO_NUMBERS, _NO_TIMES):
     _nothing.flags.writeable = False  # like Arrow's buffers, so that numba compiles each kernel for one signature only
+
+_UNITS_PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 
 Array = Any
 """A numpy array. Its shape and type are not checked statically."""
@@ -138,6 +145,10 @@ class Encoder:
         headers = self._headers(rows)
         sizes = np.empty(count, np.int64)
         packing.measure(key, value, headers.offsets, headers.name, headers.value, sizes)
+        now = self._now_ms()
+        times = self._timestamps(rows, now)
+        if len(times):
+            sizes += packing.DELTA_SIZE_MAX - 1
         largest = int(sizes.argmax())
         if sizes[largest] + HEADER_SIZE > self._record_bytes_max:
             raise self._refusal(
@@ -150,19 +161,19 @@ class Encoder:
         lot_bytes = np.zeros(len(self._topics.places), np.int64)
         order = np.empty(count, np.int64)
         packing.group(targets, sizes, begins, lot_bytes, order)
-        timestamp = self._now_ms()
         for target in np.flatnonzero(lot_bytes):
             topic, partition = self._topics.places[target]
             first, last, left = int(begins[target]), int(begins[target + 1]), int(lot_bytes[target])
             while first < last:
                 room = max(self._batch_bytes, HEADER_SIZE + int(sizes[order[first]]))
                 buffer: Array = np.empty(min(room, HEADER_SIZE + left), np.uint8)
-                following, end = packing.write_records(
-                    buffer, HEADER_SIZE, len(buffer), order, first, last, key, value, tuple(headers)
+                following, end, highest = packing.write_records(
+                    buffer, HEADER_SIZE, len(buffer), order, first, last, key, value, tuple(headers), times
                 )
                 left -= end - HEADER_SIZE
                 data = self._compress(memoryview(buffer)[:end])
-                yield EncodedBatch(topic, partition, following - first, timestamp, self._codec, data)
+                base, highest = (int(times[order[first]]), int(highest)) if len(times) else (now, now)
+                yield EncodedBatch(topic, partition, following - first, base, self._codec, data, highest)
                 first = following
 
     def _compress(self, batch: memoryview) -> memoryview | bytearray:
@@ -225,6 +236,30 @@ class Encoder:
             column = _cast(column, pa.int32(), "partition")
         _, data = column.buffers()
         return _numbers(data, column.offset, len(column)), *_validity(column)
+
+    def _timestamps(self, rows: pa.RecordBatch, now: int) -> Array:
+        """The timestamp of each row in milliseconds; an empty array if none has one."""
+        column = _column(rows, "timestamp")
+        if column is None or column.null_count == len(column):
+            return _NO_TIMES
+        if pa.types.is_timestamp(column.type):
+            units_per_ms = _UNITS_PER_SECOND[column.type.unit] / 1000
+            column = column.cast(pa.int64())
+        elif pa.types.is_int64(column.type):
+            units_per_ms = 1
+        else:
+            raise _wrong_type("timestamp", column.type, "timestamp or int64 (milliseconds)")
+        numbers = column.fill_null(0).to_numpy(zero_copy_only=False)
+        times = numbers // int(units_per_ms) if units_per_ms >= 1 else numbers * int(1 / units_per_ms)
+        is_wrong = (times < 0) | (times > TIMESTAMP_MAX)
+        if is_wrong.any():
+            wrong = int(is_wrong.argmax())
+            message = f"has the timestamp {times[wrong]} ms; records have 0 (1970) to {TIMESTAMP_MAX}"
+            raise self._refusal(wrong, ErrorCode.INVALID_TIMESTAMP, message)
+        if column.null_count:
+            times = np.where(column.is_null().to_numpy(zero_copy_only=False), now, times)
+        times.flags.writeable = False
+        return times
 
     def _bytes(self, rows: pa.RecordBatch, name: str) -> BytesColumn:
         column = _column(rows, name)

@@ -29,6 +29,9 @@ _FIXED_SIZE_MAX = 26
 timestamp delta, and 24 for length, offset delta, key length, value length and header count. Each of these five takes at
 most five bytes; a record in which all of them do would be larger than 256 MB."""
 
+DELTA_SIZE_MAX = 10
+"""An upper bound of what the timestamp delta takes if records have timestamps of their own."""
+
 _HEADER_SIZE_MAX = 10
 """An upper bound of what the two lengths of a record header take."""
 
@@ -157,8 +160,13 @@ def group(targets: Any, sizes: Any, begins: Any, group_bytes: Any, order: Any) -
 @_compiled
 def _varint_size(value: int) -> int:
     """The size of a non-negative number as a zigzag varint, the encoding of all numbers in a record."""
+    return _unsigned_size(value << 1)
+
+
+@_compiled
+def _unsigned_size(value: int) -> int:
     size = 1
-    value >>= 6
+    value >>= 7
     while value:
         size += 1
         value >>= 7
@@ -167,13 +175,23 @@ def _varint_size(value: int) -> int:
 
 @_compiled
 def _write_varint(out: Any, position: int, value: int) -> int:
-    value <<= 1
+    return _write_unsigned(out, position, value << 1)
+
+
+@_compiled
+def _write_unsigned(out: Any, position: int, value: int) -> int:
     while value > 0x7F:
         out[position] = value & 0x7F | 0x80
         position += 1
         value >>= 7
     out[position] = value
     return position + 1
+
+
+@_compiled
+def _zigzag(value: int) -> int:
+    """Makes a number of either sign one that is not negative: small ones stay small."""
+    return (value << 1) ^ (value >> 63)
 
 
 @_compiled
@@ -202,10 +220,23 @@ def _write_field(out: Any, position: int, offsets: Any, data: Any, row: int, len
 
 @_compiled
 def write_records(
-    out: Any, position: int, limit: int, order: Any, first: int, last: int, key: Any, value: Any, headers: Any
-) -> tuple[int, int]:
+    out: Any,
+    position: int,
+    limit: int,
+    order: Any,
+    first: int,
+    last: int,
+    key: Any,
+    value: Any,
+    headers: Any,
+    times: Any,
+) -> tuple[int, int, int]:
     """Writes the records of the rows order[first:last] to `out`, as many as fit before `limit`. Returns the index in
-    `order` of the first row that was not written, and the position after the last record. At least one record must fit.
+    `order` of the first row that was not written, the position after the last record, and the highest timestamp. At
+    least one record must fit.
+
+    `times` has the timestamp of each row, and the first record's is that of the batch; an empty array means that all
+    records have the timestamp of their batch.
 
     The tuples are unpacked before the loop, because compiled code counts a reference each time it takes an array from a
     tuple.
@@ -215,15 +246,19 @@ def write_records(
     header_offsets, header_bitmap, header_bit, names, contents = headers
     name_offsets, name_data, name_bitmap, name_bit = names
     content_offsets, content_data, content_bitmap, content_bit = contents
+    base = times[order[first]] if len(times) else 0
+    highest = base
     index = first
     while index < last:
         row = order[index]
+        delta = _zigzag(times[row] - base) if len(times) else 0
         header_first, header_last = 0, 0
         if len(header_offsets) and not _is_null(header_bitmap, header_bit, row):
             header_first, header_last = int(header_offsets[row]), int(header_offsets[row + 1])
         key_length = _field_length(key_offsets, key_bitmap, key_bit, row)
         value_length = _field_length(value_offsets, value_bitmap, value_bit, row)
-        size = 2 + _varint_size(index - first) + _field_size(key_length) + _field_size(value_length)
+        size = 1 + _unsigned_size(delta) + _varint_size(index - first)
+        size += _field_size(key_length) + _field_size(value_length)
         size += _varint_size(header_last - header_first)
         for header in range(header_first, header_last):
             size += _field_size(_field_length(name_offsets, name_bitmap, name_bit, header))
@@ -232,8 +267,8 @@ def write_records(
             break
         position = _write_varint(out, position, size)
         out[position] = 0  # attributes
-        out[position + 1] = 0  # the timestamp delta: all records have the timestamp of their batch
-        position = _write_varint(out, position + 2, index - first)
+        position = _write_unsigned(out, position + 1, delta)
+        position = _write_varint(out, position, index - first)
         position = _write_field(out, position, key_offsets, key_data, row, key_length)
         position = _write_field(out, position, value_offsets, value_data, row, value_length)
         position = _write_varint(out, position, header_last - header_first)
@@ -242,5 +277,7 @@ def write_records(
             position = _write_field(out, position, name_offsets, name_data, header, length)
             length = _field_length(content_offsets, content_bitmap, content_bit, header)
             position = _write_field(out, position, content_offsets, content_data, header, length)
+        if len(times):
+            highest = max(highest, times[row])
         index += 1
-    return index, position
+    return index, position, highest

@@ -370,8 +370,10 @@ def seal_client_batch(
     producer_epoch: int = -1,
     base_sequence: int = -1,
     transactional: bool = False,
+    timestamp_max: int | None = None,
 ) -> None:
-    """Write the header of a producer's batch into the room before its records, which all have one timestamp."""
+    """Write the header of a producer's batch into the room before its records. `timestamp` is that of the first record;
+    without `timestamp_max` all records have it."""
     size = len(buffer)
     _HEADER.pack_into(
         buffer,
@@ -384,7 +386,7 @@ def seal_client_batch(
         codec | transactional * TRANSACTIONAL,
         record_count - 1,
         timestamp,
-        timestamp,
+        timestamp if timestamp_max is None else timestamp_max,
         producer_id,
         producer_epoch,
         base_sequence,

@@ -61,7 +61,7 @@ def write_stream(
     name: str | None = None,
     group: str | None = None,
 ) -> StreamingQuery:
-    """Start a query that writes `frame` (value, and if you like key, headers and partition) into `topic`.
+    """Start a query that writes `frame` (value, and if you like key, headers, partition and timestamp) into `topic`.
 
     `options` are those of a write with format("ottla"): kafka.bootstrap.servers above all. `trigger` is what Spark's
     trigger() takes. With `group` the offsets of all topics that the query reads are committed to that consumer group,

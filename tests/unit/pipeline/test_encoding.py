@@ -44,7 +44,9 @@ def encode(encoding: Encoder, *lots: pa.RecordBatch) -> list[EncodedBatch]:
 
 def records(encoded: EncodedBatch) -> list[batch.Record]:
     """The records of an encoded batch, after it was sealed and has passed the broker's own check."""
-    batch.seal_client_batch(encoded.data, encoded.count, encoded.timestamp, codec=encoded.codec)
+    batch.seal_client_batch(
+        encoded.data, encoded.count, encoded.timestamp, codec=encoded.codec, timestamp_max=encoded.timestamp_max
+    )
     batch.check_client_batch(encoded.data)
     return batch.decode(encoded.data)
 
@@ -71,6 +73,56 @@ def test_every_field_survives_in_every_codec(codec: int) -> None:
         for number, each in enumerate(zip(keys, values, [tuple(h or ()) for h in headers], strict=True))
     ]
     assert records(encoded) == expected
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.int64(), pa.timestamp("ms"), pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.timestamp("us", "Asia/Tokyo")],
+)
+@pytest.mark.parametrize("codec", [0, 3])
+def test_rows_with_a_timestamp_keep_it(kind: pa.DataType, codec: int) -> None:
+    """Whatever its type and their order; rows without one get the current time. The header of the batch has the first
+    record's timestamp and the highest."""
+    wanted = [5_000, None, 0, 4_000_000_000_000, 5_001, None]
+    times = pa.array(wanted, pa.timestamp("ms")).cast(pa.int64() if kind == pa.int64() else pa.timestamp(kind.unit))
+    lot = rows(value=[b"%d" % number for number in range(6)]).append_column("timestamp", times.cast(kind))
+    for each in (lot, lot.slice(1, 4)):
+        (encoded,) = encode(encoder(codec=codec), each)
+        found = [NOW_MS if time is None else time for time in wanted[: each.num_rows] if each is lot]
+        found = found or [NOW_MS, 0, 4_000_000_000_000, 5_001]
+        assert [record.timestamp for record in records(encoded)] == found
+        header = batch.read_header(encoded.data, 0)
+        assert (header.base_timestamp, header.max_timestamp) == (found[0], max(found))
+
+
+def test_microseconds_are_cut_to_the_millisecond_they_are_in() -> None:
+    lot = rows(value=[b"a", b"b"]).append_column("timestamp", pa.array([1_999, 2_000], pa.timestamp("us")))
+    (encoded,) = encode(encoder(), lot)
+    assert [record.timestamp for record in records(encoded)] == [1, 2]
+
+
+def test_batches_with_timestamps_stay_within_their_size() -> None:
+    """Timestamps that are far apart take up to nine bytes more for each record."""
+    times = [0 if number % 2 else 2**62 - 1 for number in range(1000)]
+    lot = rows(value=[b"x"] * 1000).append_column("timestamp", pa.array(times))
+    found = encode(encoder(2, batch_bytes=700), lot)
+    assert all(len(each.data) <= 700 for each in found)
+    assert sorted(record.timestamp for each in found for record in records(each)) == sorted(times)
+
+
+@pytest.mark.parametrize("time", [-1, 2**62, 2**63 - 1])
+def test_a_timestamp_that_no_record_can_have_is_refused(time: int) -> None:
+    lot = rows(value=[b"a", b"b"]).append_column("timestamp", pa.array([1, time]))
+    with pytest.raises(KafkaError, match=f"INVALID_TIMESTAMP: row 1 has the timestamp {time} ms"):
+        encode(encoder(), lot)
+
+
+def test_a_timestamp_of_another_type_is_refused() -> None:
+    lot = rows(value=[b"a"]).append_column("timestamp", pa.array(["now"]))
+    with pytest.raises(
+        KafkaError, match=r"column 'timestamp' is string; it must be timestamp or int64 \(milliseconds\)"
+    ):
+        encode(encoder(), lot)
 
 
 def test_a_slice_of_columns_is_read_where_it_begins() -> None:

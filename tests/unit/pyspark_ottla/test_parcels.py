@@ -10,7 +10,7 @@ import pytest
 
 from ottla.client.sending import EncodedBatch
 from ottla.pipeline.encoding import Encoder
-from ottla.records.batch import decode, seal_client_batch
+from ottla.records.batch import check_client_batch, decode, seal_client_batch
 from pyspark_ottla import parcels
 from pyspark_ottla.options import WriteOptions, parse_write_options
 from pyspark_ottla.writing import BatchRefused
@@ -49,12 +49,15 @@ def carry(rows: pa.RecordBatch) -> int:
 
 def test_every_record_arrives_in_its_partition(sent: Sent) -> None:
     keys = [b"%d" % number for number in range(200)]
-    assert carry(pa.record_batch({"key": keys, "value": keys})) == 400
+    times = [1_000_000 - number for number in range(200)]
+    assert carry(pa.record_batch({"key": keys, "value": keys, "timestamp": times})) == 400
     assert {batch.topic for batch in sent} == {"orders"}
     found: dict[int, list[bytes | None]] = {}
     for each in sent:
-        seal_client_batch(each.data, each.count, each.timestamp, codec=each.codec)
+        seal_client_batch(each.data, each.count, each.timestamp, codec=each.codec, timestamp_max=each.timestamp_max)
+        check_client_batch(each.data)
         records = decode(each.data)
+        assert all(record.timestamp == 1_000_000 - int(record.key or b"") for record in records)
         assert len(records) == each.count
         found.setdefault(each.partition, []).extend(record.key for record in records)
     assert sorted(found) == [0, 1, 2]
