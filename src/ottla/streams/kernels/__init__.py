@@ -12,6 +12,7 @@ partial.py             aggregates before an exchange
 aggregates.py          aggregates by key, with state
 accumulators.py        count, sum, min and the like as columns
 grouping.py            rows by group
+python_aggregates.py   aggregates and reduces with functions of the user
 windowed.py            aggregates over tumbling and hopping windows
 closing.py             when windows close and are deleted
 """

@@ -35,6 +35,7 @@ from ottla.streams.rows import (
     value_fields,
 )
 from ottla.streams.state.keys import decode_keys, encode_keys, split_window_key, window_key
+from ottla.streams.state.values import RowCodec
 from ottla.streams.windows import END, START, Window
 
 START_FIELD = pa.field(START, pa.int64())
@@ -52,13 +53,14 @@ class Assigned:
     """For each row: no window takes it."""
 
 
-def assign_windows(window: Window, times: Numbers, stream_times: Numbers) -> Assigned:
-    """No window begins before 1970, as in Kafka Streams."""
+def assign_windows(window: Window, times: Numbers, stream_times: Numbers, ended_before: int = 0) -> Assigned:
+    """No window begins before 1970, as in Kafka Streams. Windows that end before `ended_before` take no row."""
     newest = times - times % window.advance_ms
     backwards = np.arange(-(-window.size_ms // window.advance_ms)) * window.advance_ms
     starts = newest[:, np.newaxis] - backwards[np.newaxis, ::-1]
     ends = starts + window.size_ms
     takes = (starts >= 0) & (ends > times[:, np.newaxis]) & (ends + window.grace_ms > stream_times[:, np.newaxis])
+    takes &= ends >= ended_before
     rows, columns = np.nonzero(takes)
     return Assigned(rows, starts[rows, columns], np.bincount(rows, minlength=len(times)) == 0)
 
@@ -157,11 +159,7 @@ class WindowedAggregateKernel:
         windows = self._life.begin(inputs[0], context)
         changes = self._merge(self._drop_ended(inputs[0], windows, context), windows)
         if self._life.is_final:
-            closed = windows.close()
-            values = self._state.codec.decode(windows.store.get_many(closed))
-            starts = [split_window_key(key) for key in closed]
-            bounds = [(key, start, start + self._window.size_ms) for key, start in starts]
-            changes = self._table.make_final(bounds, values, windows.time, last_order(inputs[0]))
+            changes = self._table.close_windows(windows, self._state.codec, self._window.size_ms, last_order(inputs[0]))
         windows.expire()
         return [changes]
 
@@ -202,6 +200,13 @@ class WindowTable:
         for name, times in ((START, starts), (END, ends)):
             rows = rows.append_column(self.columns.field(name), self._as_timestamps(name, times))
         return rows
+
+    def close_windows(self, windows: Windows, codec: RowCodec, size_ms: int, order: int) -> pa.Table:
+        """Rows for the windows that this batch has closed."""
+        closed = windows.close()
+        values = codec.decode(windows.store.get_many(closed))
+        bounds = [(key, start, start + size_ms) for key, start in map(split_window_key, closed)]
+        return self.make_final(bounds, values, windows.time, order)
 
     def make_final(
         self, windows: Sequence[tuple[bytes, int, int]], values: pa.Table, time: int, order: int
