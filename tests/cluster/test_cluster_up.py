@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from ottla.cli.cluster.zookeeper_server import ZooKeeperServer
+from ottla.cli.command_error import CommandError
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.usefixtures("zookeeper_jars")
@@ -98,3 +101,12 @@ def test_what_cannot_start_is_said_in_one_line(tmp_path: Path) -> None:
     output, _ = command.child.communicate(timeout=PATIENCE_S)
     assert command.child.returncode == 1
     assert output.count("\n") == 1 and "127.0.0.1:1" in output, output
+
+
+def test_the_log_of_a_zookeeper_that_cannot_start_says_why(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        server = ZooKeeperServer(tmp_path, port=taken.getsockname()[1])
+        server.launch()
+        with pytest.raises(CommandError, match=r"zookeeper\.log"):
+            server.wait_until_ready()
+    assert "Address already in use" in (tmp_path / "zookeeper.log").read_text()

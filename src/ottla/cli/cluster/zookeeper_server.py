@@ -18,13 +18,18 @@ from ottla.cli.ports import HOST, pick_port
 from ottla.spark.java import java_environment
 
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-JARS = ("zookeeper-[0-9]*.jar", "zookeeper-jute-*.jar", "slf4j-api-*.jar", "metrics-core-*.jar", "snappy-java-*.jar")
-"""What ZooKeeper needs of PySpark's jars."""
+JARS = (
+    *("zookeeper-[0-9]*.jar", "zookeeper-jute-*.jar", "metrics-core-*.jar", "snappy-java-*.jar"),
+    *("slf4j-api-*.jar", "log4j-slf4j2-impl-*.jar", "log4j-api-*.jar", "log4j-core-*.jar"),
+)
+"""What ZooKeeper needs of PySpark's jars. Log4j makes a start 0.2 s slower, and tells why one failed."""
 
 JVM_OPTIONS = ("-Xmx128m", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 ZOOKEEPER_OPTIONS = (
     "-Dzookeeper.admin.enableServer=false",
     "-Dzookeeper.preAllocSize=1024",
+    "-Dlog4j2.level=WARN",  # to standard output, which is zookeeper.log
+    "-Dlog4j2.disableJmx=true",
 )
 TICK_MS = 1000
 """ZooKeeper's unit of time. Sessions time out after 2 ticks at least."""
