@@ -142,6 +142,7 @@ class StreamJoin(Node):
     before_ms: int = 0
     after_ms: int = 0
     grace_ms: int = 0
+    close_idle_ms: int | None = None
     left_columns: Mapping[str, str] = field(default_factory=dict)
     """Names of the result's columns by those of the left side; those of the right side come after them."""
     right_columns: Mapping[str, str] = field(default_factory=dict)

@@ -7,6 +7,10 @@ tables.py              source tables, streams as tables, derived tables
 versions.py            all values of a table during a batch
 joining.py             what joins have in common
 stream_table_joins.py  a stream with a table
+stream_joins.py        two streams within a window
+buckets.py             rows of a stream-stream join by key and time
+unmatched.py           rows of a left stream-stream join that wait for a match
+stream_times.py        how far event time has come, row by row
 table_joins.py         two tables
 partial.py             aggregates before an exchange
 aggregates.py          aggregates by key, with state

@@ -19,6 +19,10 @@ class JoinSide:
     key: tuple[str, ...]
 
     @property
+    def key_columns(self) -> pa.Schema:
+        return pa.schema([self.columns.field(name) for name in self.key])
+
+    @property
     def values(self) -> list[pa.Field]:
         return value_fields(self.columns, self.key)
 
@@ -76,7 +80,7 @@ class Taken:
         self._numbers = number_array(numbers)
 
     def column(self, name: str, side: JoinSide, keys: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
-        if name in side.key and name not in self._values.column_names:
+        if name in side.key:
             return values_or_null(keys[side.key.index(name)], self._numbers)
         return self._values.column(name).take(self._numbers)
 
