@@ -17,6 +17,7 @@ aggregates.py          aggregates by key, with state
 accumulators.py        count, sum, min and the like as columns
 grouping.py            rows by group
 python_aggregates.py   aggregates and reduces with functions of the user
+retractions.py         a change of a row as what its groups lose and gain
 windowed.py            aggregates over tumbling and hopping windows
 closing.py             when windows close and are deleted
 """
