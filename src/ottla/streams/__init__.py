@@ -15,7 +15,7 @@ grouped.py        groups of both, and their aggregates           relation.py  wh
 aggregations.py   Spark's aggregates, taken apart                columns.py   Columns, checked by Spark's analyser
 keys.py           which columns make the key                     topics.py    sources, sinks and their formats
 topology.py       names, labels and sources of an app            joins.py     which columns a join has
-later.py          what is refused by name
+describing.py     a topology as a picture                        later.py     what is refused by name
 windows.py        windows over event time                        errors.py    errors of one line
 
 What is made of it:

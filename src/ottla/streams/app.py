@@ -5,11 +5,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ottla.streams import later
-from ottla.streams.graph import Node
+from ottla.streams.errors import StreamsError
+from ottla.streams.graph import Node, Source
 from ottla.streams.options import EXACTLY_ONCE, FAIL, SKIP, AppOptions, check_topic_name
 from ottla.streams.stream import Stream
 from ottla.streams.table import Table
-from ottla.streams.topics import Format, make_source
+from ottla.streams.topics import Format, check_round_trip, make_source
 from ottla.streams.topology import Topology
 
 if TYPE_CHECKING:
@@ -102,19 +103,21 @@ class App:
         *,
         key: Format = "binary",
         value: Format = "binary",
+        key_column: str = "key",
         time: str | None = None,
         start: str = "earliest",
     ) -> Stream:
         """The records of a topic.
 
-        `key` and `value` say what the bytes are: "string", "long" and so on for one column that is named `key` or
-        `value`; fields such as "id long, amount double" for JSON whose fields become columns. `time` is the column with
-        the event time, by default the record's timestamp. `start` says where a new app begins: earliest or latest.
+        `key` and `value` say what the bytes are: "string", "long" and so on for one column, `value` or `key_column`;
+        fields such as "id long, amount double" for JSON whose fields become columns; or a format of
+        `ottla.streams.formats`. `time` is the column with the event time, a timestamp or a long with milliseconds, by
+        default the record's timestamp. `start` says where a new app begins: "earliest" or "latest".
         """
         label = f"stream {topic!r}"
         check_topic_name(topic, "stream")
-        source = make_source(label, topic, key=key, value=value, time=time, start=start)
-        return Stream(self._topology, self._topology.add_source(source))
+        source = make_source(label, topic, key=key, value=value, key_column=key_column, time=time, start=start)
+        return Stream(self._topology, self._add_source(source))
 
     def table(
         self,
@@ -122,6 +125,7 @@ class App:
         *,
         key: Format = "string",
         value: Format = "binary",
+        key_column: str = "key",
         time: str | None = None,
         name: str | None = None,
         versioned: object = None,
@@ -133,13 +137,26 @@ class App:
         label = f"table {topic!r}"
         check_topic_name(topic, "table")
         source = make_source(
-            label, topic, key=key, value=value, time=time, start="earliest", name=name or topic, is_table=True
+            label,
+            topic,
+            key=key,
+            value=value,
+            key_column=key_column,
+            time=time,
+            start="earliest",
+            name=name or topic,
+            is_table=True,
         )
-        known = self._topology.add_source(source)
+        known = self._add_source(source)
         if known is source:
             self._topology.claim_name(label, source.name)
             self._topology.add_root(source)
         return Table(self._topology, known)
+
+    def _add_source(self, source: Source) -> Source:
+        for sink in self._topology.sinks_of_topic(source.topic):
+            check_round_trip(source.label, sink, source)
+        return self._topology.add_source(source)
 
     def test(
         self, *, partitions: int | Mapping[str, int] = 3, split: int | None = None, start_ms: int = 0
@@ -161,6 +178,19 @@ class App:
             on_error=self.options.on_error,
             start_ms=start_ms,
         )
+
+    def describe(self, form: str = "text") -> str:
+        """What the app does, for people: "text" has its subtopologies, topics and stores, "svg" is a picture."""
+        if form == "svg":
+            from ottla.streams.describing import draw_svg
+
+            return draw_svg(self.name, self.nodes)
+        if form != "text":
+            raise StreamsError(f"describe: {form!r}: it can be 'text' or 'svg'")
+        from ottla.streams.planning.description import describe
+        from ottla.streams.planning.planner import make_plan
+
+        return describe(make_plan(self.name, self.nodes, None))
 
     def global_table(self, *_: Any, **__: Any) -> NoReturn:
         later.refuse(later.GLOBAL_TABLES, "global_table")

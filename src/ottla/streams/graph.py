@@ -37,7 +37,7 @@ class Source(Node):
     key_format: RecordFormat = field(default_factory=RecordFormat)
     value_format: RecordFormat = field(default_factory=RecordFormat)
     time: str | None = None
-    """The column with the event time; None for the record's timestamp."""
+    """The column with the event time, a timestamp or int64 with milliseconds; None for the record's timestamp."""
     start: str = "earliest"
     """Where an app without committed offsets begins: earliest or latest."""
     name: str | None = None
@@ -65,7 +65,8 @@ class FunctionStep(Node):
 
 @dataclass(frozen=True, eq=False)
 class Rekey(Node):
-    """The columns `key` make the key from here on. Whatever needs the key next causes an exchange."""
+    """The columns `key` make the key from here on. Whatever needs the key next causes an exchange. Other columns of the
+    input that are not in `columns` are not needed any more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,6 +220,9 @@ class Sink(Node):
     """The column that names the topic of each row, if `topic` is None."""
     key_format: RecordFormat = field(default_factory=RecordFormat)
     value_format: RecordFormat = field(default_factory=RecordFormat)
+    value_columns: tuple[str, ...] | None = None
+    """The columns that make the value: columns of the key may be among them, and the topic's column may not. None for
+    all columns that are not of the key."""
 
 
 def walk(sinks: Sequence[Node]) -> list[Node]:

@@ -1,48 +1,38 @@
 """Sources and sinks: how the records of a topic become columns, and columns records, as the user says or by default."""
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql.types import StructType
 
-from ottla.streams.columns import check_names, parse_schema, to_item, user_columns
+from ottla.streams import formats
+from ottla.streams.columns import check_names, to_item
 from ottla.streams.errors import TopologyError
-from ottla.streams.formats import RecordFormat
+from ottla.streams.formats import CANONICAL_TYPES, RecordFormat
 from ottla.streams.graph import Node, Sink, Source
 from ottla.streams.options import check_topic_name
 from ottla.streams.relation import Relation, check_columns
 from ottla.streams.topology import Topology, sources_of
 
 Format = str | StructType | RecordFormat
-"""What a user says about a key or a value: the name of a type such as "string" or "long"; fields in SQL syntax, or a
-schema of Spark, for JSON; or a RecordFormat for Avro, Protobuf and schema registries."""
+"""What a user says about a key or a value: a type such as "string" or "long" for one column; fields in SQL syntax or a
+schema of Spark for JSON; or one of json(...), avro(...), protobuf(...) and registry(...) in `ottla.streams.formats`."""
 
-CANONICAL_TYPES: Final = {
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "double": pa.float64(),
-    "bool": pa.bool_(),
-}
 START: Final = ("earliest", "latest")
 _TOPIC_COLUMN: Final = "topic"
 """The column that a computed topic is in, until the sink."""
+_WIDER: Final = {
+    pa.int8(): (pa.int16(), pa.int32(), pa.int64(), pa.float64()),
+    pa.int16(): (pa.int32(), pa.int64(), pa.float64()),
+    pa.int32(): (pa.int64(), pa.float64()),
+    pa.float32(): (pa.float64(),),
+}
+"""Types that a sink can write values of a type as, because nothing is lost."""
 
 
-def resolve_format(label: str, what: str, given: object) -> RecordFormat:
-    """The format with the type of what it decodes."""
-    if isinstance(given, RecordFormat) and given.type is not None:
-        return given
-    if isinstance(given, str) and given.strip().lower() in CANONICAL_TYPES:
-        kind = given.strip().lower()
-        return RecordFormat(kind, type=CANONICAL_TYPES[kind])
-    if isinstance(given, StructType):
-        return RecordFormat("json", type=pa.struct(list(user_columns(given))))
-    if isinstance(given, str):
-        return RecordFormat("json", type=pa.struct(list(parse_schema(f"{label}: {what}", given))))
-    raise TopologyError(f"{label}: {what}={given!r} is no format: use 'string', 'long', ..., or fields 'id long, ...'")
+# Sources
 
 
 def make_source(
@@ -51,20 +41,22 @@ def make_source(
     *,
     key: object,
     value: object,
+    key_column: str,
     time: str | None,
     start: str,
     name: str | None = None,
     is_table: bool = False,
 ) -> Source:
     """A source with its columns: those of the key first."""
-    key_format, value_format = resolve_format(label, "key", key), resolve_format(label, "value", value)
-    keys, values = _fields(key_format, "key"), _fields(value_format, "value")
+    key_format = _resolve(label, "key", key, topic)
+    value_format = _resolve(label, "value", value, topic)
+    keys, values = _fields(key_format, key_column), _fields(value_format, "value")
     names = [each.name for each in keys]
     for field in values:
         if field.name in names:
             raise TopologyError(
-                f"{label}: the value has a field {field.name!r}, which is the name of the key's column; leave it out of"
-                f" value="
+                f"{label}: the value has a field {field.name!r}, which is also a column of the key; call that "
+                f"otherwise with key_column=, or leave the field out of value="
             )
     columns = pa.schema([*keys, *values])
     check_names(label, columns.names)
@@ -88,8 +80,8 @@ def make_source(
 
 
 def _fields(form: RecordFormat, name: str) -> list[pa.Field]:
-    assert form.type is not None
-    return list(form.type) if pa.types.is_struct(form.type) else [pa.field(name, form.type)]
+    kind = form.resolved_type
+    return list(kind) if pa.types.is_struct(kind) else [pa.field(name, kind)]
 
 
 def _check_time(label: str, columns: pa.Schema, time: str) -> None:
@@ -100,29 +92,7 @@ def _check_time(label: str, columns: pa.Schema, time: str) -> None:
         raise TopologyError(f"{label}: time={time!r} is {kind}; it must be a timestamp, or a long with milliseconds")
 
 
-def choose_key_format(label: str, node: Node, given: object) -> RecordFormat:
-    """How a sink writes the key: as Kafka's serializers do if it is one simple column, otherwise as JSON."""
-    fields = [node.columns.field(name) for name in node.key]
-    if given is None:
-        kinds = [kind for kind, each in CANONICAL_TYPES.items() if len(fields) == 1 and each == fields[0].type]
-        return RecordFormat(kinds[0], type=fields[0].type) if kinds else RecordFormat("json", type=pa.struct(fields))
-    chosen = resolve_format(label, "key", given)
-    _check_fit(label, "key", chosen, fields)
-    return chosen
-
-
-def choose_value_format(label: str, node: Node, given: object, left_out: str | None = None) -> RecordFormat:
-    """How a sink writes the value: the column `value` alone as it is, any other columns as JSON."""
-    fields = [each for each in node.columns if each.name not in node.key and each.name != left_out]
-    if given is None:
-        if len(fields) == 1 and fields[0].name == "value":
-            kinds = [kind for kind, each in CANONICAL_TYPES.items() if each == fields[0].type]
-            if kinds:
-                return RecordFormat(kinds[0], type=fields[0].type)
-        return RecordFormat("json", type=pa.struct(fields))
-    chosen = resolve_format(label, "value", given)
-    _check_fit(label, "value", chosen, fields)
-    return chosen
+# Sinks
 
 
 def make_sink(
@@ -143,19 +113,23 @@ def make_sink(
         node, column, left_out = _add_topic_column(relation, label, topic)
     else:
         raise TopologyError(f"{label}: {topic!r} is neither the name of a topic nor a Column with names of topics")
+    name = topic if isinstance(topic, str) else ""
+    value_format = _choose_value_format(label, node, value, name, left_out)
     sink = Sink(
         label,
         (node,),
         node.columns,
         node.key,
         is_table=node.is_table,
-        topic=topic if isinstance(topic, str) else None,
+        topic=name or None,
         topic_column=column,
-        key_format=choose_key_format(label, node, key),
-        value_format=choose_value_format(label, node, value, left_out),
+        key_format=_choose_key_format(label, node, key, name),
+        value_format=value_format,
+        value_columns=_names_in_value(value_format, node, left_out),
     )
-    if sink.topic is not None:
-        _check_own_topic(topology, sink, sink.topic, allows_loop=allows_loop)
+    for source in topology.sources_of_topic(name):
+        _check_loop(sink, source, allows_loop=allows_loop)
+        check_round_trip(sink.label, sink, source)
     return sink
 
 
@@ -169,46 +143,118 @@ def _add_topic_column(relation: Relation, label: str, topic: Column) -> tuple[No
             raise TopologyError(f"{label}: there is a column {name!r} already; rename it")
         relation = relation.add_columns(label, {name: topic})
     check_columns(label, relation.node, [name])
-    if not pa.types.is_string(relation.node.columns.field(name).type):
-        raise TopologyError(
-            f"{label}: {name!r} is {relation.node.columns.field(name).type}; names of topics are strings"
-        )
+    kind = relation.node.columns.field(name).type
+    if not pa.types.is_string(kind):
+        raise TopologyError(f"{label}: {name!r} is {kind}; names of topics are strings")
     return relation.node, name, left_out
 
 
-def _check_own_topic(topology: Topology, sink: Sink, topic: str, *, allows_loop: bool) -> None:
-    """A topic that the app reads as well must be written as it is read, and not by what it causes."""
-    source = topology.source_of_topic(topic)
-    if source is None:
+def _choose_key_format(label: str, node: Node, given: object, topic: str) -> RecordFormat:
+    """How a sink writes the key: as Kafka's serializers do if it is one simple column, otherwise as JSON."""
+    fields = [node.columns.field(name) for name in node.key]
+    chosen = _resolve(label, "key", _default_format(fields) if given is None else given, topic, fields)
+    _check_fit(label, "key", chosen, fields, fields)
+    return chosen
+
+
+def _choose_value_format(label: str, node: Node, given: object, topic: str, left_out: str | None) -> RecordFormat:
+    """How a sink writes the value: the column `value` alone as it is, any other columns as JSON. A format with a schema
+    may ask for columns of the key as well."""
+    fields = [each for each in node.columns if each.name not in node.key and each.name != left_out]
+    if given is None:
+        is_single = len(fields) == 1 and fields[0].name == "value"
+        given = _default_format(fields) if is_single else RecordFormat("json", type=pa.struct(fields))
+    chosen = _resolve(label, "value", given, topic, fields)
+    _check_fit(label, "value", chosen, fields, list(node.columns))
+    return chosen
+
+
+def _default_format(fields: Sequence[pa.Field]) -> RecordFormat:
+    kinds = [kind for kind, each in CANONICAL_TYPES.items() if len(fields) == 1 and each == fields[0].type]
+    return RecordFormat(kinds[0], type=fields[0].type) if kinds else RecordFormat("json", type=pa.struct(fields))
+
+
+def _names_in_value(form: RecordFormat, node: Node, left_out: str | None) -> tuple[str, ...]:
+    if pa.types.is_struct(form.resolved_type):
+        return tuple(field.name for field in form.resolved_type)
+    return tuple(name for name in node.columns.names if name not in node.key and name != left_out)
+
+
+def _resolve(
+    label: str, part: str, given: object, topic: str, fields: Sequence[pa.Field] | None = None
+) -> RecordFormat:
+    try:
+        return formats.resolve(given, topic=topic, part=part, columns=fields)
+    except ValueError as error:
+        raise TopologyError(f"{label}: {part}: {error}") from None
+
+
+def _check_fit(
+    label: str, part: str, form: RecordFormat, needed: Sequence[pa.Field], possible: Sequence[pa.Field]
+) -> None:
+    """TopologyError unless the format takes all columns `needed`, and takes only columns that are `possible`."""
+    kind = form.resolved_type
+    if not pa.types.is_struct(kind):
+        if len(needed) != 1 or not _fits(needed[0].type, kind):
+            found = ", ".join(f"{each.name} {each.type}" for each in needed) or "nothing"
+            raise TopologyError(f"{label}: {part}={form.kind!r} takes one column of type {kind}; there is {found}")
         return
+    wanted = {each.name: each.type for each in kind}
+    types = {each.name: each.type for each in possible}
+    for field in needed:
+        if field.name not in wanted:
+            raise TopologyError(
+                f"{label}: the {part}'s schema has no field {field.name!r}; add it, or drop() the column"
+            )
+    for name, want in wanted.items():
+        if name not in types:
+            raise TopologyError(f"{label}: the {part}'s schema has a field {name!r}, but there is no such column")
+        if not _fits(types[name], want):
+            raise TopologyError(
+                f"{label}: the {part}'s schema has {name!r} as {want}, the column is {types[name]}; cast it with "
+                f"with_columns()"
+            )
+
+
+def _fits(column: pa.DataType, wanted: pa.DataType) -> bool:
+    if pa.types.is_timestamp(column) and pa.types.is_timestamp(wanted):
+        return (column.tz is None) == (wanted.tz is None)
+    return bool(column == wanted) or wanted in _WIDER.get(column, ())
+
+
+# Topics that the app both writes and reads
+
+
+def check_round_trip(label: str, sink: Sink, source: Source) -> None:
+    """TopologyError unless what the sink writes can be read by the source."""
+    for part, written, read in (
+        ("key", sink.key_format, source.key_format),
+        ("value", sink.value_format, source.value_format),
+    ):
+        if written.kind != read.kind or not _is_readable(written.resolved_type, read.resolved_type):
+            raise TopologyError(
+                f"{label}: {sink.label} writes the {part} of {source.topic!r} as {_describe(written)}, and "
+                f"{source.label} reads it as {_describe(read)}; make them equal"
+            )
+
+
+def _is_readable(written: Any, read: Any) -> bool:
+    if not pa.types.is_struct(read) or not pa.types.is_struct(written):
+        return bool(written == read)
+    types = {each.name: each.type for each in written}
+    return all(each.name in types and _fits(types[each.name], each.type) for each in read)
+
+
+def _describe(form: RecordFormat) -> str:
+    kind = form.resolved_type
+    if not pa.types.is_struct(kind):
+        return form.kind
+    return f"{form.kind} ({', '.join(f'{each.name} {each.type}' for each in kind)})"
+
+
+def _check_loop(sink: Sink, source: Source, *, allows_loop: bool) -> None:
     if source in sources_of(sink) and not allows_loop:
         raise TopologyError(
-            f"{sink.label}: the rows come from the topic {topic!r} itself and would go round for ever; write to "
-            f"another topic, or say allows_loop=True if a filter ends the loop"
+            f"{sink.label}: these rows come from the topic {source.topic!r} itself and would go round for ever; write "
+            f"to another topic, or say allows_loop=True if a filter ends the loop"
         )
-    read = (source.key_format.kind, source.key_format.type, source.value_format.kind, source.value_format.type)
-    if read != (sink.key_format.kind, sink.key_format.type, sink.value_format.kind, sink.value_format.type):
-        raise TopologyError(
-            f"{sink.label}: {source.label} reads the topic {topic!r} with another schema than these rows"
-        )
-
-
-def _check_fit(label: str, what: str, form: RecordFormat, fields: list[pa.Field]) -> None:
-    """TopologyError unless the format takes exactly these columns."""
-    assert form.type is not None
-    found = ", ".join(f"{each.name} {each.type}" for each in fields) or "nothing"
-    if not pa.types.is_struct(form.type):
-        if len(fields) != 1 or fields[0].type != form.type:
-            raise TopologyError(f"{label}: {what}={form.kind!r} takes one column of {form.type}; there is {found}")
-        return
-    wanted = {each.name: each.type for each in form.type}
-    for field in fields:
-        if field.name not in wanted:
-            raise TopologyError(f"{label}: the {what}'s format has no field {field.name!r}; add it or use drop()")
-        if wanted[field.name] != field.type:
-            raise TopologyError(
-                f"{label}: the {what}'s format has {field.name!r} as {wanted[field.name]}, the column is {field.type}; "
-                f"cast it with with_columns()"
-            )
-    if missing := [name for name in wanted if name not in [each.name for each in fields]]:
-        raise TopologyError(f"{label}: the {what}'s format has a field {missing[0]!r}, but no column is named so")

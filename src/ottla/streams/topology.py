@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.streams.columns import Analyser
 from ottla.streams.errors import TopologyError
-from ottla.streams.graph import Node, Source, walk
+from ottla.streams.graph import Node, Sink, Source, walk
 from ottla.streams.options import check_topic_name
 
 if TYPE_CHECKING:
@@ -73,8 +73,11 @@ class Topology:
             )
         return known
 
-    def source_of_topic(self, topic: str) -> Source | None:
-        return self._sources.get((topic, False)) or self._sources.get((topic, True))
+    def sources_of_topic(self, topic: str) -> list[Source]:
+        return [each for each in self._sources.values() if each.topic == topic]
+
+    def sinks_of_topic(self, topic: str) -> list[Sink]:
+        return [each for each in self.roots if isinstance(each, Sink) and each.topic == topic]
 
 
 def _reads_alike(one: Source, other: Source) -> bool:

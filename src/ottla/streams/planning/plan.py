@@ -70,6 +70,8 @@ class SinkPlan:
     key_format: RecordFormat = field(default_factory=RecordFormat)
     value_format: RecordFormat = field(default_factory=RecordFormat)
     label: str = ""
+    value_columns: tuple[str, ...] | None = None
+    """The columns that make the value; None for all that are not of the key."""
     partition_by: tuple[str, ...] | None = None
     """With PARCELS: the columns whose canonical bytes choose the partition; None for the task's own partition."""
     tells_times: bool = False

@@ -103,6 +103,7 @@ class _Planner:
                 node.key_format,
                 node.value_format,
                 node.label,
+                node.value_columns,
             )
 
         for place in self._places[id(source)]:

@@ -56,10 +56,12 @@ def write_rows(
 
 
 def _encode(sink: SinkPlan, rows: pa.Table) -> pa.Table:
-    names = [each.name for each in value_fields(sink.columns, sink.key)]
+    names = sink.value_columns
+    if names is None:
+        names = tuple(each.name for each in value_fields(sink.columns, sink.key))
     keys = formats.encode_columns(sink.key_format, rows, sink.key) if sink.key else pa.nulls(len(rows), pa.binary())
     values = formats.encode_columns(sink.value_format, rows, names)
-    missing = _all_null(rows, names)
+    missing = _all_null(rows, [name for name in names if name not in sink.key])
     if sink.is_table and DELETED in rows.column_names:
         missing = pc.or_(missing, pc.fill_null(rows[DELETED], False))
     values = pc.if_else(missing, pa.scalar(None, pa.binary()), values)
