@@ -31,7 +31,12 @@ class Changelog:
         self._bootstrap = broker.bootstrap
         self._where = TopicPartition(topic, partition)
         self._producer = Producer(
-            {"bootstrap.servers": broker.bootstrap, "transactional.id": f"writer-{topic}-{partition}", "linger.ms": 5}
+            {
+                "bootstrap.servers": broker.bootstrap,
+                "transactional.id": f"writer-{topic}-{partition}",
+                "linger.ms": 5,
+                "log_level": 0,
+            }
         )
         self._producer.init_transactions(PATIENCE_S)
 

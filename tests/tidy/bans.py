@@ -206,6 +206,8 @@ BANS: tuple[Ban, ...] = (
             "ottla.streams.state.server": "a thread for each connection",
             "ottla.streams.state.service": "locks of tables, and restores in the background",
             "ottla.streams.state.tailing": "a lock only: threads borrow clients",
+            "ottla.streams.state.http": "answers HTTP beside the driver",
+            "ottla.streams.state.remote_stores": "a lock only: threads borrow clients",
         },
         wrong=(
             "import threading",
@@ -282,6 +284,8 @@ BANS: tuple[Ban, ...] = (
             "ottla.streams.state.server": "listens for tasks and drivers",
             "ottla.streams.state.client": "connects to state servers",
             "ottla.streams.state.connections": "frames over a socket",
+            "ottla.streams.state.http": "listens for those who ask for rows",
+            "ottla.streams.queries": "asks a running app over HTTP",
         },
         wrong=(
             "import socket",

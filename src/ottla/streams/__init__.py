@@ -27,6 +27,7 @@ tasks/        one batch of one partition: records to rows, steps, rows to record
 testing.py    the test driver: an app in memory                     memory_topics.py   its topics
 kernels/      stateful steps: rows and old state in, rows and new state out
 state/        stores, their keys and values, and the servers that keep them
+queries.py    asks a running app for rows of its stores
 running/      the driver and its tasks on Spark
 """
 

@@ -93,6 +93,10 @@ class StorePlan:
     key_format: RecordFormat | None = None
     value_format: RecordFormat | None = None
     """Of a source table: the formats of its topic. Otherwise keys and values are in the form of `state/`."""
+    time: str | None = None
+    """Of a source table: the column with the event time; None for the record's timestamp."""
+    window_ms: int | None = None
+    """Of a window store: the size of its windows."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Nodes to kernels: which kernel a node becomes, and what its stores are for queries and for changes of the app."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -55,7 +55,7 @@ def make_to_stream(node: graph.ToStream) -> Made:
 def make_source_store(node: graph.Source, name: str) -> StorePlan:
     """The store of a table's topic, which is its changelog."""
     spec = StoreSpec(name, is_source=True)
-    return _table_store(node, spec, node.topic, node.key_format, node.value_format)
+    return replace(_table_store(node, spec, node.topic, node.key_format, node.value_format), time=node.time)
 
 
 def make_source_table(node: graph.Source, name: str) -> Made:

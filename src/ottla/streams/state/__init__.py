@@ -9,6 +9,9 @@ asking     client.py        asks a state server: the state as a kernel reads it
            protocol.py      requests and answers as bytes
            connections.py   frames over a socket
            assignments.py   stores as JSON
+queries    views.py         stores as people ask for them
+           remote_stores.py views of stores whose partitions are in state servers
+           http.py          queries over HTTP
 serving    server.py        the process: connections and their threads
            starting.py      starts it
            service.py       what it does with requests

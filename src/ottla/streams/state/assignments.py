@@ -2,6 +2,7 @@
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from ottla.streams.planning.plan import StorePlan
 from ottla.streams.state.protocol import ProtocolError
 
 _SPEC = ("name", "is_source", "retention_ms")
-_FORMAT = ("kind", "message", "registry", "subject")
+_FORMAT = tuple(each.name for each in fields(RecordFormat) if each.name not in ("schema", "type"))
 
 
 def describe_store(plan: StorePlan) -> dict[str, Any]:
@@ -26,6 +27,8 @@ def describe_store(plan: StorePlan) -> dict[str, Any]:
         "is_queryable": plan.is_queryable,
         "key_format": _describe_format(plan.key_format),
         "value_format": _describe_format(plan.value_format),
+        "time": plan.time,
+        "window_ms": plan.window_ms,
     }
 
 
@@ -41,6 +44,8 @@ def read_store(described: Mapping[str, Any]) -> StorePlan:
             described["is_queryable"],
             _read_format(described["key_format"]),
             _read_format(described["value_format"]),
+            described["time"],
+            described["window_ms"],
         )
     except (KeyError, TypeError, ValueError, OSError, pa.ArrowException) as error:
         raise ProtocolError(f"the description of a store is malformed: {error!r}") from None

@@ -1,12 +1,23 @@
-"""What records of a topic do to a table: the values of their keys."""
+"""What records of a topic do to a table: the values of their keys.
+
+A changelog holds keys and values as a store has them. The topic of a source table holds what its users have written: it
+is read as a task reads it, so that the table holds for a key what the rows of the topic say, and nothing of a record
+that a task cannot read.
+"""
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from ottla.streams.planning.plan import StorePlan
-from ottla.streams.state.protocol import ProtocolError
+from ottla.streams.kernels.versions import table_codec
+from ottla.streams.planning.plan import SourcePlan, StorePlan
+from ottla.streams.rows import DELETED
+from ottla.streams.state.keys import encode_keys
+from ottla.streams.tasks.reading import NO_TIME, read_rows
+
+COLUMNS = ("key", "value", "offset")
+SOURCE_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp")
 
 
 class Changes(NamedTuple):
@@ -17,13 +28,34 @@ class Changes(NamedTuple):
 
 
 class ChangeReader:
-    """Reads batches of records with the columns key and value. A record without a key changes nothing."""
+    """Reads batches of records, which have the columns `columns`. A record without a key changes nothing."""
 
     def __init__(self, plan: StorePlan) -> None:
-        if plan.value_format is not None:
-            raise ProtocolError(f"store {plan.spec.name!r}: source tables are not supported")
+        self._source: SourcePlan | None = None
+        if plan.key_format is not None and plan.value_format is not None:
+            self._source = SourcePlan(
+                plan.changelog,
+                pa.schema([*plan.key_columns, *plan.value_columns]),
+                tuple(plan.key_columns.names),
+                is_table=True,
+                key_format=plan.key_format,
+                value_format=plan.value_format,
+                time=plan.time,
+            )
+        self.columns = COLUMNS if self._source is None else SOURCE_COLUMNS
 
     def read(self, batch: pa.RecordBatch) -> Changes:
+        if self._source is not None:
+            return _read_source(self._source, batch)
         changes = dict(zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True))
         changes.pop(None, None)
         return Changes(changes, 0)
+
+
+def _read_source(source: SourcePlan, batch: pa.RecordBatch) -> Changes:
+    read = read_rows(source, pa.Table.from_batches([batch]), stream_time=NO_TIME, number=0)
+    keys = encode_keys(read.rows, source.key)
+    values = table_codec(source.columns, source.key).encode(read.rows)
+    rows = zip(keys, values, read.rows[DELETED].to_pylist(), strict=True)
+    changes = {key: None if is_deleted else value for key, value, is_deleted in rows if key is not None}
+    return Changes(changes, read.bad.num_rows)

@@ -33,7 +33,7 @@ from rocksdict import (
 
 from ottla.streams.errors import StreamsError
 
-MEMORY_MB: Final = 192
+MEMORY_MB: Final = 160
 """The block cache of a server, what is not yet written to files included."""
 
 _PROGRESS: Final = b"P"

@@ -91,6 +91,8 @@ class Tail:
         self._now_ms = now_ms
         self._delete_retention_ms: int | None = None
         self._flushed_ms = now_ms()
+        self._is_followed = False
+        """Whether this process has brought the table to an offset before."""
 
     @property
     def position(self) -> int:
@@ -130,11 +132,11 @@ class Tail:
         start = progress.position
         batches = fetch(client, topic, partition, start, upto, isolation=READ_COMMITTED, max_bytes=FETCH_BYTES)
         try:
-            for batch in decode(batches, topic, partition, start, upto, ("key", "value", "offset")):
+            for batch in decode(batches, topic, partition, start, upto, self._reader.columns):
                 if client.find_topic_id(topic).hex() != progress.topic_id:
                     raise _TopicChanged
                 changes = self._reader.read(batch)
-                position = batch.column(2)[-1].as_py() + 1
+                position = batch.column("offset")[-1].as_py() + 1
                 progress = Progress(progress.topic_id, position, progress.complete_ms)
                 self.table.apply(changes.values.items(), progress)
                 self.records += batch.num_rows
@@ -148,6 +150,7 @@ class Tail:
         if asked_ms - self._flushed_ms >= FLUSH_EVERY_MS:
             self.table.flush()
             self._flushed_ms = asked_ms
+        self._is_followed = True
         return True
 
     def _begin(self, client: Client, upto: int, now_ms: int) -> Progress:
@@ -178,8 +181,14 @@ class Tail:
             if end >= progress.position:
                 raise StateAhead(f"{self.where}: offset {upto} was asked for, and the state is at {progress.position}")
             self._wipe(f"the topic ends at {end}, and the state was at {progress.position}")
-        elif abs(self._now_ms() - progress.complete_ms) > self._find_delete_retention(client):
+        elif abs(self._now_ms() - progress.complete_ms) > self._find_patience(client):
             self._wipe(f"tombstones may have been missed: it was last complete more than {_DELETE_RETENTION} ago")
+
+    def _find_patience(self, client: Client) -> int:
+        """How long ago the table may have been complete, in milliseconds. For a table that is followed all the time it
+        is never less than what passes between two looks at the end of the topic."""
+        retention_ms = self._find_delete_retention(client)
+        return max(retention_ms, 2 * COMPLETE_EVERY_MS) if self._is_followed else retention_ms
 
     def _find_delete_retention(self, client: Client) -> int:
         if self._delete_retention_ms is None:

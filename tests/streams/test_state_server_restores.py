@@ -1,0 +1,162 @@
+"""When a state server may continue with the files that it has, and when it must begin anew."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+import ottla
+from ottla.streams.formats import RecordFormat
+from ottla.streams.kernels.kernel import StoreSpec
+from ottla.streams.planning.plan import StorePlan
+from ottla.streams.state.client import StateClient
+from ottla.testing import LocalBroker
+from ottla.testing import broker as local_broker
+from tests.patience import PATIENCE_S
+from tests.scenarios.test_compaction import wait_until
+from tests.streams.changelogs import TOPIC, Changelog, plan_store, run_server
+
+
+def read_all(client: StateClient, upto: int, store: str = "counts") -> dict[bytes, bytes]:
+    return dict(client.reader(store, 0, upto).range(b"", None))
+
+
+def test_a_topic_that_was_created_again_is_read_from_its_beginning(ottla_broker: LocalBroker, tmp_path: Path) -> None:
+    # Once while the server runs, once while it is down. The new topic is shorter, then longer than the old one.
+    admin = AdminClient({"bootstrap.servers": ottla_broker.bootstrap})
+
+    def begin_again(changes: dict[bytes, bytes | None]) -> int:
+        for done in admin.delete_topics([TOPIC]).values():
+            done.result(PATIENCE_S)
+        ottla_broker.create_topic(TOPIC)
+        return Changelog(ottla_broker).write(changes)
+
+    ottla_broker.create_topic(TOPIC)
+    end = Changelog(ottla_broker).write({b"old-%d" % number: b"1" for number in range(5)})
+    with run_server(ottla_broker, tmp_path) as (_, client):
+        client.assign(plan_store(), {0: end}, 1)
+        assert len(read_all(client, end)) == 5
+        end = begin_again({b"second": b"2"})
+        assert read_all(client, end) == {b"second": b"2"}
+        assert client.status()[0]["wiped"] == "the topic was created again"
+    end = begin_again({b"third-%d" % number: b"3" for number in range(9)})
+    with run_server(ottla_broker, tmp_path) as (_, client):
+        client.assign(plan_store(), {0: end}, 1)
+        assert read_all(client, end) == {b"third-%d" % number: b"3" for number in range(9)}
+
+
+def test_records_that_are_gone_begin_the_table_anew(ottla_broker: LocalBroker, tmp_path: Path) -> None:
+    ottla_broker.create_topic(TOPIC)
+    changelog = Changelog(ottla_broker)
+    first = changelog.write({b"a": b"1"})
+    with run_server(ottla_broker, tmp_path) as (_, client):
+        client.assign(plan_store(), {0: first}, 1)
+        assert read_all(client, first) == {b"a": b"1"}
+    gone = changelog.write({b"b": b"2"})
+    end = changelog.write({b"c": b"3"})
+    admin = AdminClient({"bootstrap.servers": ottla_broker.bootstrap})
+    for done in admin.delete_records([TopicPartition(TOPIC, 0, gone)]).values():
+        done.result(PATIENCE_S)
+    with run_server(ottla_broker, tmp_path) as (_, client):
+        client.assign(plan_store(), {0: end}, 1)
+        assert read_all(client, end) == {b"c": b"3"}
+        assert f"offset {first} does not exist" in client.status()[0]["wiped"]
+
+
+def test_a_key_whose_tombstone_was_missed_does_not_come_back(tmp_path: Path) -> None:
+    # While the server is down, a key is deleted, and compaction removes the tombstone as well.
+    with local_broker(log_cleaner_backoff_ms=50) as broker:
+        broker.create_topic(
+            TOPIC,
+            cleanup_policy="compact",
+            internal_segment_bytes=20_000,
+            min_cleanable_dirty_ratio=0.01,
+            delete_retention_ms=0,
+        )
+        changelog = Changelog(broker)
+        end = changelog.write({b"kept": b"1", b"deleted": b"1"})
+        with run_server(broker, tmp_path) as (_, client):
+            client.assign(plan_store(), {0: end}, 1)
+            assert read_all(client, end) == {b"kept": b"1", b"deleted": b"1"}
+        changelog.write({b"deleted": None})
+
+        def is_tombstone_gone() -> bool:
+            changelog.write({b"more-%d" % number: b"x" * 500 for number in range(100)})
+            read = ottla.read(TOPIC, bootstrap=broker.bootstrap, columns=["key"])
+            return b"deleted" not in read.to_arrow()["key"].to_pylist()
+
+        wait_until(is_tombstone_gone, "the removal of the tombstone")
+        end = changelog.end()
+        with run_server(broker, tmp_path) as (_, client):
+            client.assign(plan_store(), {0: end}, 1)
+            found = read_all(client, end)
+            assert found.keys() == {b"kept", *(b"more-%d" % number for number in range(100))}
+            assert "tombstones may have been missed" in client.status()[0]["wiped"]
+
+
+def test_an_assignment_may_go_back(ottla_broker: LocalBroker, tmp_path: Path) -> None:
+    # As after a reset of the app's offsets: the driver that assigns is right, a task that asks is not.
+    ottla_broker.create_topic(TOPIC)
+    changelog = Changelog(ottla_broker)
+    first = changelog.write({b"a": b"1"})
+    last = changelog.write({b"a": b"2"})
+    with run_server(ottla_broker, tmp_path) as (_, client):
+        client.assign(plan_store(), {0: last}, 1)
+        assert read_all(client, last) == {b"a": b"2"}
+        client.assign(plan_store(), {0: first}, 1)
+        wait_until(lambda: client.status()[0]["position"] == first, "the restore")
+        assert read_all(client, first) == {b"a": b"1"}
+
+
+def test_a_dropped_table_is_not_served_and_can_come_back(ottla_broker: LocalBroker, tmp_path: Path) -> None:
+    ottla_broker.create_topic(TOPIC)
+    end = Changelog(ottla_broker).write({b"a": b"1"})
+    with run_server(ottla_broker, tmp_path) as (_, client):
+        for wipe in (False, True, False):
+            client.assign(plan_store(), {0: end}, 1)
+            assert read_all(client, end) == {b"a": b"1"}
+            records = client.status()[0]["records"]
+            client.drop("counts", 0, wipe=wipe)
+            assert client.status() == []
+        assert records == 1  # it was read again because the files were removed
+
+
+@pytest.mark.parametrize("time", [None, "at"])
+def test_the_table_of_a_source_topic_holds_what_its_rows_say(
+    ottla_broker: LocalBroker, tmp_path: Path, time: str | None
+) -> None:
+    # JSON keys and values of users become those of a store; what cannot be read is left out and counted.
+    key, value = pa.schema([("id", pa.int64())]), pa.schema([("name", pa.string()), ("at", pa.int64())])
+    plan = StorePlan(
+        StoreSpec("users", is_source=True),
+        "users",
+        key,
+        value,
+        key_format=RecordFormat("json", type=pa.struct(list(key))),
+        value_format=RecordFormat("json", type=pa.struct(list(value))),
+        time=time,
+    )
+    ottla_broker.create_topic("users")
+    producer = Producer({"bootstrap.servers": ottla_broker.bootstrap})
+    records = [
+        (b'{"id": 1}', b'{"name": "Ann", "at": 7, "extra": true}'),
+        (b'{ "id":2 }', b'{"name": "Bob", "at": 8}'),
+        (b'{"id": 3}', b'{"name": "Cid", "at": 9}'),
+        (b'{"id": 3}', None),
+        (b'{"id": 2}', b"not JSON"),
+        (None, b'{"name": "nobody", "at": 9}'),
+    ]
+    for record in records:
+        producer.produce("users", record[1], record[0], timestamp=1000)
+    producer.flush(PATIENCE_S)
+    with run_server(ottla_broker, tmp_path) as (_, client):
+        client.assign(plan, {0: len(records)}, 1)
+        found = read_all(client, len(records), "users")
+        assert client.status()[0]["bad_records"] == 1
+    stamps = (1000, 1000) if time is None else (7, 8)
+    assert found == {
+        (1).to_bytes(8, "big"): b'{"name":"Ann","at":7,"_timestamp":%d}' % stamps[0],
+        (2).to_bytes(8, "big"): b'{"name":"Bob","at":8,"_timestamp":%d}' % stamps[1],
+    }
