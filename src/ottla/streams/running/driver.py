@@ -1,0 +1,207 @@
+"""Runs an app: plans it, prepares topics and state servers, and keeps a thread for each subtopology.
+
+runner = Runner(options, nodes, spark); runner.start(); runner.wait(); runner.stop()
+"""
+
+import os
+import secrets
+import socket
+import tempfile
+import threading
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ottla.client.backoff import now_ms
+from ottla.client.client import Client
+from ottla.client.connection import Unreachable
+from ottla.errors import KafkaError
+from ottla.streams.errors import StreamsError
+from ottla.streams.graph import Node
+from ottla.streams.options import DEAD_LETTER, AppOptions
+from ottla.streams.planning.plan import AppPlan
+from ottla.streams.planning.planner import make_plan
+from ottla.streams.running.explaining import explain_failure
+from ottla.streams.running.idleness import Idleness
+from ottla.streams.running.internal_topics import (
+    CLUSTER_DEFAULT,
+    count_partitions,
+    create_internal_topics,
+    create_topic,
+    list_external_topics,
+)
+from ottla.streams.running.jobs import JobRunner
+from ottla.streams.running.loop import LoopContext, SubtopologyLoop
+from ottla.streams.running.progress import Progress
+from ottla.streams.running.registration import FAILED, RUNNING, STOPPED, Registration, find_registration, register
+from ottla.streams.running.settings import client_settings, driver_client_settings
+from ottla.streams.running.state_servers import LocalStateServers, NoState, StateServers
+from ottla.streams.running.tasks import TaskPlan
+from ottla.streams.tasks.placement import number_sources
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Runner:
+    """One run of an app, from start to stop."""
+
+    def __init__(self, options: AppOptions, nodes: Sequence[Node], spark: "SparkSession") -> None:
+        self._options = options
+        self._nodes = nodes
+        self._spark = spark
+        self._instance = uuid.uuid4().hex
+        self._token = secrets.token_urlsafe(24)
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._failure: StreamsError | None = None
+        self._lock = threading.Lock()
+        self._registration: Registration | None = None
+        self._state: LocalStateServers | None = None
+        self._client = Client(client_settings(options))
+        self.plan: AppPlan | None = None
+        self.progress = Progress(options.name, [])
+
+    def start(self) -> None:
+        """Prepare everything and start the threads. Raises StreamsError if the app cannot run."""
+        try:
+            self._start()
+        except (KafkaError, Unreachable) as error:
+            self._end_state_servers()
+            raise StreamsError(f"app {self._options.name!r}: {error}") from None
+        except BaseException:
+            self._end_state_servers()
+            raise
+        finally:
+            self._client.close()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until the app has ended by itself or was told to stop; False if the time is over before."""
+        return self._stop.wait(timeout_s)
+
+    def stop(self) -> None:
+        """Let running batches end, then end the threads and the state servers. Raises what has ended the app."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        self._end_state_servers()
+        self._register_end()
+        self._client.close()
+        for each in self.progress.subtopologies.values():
+            each.state = STOPPED
+        if self._failure is not None:
+            raise self._failure
+
+    @property
+    def failure(self) -> StreamsError | None:
+        return self._failure
+
+    def _start(self) -> None:
+        client = self._client
+        plan = make_plan(self._options.name, self._nodes, None)
+        counts = count_partitions(client, list_external_topics(plan))
+        plan = self.plan = make_plan(self._options.name, self._nodes, counts)
+        counts |= create_internal_topics(client, plan, counts)
+        if DEAD_LETTER in (self._options.on_bad_record, self._options.on_error, self._options.on_late):
+            create_topic(client, self._options.dead_letters, CLUSTER_DEFAULT, {})
+        self.progress = Progress(self._options.name, [each.name for each in plan.subtopologies])
+        self._registration = self._make_registration(plan)
+        register(client, self._registration)
+        numbers = number_sources(plan)
+        context = LoopContext(
+            self._options,
+            self._stop,
+            self._start_state_servers(plan, counts),
+            Idleness(plan, counts, numbers),
+            self._is_owner,
+            frozenset(each.name for each in plan.internal_topics if each.is_purged),
+        )
+        for unit in plan.subtopologies:
+            tasks = TaskPlan(unit, self._options, client, numbers, counts, self._handover_directory(), self._token)
+            loop = SubtopologyLoop(
+                context,
+                unit,
+                counts[unit.sources[0].topic],
+                JobRunner(self._spark, tasks),
+                Client(driver_client_settings(self._options)),
+                self.progress.subtopologies[unit.name],
+            )
+            name = f"{self._options.name}-{unit.name}"
+            self._threads.append(threading.Thread(target=self._run_loop, args=(loop,), name=name, daemon=True))
+        for thread in self._threads:
+            thread.start()
+
+    def _run_loop(self, loop: SubtopologyLoop) -> None:
+        try:
+            loop.run()
+        except StreamsError as error:
+            self._fail(error)
+        except Exception as error:  # a mistake of ours: the app must not go on with one subtopology missing
+            self._fail(StreamsError(explain_failure(error).message))
+
+    def _fail(self, error: StreamsError) -> None:
+        with self._lock:
+            if self._failure is None:
+                self._failure = error
+        self._stop.set()
+
+    # State servers
+
+    def _start_state_servers(self, plan: AppPlan, counts: Mapping[str, int]) -> StateServers:
+        if not plan.stores:
+            return NoState()
+        settings = client_settings(self._options)
+        self._state = LocalStateServers(self.state_directory, settings, self._token, plan.stores, counts)
+        self._state.start()
+        return self._state
+
+    def _end_state_servers(self) -> None:
+        if self._state is not None:
+            self._state.stop()
+            self._state = None
+
+    @property
+    def state_directory(self) -> str:
+        """Where the app's state is on this machine."""
+        base = self._options.state_dir or os.path.join(os.path.expanduser("~"), ".local", "share", "ottla-streams")
+        return os.path.join(os.path.abspath(base), self._options.name)
+
+    def _handover_directory(self) -> str:
+        return os.path.join(tempfile.gettempdir(), f"ottla-streams-{self._instance}")
+
+    # Registration
+
+    def _make_registration(self, plan: AppPlan) -> Registration:
+        return Registration(
+            app=self._options.name,
+            instance=self._instance,
+            state=RUNNING,
+            address="",
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            started_ms=now_ms(),
+            token=self._token,
+            internal_topics=[each.name for each in plan.internal_topics],
+            groups=sorted({each.group for each in plan.subtopologies}),
+            state_dirs=[self.state_directory] if plan.stores else [],
+        )
+
+    def _is_owner(self, client: Client) -> bool:
+        found = find_registration(client, self._options.name)
+        return found is None or found.instance == self._instance
+
+    def _register_end(self) -> None:
+        """Say that the app has ended, unless another copy has taken over. A broker that is away is not waited for."""
+        if self._registration is None:
+            return
+        client = Client(driver_client_settings(self._options))
+        state, message = (STOPPED, "") if self._failure is None else (FAILED, str(self._failure))
+        try:
+            if self._is_owner(client):
+                register(client, replace(self._registration, state=state, message=message))
+        except (KafkaError, Unreachable):
+            return
+        finally:
+            client.close()
+            self._registration = None

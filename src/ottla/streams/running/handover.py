@@ -1,0 +1,54 @@
+"""What the first Python worker of a Spark task tells the second one besides rows: a file for each attempt of a task.
+
+Between the two, Spark computes the user's Columns, which may drop every row and know nothing of positions and bad
+records. Both workers are on the same machine, and the second one has read all rows of the first before it looks.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from ottla.streams.running.work import Failure, Position
+
+_FACTS = b"facts"
+
+
+@dataclass(frozen=True)
+class Handover:
+    positions: Sequence[Position] = ()
+    bad: pa.Table = field(default_factory=lambda: pa.table({}))
+    source_times: Mapping[int, int] = field(default_factory=dict)
+    row_count: int = 0
+    failure: Failure | None = None
+
+
+def send_handover(place: str, handover: Handover) -> None:
+    failure = handover.failure
+    facts = [
+        handover.positions,
+        list(handover.source_times.items()),
+        handover.row_count,
+        None if failure is None else [failure.kind, failure.message],
+    ]
+    bad = handover.bad.replace_schema_metadata({_FACTS: json.dumps(facts).encode()})
+    os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
+    with pa.OSFile(place, "wb") as file, pa.ipc.new_stream(file, bad.schema) as stream:
+        stream.write_table(bad)
+
+
+def receive_handover(place: str) -> Handover:
+    """Reads the file and removes it."""
+    with pa.OSFile(place, "rb") as file:
+        bad = pa.ipc.open_stream(file).read_all()
+    os.unlink(place)
+    positions, times, row_count, failure = json.loads(bad.schema.metadata[_FACTS])
+    return Handover(
+        [Position(*each) for each in positions],
+        bad.replace_schema_metadata(None),
+        dict(times),
+        row_count,
+        None if failure is None else Failure(*failure),
+    )

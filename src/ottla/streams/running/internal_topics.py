@@ -1,0 +1,103 @@
+"""Topics that an app creates for itself: changelogs, repartition topics, derived tables, dead letters."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ottla.client.client import Client, UnknownTopic
+from ottla.client.groups import raise_for_errors
+from ottla.errors import ErrorCode, KafkaError
+from ottla.streams.errors import StreamsError
+from ottla.streams.planning.plan import AppPlan, InternalTopic
+from ottla.topic_partition import TopicPartition
+from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+
+CREATE_TIMEOUT_MS: Final = 30_000
+CLUSTER_DEFAULT: Final = -1
+"""The broker's default.replication.factor or num.partitions."""
+
+
+def list_external_topics(plan: AppPlan) -> list[str]:
+    """Topics of the user: those that are read, and those with a fixed name that are written."""
+    internal = {each.name for each in plan.internal_topics}
+    sources = {source.topic for unit in plan.subtopologies for source in unit.sources}
+    sinks = {sink.topic for unit in plan.subtopologies for sink in unit.sinks if sink.topic is not None}
+    late = {step.late_topic for unit in plan.subtopologies for step in unit.steps if step.late_topic is not None}
+    return sorted((sources | sinks | late) - internal)
+
+
+def count_partitions(client: Client, topics: Iterable[str]) -> dict[str, int]:
+    """StreamsError with the remedy if a topic does not exist."""
+    try:
+        return client.count_partitions(topics)
+    except UnknownTopic as error:
+        raise StreamsError(f"{error}; `ottla topic create` makes one") from None
+
+
+def create_internal_topics(client: Client, plan: AppPlan, counts: Mapping[str, int]) -> dict[str, int]:
+    """Create the internal topics that do not exist. Returns how many partitions each of them has.
+
+    IncompatibleTopology is not raised here: `planning/compatibility.py` compares what the app was before with what it
+    is now.
+    """
+    known = dict(counts)
+    for topic in plan.internal_topics:
+        wanted = topic.partitions or max(known[name] for name in topic.partitions_like)
+        create_topic(client, topic.name, wanted, _config(topic))
+        known[topic.name] = client.count_partitions([topic.name])[topic.name]
+    return {topic.name: known[topic.name] for topic in plan.internal_topics}
+
+
+def create_topic(client: Client, name: str, partitions: int, config: Mapping[str, str]) -> None:
+    """Create a topic unless it exists."""
+    request = CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name=name,
+                num_partitions=partitions,
+                replication_factor=CLUSTER_DEFAULT,
+                configs=[CreatableTopicConfig(name=key, value=value) for key, value in config.items()],
+            )
+        ],
+        timeout_ms=CREATE_TIMEOUT_MS,
+    )
+    for result in client.ask_any(request).topics:
+        if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            raise KafkaError(ErrorCode(result.error_code), f"cannot create topic {name!r}: {result.error_message}")
+
+
+def _config(topic: InternalTopic) -> dict[str, str]:
+    """A changelog is compacted; one of windows also forgets what is older than its retention. Parcels are removed by
+    the app itself once they were read, never by the broker."""
+    if not topic.is_compacted:
+        return {"cleanup.policy": "delete", "retention.ms": "-1", "message.timestamp.type": "CreateTime"}
+    if topic.retention_ms is None:
+        return {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+    kept = {"cleanup.policy": "compact,delete", "retention.ms": str(topic.retention_ms)}
+    return {**kept, "message.timestamp.type": "CreateTime"}
+
+
+def purge(client: Client, offsets: Mapping[TopicPartition, int]) -> None:
+    """Delete the records before these offsets, which were read and will not be needed again."""
+    for where, offset in offsets.items():
+        partition = DeleteRecordsPartition(partition_index=where.partition, offset=offset)
+        topic = DeleteRecordsTopic(name=where.topic, partitions=[partition])
+        request = DeleteRecordsRequest(topics=[topic], timeout_ms=CREATE_TIMEOUT_MS)
+        raise_for_errors(client.ask_leader(*where, request), f"cannot delete read records of {where}")
+
+
+def delete_topics(client: Client, names: Iterable[str]) -> list[str]:
+    """Delete topics; those that do not exist are left out of the result."""
+    deleted = []
+    for name in names:
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicState(name=name)], topic_names=[name], timeout_ms=CREATE_TIMEOUT_MS
+        )
+        answer = client.ask_any(request)
+        for result in answer.responses:
+            if result.error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                raise KafkaError(ErrorCode(result.error_code), f"cannot delete topic {name!r}")
+            if not result.error_code:
+                deleted.append(name)
+    return deleted

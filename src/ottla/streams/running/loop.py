@@ -1,0 +1,299 @@
+"""The loop of one subtopology, in a thread of the driver: plan a batch, run it as a Spark job, take the reports.
+
+A task that fails is started anew: its transactional id is fenced and its committed offsets are read again, so nothing
+has to be known about what the failed attempt did. The other tasks go on meanwhile. A broker or a state server that does
+not answer is waited for, until task.timeout.ms has passed without success.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla.client.backoff import now_ms
+from ottla.client.client import LATEST, READ_COMMITTED, Client
+from ottla.client.connection import NotAuthenticated, Unreachable
+from ottla.client.transactions import ProducerIdentity, init_producer
+from ottla.errors import KafkaError
+from ottla.streams.errors import FencedApp, StreamsError
+from ottla.streams.options import AppOptions
+from ottla.streams.planning.plan import SubtopologyPlan
+from ottla.streams.running.explaining import explain_failure
+from ottla.streams.running.idleness import Idleness
+from ottla.streams.running.internal_topics import purge
+from ottla.streams.running.jobs import JobFailed, JobRunner
+from ottla.streams.running.positions import read_positions
+from ottla.streams.running.progress import RUNNING, WAITING, SubtopologyProgress
+from ottla.streams.running.settings import task_timeout_s, transaction_timeout_ms
+from ottla.streams.running.state_servers import StateServers
+from ottla.streams.running.work import (
+    BROKEN,
+    FENCED,
+    REFUSED,
+    Failure,
+    Order,
+    Position,
+    Report,
+    SourceRange,
+    StateVersion,
+)
+from ottla.topic_partition import TopicPartition
+
+IDLE_PAUSES_S: Final = (0.01, 0.02, 0.05, 0.1)
+"""How long a subtopology without work waits before it asks for new records, the first times and from then on."""
+RETRY_PAUSES_S: Final = (0.05, 0.2, 1.0, 3.0)
+PURGE_SECONDS: Final = 30.0
+"""repartition.purge.interval.ms of Kafka Streams."""
+
+
+@dataclass
+class _Task:
+    """What the driver knows about the task of one partition."""
+
+    partition: int
+    producer: ProducerIdentity
+    positions: list[Position]
+    changelog_ends: dict[str, int]
+    """Up to which offset each store's changelog must be applied for the next batch."""
+
+
+@dataclass
+class _Trouble:
+    """Failures in a row of one task."""
+
+    since_s: float
+    attempts: int = 0
+    retry_at_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class LoopContext:
+    """What the loops of all subtopologies share."""
+
+    options: AppOptions
+    stop: threading.Event
+    state: StateServers
+    idleness: Idleness
+    is_owner: Callable[[Client], bool]
+    """Whether no other copy of the app has registered since."""
+    purged_topics: frozenset[str] = field(default_factory=frozenset)
+
+
+class SubtopologyLoop:
+    def __init__(
+        self,
+        context: LoopContext,
+        plan: SubtopologyPlan,
+        partitions: int,
+        jobs: JobRunner,
+        client: Client,
+        progress: SubtopologyProgress,
+    ) -> None:
+        self._context = context
+        self._plan = plan
+        self._partitions = range(partitions)
+        self._jobs = jobs
+        self._client = client
+        self._progress = progress
+        self._tasks: dict[int, _Task] = {}
+        self._troubles: dict[int, _Trouble] = {}
+        self._idle_rounds = 0
+        self._batch_started_s = 0.0
+        self._purged_s = time.monotonic()
+
+    def run(self) -> None:
+        """Until the app is stopped. Raises StreamsError if the app must end."""
+        try:
+            while not self._context.stop.is_set():
+                try:
+                    self._run_round()
+                except (Unreachable, KafkaError) as error:
+                    if isinstance(error, NotAuthenticated):
+                        raise StreamsError(str(error)) from None
+                    failure = explain_failure(error)
+                    self._note_trouble(self._partitions, failure)
+        finally:
+            self._client.close()
+
+    def _run_round(self) -> None:
+        """Start tasks that have to be started, then run one batch if there is anything to do."""
+        self._start_tasks()
+        orders = self._plan_batch()
+        self._progress.state = WAITING if self._troubles else RUNNING
+        if not orders:
+            self._purge_if_due()
+            pause = IDLE_PAUSES_S[min(self._idle_rounds, len(IDLE_PAUSES_S) - 1)]
+            self._idle_rounds += 1
+            self._context.stop.wait(pause)
+            return
+        self._idle_rounds = 0
+        early_s = self._batch_started_s + self._context.options.interval_ms / 1000 - time.monotonic()
+        if early_s > 0 and self._context.stop.wait(early_s):
+            return
+        self._batch_started_s = time.monotonic()
+        try:
+            reports = self._jobs.run(orders)
+        except JobFailed as error:
+            reports = [Report(each.partition, each.producer, failure=Failure(BROKEN, str(error))) for each in orders]
+        now_s = time.monotonic()
+        self._take_reports(reports)
+        self._progress.add_batch(now_s, now_s - self._batch_started_s, reports)
+
+    # Tasks
+
+    def _start_tasks(self) -> None:
+        """Fence older owners of tasks that are new or have failed, then read what they have committed."""
+        now_s = time.monotonic()
+        missing = [
+            number
+            for number in self._partitions
+            if number not in self._tasks
+            and (number not in self._troubles or self._troubles[number].retry_at_s <= now_s)
+        ]
+        if not missing:
+            return
+        if not self._context.is_owner(self._client):
+            raise FencedApp(f"app {self._context.options.name!r}: another copy of it was started and has taken over")
+        timeout_ms = transaction_timeout_ms(self._context.options)
+        producers = {number: init_producer(self._client, self._name(number), timeout_ms) for number in missing}
+        positions = read_positions(self._client, self._plan, missing)
+        ends = self._read_changelog_ends(missing)
+        for number in missing:
+            self._tasks[number] = _Task(number, producers[number], positions[number], ends[number])
+        for store in self._plan.stores:
+            name = store.spec.name
+            wanted = {number: self._find_state(self._tasks[number], name) for number in missing}
+            self._context.state.assign(name, wanted)
+
+    def _name(self, partition: int) -> str:
+        return f"{self._context.options.name}-{self._plan.name}-{partition}"
+
+    def _read_changelog_ends(self, partitions: Iterable[int]) -> dict[int, dict[str, int]]:
+        """The last stable offset of each changelog: no transaction of the task is open, because it was fenced."""
+        own = [each for each in self._plan.stores if not each.spec.is_source]
+        wanted = {TopicPartition(each.changelog, number): LATEST for number in partitions for each in own}
+        found = self._client.list_offsets(wanted, READ_COMMITTED)
+        return {
+            number: {each.spec.name: found[TopicPartition(each.changelog, number)].offset for each in own}
+            for number in partitions
+        }
+
+    # Batches
+
+    def _plan_batch(self) -> list[Order]:
+        """Orders for all tasks that have something to read, or for which time has passed."""
+        idleness, unit = self._context.idleness, self._plan.name
+        idle_times = {number: idleness.look(unit, number) for number in self._tasks}
+        topics = dict.fromkeys(source.topic for source in self._plan.sources)
+        wanted = {TopicPartition(topic, number): LATEST for number in self._tasks for topic in topics}
+        ends = {where: each.offset for where, each in self._client.list_offsets(wanted, READ_COMMITTED).items()}
+        self._note_lag(ends)
+        orders = []
+        for task in self._tasks.values():
+            ranges = [
+                SourceRange(position.offset, ends[TopicPartition(source.topic, task.partition)], position.stream_time)
+                for source, position in zip(self._plan.sources, task.positions, strict=True)
+            ]
+            idle = idle_times[task.partition]
+            has_rows = any(each.end > each.start for each in ranges)
+            if has_rows or (idle and idleness.is_due(unit, task.partition)):
+                orders.append(self._make_order(task, ranges, idle))
+        return orders
+
+    def _make_order(self, task: _Task, ranges: list[SourceRange], idle_times: Mapping[int, int]) -> Order:
+        state = {
+            store.spec.name: StateVersion(
+                self._context.state.locate(store.spec.name, task.partition), self._find_state(task, store.spec.name)
+            )
+            for store in self._plan.stores
+        }
+        return Order(task.partition, task.producer, ranges, now_ms(), state, idle_times)
+
+    def _find_state(self, task: _Task, name: str) -> int:
+        """Up to which offset a store must be there: of a source table, up to where the task has read its topic."""
+        if name in task.changelog_ends:
+            return task.changelog_ends[name]
+        store = next(each for each in self._plan.stores if each.spec.name == name)
+        at = next(at for at, source in enumerate(self._plan.sources) if source.topic == store.changelog)
+        return task.positions[at].offset
+
+    def _note_lag(self, ends: Mapping[TopicPartition, int]) -> None:
+        lag: dict[str, int] = {}
+        for number in self._partitions:
+            task = self._tasks.get(number)
+            is_drained = task is not None
+            for source, position in zip(self._plan.sources, task.positions if task else (), strict=False):
+                behind = max(ends[TopicPartition(source.topic, number)] - position.offset, 0)
+                lag[source.topic] = lag.get(source.topic, 0) + behind
+                is_drained = is_drained and not behind
+            self._context.idleness.note(self._plan.name, number, is_drained=is_drained)
+        self._progress.lag = lag
+
+    # Reports
+
+    def _take_reports(self, reports: Iterable[Report]) -> None:
+        for report in reports:
+            if report.failure is not None:
+                self._take_failure(report.partition, report.failure)
+                continue
+            task = self._tasks[report.partition]
+            task.producer = report.producer
+            task.positions = list(report.positions)
+            task.changelog_ends.update(report.changelog_ends)
+            if self._troubles.pop(report.partition, None) is not None and not self._troubles:
+                self._progress.trouble = ""
+            self._advance_state(task)
+
+    def _advance_state(self, task: _Task) -> None:
+        for store in self._plan.stores:
+            name = store.spec.name
+            self._context.state.advance(name, task.partition, self._find_state(task, name))
+
+    def _take_failure(self, partition: int, failure: Failure) -> None:
+        """A task has failed: it starts anew later. Raises StreamsError if that is no use."""
+        self._tasks.pop(partition, None)
+        if failure.kind == REFUSED:
+            self._abort(partition)
+            raise StreamsError(failure.message)
+        if failure.kind == FENCED and not self._context.is_owner(self._client):
+            raise FencedApp(f"app {self._context.options.name!r}: another copy of it was started and has taken over")
+        self._note_trouble([partition], failure)
+
+    def _abort(self, partition: int) -> None:
+        """End the transaction of a failed task, so that readers need not wait until it times out."""
+        try:
+            init_producer(self._client, self._name(partition), transaction_timeout_ms(self._context.options))
+        except (KafkaError, Unreachable):
+            return  # it times out
+
+    def _note_trouble(self, partitions: Iterable[int], failure: Failure) -> None:
+        now_s = time.monotonic()
+        self._progress.trouble = failure.message
+        self._progress.state = WAITING
+        self._progress.retries += 1
+        limit_s = task_timeout_s(self._context.options)
+        for partition in partitions:
+            trouble = self._troubles.setdefault(partition, _Trouble(now_s))
+            if now_s - trouble.since_s > limit_s:
+                raise StreamsError(
+                    f"{self._plan.name}, partition {partition}: no success within {limit_s:.0f} s: {failure.message}"
+                )
+            trouble.retry_at_s = now_s + RETRY_PAUSES_S[min(trouble.attempts, len(RETRY_PAUSES_S) - 1)]
+            trouble.attempts += 1
+
+    def _purge_if_due(self) -> None:
+        """Delete what was read from repartition topics, from time to time and while there is nothing else to do."""
+        now_s = time.monotonic()
+        if now_s - self._purged_s < PURGE_SECONDS:
+            return
+        self._purged_s = now_s
+        purge(
+            self._client,
+            {
+                TopicPartition(source.topic, task.partition): position.offset
+                for task in self._tasks.values()
+                for source, position in zip(self._plan.sources, task.positions, strict=True)
+                if source.topic in self._context.purged_topics
+            },
+        )

@@ -1,0 +1,97 @@
+"""Which apps run where: one record per app in a compacted topic.
+
+A starting app registers before it fences older owners of its transactional ids. So an app whose transaction was ended
+by somebody else can tell why: if the record names another instance, that one has taken over; if not, a transaction has
+timed out. A stopped app stays registered, because `ottla stream reset` must know what to delete.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from ottla.client.client import EARLIEST, LATEST, READ_COMMITTED, Client, UnknownTopic
+from ottla.client.fetching import fetch
+from ottla.client.sending import EncodedBatch, Sender
+from ottla.pipeline.decoding import decode
+from ottla.pipeline.encoding import Encoder
+from ottla.streams.running.internal_topics import create_topic
+from ottla.topic_partition import TopicPartition
+
+TOPIC: Final = "__ottla_streams_apps"
+_CONFIG: Final = {"cleanup.policy": "compact", "segment.ms": "3600000"}
+
+RUNNING, STOPPED, FAILED = "running", "stopped", "failed"
+
+
+@dataclass(frozen=True)
+class Registration:
+    """What is known about an app: where it runs, and what it owns."""
+
+    app: str
+    instance: str
+    """Different for every start of the app."""
+    state: str
+    address: str
+    """host:port of the app's pages."""
+    host: str
+    pid: int
+    started_ms: int
+    token: str = ""
+    """With which requests to the app's pages are authenticated, unless they are for everybody on this machine."""
+    internal_topics: Sequence[str] = ()
+    groups: Sequence[str] = ()
+    state_dirs: Sequence[str] = ()
+    plan: dict[str, Any] = field(default_factory=dict)
+    """A summary of the topology, for people and for the check whether the next one fits."""
+    message: str = ""
+    """Why the app has failed."""
+
+
+def register(client: Client, registration: Registration) -> None:
+    """Write the record of an app and wait until it is there."""
+    import pyarrow as pa
+
+    create_topic(client, TOPIC, 1, _CONFIG)
+    row = pa.record_batch(
+        [pa.array([registration.app.encode()]), pa.array([json.dumps(asdict(registration)).encode()])],
+        names=["key", "value"],
+    )
+    _send(client, row)
+
+
+def forget(client: Client, app: str) -> None:
+    """Remove the record of an app."""
+    import pyarrow as pa
+
+    _send(client, pa.record_batch([pa.array([app.encode()]), pa.array([None], pa.binary())], names=["key", "value"]))
+
+
+def _send(client: Client, rows: Any) -> None:
+    encoder = Encoder(lambda topic: 1, client.random, topic=TOPIC)
+    sender = Sender(client)
+    batches: list[EncodedBatch] = [*encoder.add(rows), *encoder.flush()]
+    sender.send_all(batches)
+    sender.flush()
+
+
+def read_registrations(client: Client) -> dict[str, Registration]:
+    """The newest record of every app."""
+    where = TopicPartition(TOPIC, 0)
+    try:
+        start = client.list_offsets({where: EARLIEST})[where].offset
+        end = client.list_offsets({where: LATEST}, READ_COMMITTED)[where].offset
+    except UnknownTopic:
+        return {}
+    found: dict[str, Registration] = {}
+    for batch in decode(fetch(client, *where, start, end), *where, start, end, ("key", "value")):
+        for row in batch.to_pylist():
+            app = row["key"].decode()
+            found.pop(app, None)
+            if row["value"] is not None:
+                found[app] = Registration(**json.loads(row["value"]))
+    return found
+
+
+def find_registration(client: Client, app: str) -> Registration | None:
+    return read_registrations(client).get(app)

@@ -1,0 +1,175 @@
+"""What runs in Spark's Python workers: one batch of one task, from its offsets to its committed transaction.
+
+A subtopology without Column steps is one function (`run_task`). With Column steps, Spark computes them between
+`read_source` and `process_rows`, which run in two Python workers of the same Spark task. What the first one has found
+out besides rows reaches the second one through a file (`handover.py`).
+
+A task never raises: it reports its failure, so that the other tasks of the job come to their end. Only the attempt of a
+task that Spark itself repeats raises, because two attempts would write with the same producer id.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from ottla.client.client import READ_COMMITTED, Client
+from ottla.client.fetching import fetch
+from ottla.pipeline.decoding import COLUMNS, arrow_schema, decode
+from ottla.streams.options import AppOptions
+from ottla.streams.planning.plan import SourcePlan, SubtopologyPlan
+from ottla.streams.running.explaining import explain_failure
+from ottla.streams.running.handover import Handover, receive_handover, send_handover
+from ottla.streams.running.transactions import BatchInput, commit_batch
+from ottla.streams.running.work import ORDERS, Order, Position, Report, SourceRange, decode_order, encode_report
+from ottla.streams.tasks.ordering import merge_order
+from ottla.streams.tasks.reading import SourceRows, read_rows, schema_of
+
+if TYPE_CHECKING:
+    from pyspark import TaskContext
+
+REPORT: Final = "report string"
+"""The schema of what a Spark task returns."""
+
+_REPORT_SCHEMA = pa.schema([("report", pa.string())])
+_RECORD_COLUMNS = (*COLUMNS, "headers")
+_RECORDS = arrow_schema(_RECORD_COLUMNS)
+BYTES_MAX: Final = 64 * 1024 * 1024
+"""A batch reads no further from a topic once it has read so much: parcels have many rows in one record."""
+
+
+@dataclass(frozen=True)
+class TaskPlan:
+    """What the tasks of a subtopology need. It is sent to Spark's Python workers with the function that runs."""
+
+    subtopology: SubtopologyPlan
+    """Without its Column steps, which only the driver can use."""
+    options: AppOptions
+    client: Client
+    source_numbers: Mapping[str, int]
+    """The number of partition 0 of each source topic, for the column SOURCE."""
+    partition_counts: Mapping[str, int]
+    handover_directory: str
+    state_token: str
+
+
+def run_task(plan: TaskPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The whole of a batch. The input is a row of `spark.range`, which only says how many tasks there are."""
+    for _ in batches:
+        pass
+    order = _take_order()
+    if order is not None:
+        yield _to_row(_run(plan, order))
+
+
+def read_source(plan: TaskPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of the subtopology's only source, for Spark to compute columns of."""
+    for _ in batches:
+        pass
+    order = _take_order()
+    if order is None:
+        return
+    place = _place_of_handover(plan)
+    try:
+        found, positions = _read_sources(plan, order)
+    except Exception as error:
+        plan.client.close()
+        send_handover(place, Handover(failure=explain_failure(error)))
+        return
+    send_handover(place, Handover(positions, found[0].bad, found[0].source_times, found[0].rows.num_rows))
+    yield from found[0].rows.to_batches()
+
+
+def process_rows(plan: TaskPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rest of the batch, with the rows that Spark has made of the source's."""
+    rows = list(batches)
+    order = _take_order()
+    if order is not None:
+        yield _to_row(_process(plan, order, rows))
+
+
+def _run(plan: TaskPlan, order: Order) -> Report:
+    try:
+        found, positions = _read_sources(plan, order)
+        inputs = merge_order([each.rows for each in found])
+        times = {number: time for each in found for number, time in each.source_times.items()}
+        count = sum(each.rows.num_rows for each in found)
+        batch = BatchInput(inputs, [each.bad for each in found], times, positions, count)
+        return commit_batch(plan, order, batch)
+    except Exception as error:
+        return _give_up(plan, order, error)
+
+
+def _process(plan: TaskPlan, order: Order, batches: Sequence[pa.RecordBatch]) -> Report:
+    try:
+        read = receive_handover(_place_of_handover(plan))
+        if read.failure is not None:
+            return Report(order.partition, order.producer, failure=read.failure)
+        schema = plan.subtopology.columns_after
+        assert schema is not None
+        rows = pa.Table.from_batches(batches).cast(schema) if batches else schema.empty_table()
+        batch = BatchInput([rows], [read.bad], read.source_times, read.positions, read.row_count)
+        return commit_batch(plan, order, batch)
+    except Exception as error:
+        return _give_up(plan, order, error)
+
+
+def _give_up(plan: TaskPlan, order: Order, error: Exception) -> Report:
+    plan.client.close()  # answers that nobody will read may be in flight
+    return Report(order.partition, order.producer, failure=explain_failure(error))
+
+
+def _read_sources(plan: TaskPlan, order: Order) -> tuple[list[SourceRows], list[Position]]:
+    found, positions = [], []
+    for source, range_ in zip(plan.subtopology.sources, order.ranges, strict=True):
+        records, following = _fetch_records(plan, source, order.partition, range_)
+        number = plan.source_numbers.get(source.topic, 0) + order.partition
+        rows = read_rows(source, records, stream_time=range_.stream_time, number=number, order=0)
+        found.append(rows)
+        positions.append(Position(following, rows.stream_time))
+    return found, positions
+
+
+def _fetch_records(plan: TaskPlan, source: SourcePlan, partition: int, range_: SourceRange) -> tuple[pa.Table, int]:
+    """Committed records from the start of the range to its end, or fewer if there are many; and the next offset."""
+    start, end = range_.start, range_.end
+    if start >= end:
+        return _RECORDS.empty_table(), start
+    answers = fetch(plan.client, source.topic, partition, start, end, isolation=READ_COMMITTED)
+    batches, rows, size = [], 0, 0
+    for batch in decode(answers, source.topic, partition, start, end, _RECORD_COLUMNS):
+        batches.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= plan.options.batch_rows or size >= BYTES_MAX:
+            end = batch.column("offset")[-1].as_py() + 1
+            answers.close()
+            break
+    return pa.Table.from_batches(batches, _RECORDS), end
+
+
+def _task_context() -> "TaskContext":
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    return context
+
+
+def _take_order() -> Order | None:
+    context = _task_context()
+    if context.attemptNumber() > 0:
+        raise RuntimeError("a task of ottla.streams was run again by Spark; only the app's driver may do that")
+    return decode_order(context.getLocalProperty(ORDERS) or "[]", context.partitionId())
+
+
+def _place_of_handover(plan: TaskPlan) -> str:
+    return f"{plan.handover_directory}/{_task_context().taskAttemptId()}"
+
+
+def _to_row(report: Report) -> pa.RecordBatch:
+    return pa.record_batch([pa.array([encode_report(report)])], schema=_REPORT_SCHEMA)
+
+
+__all__ = ["REPORT", "TaskPlan", "process_rows", "read_source", "run_task", "schema_of"]

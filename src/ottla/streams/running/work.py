@@ -1,0 +1,129 @@
+"""What the driver orders from a task for one batch, and what the task reports. Both travel as JSON.
+
+An order is a local property of Spark's job, so the DataFrame that runs it is made once and collected again for every
+batch. A task takes the order with the number of its Spark partition.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from ottla.client.transactions import ProducerIdentity
+
+ORDERS: Final = "ottla.streams.orders"
+"""The local property with the orders of a batch."""
+
+NO_TIME: Final = -1
+"""The stream time of a source partition that has had no record."""
+
+
+class SourceRange(NamedTuple):
+    """The offsets of one source's partition that a task may read in a batch."""
+
+    start: int
+    end: int
+    stream_time: int
+
+
+class StateVersion(NamedTuple):
+    """Where a store's partition is served, and up to which offset its changelog must be applied."""
+
+    address: str
+    upto: int
+
+
+@dataclass(frozen=True)
+class Order:
+    """One batch of one task."""
+
+    partition: int
+    producer: ProducerIdentity
+    ranges: Sequence[SourceRange]
+    """In the order of the subtopology's sources."""
+    now_ms: int
+    state: Mapping[str, StateVersion] = field(default_factory=dict)
+    idle_times: Mapping[int, int] = field(default_factory=dict)
+
+
+class Position(NamedTuple):
+    """How far a task has read a source's partition: the next offset, and the stream time up to there."""
+
+    offset: int
+    stream_time: int
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a task did not commit its batch."""
+
+    kind: str
+    message: str
+
+
+BROKEN: Final = "broken"
+"""A broker or a state server did not answer, or something unexpected was raised: the batch is tried again."""
+FENCED: Final = "fenced"
+"""The task's transaction was ended by somebody else: another copy of the app, or a time-out."""
+REFUSED: Final = "refused"
+"""A bad record, a failing function or data that is gone: a repetition would fail too."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What has become of an order. Nothing of the batch is committed if there is a failure."""
+
+    partition: int
+    producer: ProducerIdentity
+    """With which the task's next transaction must be made."""
+    positions: Sequence[Position] = ()
+    """In the order of the sources."""
+    changelog_ends: Mapping[str, int] = field(default_factory=dict)
+    """The offset after the last record written to a changelog, by the name of the store."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """rows read and written, bad records, failed rows and late ones; milliseconds of the batch's phases."""
+    failure: Failure | None = None
+
+
+def encode_orders(orders: Sequence[Order | None]) -> str:
+    return json.dumps([None if each is None else _order_fields(each) for each in orders], separators=(",", ":"))
+
+
+def decode_order(text: str, number: int) -> Order | None:
+    """None if there is no order with this number: more Spark partitions may run than tasks have work."""
+    orders = json.loads(text)
+    if number >= len(orders) or orders[number] is None:
+        return None
+    partition, producer, ranges, now_ms, state, idle = orders[number]
+    return Order(
+        partition,
+        ProducerIdentity(*producer),
+        [SourceRange(*each) for each in ranges],
+        now_ms,
+        {name: StateVersion(*version) for name, version in state.items()},
+        {int(source): milliseconds for source, milliseconds in idle.items()},
+    )
+
+
+def _order_fields(order: Order) -> list[Any]:
+    return [order.partition, order.producer, order.ranges, order.now_ms, order.state, order.idle_times]
+
+
+def encode_report(report: Report) -> str:
+    """A JSON list in ASCII."""
+    failure = None if report.failure is None else [report.failure.kind, report.failure.message]
+    fields = [report.partition, report.producer, report.positions, report.changelog_ends, report.counts, failure]
+    return json.dumps(fields, separators=(",", ":"))
+
+
+def to_report(fields: Sequence[Any]) -> Report:
+    """The report whose JSON text `encode_report` has made."""
+    partition, producer, positions, changelog_ends, counts, failure = fields
+    return Report(
+        partition,
+        ProducerIdentity(*producer),
+        [Position(*each) for each in positions],
+        changelog_ends,
+        counts,
+        None if failure is None else Failure(*failure),
+    )
