@@ -16,6 +16,7 @@ from ottla.streams.topology import Topology
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from ottla.streams.running.driver import Runner
     from ottla.streams.testing import TestDriver
 
 
@@ -80,6 +81,7 @@ class App:
             config=config or {},
         )
         self._topology = Topology(self)
+        self._runner: Runner | None = None
 
     @property
     def name(self) -> str:
@@ -88,9 +90,9 @@ class App:
     @cached_property
     def spark(self) -> "SparkSession":
         """The Spark session. It is there once the App is, because Columns can be made with a session only."""
-        import ottla.spark
+        from ottla.streams.running.sessions import create_session
 
-        return ottla.spark.session(self.name, master=self.options.master, config=self.options.config)
+        return create_session(self.name, self.options.master, self.options.config)
 
     @property
     def nodes(self) -> list[Node]:
@@ -191,6 +193,48 @@ class App:
         from ottla.streams.planning.planner import make_plan
 
         return describe(make_plan(self.name, self.nodes, None))
+
+    def run(self) -> None:
+        """Run the app until it is stopped: by Ctrl-C, SIGTERM or `ottla stream stop`. Shows progress on a terminal.
+
+        Raises StreamsError if the app must end, and FencedApp if another copy of it was started.
+        """
+        from ottla.streams.running.foreground import run_in_foreground
+
+        self.start()
+        run_in_foreground(self)
+
+    def start(self) -> None:
+        """Start the app in the background. Returns when everything is prepared and batches begin."""
+        from ottla.streams.running.driver import Runner
+
+        if self._runner is not None:
+            raise StreamsError(f"app {self.name!r} is running already")
+        if not self.nodes:
+            raise StreamsError(f"app {self.name!r} writes nothing; `to` writes a stream or table to a topic")
+        runner = Runner(self.options, self.nodes, self.spark)
+        runner.start()
+        self._runner = runner
+
+    def stop(self) -> None:
+        """Let running batches end and stop the app. Raises what has ended the app, if it has ended by itself."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            runner.stop()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until the started app has ended by itself or was told to stop; False if the time is over before."""
+        return self._running.wait(timeout_s)
+
+    def progress(self) -> dict[str, Any]:
+        """How far the started app is: rows, rates, lag and troubles of each subtopology, and the stores."""
+        return self._running.report_progress()
+
+    @property
+    def _running(self) -> "Runner":
+        if self._runner is None:
+            raise StreamsError(f"app {self.name!r} is not running; app.start() or app.run() starts it")
+        return self._runner
 
     def global_table(self, *_: Any, **__: Any) -> NoReturn:
         later.refuse(later.GLOBAL_TABLES, "global_table")

@@ -1,1 +1,14 @@
-"""The driver's loop and its tasks on Spark."""
+"""The driver and its tasks on Spark: batches of a subtopology as jobs, each task in a transaction of its own.
+
+driver.py           a run of an app: plan, topics, state servers, a thread for each subtopology
+foreground.py       signals and progress of an app in a terminal
+loop.py             the thread of a subtopology: plan a batch, run it, take the reports, start failed tasks anew
+jobs.py             orders as Spark jobs                          sessions.py       settings of Spark for small jobs
+work.py             orders and reports, as JSON                   tasks.py          a batch in Spark's Python workers
+transactions.py     steps, records and offsets of a batch         bad_rows.py       rows that are not processed
+state_access.py     a task's stores                               handover.py       from one Python worker to the next
+positions.py        committed offsets with stream times           idleness.py       time that passes without records
+state_servers.py    child processes that keep the state           internal_topics.py  changelogs, repartition topics
+registration.py     which apps run where, in a compacted topic    progress.py       counters, rates and lag
+settings.py         what an app's options mean for clients        explaining.py     failures as one line
+"""

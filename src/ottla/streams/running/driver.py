@@ -4,14 +4,15 @@ runner = Runner(options, nodes, spark); runner.start(); runner.wait(); runner.st
 """
 
 import os
+import platform
 import secrets
-import socket
 import tempfile
 import threading
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.client.backoff import now_ms
 from ottla.client.client import Client
@@ -20,6 +21,8 @@ from ottla.errors import KafkaError
 from ottla.streams.errors import StreamsError
 from ottla.streams.graph import Node
 from ottla.streams.options import DEAD_LETTER, AppOptions
+from ottla.streams.planning import compatibility
+from ottla.streams.planning.description import describe
 from ottla.streams.planning.plan import AppPlan
 from ottla.streams.planning.planner import make_plan
 from ottla.streams.running.explaining import explain_failure
@@ -93,6 +96,10 @@ class Runner:
         if self._failure is not None:
             raise self._failure
 
+    def report_progress(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return self.progress.document(time.monotonic(), [] if self._state is None else self._state.status())
+
     @property
     def failure(self) -> StreamsError | None:
         return self._failure
@@ -102,18 +109,22 @@ class Runner:
         plan = make_plan(self._options.name, self._nodes, None)
         counts = count_partitions(client, list_external_topics(plan))
         plan = self.plan = make_plan(self._options.name, self._nodes, counts)
+        described = compatibility.describe_state(plan, counts)
+        before = find_registration(client, self._options.name)
+        if before is not None and before.topology:
+            compatibility.check(before.topology, described)
         counts |= create_internal_topics(client, plan, counts)
         if DEAD_LETTER in (self._options.on_bad_record, self._options.on_error, self._options.on_late):
             create_topic(client, self._options.dead_letters, CLUSTER_DEFAULT, {})
         self.progress = Progress(self._options.name, [each.name for each in plan.subtopologies])
-        self._registration = self._make_registration(plan)
+        self._registration = self._make_registration(plan, described)
         register(client, self._registration)
         numbers = number_sources(plan)
         context = LoopContext(
             self._options,
             self._stop,
             self._start_state_servers(plan, counts),
-            Idleness(plan, counts, numbers),
+            Idleness(plan, counts, numbers, time.monotonic),
             self._is_owner,
             frozenset(each.name for each in plan.internal_topics if each.is_purged),
         )
@@ -172,19 +183,21 @@ class Runner:
 
     # Registration
 
-    def _make_registration(self, plan: AppPlan) -> Registration:
+    def _make_registration(self, plan: AppPlan, topology: dict[str, Any]) -> Registration:
         return Registration(
             app=self._options.name,
             instance=self._instance,
             state=RUNNING,
             address="",
-            host=socket.gethostname(),
+            host=platform.node(),
             pid=os.getpid(),
             started_ms=now_ms(),
             token=self._token,
             internal_topics=[each.name for each in plan.internal_topics],
             groups=sorted({each.group for each in plan.subtopologies}),
             state_dirs=[self.state_directory] if plan.stores else [],
+            topology=topology,
+            description=describe(plan),
         )
 
     def _is_owner(self, client: Client) -> bool:

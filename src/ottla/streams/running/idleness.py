@@ -6,8 +6,7 @@ the ends of its topics were listed, so the batch has every row that was on the w
 """
 
 import threading
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -35,9 +34,16 @@ class _Unit:
 class Idleness:
     """Shared by the loops of all subtopologies."""
 
-    def __init__(self, plan: AppPlan, counts: Mapping[str, int], numbers: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        plan: AppPlan,
+        counts: Mapping[str, int],
+        numbers: Mapping[str, int],
+        seconds: Callable[[], float],
+    ) -> None:
         self._lock = threading.Lock()
         self._numbers = numbers
+        self._seconds = seconds
         self._units = {
             unit.name: _Unit(unit, counts[unit.sources[0].topic], any(map(_closes_idle, unit.steps)))
             for unit in plan.subtopologies
@@ -54,7 +60,7 @@ class Idleness:
         with self._lock:
             since = self._units[unit].drained_since_s
             if is_drained:
-                since.setdefault(partition, time.monotonic())
+                since.setdefault(partition, self._seconds())
             else:
                 since.pop(partition, None)
 
@@ -64,7 +70,7 @@ class Idleness:
         if not found.closes_idle:
             return {}
         with self._lock:
-            now_s = time.monotonic()
+            now_s = self._seconds()
             times = self._own(found, partition, now_s)
             for source in found.plan.sources:
                 if source.holds == PARCELS:
@@ -75,7 +81,7 @@ class Idleness:
     def is_due(self, unit: str, partition: int) -> bool:
         """Whether a task that has nothing to read but idle sources shall run nevertheless, because time has passed."""
         found = self._units[unit]
-        now_s = time.monotonic()
+        now_s = self._seconds()
         if now_s - found.empty_batch_s.get(partition, 0.0) < EMPTY_BATCH_SECONDS:
             return False
         found.empty_batch_s[partition] = now_s

@@ -1,8 +1,8 @@
 """Runs orders as Spark jobs. The plan of a job is made once for each number of Spark partitions and then run again.
 
 A Spark partition runs one order. What differs between two batches is in a local property, so Spark neither analyses nor
-plans anything for a batch; it only schedules tasks. All reports come back in one call: a report is a JSON list, and Scala
-shows an array of rows as `Array([report], [report])`, so the text without the word is JSON.
+plans anything for a batch; it only schedules tasks. All reports come back in one call: a report is a JSON list, and
+Scala shows an array of rows as `Array([report], [report])`, so the text without the word is JSON.
 """
 
 import json

@@ -1,7 +1,7 @@
 """How far an app is: counters of its subtopologies, kept by their threads and read by pages and the terminal."""
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -56,7 +56,7 @@ class Progress:
         self.app = app
         self.subtopologies = {name: SubtopologyProgress(name) for name in names}
 
-    def document(self, now_s: float, stores: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def document(self, now_s: float, tables: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
         """As a JSON object: what `app.progress()` returns."""
         units = []
         for each in self.subtopologies.values():
@@ -77,4 +77,17 @@ class Progress:
                     "lag": dict(each.lag),
                 }
             )
-        return {"app": self.app, "subtopologies": units, "stores": dict(stores or {})}
+        return {"app": self.app, "subtopologies": units, "stores": _sum_stores(tables)}
+
+
+def _sum_stores(tables: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What state servers say about the partitions of each store, added up."""
+    found: dict[str, dict[str, Any]] = {}
+    for table in tables:
+        store = found.setdefault(
+            table["store"], {"store": table["store"], "partitions": 0, "restoring": 0, "records_behind": 0}
+        )
+        store["partitions"] += 1
+        store["restoring"] += table["state"] != "ready"
+        store["records_behind"] += max((table.get("target") or 0) - (table.get("position") or 0), 0)
+    return sorted(found.values(), key=lambda store: str(store["store"]))

@@ -42,8 +42,10 @@ class Registration:
     internal_topics: Sequence[str] = ()
     groups: Sequence[str] = ()
     state_dirs: Sequence[str] = ()
-    plan: dict[str, Any] = field(default_factory=dict)
-    """A summary of the topology, for people and for the check whether the next one fits."""
+    topology: dict[str, Any] = field(default_factory=dict)
+    """What `planning/compatibility.py` compares with the topology of the next start."""
+    description: str = ""
+    """The topology for people."""
     message: str = ""
     """Why the app has failed."""
 
