@@ -71,7 +71,7 @@ def test_a_missing_topic_is_one_line(spark: "SparkSession", broker: LocalBroker,
     """An app that reads a topic that does not exist says which one, and what to do."""
     app = make_app(broker, tmp_path, "lost")
     app.stream("no-such-topic", value="string").to("nowhere")
-    with pytest.raises(StreamsError, match="no-such-topic.*ottla topic create") as refusal:
+    with pytest.raises(StreamsError, match=r"no-such-topic.*ottla topic create") as refusal:
         app.start()
     assert "\n" not in str(refusal.value)
 

@@ -208,7 +208,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.streams.running.driver": "a thread for each subtopology, as Spark's local properties ask for",
             "ottla.streams.running.idleness": "a lock only: the threads of subtopologies share it",
             "ottla.streams.running.loop": "the event that tells the threads to stop",
-            "ottla.streams.running.state_servers": "watches its processes, and tells them of commits beside the batches",
+            "ottla.streams.running.state_servers": "watches its processes and tells them of commits",
             "ottla.streams.state.tailing": "a lock only: threads borrow clients",
             "ottla.streams.state.http": "answers HTTP beside the driver",
             "ottla.streams.state.remote_stores": "a lock only: threads borrow clients",
@@ -450,6 +450,7 @@ BANS: tuple[Ban, ...] = (
         allowed={
             "ottla.cli": "talks to a person",
             "ottla.storage.cleaner.child": "its standard output is a pipe to the broker",
+            "ottla.streams.running.foreground": "shows progress on a terminal",
             "ottla.streams.state.server": "tells the process that has started it where it listens",
         },
         wrong=("print(1)", "import sys\nsys.stdout.write('x')"),
