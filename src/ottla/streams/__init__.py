@@ -24,7 +24,7 @@ formats.py    keys and values of records                            parcels.py  
 record_format.py, format_codecs.py, json_format.py                  what formats.py makes, and how it reads and writes
 planning/     the physical plan: subtopologies connected by topics
 tasks/        one batch of one partition: records to rows, steps, rows to records
-testing.py    the test driver: an app in memory                     memory_topics.py   its topics
+testing.py    the test driver: an app in memory                     memory_topics.py, computed_columns.py   its parts
 kernels/      stateful steps: rows and old state in, rows and new state out
 state/        stores, their keys and values, and the servers that keep them
 queries.py    asks a running app for rows of its stores

@@ -15,12 +15,14 @@ import pyarrow as pa
 
 from ottla.pipeline.formats import REASON
 from ottla.streams import formats
+from ottla.streams.computed_columns import ComputedColumns, Unread
 from ottla.streams.errors import StreamsError
 from ottla.streams.formats import RecordFormat
 from ottla.streams.graph import Node
 from ottla.streams.kernels.kernel import KernelContext
 from ottla.streams.kernels.versions import table_codec
 from ottla.streams.memory_topics import MemoryTopic, Record
+from ottla.streams.planning.origins import find_origins
 from ottla.streams.planning.plan import PARCELS, SinkPlan, SourcePlan, StorePlan, SubtopologyPlan
 from ottla.streams.planning.planner import make_plan
 from ottla.streams.rows import DELETED
@@ -31,6 +33,7 @@ from ottla.streams.tasks.ordering import merge_order
 from ottla.streams.tasks.placement import choose_partitions, number_sources
 from ottla.streams.tasks.reading import NO_TIME, SourceRows, read_rows
 from ottla.streams.tasks.running import Outgoing, run_steps
+from ottla.streams.tasks.times import find_source_times
 from ottla.streams.tasks.writing import OUTGOING, to_records
 from ottla.streams.windows import Duration, parse_duration_ms
 
@@ -77,7 +80,6 @@ class TestDriver:
         session that computes Column steps."""
         self._partitions = partitions
         self._random = None if split is None else Random(split)
-        self._spark = spark
         self._on_bad_record = on_bad_record
         self._on_error = on_error
         self._now_ms = start_ms
@@ -88,6 +90,12 @@ class TestDriver:
             assert internal.partitions is not None
             self._topics[internal.name] = MemoryTopic(internal.name, internal.partitions)
         self._numbers = number_sources(self.plan)
+        self._origins = find_origins(self.plan)
+        self._columns = {
+            each.name: ComputedColumns(each, spark or _refuse_spark)
+            for each in self.plan.subtopologies
+            if each.column_steps
+        }
         self._heard_ms: dict[int, int] = {}
         self._read: dict[str, int] = {}
         self._state: dict[tuple[str, int], MemoryReader] = {}
@@ -202,7 +210,7 @@ class TestDriver:
 
     def _process(self, task: _Task, ends: Sequence[int]) -> None:
         found = self._fetch(task, ends)
-        outgoing = self._compute(task, [rows for rows, _ in found])
+        outgoing = self._compute(task, ends, [rows for rows, _ in found])
         if self._random is not None and self._random.random() < _GIVEN_UP:
             return
         self._commit(task, ends, found, outgoing)
@@ -217,12 +225,20 @@ class TestDriver:
             found.append((read_rows(source, records, stream_time=position.stream_time, number=number), records))
         return found
 
-    def _compute(self, task: _Task, sources: Sequence[SourceRows]) -> Outgoing:
+    def _compute(self, task: _Task, ends: Sequence[int], sources: Sequence[SourceRows]) -> Outgoing:
         inputs = merge_order([each.rows for each in sources])
         if task.plan.column_steps:
-            inputs = [self._compute_columns(task.plan, inputs[0])]
+            (position,) = task.positions
+            columns = self._columns[task.plan.name]
+            inputs = [columns.take(task.partition, position.offset, ends[0], lambda: self._find_unread(task.plan))]
         stores = {store.spec.name: Store(self._state[store.spec.name, task.partition]) for store in task.plan.stores}
-        times = {number: time for each in sources for number, time in each.source_times.items()}
+        filled = [
+            (name, number)
+            for name in self._numbers
+            for number, records in enumerate(self._topics[name].partitions)
+            if records
+        ]
+        times = find_source_times(sources, self._origins[task.plan.name], task.partition, filled, self._numbers)
         idle = {number: self._now_ms - heard for number, heard in self._heard_ms.items()}
         context = KernelContext(
             task.partition, self._now_ms, stores, times, {} if self._has_work() else idle, on_error=self._on_error
@@ -231,16 +247,17 @@ class TestDriver:
             task.plan, inputs, context, {name: len(each.partitions) for name, each in self._topics.items()}
         )
 
-    def _compute_columns(self, plan: SubtopologyPlan, rows: pa.Table) -> pa.Table:
-        assert plan.columns_after is not None
-        if not rows.num_rows:
-            return plan.columns_after.empty_table()
-        if self._spark is None:
-            raise StreamsError("this topology has Column steps, which need Spark: use app.test()")
-        frame = self._spark().createDataFrame(rows)
-        for step in plan.column_steps:
-            frame = step(frame)
-        return frame.toArrow().select(plan.columns_after.names).cast(plan.columns_after)
+    def _find_unread(self, plan: SubtopologyPlan) -> dict[int, Unread]:
+        """What all tasks of a subtopology with one source have left to read."""
+        (source,) = plan.sources
+        topic, found = self._topics[source.topic], {}
+        for task in self._tasks:
+            if task.plan is plan:
+                (position,) = task.positions
+                records = topic.fetch(task.partition, position.offset, len(topic.partitions[task.partition]))
+                number = self._numbers.get(source.topic, 0) + task.partition
+                found[task.partition] = Unread(position.offset, records, position.stream_time, number)
+        return found
 
     def _commit(
         self, task: _Task, ends: Sequence[int], found: Sequence[tuple[SourceRows, pa.Table]], outgoing: Outgoing
@@ -356,6 +373,10 @@ class TestQuery:
             keys = decode_keys([key for key, _ in pairs], self._plan.key_columns).to_pylist()
             rows += [{**key, **self._codec.decode_row(value)} for key, (_, value) in zip(keys, pairs, strict=True)]
         return rows
+
+
+def _refuse_spark() -> "SparkSession":
+    raise StreamsError("this topology has Column steps, which need Spark: use app.test()")
 
 
 def _sources_of(nodes: Sequence[Node]) -> list[Any]:

@@ -2,6 +2,7 @@
 
 kernel.py              what a step is, and what it may use
 functions.py           functions of the user, merges, new keys
+table_functions.py     functions of the user on the rows of a table
 python_rows.py         rows as dictionaries and back
 tables.py              source tables, streams as tables, derived tables
 versions.py            all values of a table during a batch

@@ -46,7 +46,8 @@ class KernelContext:
     """The driver's clock when the batch began. The same for every attempt of the batch."""
     stores: Mapping[str, Store]
     source_times: Mapping[int, int] = field(default_factory=dict)
-    """Stream times of source partitions that this batch brought without a row: by the number in the column SOURCE."""
+    """Stream times of source partitions that this batch brought without a row: by the number in the column SOURCE. The
+    time is -1 if the source partition has records but none was heard of yet: it holds up windows."""
     idle_times: Mapping[int, int] = field(default_factory=dict)
     """Source partitions that have nothing left to read: the wall-clock milliseconds since their last record."""
     late: list[tuple[str, pa.Table]] = field(default_factory=list)

@@ -92,6 +92,7 @@ class StreamJoinKernel:
         stores = [context.store(spec.name) for spec in self.stores]
         times = StreamTimes(stores[LEFT])
         closed_before = times.closed
+        times.expect(context.source_times)
         times.expect(source for rows in inputs for source in rows.column(SOURCE).unique().to_pylist())
         batch = _Batch(inputs, [self._keys_of(side, inputs[side], context) for side in (LEFT, RIGHT)])
         sides = [SideRows(stores[side], self._codecs[side], self._window.size_ms + 1) for side in (LEFT, RIGHT)]

@@ -31,7 +31,7 @@ class StreamTimes:
         """What all source partitions have reached. It never goes back."""
 
     def expect(self, sources: Iterable[int | None]) -> None:
-        """The batch has rows of these source partitions: new ones hold up the time until their first row."""
+        """The step hears of these source partitions: new ones hold up the time until their first row."""
         for source in sources:
             if source is not None:
                 self._times.setdefault(source, NO_TIME)

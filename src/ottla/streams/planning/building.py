@@ -4,14 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
-import pyarrow as pa
-
 from ottla.streams.errors import TopologyError
 from ottla.streams.graph import ColumnStep, Node
 from ottla.streams.planning import naming
 from ottla.streams.planning.drafts import Draft, DraftSink, DraftStep, Place
 from ottla.streams.planning.plan import PARCELS, AppPlan, InternalTopic, SinkPlan, SourcePlan, StorePlan
-from ottla.streams.planning.steps import Made
+from ottla.streams.planning.steps import Made, RowForm
 
 
 class Builder:
@@ -71,33 +69,35 @@ class Builder:
         partition_by: tuple[str, ...] | None,
         partitions: int | None = None,
         like: tuple[str, ...] = (),
-        columns: pa.Schema | None = None,
+        rows: RowForm | None = None,
     ) -> SourcePlan:
         """Write the rows of all these places to a topic of our own, and return it as a source.
 
-        `partition_by` are the columns that choose the partition; None keeps rows where they are. The topic has
-        `partitions`, or as many as the topics `like`, or as many as the topics that the rows come from.
+        The rows are those of `node`, unless `rows` says otherwise. `partition_by` are the columns that choose the
+        partition; None keeps rows where they are. The topic has `partitions`, or as many as the topics `like`, or as
+        many as the topics that the rows come from.
         """
         if topic in self._topics:
             raise TopologyError(f"{node.label}: the name of its topic {topic!r} is taken by another step")
-        found = node.columns if columns is None else columns
+        form = RowForm(node.columns, node.is_table) if rows is None else rows
 
         def plan(number: int) -> SinkPlan:
             return SinkPlan(
                 number,
-                found,
+                form.columns,
                 node.key,
                 topic,
-                is_table=node.is_table and columns is None,
+                is_table=form.is_table,
                 holds=PARCELS,
                 label=topic,
+                has_old=form.has_old,
                 partition_by=partition_by,
             )
 
         for place in places:
             place.unit.sinks.append(DraftSink(place, plan, topic))
         self._topics[topic] = InternalTopic(topic, like or topics_of(places), partitions, is_purged=True)
-        return SourcePlan(topic, found, node.key, node.is_table and columns is None, PARCELS, label=topic)
+        return SourcePlan(topic, form.columns, node.key, form.is_table, PARCELS, label=topic, has_old=form.has_old)
 
     def name_rows_topic(self, name: str) -> str:
         return naming.rows_of(self.app, name, self._topics)

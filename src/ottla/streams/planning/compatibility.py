@@ -5,7 +5,7 @@ State values are JSON objects, so columns of a value may be added, removed, or b
 wrong results is refused: another key, another number of partitions, a store whose input has been read already.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +14,9 @@ from ottla.streams.errors import IncompatibleTopology
 from ottla.streams.planning.plan import PARCELS, AppPlan, StorePlan, SubtopologyPlan
 
 VERSION = 1
+
+Read = tuple[str, str]
+"""A consumer group and a topic that it reads."""
 
 _WIDER = {
     "int8": ("int16", "int32", "int64", "float", "double"),
@@ -27,10 +30,11 @@ _WIDER = {
 def describe_state(plan: AppPlan, partition_counts: Mapping[str, int]) -> dict[str, Any]:
     """What must fit between two versions of an app, as JSON. `partition_counts` has those of all source topics."""
     counts = {**partition_counts, **{topic.name: topic.partitions for topic in plan.internal_topics}}
+    reads = _find_reads(plan)
     return {
         "version": VERSION,
         "app": plan.app,
-        "subtopologies": {each.name: _describe_subtopology(each) for each in plan.subtopologies},
+        "subtopologies": {each.name: _describe_subtopology(each, reads[each.name]) for each in plan.subtopologies},
         "stores": {
             store.spec.name: _describe_store(store, _count(each, counts))
             for each in plan.subtopologies
@@ -79,19 +83,34 @@ def _compare_stores(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -
 
 
 def _find_stores_without_past(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    read = {topic for unit in old["subtopologies"].values() for topic in unit["sources"]}
-    for name, unit in new["subtopologies"].items():
+    known = {tuple(read) for unit in old["subtopologies"].values() for read in unit["reads"]}
+    for unit in new["subtopologies"].values():
         fresh = [each for each in unit["stores"] if each not in old["stores"] and not new["stores"][each]["is_source"]]
-        known = [topic for topic in unit["origins"] if topic in read]
-        if fresh and known and (name in old["subtopologies"] or unit["group"] == new["app"]):
-            yield f"store {fresh[0]!r} is new, but records of {known[0]!r} have been read already"
+        read = [topic for group, topic in unit["reads"] if (group, topic) in known]
+        if fresh and read:
+            yield f"store {fresh[0]!r} is new, but records of {read[0]!r} have been read already"
 
 
-def _describe_subtopology(plan: SubtopologyPlan) -> dict[str, Any]:
+def _find_reads(plan: AppPlan) -> dict[str, set[Read]]:
+    """The positions that decide which records a subtopology has got, also through exchanges."""
+    found = {
+        each.name: {(each.group, source.topic) for source in each.sources if source.holds != PARCELS}
+        for each in plan.subtopologies
+    }
+    senders = [(each.name, sink.topic) for each in plan.subtopologies for sink in each.sinks if sink.holds == PARCELS]
+    for _ in plan.subtopologies:  # the longest way has no more steps than there are subtopologies
+        for each in plan.subtopologies:
+            for sender, topic in senders:
+                if any(source.topic == topic for source in each.sources):
+                    found[each.name] |= found[sender]
+    return found
+
+
+def _describe_subtopology(plan: SubtopologyPlan, reads: Collection[Read]) -> dict[str, Any]:
     return {
         "group": plan.group,
         "sources": [source.topic for source in plan.sources],
-        "origins": [source.topic for source in plan.sources if source.holds != PARCELS],
+        "reads": [list(each) for each in sorted(reads)],
         "stores": [store.spec.name for store in plan.stores],
     }
 

@@ -38,6 +38,8 @@ class SourcePlan:
     time: str | None = None
     start: str = "earliest"
     label: str = ""
+    has_old: bool = False
+    """With PARCELS of a table: its changes come with old values."""
     changelog_of: str | None = None
     """With CHANGELOG: the name of the store. `AppPlan.stores` says how its values are decoded."""
 
@@ -72,6 +74,7 @@ class SinkPlan:
     label: str = ""
     value_columns: tuple[str, ...] | None = None
     """The columns that make the value; None for all that are not of the key."""
+    has_old: bool = False
     partition_by: tuple[str, ...] | None = None
     """With PARCELS: the columns whose canonical bytes choose the partition; None for the task's own partition."""
     tells_times: bool = False

@@ -8,8 +8,6 @@ begin subtopologies (see `plan.py`): where one comes later, the rows go through 
 
 from collections.abc import Callable, Mapping, Sequence
 
-import pyarrow as pa
-
 from ottla.streams import graph
 from ottla.streams.errors import TopologyError
 from ottla.streams.graph import Node
@@ -18,7 +16,7 @@ from ottla.streams.planning.building import Builder, topics_of
 from ottla.streams.planning.drafts import DraftSink, Place
 from ottla.streams.planning.partitioning import Partitioning
 from ottla.streams.planning.plan import RECORDS, AppPlan, SinkPlan, SourcePlan
-from ottla.streams.planning.steps import Made
+from ottla.streams.planning.steps import Made, RowForm
 
 Join = graph.StreamJoin | graph.StreamTableJoin | graph.TableJoin
 
@@ -55,6 +53,7 @@ class _Planner:
             graph.Repartition: self._add_repartition,
             graph.ToTable: self._add_to_table,
             graph.Aggregate: self._add_aggregate,
+            graph.StreamJoin: self._add_stream_join,
             graph.StreamTableJoin: self._add_stream_table_join,
             graph.TableJoin: self._add_table_join,
             graph.Sink: self._add_sink,
@@ -158,22 +157,25 @@ class _Planner:
             table = source.inputs[0] if isinstance(source, graph.Rekey) else source
             places = [self._changes(table, f"{node.name}-source")]
         partial = steps.make_partial(node)
-        columns = source.columns if partial is None else partial.columns
         is_gathered = self._is_gathered(source)
         if partial is not None:
             places = [self._builder.run(node, partial, [place])[0] for place in places]
+        rows = None if partial is None else partial.rows
         if is_gathered:
-            place = self._merge(places, node, columns)
+            place = self._merge(places, source, rows)
         else:
             topic = naming.repartition_of(self._app, node.name)
-            sent = self._builder.send(places, source, topic, partition_by=source.key, columns=columns)
-            place = self._builder.begin(sent)
+            place = self._builder.begin(self._builder.send(places, source, topic, partition_by=source.key, rows=rows))
         outputs = self._builder.run(node, steps.make_aggregate(self._app, node), [place])
         if node.window is None:
             self._tables[id(node)] = outputs[0], node.name
         return outputs
 
     # Joins
+
+    def _add_stream_join(self, node: graph.StreamJoin) -> list[Place]:
+        (left, _), (right, _) = self._bring_together(node)
+        return self._builder.run(node, steps.make_stream_join(self._app, node), [left, right])
 
     def _add_stream_table_join(self, node: graph.StreamTableJoin) -> list[Place]:
         (stream, _), (table, store) = self._bring_together(node)
@@ -214,12 +216,12 @@ class _Planner:
             return self._move(node, name)
         return self._merge(self._places[id(node)], node)
 
-    def _merge(self, places: Sequence[Place], node: Node, columns: pa.Schema | None = None) -> Place:
-        """One place in one subtopology with the rows of all these. `node` made them, unless they have `columns`."""
+    def _merge(self, places: Sequence[Place], node: Node, rows: RowForm | None = None) -> Place:
+        """One place in one subtopology with the rows of all these: those of `node`, unless `rows` says otherwise."""
         if len(places) == 1:
             return places[0]
         self._builder.unite(places, node.label)
-        return self._builder.run(node, steps.make_merge(columns or node.columns), places)[0]
+        return self._builder.run(node, steps.make_merge(node.columns if rows is None else rows.columns), places)[0]
 
     def _move(self, node: Node, name: str, like: tuple[str, ...] = ()) -> Place:
         """Bring rows to the partitions of their keys, as many as the topics `like` have."""

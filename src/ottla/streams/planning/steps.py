@@ -14,9 +14,14 @@ from ottla.streams.kernels.functions import FunctionKernel, MergeKernel, SelectK
 from ottla.streams.kernels.joining import JoinShape
 from ottla.streams.kernels.kernel import Kernel, Row, StoreSpec
 from ottla.streams.kernels.partial import PartialAggregate
+from ottla.streams.kernels.python_aggregates import PythonAggregateKernel, PythonWindowKernel
+from ottla.streams.kernels.retractions import PartialRetraction, RetractionKernel
+from ottla.streams.kernels.stream_joins import JoinWindow, StreamJoinKernel
 from ottla.streams.kernels.stream_table_joins import StreamTableJoinKernel
+from ottla.streams.kernels.table_functions import TableFunctionKernel
 from ottla.streams.kernels.table_joins import TableJoinKernel
 from ottla.streams.kernels.tables import DerivedTableKernel, SourceTableKernel, ToTableKernel
+from ottla.streams.kernels.windowed import PartialWindowAggregate, WindowedAggregateKernel
 from ottla.streams.planning.naming import changelog_of
 from ottla.streams.planning.plan import StorePlan
 from ottla.streams.rows import value_fields
@@ -32,16 +37,26 @@ class Made:
     late_topic: str | None = None
     key: tuple[str, ...] = ()
     needs_time: bool = False
-    columns: pa.Schema | None = None
-    """The user's columns of the rows it makes, if they are not those of its node."""
+    rows: "RowForm | None" = None
+    """The rows it makes, if they are not those of its node."""
+
+
+@dataclass(frozen=True)
+class RowForm:
+    """What rows look like between two steps."""
+
+    columns: pa.Schema
+    is_table: bool = False
+    has_old: bool = False
 
 
 def make_function(node: graph.FunctionStep) -> Made:
-    before = node.inputs[0]
-    function = node.function
+    before, function = node.inputs[0].columns, node.function
+    if node.is_table:
+        return Made(TableFunctionKernel(node.label, node.kind, function, before, node.columns, node.key))
     if node.kind in ("map", "flat_map"):
         function = _keep_key(node.function, node.kind, node.key)
-    return Made(FunctionKernel(node.label, node.kind, function, before.columns, node.columns))
+    return Made(FunctionKernel(node.label, node.kind, function, before, node.columns))
 
 
 def make_merge(columns: pa.Schema) -> Made:
@@ -75,19 +90,75 @@ def make_to_table(app: str, node: graph.ToTable, *, with_old: bool) -> Made:
 
 
 def make_partial(node: graph.Aggregate) -> Made | None:
-    """What becomes of the rows of one task before they are exchanged; None if each of them is needed."""
-    source = node.inputs[0]
-    if isinstance(node.aggregation, tuple):
-        partial = PartialAggregate(node.label, source.columns, source.key, node.aggregation)
-        return Made(partial, columns=partial.columns)
-    return None
+    """What is done to rows before they go to the partition of their group; None if nothing is."""
+    source, aggregation = node.inputs[0], node.aggregation
+    if node.window is not None and isinstance(aggregation, tuple) and node.window.kind != "session":
+        windowed = PartialWindowAggregate(node.label, source.columns, source.key, node.window, aggregation)
+        return Made(windowed, late_topic=node.late_topic, key=source.key, rows=RowForm(windowed.columns))
+    if node.window is not None:
+        return None
+    if not isinstance(aggregation, tuple):
+        if not source.is_table:
+            return None
+        changes = RetractionKernel(node.label, source.columns, source.key)
+        return Made(changes, rows=RowForm(source.columns, is_table=True, has_old=True))
+    make = PartialRetraction if source.is_table else PartialAggregate
+    partial = make(node.label, source.columns, source.key, aggregation)
+    return Made(partial, rows=RowForm(partial.columns))
 
 
 def make_aggregate(app: str, node: graph.Aggregate) -> Made:
     """The table of aggregates. Its input is what `make_partial` makes, by the key of the groups."""
-    assert isinstance(node.aggregation, tuple)
-    kernel = AggregateKernel(node.name, node.columns, node.key, node.aggregation)
+    if node.window is not None:
+        return _make_windowed(app, node)
+    source, aggregation = node.inputs[0], node.aggregation
+    kernel: Kernel
+    if isinstance(aggregation, tuple):
+        kernel = AggregateKernel(node.name, node.columns, node.key, aggregation, retracting=source.is_table)
+    else:
+        kernel = PythonAggregateKernel(
+            node.label, node.name, source.columns, node.columns, node.key, aggregation, retracting=source.is_table
+        )
     return Made(kernel, (_table_store(node, kernel.stores[0], changelog_of(app, node.name)),))
+
+
+def _make_windowed(app: str, node: graph.Aggregate) -> Made:
+    source, aggregation = node.inputs[0], node.aggregation
+    assert node.window is not None
+    kernel: Kernel
+    if isinstance(aggregation, tuple):
+        kernel = WindowedAggregateKernel(
+            node.label, node.name, node.columns, node.key, node.window, aggregation, emit=node.emit
+        )
+    else:
+        kernel = PythonWindowKernel(
+            node.label, node.name, source.columns, node.columns, node.key, node.window, aggregation, emit=node.emit
+        )
+    stores = _window_stores(app, node, kernel)
+    return Made(kernel, stores, late_topic=node.late_topic, key=source.key, needs_time=True)
+
+
+def _window_stores(app: str, node: graph.Aggregate, kernel: Kernel) -> Sequence[StorePlan]:
+    """The store of a windowed table, and those that its kernel needs for itself."""
+    assert node.window is not None
+    windows, *others = kernel.stores
+    key = pa.schema([node.columns.field(name) for name in node.inputs[0].key])
+    values = pa.schema(value_fields(node.columns, node.key))
+    kind = "session" if node.window.kind == "session" else "window"
+    store = StorePlan(windows, changelog_of(app, windows.name), key, values, kind)
+    return (store, *_inner_stores(app, others))
+
+
+def _inner_stores(app: str, specs: Sequence[StoreSpec]) -> Sequence[StorePlan]:
+    """Stores that nobody but their kernel understands."""
+    nothing = pa.schema([])
+    return [StorePlan(spec, changelog_of(app, spec.name), nothing, nothing, is_queryable=False) for spec in specs]
+
+
+def make_stream_join(app: str, node: graph.StreamJoin) -> Made:
+    window = JoinWindow(node.before_ms, node.after_ms, node.grace_ms, node.close_idle_ms)
+    kernel = StreamJoinKernel(node.label, node.name, JoinShape.of(node), window)
+    return Made(kernel, _inner_stores(app, kernel.stores), needs_time=True)
 
 
 def make_stream_table_join(node: graph.StreamTableJoin, store: str) -> Made:
@@ -118,13 +189,17 @@ def _table_store(
 def _keep_key(function: Callable[[Row], Any], kind: str, key: Sequence[str]) -> Callable[[Row], Any]:
     """The function, with the key of its row in all that it returns: rows must stay in the key's partition."""
 
-    def map_row(row: Row) -> Row | None:
+    def map_row(row: Row) -> Any:
         kept = {name: row[name] for name in key}
-        found = function(row)
-        return found if found is None else {**found, **kept}
+        return _with_key(function(row), kept)
 
-    def flat_map_row(row: Row) -> Iterable[Row]:
+    def flat_map_row(row: Row) -> Iterable[Any]:
         kept = {name: row[name] for name in key}
-        return [{**found, **kept} for found in function(row)]
+        return [_with_key(found, kept) for found in function(row)]
 
     return map_row if kind == "map" else flat_map_row
+
+
+def _with_key(found: Any, key: Row) -> Any:
+    """What is no row is left as it is: the kernel complains about it."""
+    return {**found, **key} if isinstance(found, dict) else found

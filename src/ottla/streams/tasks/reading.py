@@ -47,7 +47,9 @@ class SourceRows:
 
 def schema_of(source: SourcePlan) -> pa.Schema:
     """The schema of the rows that are read from this source."""
-    return table_schema(source.columns, source.key) if source.is_table else stream_schema(source.columns)
+    if not source.is_table:
+        return stream_schema(source.columns)
+    return table_schema(source.columns, source.key, with_old=source.has_old)
 
 
 def read_rows(source: SourcePlan, records: pa.Table, *, stream_time: int, number: int, order: int = 0) -> SourceRows:

@@ -8,8 +8,10 @@ import pyarrow.compute as pc
 
 from ottla.streams.kernels.kernel import KernelContext
 from ottla.streams.planning.plan import PARCELS, SubtopologyPlan
-from ottla.streams.rows import SOURCE, STREAM_TIME, TIMESTAMP
-from ottla.streams.tasks.writing import Records, write_changes, write_rows
+from ottla.streams.rows import TIMESTAMP
+from ottla.streams.tasks.reading import NO_TIME
+from ottla.streams.tasks.times import reached_times
+from ottla.streams.tasks.writing import Records, write_changes, write_late_rows, write_rows
 
 Changes = Mapping[bytes, bytes | None]
 """What a batch has written to a store: values by key, None for a deleted key."""
@@ -20,7 +22,7 @@ class Outgoing:
     """What a batch writes in its transaction."""
 
     records: list[Records]
-    """Of sinks and repartition topics, then of changelogs."""
+    """Of sinks and repartition topics, of topics for late rows, and of changelogs."""
     changes: Mapping[str, Changes]
     """The changes of each store by its name. The changelogs' records hold the same."""
     late: list[tuple[str, pa.Table]]
@@ -47,6 +49,7 @@ def run_steps(
         records += write_rows(
             sink, outputs[sink.input], partition=context.partition, partition_count=count, source_times=times
         )
+    records += _write_late(plan, context)
     own = {each.spec.name: each.changelog for each in plan.stores if not each.spec.is_source}
     changes = {name: context.stores[name].changes for name in own if context.stores[name].changes}
     time_ms = _latest(inputs, context)
@@ -55,21 +58,18 @@ def run_steps(
     return Outgoing(records, changes, context.late)
 
 
-def reached_times(inputs: Sequence[pa.Table], told: Mapping[int, int]) -> dict[int, int]:
-    """The stream time of each source partition that this batch knows of, by its number."""
-    reached = dict(told)
-    for rows in inputs:
-        if rows.num_rows:
-            latest = rows.select([SOURCE, STREAM_TIME]).group_by(SOURCE).aggregate([(STREAM_TIME, "max")])
-            for source, time in zip(
-                *(latest[name].to_pylist() for name in (SOURCE, f"{STREAM_TIME}_max")), strict=True
-            ):
-                if source is not None:
-                    reached[source] = max(time, reached.get(source, time))
-    return reached
+def _write_late(plan: SubtopologyPlan, context: KernelContext) -> list[Records]:
+    steps = {step.label: step for step in plan.steps}
+    found = []
+    for label, rows in context.late:
+        topic = steps[label].late_topic
+        if topic is not None and rows.num_rows:
+            found.append((topic, write_late_rows(rows, steps[label].key)))
+    return found
 
 
 def _latest(inputs: Sequence[pa.Table], context: KernelContext) -> int:
     """The time of changelog records: the latest one of the batch's rows, or of its sources if time alone has passed."""
     latest = [pc.max(rows[TIMESTAMP]).as_py() for rows in inputs if rows.num_rows]
-    return max(latest or context.source_times.values(), default=context.now_ms)
+    told = [time for time in context.source_times.values() if time != NO_TIME]
+    return max(latest or told, default=context.now_ms)

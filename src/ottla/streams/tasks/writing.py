@@ -13,6 +13,7 @@ from ottla.streams.errors import FunctionFailed
 from ottla.streams.planning.plan import PARCELS, SinkPlan
 from ottla.streams.rows import DELETED, HEADERS, TIMESTAMP, stream_schema, table_schema, value_fields
 from ottla.streams.state.keys import encode_keys
+from ottla.streams.state.values import RowCodec
 from ottla.streams.tasks.placement import choose_partitions
 
 OUTGOING: Final = pa.schema(
@@ -31,8 +32,10 @@ Records = tuple[str, pa.Table]
 
 
 def schema_of_sink(sink: SinkPlan) -> pa.Schema:
-    """The columns of rows in parcels. The old values of a table stay behind: who needs them has a store."""
-    return table_schema(sink.columns, sink.key) if sink.is_table else stream_schema(sink.columns)
+    """The columns of rows in parcels."""
+    if not sink.is_table:
+        return stream_schema(sink.columns)
+    return table_schema(sink.columns, sink.key, with_old=sink.has_old)
 
 
 def write_rows(
@@ -92,7 +95,7 @@ def _write_parcels(
         part = rows.filter(pa.array(targets == target))
         if not len(part) and not told:
             continue
-        packed = parcels.pack(part, told)
+        packed = _pack(part, told)
         latest = pc.max(part[TIMESTAMP]).as_py() if len(part) else max(told.values())
         places += [target] * len(packed)
         values += packed
@@ -101,6 +104,22 @@ def _write_parcels(
         return []
     nothing = pa.nulls(len(values))
     return [(topic, to_records(nothing, pa.array(values, pa.binary()), nothing, pa.array(times), pa.array(places)))]
+
+
+def _pack(rows: pa.Table, source_times: Mapping[int, int]) -> list[bytes]:
+    """Times come with the last parcel: a reader that has only the first ones must not close windows of the others."""
+    packed = parcels.pack(rows, source_times)
+    if len(packed) == 1 or not source_times:
+        return packed
+    return [*parcels.pack(rows, {}), *parcels.pack(rows.slice(0, 0), source_times)]
+
+
+def write_late_rows(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
+    """Records for late rows: all of the user's columns as JSON, by the key of the step."""
+    columns = pa.schema([field for field in rows.schema if not field.name.startswith("_")])
+    values = pa.array(RowCodec(columns).encode(rows), pa.binary())
+    keys = pa.array(encode_keys(rows, key), pa.binary())
+    return to_records(keys, values, rows[HEADERS], rows[TIMESTAMP], pa.nulls(len(rows), pa.int32()))
 
 
 def write_changes(changes: Mapping[bytes, bytes | None], *, partition: int, time_ms: int) -> pa.Table:

@@ -1,0 +1,82 @@
+"""Which changes of an app its state survives."""
+
+import json
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+
+from ottla.streams import graph
+from ottla.streams.errors import IncompatibleTopology
+from ottla.streams.graph import Node
+from ottla.streams.planning.compatibility import check, describe_state
+from ottla.streams.planning.planner import make_plan
+from tests.unit.streams.planning.topologies import count, keep_if, rekey, select, sink, source, to_table
+
+
+def describe(nodes: Sequence[Node], partitions: int = 3) -> dict[str, object]:
+    """The description as it comes back from where the runner keeps it."""
+    counts = {each.topic: partitions for each in graph.walk(nodes) if isinstance(each, graph.Source)}
+    found: dict[str, object] = json.loads(json.dumps(describe_state(make_plan("app", nodes, counts), counts)))
+    return found
+
+
+def newest(kind: pa.DataType, *more: str) -> list[Node]:
+    """A table whose value has the column `value` of this type."""
+    plain = source("in", "value", *more)
+    columns = pa.schema([pa.field("value", kind) if each.name == "value" else each for each in plain.columns])
+    typed = graph.FunctionStep("map", (plain,), columns, plain.key, kind="map", function=lambda row: row)
+    return [to_table(typed, "newest")]
+
+
+def test_an_app_fits_itself_and_steps_without_state() -> None:
+    plain = [sink(count(rekey(source("in"), "value"), "counts"), "out")]
+    filtered = [sink(select(keep_if(count(rekey(keep_if(source("in")), "value"), "counts"))), "out")]
+
+    check(describe(plain), describe(plain))
+    check(describe(plain), describe(filtered))
+    check(describe(filtered), describe(plain))
+
+
+def test_columns_may_come_go_and_widen() -> None:
+    check(describe(newest(pa.int32())), describe(newest(pa.int64(), "more")))
+    check(describe(newest(pa.int64(), "more")), describe(newest(pa.int64())))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (newest(pa.int64()), newest(pa.string()), "column 'value' of store 'newest' was int64 and is string"),
+        (newest(pa.int64()), newest(pa.int32()), "column 'value' of store 'newest' was int64 and is int32"),
+        (
+            [count(source("in", "a", "b"), "counts")],
+            [count(rekey(source("in", "a", "b"), "a"), "counts")],
+            "the key of store 'counts' was key string and is a int64",
+        ),
+        (
+            [count(source("in"), "counts")],
+            [count(source("in"), "counts"), count(rekey(source("in"), "value"), "others")],
+            "store 'others' is new, but records of 'in' have been read already",
+        ),
+    ],
+)
+def test_what_would_give_wrong_results_is_refused(old: list[Node], new: list[Node], reason: str) -> None:
+    with pytest.raises(IncompatibleTopology) as refused:
+        check(describe(old), describe(new))
+    assert str(refused.value) == f"app: {reason}. ottla stream reset app rebuilds the state from the topics"
+
+
+def test_another_number_of_partitions_is_refused() -> None:
+    nodes = [count(source("in"), "counts")]
+
+    with pytest.raises(IncompatibleTopology, match="topic 'in' had 3 partitions and has 4"):
+        check(describe(nodes), describe(nodes, 4))
+
+
+def test_a_new_store_may_read_a_topic_from_its_beginning() -> None:
+    """Column steps of its own give the new step positions of its own."""
+    lines = source("in")
+    before = [count(lines, "counts")]
+    after = [*before, count(rekey(select(lines), "value"), "others")]
+
+    check(describe(before), describe(after))
