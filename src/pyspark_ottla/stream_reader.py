@@ -49,16 +49,23 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The offsets at which a query with the trigger AvailableNow ends."""
         self._delay: Backoff | None = None
         """How long a batch may still wait for minOffsetsPerTrigger."""
+        self._committed: Offsets | None = None
+        """The offsets that the group has, as far as this reader knows: those where a new query begins are none that a
+        batch has reached."""
 
     # Offsets
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
         check_dead_letters(self._shape.dead_letter_topic, self._client)
         partitions = select_partitions(self._options.selection, self._client)
-        return offsets_to_json(find_starting_offsets(self._options, self._client, partitions))
+        self._committed = find_starting_offsets(self._options, self._client, partitions)
+        return offsets_to_json(self._committed)
 
     def latestOffset(self, start: "Checkpoint", limit: ReadLimit) -> dict[str, dict[str, int]]:
+        """Where the next batch may end. Spark asks when the batch that ends at `start` is done, and also when there is
+        no next one, so this is where the group gets its offsets."""
         self._latest = self._now()
+        self._commit_to_group(offsets_from_json(start))
         begin = self._begin(offsets_from_json(start), self._latest)
         end = self._target if self._target is not None else self._latest
         end = {where: max(end.get(where, 0), begin[where]) for where in begin}
@@ -145,14 +152,19 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Progress
 
     def commit(self, end: "Checkpoint") -> None:
-        """Commit the offsets of a finished batch to the query's consumer group. Spark calls this one batch late.
+        """Spark calls this when the next batch is planned; `latestOffset` has committed the offsets before."""
+        self._commit_to_group(offsets_from_json(end))
+
+    def _commit_to_group(self, reached: Offsets) -> None:
+        """Commit the offsets of a finished batch to the query's consumer group.
 
         An error is only logged, because the query itself depends on its checkpoint alone.
         """
-        if not self._options.group:
+        if not self._options.group or reached == self._committed:
             return
+        self._committed = reached
         try:
-            committed = {where: CommittedOffset(offset) for where, offset in offsets_from_json(end).items()}
+            committed = {where: CommittedOffset(offset) for where, offset in reached.items()}
             commit_offsets(self._client, self._options.group, committed)
         except (KafkaError, Unreachable) as error:
             logger.warning("the offsets of group %s were not committed: %s", self._options.group, error)

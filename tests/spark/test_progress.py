@@ -42,6 +42,31 @@ def test_a_failed_commit_does_not_stop_a_query(broker: LocalBroker) -> None:
     GroupOffsets(client, "watchers", "mine", None).onQueryProgress(progress("mine", '{"seen": {"0": 3}}'))
 
 
+@pytest.mark.parametrize("trigger", [{"processingTime": "1 day"}, {"once": True}])
+def test_the_group_of_a_query_that_waits_is_exact(
+    spark: "SparkSession", broker: LocalBroker, tmp_path: Path, trigger: dict[str, Any]
+) -> None:
+    """Spark plans no second batch, so the source never learns that the first one has ended. The session's listener
+    commits for each source with a group: also for the second of two, beside a static one and one without a group."""
+    topic, group = f"waiting-{next(iter(trigger))}", f"patient-{next(iter(trigger))}"
+    for name in (topic, f"{topic}-other"):
+        broker.create_topic(name, partitions=2)
+        send(broker, name, [{"value": f"{each}", "partition": each % 2} for each in range(6)])
+    rows = stream(spark, broker, topic, startingOffsets="earliest", **{"kafka.group.id": group}).load()
+    others = stream(spark, broker, f"{topic}-other", startingOffsets="earliest").load()
+    static = spark.createDataFrame([("0",), ("1",)], "value string").selectExpr("binary(value) as value")
+    both = others.select("value").union(rows.select("value")).union(rows.select("value")).join(static, "value")
+    query = both.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).trigger(**trigger).start()
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while committed(broker, group, topic, 2) != [3, 3]:
+            assert time.monotonic() < deadline and query.exception() is None
+            time.sleep(0.05)
+        assert committed(broker, group, f"{topic}-other", 2) == [-1001, -1001]
+    finally:
+        query.stop()
+
+
 def test_offsets_of_other_sources_are_ignored() -> None:
     for text in (None, "", "null", "12", '{"a": 1}', '{"a": {"x": 1}}', "[1]", '"text"', '{"a": {"0": {"b": 1}}}'):
         assert parse_topic_offsets(text) == {}

@@ -4,10 +4,12 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from weakref import WeakSet
 
 from pyspark.sql import SparkSession
 
 from ottla.spark.java import java_environment
+from ottla.spark.progress import WaitingQueries
 
 STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -28,6 +30,9 @@ LOCAL_DEFAULTS = {
     "spark.ui.enabled": "false",
 }
 
+_with_listener: "WeakSet[SparkSession]" = WeakSet()
+"""Sessions that have the listener which commits to the groups of queries."""
+
 
 def session(
     name: str = "ottla", *, master: str = "local[*]", config: Mapping[str, object] | None = None
@@ -41,7 +46,11 @@ def session(
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in settings.items():
         builder = builder.config(key, _text(value))
-    return builder.getOrCreate()
+    found = builder.getOrCreate()
+    if found not in _with_listener:
+        found.streams.addListener(WaitingQueries(found))
+        _with_listener.add(found)
+    return found
 
 
 def _prepare_environment() -> None:

@@ -17,7 +17,7 @@ from pyspark_ottla import DefaultSource
 from pyspark_ottla.losses import DataLossError
 from pyspark_ottla.stream_reader import OttlaStreamReader
 from tests.patience import PATIENCE_MS, PATIENCE_S
-from tests.spark.topics import send
+from tests.spark.topics import committed, send
 
 Offsets = dict[str, dict[str, int]]
 
@@ -161,3 +161,21 @@ def test_a_stopped_broker(ottla_broker: LocalBroker) -> None:
         with pytest.raises(Unreachable, match=f"{broker.port}") as error:
             reader.initialOffset()
         assert "\n" not in str(error.value)
+
+
+def test_the_group_gets_the_offsets_of_a_batch_when_the_next_one_is_planned(ottla_broker: LocalBroker) -> None:
+    """Also if there is none. Where a new query begins is not committed, because nothing was read; an interrupted query
+    commits again what it has reached."""
+    ottla_broker.create_topic("grouped")
+    send(ottla_broker, "grouped", [{"value": "a"}, {"value": "b"}])
+    options = {"subscribe": "grouped", "kafka.group.id": "exact"}
+    with reading(ottla_broker, **options) as reader:
+        start = reader.initialOffset()
+        end = latest(reader, start)
+        assert committed(ottla_broker, "exact", "grouped", 1) == [-1001]
+        assert latest(reader, end) == end
+        assert committed(ottla_broker, "exact", "grouped", 1) == [2]
+    send(ottla_broker, "grouped", [{"value": "c"}])
+    with reading(ottla_broker, **options) as again:
+        latest(again, {"grouped": {"0": 3}})
+        assert committed(ottla_broker, "exact", "grouped", 1) == [3]
