@@ -34,7 +34,7 @@ def decompose(
             plain = _free_name(name, [*relation.columns, *arguments, *key])
             arguments[plain] = argument
         found.append(BuiltInAggregate(function, plain, name, kind))
-    return (relation.add_columns(label, arguments) if arguments else relation), found
+    return (relation.add_columns(label, arguments, in_value=False) if arguments else relation), found
 
 
 class _Call(NamedTuple):

@@ -33,7 +33,7 @@ from ottla.streams.topology import Topology
 from ottla.streams.windows import END, START, Window
 
 if TYPE_CHECKING:
-    from ottla.streams.stream import ProcessedStream
+    from ottla.streams.stream import Stream
 
 Value = dict[str, Any]
 """A row, or the value of an aggregate: its columns by name."""
@@ -78,7 +78,8 @@ class _Groups:
     def _reduce(self, reduce: Reduce, name: str, windowing: _Windowing) -> Table:
         _check_function("reduce", "function", reduce.function)
         values = [each for each in self._relation.node.columns if each.name not in self._key]
-        return self._aggregate("reduce", name, reduce, values, windowing)
+        reduced = self._aggregate("reduce", name, reduce, values, windowing)
+        return Table(self._topology, reduced.node, self._relation.value_columns)
 
     def _aggregate_in_python(self, made: PythonAggregate, schema: Schema, name: str, windowing: _Windowing) -> Table:
         _check_function("aggregate", "zero", made.zero)
@@ -164,7 +165,7 @@ class GroupedStream(_Groups):
 
     def process(
         self, processor: type, *, schema: Schema, name: str, outputs: dict[str, Schema] | None = None
-    ) -> "ProcessedStream":
+    ) -> "Stream":
         """Like `Stream.process`, with the group as key."""
         from ottla.streams.stream import Stream
 

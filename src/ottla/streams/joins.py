@@ -13,6 +13,7 @@ import pyarrow as pa
 from ottla.streams.columns import check_names
 from ottla.streams.errors import TopologyError
 from ottla.streams.graph import Node
+from ottla.streams.relation import Relation
 
 
 class Joined(NamedTuple):
@@ -35,6 +36,11 @@ class Joined(NamedTuple):
             "left_columns": self.left_columns,
             "right_columns": self.right_columns,
         }
+
+    def value(self, left: Relation, right: Relation) -> list[str]:
+        """The columns that make the value of the result: those of both values."""
+        from_left = [self.left_columns.get(name, name) for name in left.value_columns]
+        return [*from_left, *(self.right_columns[name] for name in right.value_columns if name in self.right_columns)]
 
 
 def join_columns(label: str, left: Node, right: Node) -> Joined:

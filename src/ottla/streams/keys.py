@@ -32,7 +32,7 @@ def choose_key(relation: R, label: str, key: Sequence[object]) -> tuple[R, tuple
     if len(set(names)) < len(names):
         raise TopologyError(f"{label}: a column is named twice")
     if computed:
-        relation = relation.add_columns(label, computed)
+        relation = relation.add_columns(label, computed, in_value=False)
     for name in names:
         _check_type(label, relation.node.columns.field(name))
     return relation, tuple(names)

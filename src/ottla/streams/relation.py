@@ -57,9 +57,10 @@ class Relation:
     `relation.amount` and `relation["amount"]` are columns by their names.
     """
 
-    def __init__(self, topology: Topology, node: Node) -> None:
+    def __init__(self, topology: Topology, node: Node, value: Sequence[str] | None = None) -> None:
         self._topology = topology
         self.node = node
+        self._value = tuple(name for name in node.columns.names if name not in node.key) if value is None else value
 
     @property
     def columns(self) -> list[str]:
@@ -67,12 +68,19 @@ class Relation:
         return list(self.node.columns.names)
 
     @property
-    def key(self) -> tuple[str, ...]:
+    def key_columns(self) -> tuple[str, ...]:
         """Names of the columns that make the key."""
         return self.node.key
 
     @property
+    def value_columns(self) -> tuple[str, ...]:
+        """Names of the columns that make the value of records. As in Kafka, a new key leaves the value as it is: a
+        column can be a part of both, and the key before is still a column, but a part of neither."""
+        return tuple(self._value)
+
+    @property
     def schema(self) -> pa.Schema:
+        """All columns with their types."""
         return self.node.columns
 
     def __getitem__(self, name: str) -> Column:
@@ -95,11 +103,12 @@ class Relation:
         """Only the rows for which the condition holds: a Column, an SQL text or a function of a row (a dictionary)."""
         label = self._topology.label("filter")
         if callable(condition) and not isinstance(condition, Column):
-            return self._add_function(label, "filter", condition, self.node.columns)
+            return self._add_function(label, "filter", condition)
         return self._add_filter(label, to_item(label, condition).column)
 
     def select(self, *columns: Expression) -> Self:
-        """These columns become the value. The key stays as it is and need not be named."""
+        """These columns become the value. The key stays as it is; its columns are a part of the value if they are
+        named."""
         label = self._topology.label("select")
         if not columns:
             raise TopologyError(f"{label}: it needs at least one column")
@@ -120,10 +129,8 @@ class Relation:
             raise TopologyError(
                 f"{label}: {keys[0]!r} is a column of the key; choose another key with select_key() first"
             )
-        kept = [quote(name) for name in self._values() if name not in names]
-        if not kept:
-            raise TopologyError(f"{label}: at least one column besides the key must stay")
-        return self._add_select(label, kept)
+        value = [name for name in self._value if name not in names]
+        return self._add_select(label, [quote(name) for name in self._others() if name not in names], value)
 
     def map(self, function: Callable[[dict[str, Any]], dict[str, Any] | None], *, schema: Schema) -> Self:
         """What a function makes of each row: a dictionary with the columns of `schema`, or None for no row.
@@ -131,18 +138,21 @@ class Relation:
         The key stays as it is; the function need not return its columns.
         """
         label = self._topology.label("map")
-        return self._add_function(label, "map", function, self._with_key(label, parse_schema(label, schema)))
+        return self._add_function(label, "map", function, parse_schema(label, schema))
 
     # How nodes are made
 
-    def add_columns(self, label: str, columns: Mapping[str, Column]) -> Self:
-        """Like `with_columns`, as a part of the step `label`."""
+    def add_columns(self, label: str, columns: Mapping[str, Column], *, in_value: bool = True) -> Self:
+        """Like `with_columns`, as a part of the step `label`. Columns can be added that are not a part of the value."""
         if changed := [name for name in columns if name in self.node.key]:
             raise TopologyError(
                 f"{label}: {changed[0]!r} is the key; name the new column otherwise, then select_key() it"
             )
-        kept = [quote(name) for name in self._values() if name not in columns]
-        return self._add_select(label, [*kept, *(column.alias(name) for name, column in columns.items())])
+        kept = [quote(name) for name in self._others() if name not in columns]
+        added = [name for name in columns if in_value and name not in self._value]
+        return self._add_select(
+            label, [*kept, *(column.alias(name) for name, column in columns.items())], [*self._value, *added]
+        )
 
     def types_of_aggregates(self, label: str, columns: Sequence[Column]) -> list[tuple[str, pa.DataType]]:
         """Names and types that Spark gives these aggregates."""
@@ -164,11 +174,13 @@ class Relation:
         if other._topology is not self._topology:
             raise TopologyError(f"{label}: the two sides belong to two apps; make both with the same App")
 
-    def _values(self) -> list[str]:
+    def _others(self) -> list[str]:
+        """The columns that are not of the key."""
         return [name for name in self.node.columns.names if name not in self.node.key]
 
-    def _with(self, node: Node) -> Self:
-        return type(self)(self._topology, node)
+    def _with(self, node: Node, value: Sequence[str] | None = None) -> Self:
+        """What a step makes; the value has the same columns unless others are given."""
+        return type(self)(self._topology, node, self._value if value is None else value)
 
     def _with_key(self, label: str, columns: pa.Schema) -> pa.Schema:
         """The key's columns and then these, some of which may be of the key: they have its types."""
@@ -183,39 +195,45 @@ class Relation:
         check_names(label, found.names)
         return found
 
-    def _add_step(self, label: str, step: Step) -> Self:
+    def _add_step(self, label: str, step: Step, value: Sequence[str] | None = None) -> Self:
         columns = self._topology.analyser.analyse(label, self.node, step)
         check_names(label, columns.names)
-        return self._with(
-            ColumnStep(label, (self.node,), columns, self.node.key, is_table=self.node.is_table, apply=step)
-        )
+        node = ColumnStep(label, (self.node,), columns, self.node.key, is_table=self.node.is_table, apply=step)
+        return self._with(node, [name for name in columns.names if name in (self._value if value is None else value)])
 
     def _add_filter(self, label: str, condition: Column) -> Self:
         if self.node.is_table:
             return self._add_step(label, table_filter_step(condition, self.node.columns.names, self.node.key))
         return self._add_step(label, filter_step(condition))
 
-    def _add_select(self, label: str, columns: Sequence[Expression]) -> Self:
-        values: list[Column] = []
+    def _add_select(self, label: str, columns: Sequence[Expression], value: Sequence[str] | None = None) -> Self:
+        """Keeps the key and these columns. They make the value, unless `value` names other columns for that."""
+        made: list[Column] = []
+        named: list[str] = []
         for given in columns:
             item = to_item(label, given)
+            names = list(self._value) if item.plain_name == "*" else [item.plain_name]
+            named += [name for name in names if name in self.node.key]
             if item.plain_name == "*":
-                values += [F.col(quote(name)) for name in self._values()]
+                made += [F.col(quote(name)) for name in self._value if name not in self.node.key]
             elif item.plain_name not in self.node.key:
-                values.append(item.column)
-        step = select_step(self.node.key, values, is_table=self.node.is_table)
-        return self._add_step(label, step)
+                made.append(item.column)
+        step = select_step(self.node.key, made, is_table=self.node.is_table)
+        selected = self._add_step(label, step, value)
+        return selected if value is not None else self._with(selected.node, [*named, *selected._others()])
 
-    def _add_function(self, label: str, kind: str, function: object, columns: pa.Schema) -> Self:
+    def _add_function(self, label: str, kind: str, function: object, made: pa.Schema | None = None) -> Self:
+        """Calls a function of the user; `made` are the columns of what it returns, if it returns rows."""
         if not callable(function):
             raise TopologyError(f"{label}: {function!r} is not a function of a row")
+        columns = self.node.columns if made is None else self._with_key(label, made)
         is_table = self.node.is_table
         if kind in ("map", "flat_map"):
             function = KeyKeeper(function, self.node.key, is_many=kind == "flat_map")
         node = FunctionStep(
             label, (self.node,), columns, self.node.key, is_table=is_table, kind=kind, function=function
         )
-        return self._with(node)
+        return self._with(node, None if made is None else made.names)
 
 
 def check_columns(label: str, node: Node, names: Sequence[object]) -> None:

@@ -37,11 +37,11 @@ class Stream(Relation):
         """All the rows that a function makes of each row: dictionaries with the columns of `schema`. The key stays as
         it is; the function need not return its columns."""
         label = self._topology.label("flat_map")
-        return self._add_function(label, "flat_map", function, self._with_key(label, parse_schema(label, schema)))
+        return self._add_function(label, "flat_map", function, parse_schema(label, schema))
 
     def peek(self, function: Callable[[dict[str, Any]], object]) -> "Stream":
         """Calls a function for each row, which goes on as it is. A batch that is repeated calls it again."""
-        peeked = self._add_function(self._topology.label("peek"), "peek", function, self.node.columns)
+        peeked = self._add_function(self._topology.label("peek"), "peek", function)
         self._topology.add_root(peeked.node)
         return peeked
 
@@ -58,7 +58,7 @@ class Stream(Relation):
             functions: Sequence[Any] = conditions
             steps = [Branch(functions[:index], functions[index]) for index in range(len(functions))]
             return [
-                self._add_function(f"{label}.{index}", "filter", step, self.node.columns)
+                self._add_function(f"{label}.{index}", "filter", step)
                 for index, step in enumerate([*steps, Branch(functions, None)])
             ]
         if any(are_functions):
@@ -80,7 +80,7 @@ class Stream(Relation):
         if not others:
             raise TopologyError(f"{label}: it needs at least one other stream")
         nodes = (self.node, *(each.node for each in others))
-        return Stream(self._topology, Merge(label, nodes, self.node.columns, self.node.key))
+        return self._with(Merge(label, nodes, self.node.columns, self.node.key))
 
     def repartition(self, *, name: str, partitions: int | None = None) -> "Stream":
         """Sends the rows through a topic of the app, partitioned by their key."""
@@ -88,7 +88,7 @@ class Stream(Relation):
             raise TopologyError(f"repartition: partitions={partitions!r}: it must be a whole number from 1 on")
         name = self._topology.claim_name("repartition", name)
         node = Repartition(name, (self.node,), self.node.columns, self.node.key, name=name, partitions=partitions)
-        return Stream(self._topology, node)
+        return self._with(node)
 
     def with_timestamp(self, time: Expression) -> "Stream":
         """Sets the time of each row: a timestamp, or a long with milliseconds. Where it is null the time stays.
@@ -116,10 +116,11 @@ class Stream(Relation):
         return self._add_step(label, header_step(values))
 
     def select_key(self, *key: Expression) -> "Stream":
-        """These columns become the key; those of the key before become columns of the value."""
+        """These columns become the key. The value stays as it is; the key before is still a column, but only a part of
+        the value if it is selected."""
         label = self._topology.label("select_key")
         relation, names = choose_key(self, label, key)
-        return Stream(self._topology, rekey(label, relation.node, names))
+        return self._with(rekey(label, relation.node, names))
 
     def group_by(self, *key: Expression) -> "GroupedStream":
         """Rows with the same values in these columns belong together; the columns become the key."""
@@ -138,7 +139,7 @@ class Stream(Relation):
         name = self._topology.claim_name("to_table", name)
         node = ToTable(name, (self.node,), self.node.columns, self.node.key, is_table=True, name=name)
         self._topology.add_root(node)
-        return Table(self._topology, node)
+        return Table(self._topology, node, self._value)
 
     def to(
         self,
@@ -150,8 +151,9 @@ class Stream(Relation):
     ) -> None:
         """Writes the rows to a topic, or each row to the topic that a Column names.
 
-        By default a key of one simple column is written as Kafka's serializers do, any other key as a JSON object. A
-        value that is the column `value` alone is written likewise, any other value as a JSON object of its columns.
+        The value has the columns `value_columns`, or those that the schema in `value` names. By default a key of one
+        simple column is written as Kafka's serializers do, any other key as a JSON object. A value that is the column
+        `value` alone is written likewise, any other value as a JSON object of its columns.
         """
         label = self._topology.label("to")
         sink = make_sink(self._topology, self, label, topic, key=key, value=value, allows_loop=allows_loop)
@@ -159,13 +161,15 @@ class Stream(Relation):
 
     def process(
         self, processor: type, *, schema: Schema, name: str, outputs: Mapping[str, Schema] | None = None
-    ) -> "ProcessedStream":
+    ) -> "Stream":
         """What a Processor of the user makes of the rows, key by key: rows with the columns of `schema`.
 
-        `outputs` are the schemas of further outputs by name. The key stays as it is in all of them.
+        `outputs` are the schemas of further outputs by name; `output(name)` of the result returns them. The key stays
+        as it is in all of them.
         """
         check_processor(processor)
-        columns = self._with_key("process", parse_schema("process", schema))
+        made = parse_schema("process", schema)
+        columns = self._with_key("process", made)
         further = {
             str(each): self._with_key(f"process: output {each!r}", parse_schema(f"process: output {each!r}", given))
             for each, given in (outputs or {}).items()
@@ -173,7 +177,18 @@ class Stream(Relation):
         name = self._topology.claim_name("process", name)
         node = Process(name, (self.node,), columns, self.node.key, name=name, processor=processor, outputs=further)
         self._topology.add_root(node)
-        return ProcessedStream(self._topology, node)
+        return self._with(node, made.names)
+
+    def output(self, name: str) -> "Stream":
+        """One of the further outputs of `process`."""
+        process = self.node
+        if not isinstance(process, Process):
+            raise TopologyError(f"output: {process.label} is no processor; call it on what process() returns")
+        if name not in process.outputs:
+            known = ", ".join(process.outputs) or "none; name them with outputs= of process()"
+            raise TopologyError(f"{process.label}: there is no output {name!r}; there are {known}")
+        node = Output(f"{process.name}.{name}", (process,), process.outputs[name], process.key, name=name)
+        return Stream(self._topology, node)
 
     def join(
         self,
@@ -218,7 +233,8 @@ class Stream(Relation):
         check_same_key("join", self.node, self.node.key, table.node)
         joined = join_columns("join", self.node, table.node)
         chosen = self._topology.claim_name("join", name or _name_of_join(table.node))
-        return Stream(self._topology, StreamTableJoin(**joined.fields(self.node, table.node, chosen, how)))
+        node = StreamTableJoin(**joined.fields(self.node, table.node, chosen, how))
+        return self._with(node, joined.value(self, table))
 
     def _join_stream(
         self, other: "Stream", how: str, name: str | None, limits: tuple[int, int], grace: Duration
@@ -232,26 +248,12 @@ class Stream(Relation):
         fields = joined.fields(self.node, other.node, self._topology.claim_name("join", name), how)
         node = StreamJoin(**fields, before_ms=limits[0], after_ms=limits[1], grace_ms=grace_ms)
         self._topology.add_root(node)
-        return Stream(self._topology, node)
+        return self._with(node, joined.value(self, other))
 
     def _check_stream(self, label: str, other: object) -> None:
         if not isinstance(other, Stream):
             raise TopologyError(f"{label}: {other!r} is not a stream")
         self._check_app(label, other)
-
-
-class ProcessedStream(Stream):
-    """The main output of a Processor."""
-
-    def output(self, name: str) -> Stream:
-        """One of the further outputs."""
-        process = self.node
-        assert isinstance(process, Process)
-        if name not in process.outputs:
-            known = ", ".join(process.outputs) or "none; name them with outputs= of process()"
-            raise TopologyError(f"{process.label}: there is no output {name!r}; there are {known}")
-        node = Output(f"{process.name}.{name}", (process,), process.outputs[name], process.key, name=name)
-        return Stream(self._topology, node)
 
 
 class Branch:

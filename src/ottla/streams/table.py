@@ -49,14 +49,14 @@ class Table(Relation):
         fields = joined.fields(left, right, self._topology.claim_name("join", name), how, is_table=True)
         node = TableJoin(**fields) if foreign is None else ForeignKeyJoin(**fields, foreign_key=foreign)
         self._topology.add_root(node)
-        return Table(self._topology, node)
+        return self._with(node, joined.value(self, other))
 
     def to_stream(self) -> "Stream":
         """Each change as a row of a stream. A deleted key is a row whose value columns are null."""
         from ottla.streams.stream import Stream
 
         node = ToStream(self._topology.label("to_stream"), (self.node,), self.node.columns, self.node.key)
-        return Stream(self._topology, node)
+        return Stream(self._topology, node, self._value)
 
     def to(
         self,

@@ -108,13 +108,13 @@ def make_sink(
     """A sink for the rows. `topic` is a name, or a Column with the name of each row's topic."""
     if isinstance(topic, str):
         check_topic_name(topic, label)
-        node, column, left_out = relation.node, None, None
+        node, column = relation.node, None
     elif isinstance(topic, Column):
-        node, column, left_out = _add_topic_column(relation, label, topic)
+        node, column = _add_topic_column(relation, label, topic)
     else:
         raise TopologyError(f"{label}: {topic!r} is neither the name of a topic nor a Column with names of topics")
     name = topic if isinstance(topic, str) else ""
-    value_format = _choose_value_format(label, node, value, name, left_out)
+    value_format = _choose_value_format(label, node, value, name, relation.value_columns)
     sink = Sink(
         label,
         (node,),
@@ -125,7 +125,7 @@ def make_sink(
         topic_column=column,
         key_format=_choose_key_format(label, node, key, name),
         value_format=value_format,
-        value_columns=_names_in_value(value_format, node, left_out),
+        value_columns=_names_in_value(value_format, relation.value_columns),
     )
     for source in topology.sources_of_topic(name):
         _check_loop(sink, source, allows_loop=allows_loop)
@@ -133,20 +133,19 @@ def make_sink(
     return sink
 
 
-def _add_topic_column(relation: Relation, label: str, topic: Column) -> tuple[Node, str, str | None]:
-    """The rows with a column of topics, its name, and again its name if it is not a part of the value."""
+def _add_topic_column(relation: Relation, label: str, topic: Column) -> tuple[Node, str]:
+    """The rows with a column of topics, and its name. A computed one is not a part of the value."""
     name = to_item(label, topic).plain_name
-    left_out = None
     if name is None:
-        name = left_out = _TOPIC_COLUMN
+        name = _TOPIC_COLUMN
         if name in relation.columns:
             raise TopologyError(f"{label}: there is a column {name!r} already; rename it")
-        relation = relation.add_columns(label, {name: topic})
+        relation = relation.add_columns(label, {name: topic}, in_value=False)
     check_columns(label, relation.node, [name])
     kind = relation.node.columns.field(name).type
     if not pa.types.is_string(kind):
         raise TopologyError(f"{label}: {name!r} is {kind}; names of topics are strings")
-    return relation.node, name, left_out
+    return relation.node, name
 
 
 def _choose_key_format(label: str, node: Node, given: object, topic: str) -> RecordFormat:
@@ -157,10 +156,10 @@ def _choose_key_format(label: str, node: Node, given: object, topic: str) -> Rec
     return chosen
 
 
-def _choose_value_format(label: str, node: Node, given: object, topic: str, left_out: str | None) -> RecordFormat:
+def _choose_value_format(label: str, node: Node, given: object, topic: str, value: Sequence[str]) -> RecordFormat:
     """How a sink writes the value: the column `value` alone as it is, any other columns as JSON. A format with a schema
-    may ask for columns of the key as well."""
-    fields = [each for each in node.columns if each.name not in node.key and each.name != left_out]
+    may ask for other columns as well, such as those of the key."""
+    fields = [node.columns.field(name) for name in value]
     if given is None:
         is_single = len(fields) == 1 and fields[0].name == "value"
         given = _default_format(fields) if is_single else RecordFormat("json", type=pa.struct(fields))
@@ -174,10 +173,9 @@ def _default_format(fields: Sequence[pa.Field]) -> RecordFormat:
     return RecordFormat(kinds[0], type=fields[0].type) if kinds else RecordFormat("json", type=pa.struct(fields))
 
 
-def _names_in_value(form: RecordFormat, node: Node, left_out: str | None) -> tuple[str, ...]:
-    if pa.types.is_struct(form.resolved_type):
-        return tuple(field.name for field in form.resolved_type)
-    return tuple(name for name in node.columns.names if name not in node.key and name != left_out)
+def _names_in_value(form: RecordFormat, value: Sequence[str]) -> tuple[str, ...]:
+    kind = form.resolved_type
+    return tuple(field.name for field in kind) if pa.types.is_struct(kind) else tuple(value)
 
 
 def _resolve(

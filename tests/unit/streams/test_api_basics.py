@@ -23,7 +23,7 @@ def test_a_source_has_the_columns_of_its_key_and_its_value(app: App) -> None:
     orders = app.stream("orders", key="string", value=ORDER, time="at")
 
     assert orders.columns == ["key", "id", "shop", "amount", "at"]
-    assert orders.key == ("key",)
+    assert orders.key_columns == ("key",)
     assert orders.schema.field("at").type == pa.timestamp("us", "UTC")
     assert isinstance(orders.node, Source)
     assert (orders.node.topic, orders.node.time, orders.node.is_table) == ("orders", "at", False)
@@ -36,7 +36,7 @@ def test_a_value_of_one_type_is_the_column_value(app: App) -> None:
 def test_a_key_of_several_fields_makes_several_columns(app: App) -> None:
     visits = app.table("visits", key="user string, page string", value="seconds long")
 
-    assert (visits.columns, visits.key) == (["user", "page", "seconds"], ("user", "page"))
+    assert (visits.columns, visits.key_columns) == (["user", "page", "seconds"], ("user", "page"))
 
 
 def test_word_count_is_a_chain_of_nodes(app: App) -> None:

@@ -47,7 +47,7 @@ def test_windows_are_a_part_of_the_key(orders: "Stream") -> None:
     )
 
     node = aggregate_of(table)
-    assert table.key == ("shop", "window_start", "window_end")
+    assert table.key_columns == ("shop", "window_start", "window_end")
     assert table.schema == pa.schema(
         [("shop", pa.string()), ("window_start", TIME), ("window_end", TIME), ("revenue", pa.float64())]
     )
@@ -164,7 +164,7 @@ def test_windows_over_updates_of_a_table_are_refused(orders: "Stream", accounts:
 
     final = orders.group_by("shop").window(minute).count(name="per-minute", emit="final").filter("count > 1")
     hours = final.to_stream().group_by("shop").window(tumbling("1 hour")).agg("sum(count) as n", name="per-hour")
-    assert hours.key == ("shop", "window_start", "window_end")
+    assert hours.key_columns == ("shop", "window_start", "window_end")
 
 
 def test_names_are_mandatory_unique_and_valid(orders: "Stream") -> None:

@@ -76,7 +76,7 @@ def test_a_table_joins_another_by_a_foreign_key(app: App, how: str) -> None:
 
     assert isinstance(joined.node, ForeignKeyJoin)
     assert (joined.node.foreign_key, joined.node.how) == (("customer_id",), how)
-    assert joined.key == ("key",)
+    assert joined.key_columns == ("key",)
     assert joined.columns == ["key", "customer_id", "amount", "name"]
 
 

@@ -178,11 +178,40 @@ def test_streams_with_the_same_columns_are_merged(app: App, orders: "Stream") ->
 def test_a_new_key_comes_first_and_the_old_one_stays_as_a_value(orders: "Stream") -> None:
     keyed = orders.select_key("shop")
     assert isinstance(keyed.node, Rekey)
-    assert (keyed.columns, keyed.key) == (["shop", "key", "amount", "tags"], ("shop",))
+    assert (keyed.columns, keyed.key_columns) == (["shop", "key", "amount", "tags"], ("shop",))
 
     computed = orders.select_key("upper(shop) as name", "amount")
-    assert (computed.columns, computed.key) == (["name", "amount", "key", "shop", "tags"], ("name", "amount"))
+    assert (computed.columns, computed.key_columns) == (["name", "amount", "key", "shop", "tags"], ("name", "amount"))
     assert orders.select_key("key").node is orders.node, "nothing changes"
+
+
+def test_a_new_key_leaves_the_value_as_it_is(app: App, orders: "Stream") -> None:
+    users = app.table("users", value="name string, amount double")
+
+    keyed = orders.select_key("shop")
+    assert keyed.value_columns == ("shop", "amount", "tags"), "a column can be a part of both"
+    assert orders.select_key("upper(shop) as name").value_columns == ("shop", "amount", "tags")
+    assert keyed.select("*", "key").value_columns == ("shop", "amount", "tags", "key"), "the key before can be selected"
+    assert keyed.select("amount").value_columns == ("amount",)
+    assert keyed.filter("amount > 1").with_columns(x="1").drop("tags").value_columns == ("shop", "amount", "x")
+    assert keyed.map(lambda row: row, schema="n int").value_columns == ("n",)
+    assert keyed.join(users).value_columns == ("shop", "amount_left", "tags", "name", "amount_right")
+    assert keyed.to_table(name="newest").to_stream().value_columns == ("shop", "amount", "tags")
+    assert keyed.group_by_key().count(name="counts").value_columns == ("count",)
+    assert orders.group_by("shop").reduce(lambda one, _: one, name="reduced").value_columns == (
+        "shop",
+        "amount",
+        "tags",
+    )
+
+
+def test_columns_are_found_by_name_even_if_they_are_called_key_or_value(app: App) -> None:
+    lines = app.stream("lines", value="string")
+    assert [str(each) for each in (lines.key, lines.value, lines["value"])] == [
+        "Column<'key'>",
+        "Column<'value'>",
+        "Column<'value'>",
+    ]
 
 
 def test_an_exchange_can_be_asked_for(orders: "Stream") -> None:
@@ -225,9 +254,11 @@ def test_a_processor_has_a_main_output_and_others(app: App, orders: "Stream") ->
     assert processed.columns == ["shop", "n"]
     audit = processed.output("audit")
     assert isinstance(audit.node, Output)
-    assert (audit.columns, audit.key, audit.node.inputs) == (["shop", "text"], ("shop",), (node,))
+    assert (audit.columns, audit.key_columns, audit.node.inputs) == (["shop", "text"], ("shop",), (node,))
     with pytest.raises(TopologyError, match="counter: there is no output 'audits'; there are audit"):
         processed.output("audits")
+    with pytest.raises(TopologyError, match=r"output: stream 'orders' is no processor"):
+        orders.output("audit")
     with pytest.raises(TopologyError, match=r"is not a subclass of ottla.streams.Processor"):
         orders.process(lambda row: row, schema="n long", name="x")  # type: ignore[arg-type]
     with pytest.raises(TopologyError, match="the key's column 'key' is string and stays so; the schema says int64"):

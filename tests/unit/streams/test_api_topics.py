@@ -41,7 +41,7 @@ def test_schemas_are_sql_texts_spark_types_or_formats(app: App) -> None:
 
 def test_the_column_of_the_key_can_be_named(app: App) -> None:
     users = app.table("users", value="key string, name string", key_column="user_id")
-    assert (users.columns, users.key) == (["user_id", "key", "name"], ("user_id",))
+    assert (users.columns, users.key_columns) == (["user_id", "key", "name"], ("user_id",))
 
 
 @pytest.mark.parametrize(
