@@ -12,7 +12,8 @@ Duration = str | int | timedelta
 
 START: Final = "window_start"
 END: Final = "window_end"
-"""Columns of the key of a windowed table: timestamps, the first moment of the window and the first one after it."""
+"""Columns of the key of a windowed table: timestamps, the first moment of the window and the first one after it. Of a
+session they are the times of its first and its last row, as in Kafka Streams."""
 
 _UNITS_MS = {"ms": 1, "millisecond": 1, "s": 1000, "second": 1000, "m": 60_000, "min": 60_000, "minute": 60_000}
 _UNITS_MS |= {"h": 3_600_000, "hour": 3_600_000, "d": 86_400_000, "day": 86_400_000, "week": 604_800_000}

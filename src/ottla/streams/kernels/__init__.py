@@ -20,5 +20,7 @@ grouping.py            rows by group
 python_aggregates.py   aggregates and reduces with functions of the user
 retractions.py         a change of a row as what its groups lose and gain
 windowed.py            aggregates over tumbling and hopping windows
+sessions.py            aggregates over session windows
+session_index.py       which sessions a key has
 closing.py             when windows close and are deleted
 """

@@ -5,7 +5,7 @@ and `_timestamp`, the highest time of the rows in it. The key is the canonical k
 batch, as with the cache of Kafka Streams.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,12 +101,26 @@ class AccumulatorState:
             groups = Groups(np.concatenate((stored_groups, groups.numbers)), groups.count)
             stored = {name: as_array(state.column(name)) for name in state.column_names}
             rows = {name: pa.concat_arrays([stored[name], rows[name]]) for name in stored if name in rows}
-        found = {TIMESTAMP: groups.maximum(rows[TIMESTAMP])}
+        return self.combine(rows, groups)
+
+    def combine(self, accumulators: Mapping[str, pa.Array], groups: Groups) -> pa.Table:
+        """Values as they are stored, one for each group. Also merges `_timestamp`."""
+        found = {TIMESTAMP: groups.maximum(accumulators[TIMESTAMP])}
         for each in self._accumulators:
-            merged = each.merge([rows[field.name] for field in each.fields], groups)
+            merged = each.merge([accumulators[field.name] for field in each.fields], groups)
             found |= {field.name: column for field, column in zip(each.fields, merged, strict=True)}
             found[each.aggregate.result] = each.result(merged)
         return pa.table({name: found[name] for name in self.codec.columns.names}, self.codec.columns)
+
+    def collect(self, rows: pa.Table) -> dict[str, pa.Array]:
+        """The accumulators of each row alone, and its `_timestamp`."""
+        alone = Groups(np.arange(rows.num_rows), rows.num_rows)
+        found = {TIMESTAMP: as_array(rows.column(TIMESTAMP))}
+        for each in self._accumulators:
+            column = each.aggregate.column
+            collected = each.collect(None if column is None else as_array(rows.column(column)), alone)
+            found |= {field.name: array for field, array in zip(each.fields, collected, strict=True)}
+        return found
 
     def _take_old(self, state: pa.Table, is_new: np.ndarray[Any, np.dtype[np.bool_]]) -> pa.Array:
         """The results before the batch; null for a key that the store did not have."""

@@ -4,6 +4,7 @@ A windowed aggregate has a second store, its *closing store*:
 
     0x00                                a JSON object: the time of each source partition, and the closing time
     0x01, end of the window, its key    nothing: the window with this key in the first store ends then
+    0x02, a key                         of session windows only, see `session_index.py`
 
 The *closing time* is the lowest time of all source partitions that the task has heard of. It never goes back. With
 `close_idle`, a source partition that has had no record for that long, and has none left to read, holds up nobody. If
@@ -96,12 +97,13 @@ class Windows:
         found = self._closing.find(self._time_before - self.life.open_ms + 1, self.time - self.life.open_ms + 1)
         return [key for _, key in found]
 
-    def expire(self) -> None:
-        """Delete windows that were kept long enough."""
-        for end, key in self._closing.find(
-            self._time_before - self.life.keep_ms + 1, self.time - self.life.keep_ms + 1
-        ):
+    def expire(self) -> list[bytes]:
+        """Delete windows that were kept long enough. Returns their keys."""
+        keep_ms = self.life.keep_ms
+        expired = self._closing.find(self._time_before - keep_ms + 1, self.time - keep_ms + 1)
+        for end, key in expired:
             self.remove(end, key)
+        return [key for _, key in expired]
 
 
 class ClosingStore:

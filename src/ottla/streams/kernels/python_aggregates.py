@@ -130,7 +130,7 @@ class PythonState:
             folded.value = value
         for folded in found.values():
             try:
-                folded.after = self._encode(folded.value, folded.time)
+                folded.after = self.encode(folded.value, folded.time)
             except (TypeError, ValueError):
                 self._repeat(folded, steps)
         changes = [folded for folded in found.values() if folded.is_change]
@@ -143,7 +143,14 @@ class PythonState:
         value = self.codec.decode_row(stored)
         return Folded(key, stored, value, value.pop(TIMESTAMP) or 0)
 
-    def _encode(self, value: Value, time: int) -> bytes | None:
+    def decode(self, stored: bytes) -> Row:
+        """The value as functions see it."""
+        value = self.codec.decode_row(stored)
+        del value[TIMESTAMP]
+        return value
+
+    def encode(self, value: Value, time: int) -> bytes | None:
+        """The value as it is stored. TypeError or ValueError if it does not fit the columns."""
         if value is None:
             return None
         if not isinstance(value, dict):
@@ -164,7 +171,7 @@ class PythonState:
                 try:
                     value = steps.apply(again.value, steps.rows[step])
                     again.time = time if again.value is None else max(again.time, time)
-                    again.after = self._encode(value, again.time)
+                    again.after = self.encode(value, again.time)
                     again.value = value
                 except Exception as error:
                     steps.failures.add(steps.rows[step], error)
@@ -176,21 +183,34 @@ class PythonState:
 
     def make_changes(self, changes: Sequence[Folded], rows: pa.Table) -> pa.Table:
         """Changes of the table. `rows` has the key's columns and the hidden ones of the row that caused each change."""
-        if not changes:
-            return self.schema.empty_table()
-        values = self.codec.decode([each.after for each in changes])
-        stored = self.codec.decode([each.before for each in changes])
-        old = pa.StructArray.from_arrays(
-            [as_array(stored.column(each.name)) for each in self._results],
-            fields=self._results,
-            mask=pa.array([each.before is None for each in changes]),
-        )
-        columns: dict[str, Any] = {name: rows.column(name) for name in self.schema.names if name in rows.column_names}
-        columns |= {each.name: values.column(each.name) for each in self._results}
-        columns[TIMESTAMP] = pa.array([each.time for each in changes], pa.int64())
-        columns[DELETED] = pa.array([each.after is None for each in changes])
-        columns[OLD] = old
-        return pa.table(columns, self.schema)
+        before, after = [each.before for each in changes], [each.after for each in changes]
+        return make_changes(self.schema, self.codec, rows, before, after, [each.time for each in changes])
+
+
+def make_changes(
+    schema: pa.Schema,
+    codec: RowCodec,
+    rows: pa.Table,
+    before: Sequence[bytes | None],
+    after: Sequence[bytes | None],
+    times: Sequence[int],
+) -> pa.Table:
+    """Changes of a table from stored values. `rows` has the columns of the keys, and the hidden ones of the row that
+    caused each change."""
+    if not len(times):
+        return schema.empty_table()
+    values, stored = codec.decode(after), codec.decode(before)
+    results = list(schema.field(OLD).type)
+    columns: dict[str, Any] = {name: rows.column(name) for name in schema.names if name in rows.column_names}
+    columns |= {each.name: values.column(each.name) for each in results}
+    columns[TIMESTAMP] = pa.array(times, pa.int64())
+    columns[DELETED] = pa.array([value is None for value in after])
+    columns[OLD] = pa.StructArray.from_arrays(
+        [as_array(stored.column(each.name)) for each in results],
+        fields=results,
+        mask=pa.array([value is None for value in before]),
+    )
+    return pa.table(columns, schema)
 
 
 class PythonAggregateKernel:
