@@ -1,6 +1,8 @@
 """Apps on a broker and Spark: what is written is right, goes on after a restart, and says so when it cannot."""
 
+import json
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,9 +64,13 @@ def test_words_are_counted_through_an_exchange(spark: "SparkSession", broker: Lo
         words.group_by("word").count(name="word-counts").to("word-totals")
         expected = {word: {"count": count} for word, count in Counter(" ".join(lines[:end]).split()).items()}
         with running(app):
-            wait_until(lambda: read_table(broker, "word-totals") == expected, app)
+            wait_until(partial(_equals, broker, "word-totals", expected), app)
         kept = read_table(broker, "words-word-counts-changelog")
         assert {word: {"count": value["count"]} for word, value in kept.items()} == expected
+
+
+def _equals(broker: LocalBroker, topic: str, expected: object) -> bool:
+    return read_table(broker, topic) == expected
 
 
 def test_a_missing_topic_is_one_line(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
@@ -100,3 +106,64 @@ def test_a_second_copy_takes_over(spark: "SparkSession", broker: LocalBroker, tm
     wait_for_lag_zero(broker, second, ["numbers"])
     second.stop()
     assert sorted(int(each["value"]) for each in read_records(broker, "copies")) == list(range(300))
+
+
+def test_records_and_rows_that_fail_become_dead_letters(
+    spark: "SparkSession", broker: LocalBroker, tmp_path: Path
+) -> None:
+    """A record that is not JSON and a row whose function fails are in the dead-letter topic with place and reason; with
+    "fail" the app ends with one line that names the place."""
+    broker.create_topic("payments", partitions=1)
+    broker.create_topic("doubled", partitions=1)
+    for value in ('{"amount": 1}', "not JSON", '{"amount": 0}', '{"amount": 4}'):
+        send(broker, "payments", [{"key": "k", "value": value, "headers": [("trace", b"7")]}])
+
+    def make(**options: str) -> App:
+        app = make_app(broker, tmp_path, "payer", **options)
+        payments = app.stream("payments", key="string", value="amount long")
+        payments.map(lambda row: {**row, "amount": 100 // row["amount"]}, schema="amount long").to("doubled")
+        return app
+
+    strict = make()
+    strict.start()
+    assert strict.wait(300)
+    with pytest.raises(StreamsError, match=r"payments-0@1: .*JSON"):
+        strict.stop()
+    assert read_records(broker, "doubled") == []
+    lenient = make(on_bad_record="dead-letter", on_error="dead-letter")
+    with running(lenient):
+        wait_for_lag_zero(broker, lenient, ["payments"])
+        wait_until(lambda: lenient.progress()["subtopologies"][0]["rows_read"] > 0, lenient)
+        (unit,) = lenient.progress()["subtopologies"]
+    assert (unit["bad_records"], unit["failed_rows"]) == (1, 1)
+    assert [each["value"] for each in read_records(broker, "doubled")] == [b'{"amount":100}', b'{"amount":25}']
+    letters = read_records(broker, "payer-dead-letters")
+    assert sorted(each["value"] for each in letters) == [b"not JSON", b'{"key":"k","amount":0}']
+    for letter in letters:
+        headers = {each["key"]: each["value"] for each in letter["headers"]}
+        assert headers["trace"] == b"7"
+        assert headers["__connect.errors.topic"] == b"payments"
+        assert headers["__connect.errors.offset"] == (b"1" if letter["value"] == b"not JSON" else b"2")
+        assert headers["__connect.errors.exception.message"]
+
+
+def test_a_table_enriches_a_stream_and_answers_queries(
+    spark: "SparkSession", broker: LocalBroker, tmp_path: Path
+) -> None:
+    """A stream joined with a table that changes: each row gets the value of its time. The table answers over HTTP."""
+    broker.create_topic("users", partitions=2)
+    broker.create_topic("views", partitions=2)
+    broker.create_topic("enriched", partitions=2)
+    app = make_app(broker, tmp_path, "enricher")
+    users = app.table("users", key="string", value="name string")
+    views = app.stream("views", key="string", value="page string")
+    views.join(users, name="view-user").to("enriched")
+    with running(app):
+        for name in ("Ada", "Grace"):
+            send(broker, "users", [{"key": f"u{n}", "value": f'{{"name": "{name} {n}"}}'} for n in range(5)])
+            wait_for_lag_zero(broker, app, ["users"])
+            send(broker, "views", [{"key": f"u{n}", "value": '{"page": "home"}'} for n in range(5)])
+            wait_for_lag_zero(broker, app, ["views"])
+        wait_until(lambda: app.query("users").get("u3") == {"key": "u3", "name": "Grace 3"}, app)
+    found = sorted(json.loads(each["value"])["name"] for each in read_records(broker, "enriched"))
+    assert found == sorted(f"{name} {n}" for name in ("Ada", "Grace") for n in range(5))

@@ -16,6 +16,7 @@ from ottla.streams.topology import Topology
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from ottla.streams.queries import Query
     from ottla.streams.running.driver import Runner
     from ottla.streams.testing import TestDriver
 
@@ -229,6 +230,17 @@ class App:
     def progress(self) -> dict[str, Any]:
         """How far the started app is: rows, rates, lag and troubles of each subtopology, and the stores."""
         return self._running.report_progress()
+
+    def query(self, name: str) -> "Query":
+        """Reads a store of the started app: `app.query("revenue").get("shop-1", window=at)`."""
+        from ottla.streams.queries import Query
+
+        return Query(self, name, token=self._running.http_token)
+
+    @property
+    def http_address(self) -> str:
+        """Where the started app answers queries and shows its pages, such as http://127.0.0.1:8080."""
+        return self._running.http_address
 
     @property
     def _running(self) -> "Runner":

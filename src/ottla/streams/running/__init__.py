@@ -1,7 +1,7 @@
 """The driver and its tasks on Spark: batches of a subtopology as jobs, each task in a transaction of its own.
 
 driver.py           a run of an app: plan, topics, state servers, a thread for each subtopology
-foreground.py       signals and progress of an app in a terminal
+foreground.py       signals and progress of an app in a terminal  pages.py         health, progress, metrics over HTTP
 loop.py             the thread of a subtopology: plan a batch, run it, take the reports, start failed tasks anew
 jobs.py             orders as Spark jobs                          sessions.py       settings of Spark for small jobs
 work.py             orders and reports, as JSON                   tasks.py          a batch in Spark's Python workers

@@ -6,13 +6,14 @@ runner = Runner(options, nodes, spark); runner.start(); runner.wait(); runner.st
 import os
 import platform
 import secrets
+import shutil
 import tempfile
 import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.client.backoff import now_ms
 from ottla.client.client import Client
@@ -36,15 +37,22 @@ from ottla.streams.running.internal_topics import (
 )
 from ottla.streams.running.jobs import JobRunner
 from ottla.streams.running.loop import LoopContext, SubtopologyLoop
+from ottla.streams.running.pages import make_routes
 from ottla.streams.running.progress import Progress
 from ottla.streams.running.registration import FAILED, RUNNING, STOPPED, Registration, find_registration, register
 from ottla.streams.running.settings import client_settings, driver_client_settings
 from ottla.streams.running.state_servers import LocalStateServers, NoState, StateServers
 from ottla.streams.running.tasks import TaskPlan
+from ottla.streams.state.http import HttpServer, make_query_routes
+from ottla.streams.state.remote_stores import RemoteStores
 from ottla.streams.tasks.placement import number_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+TOKEN_VARIABLE: Final = "OTTLA_STREAM_TOKEN"
+"""The environment variable with the token for queries and pages."""
 
 
 class Runner:
@@ -62,7 +70,10 @@ class Runner:
         self._lock = threading.Lock()
         self._registration: Registration | None = None
         self._state: LocalStateServers | None = None
+        self._stores: RemoteStores | None = None
+        self._http: HttpServer | None = None
         self._client = Client(client_settings(options))
+        self.http_token = os.environ.get(TOKEN_VARIABLE)
         self.plan: AppPlan | None = None
         self.progress = Progress(options.name, [])
 
@@ -71,10 +82,10 @@ class Runner:
         try:
             self._start()
         except (KafkaError, Unreachable) as error:
-            self._end_state_servers()
+            self._end_servers()
             raise StreamsError(f"app {self._options.name!r}: {error}") from None
         except BaseException:
-            self._end_state_servers()
+            self._end_servers()
             raise
         finally:
             self._client.close()
@@ -88,7 +99,7 @@ class Runner:
         self._stop.set()
         for thread in self._threads:
             thread.join()
-        self._end_state_servers()
+        self._end_servers()
         self._register_end()
         self._client.close()
         for each in self.progress.subtopologies.values():
@@ -117,6 +128,7 @@ class Runner:
         if DEAD_LETTER in (self._options.on_bad_record, self._options.on_error, self._options.on_late):
             create_topic(client, self._options.dead_letters, CLUSTER_DEFAULT, {})
         self.progress = Progress(self._options.name, [each.name for each in plan.subtopologies])
+        self._start_http(plan, counts)
         self._registration = self._make_registration(plan, described)
         register(client, self._registration)
         numbers = number_sources(plan)
@@ -157,7 +169,32 @@ class Runner:
                 self._failure = error
         self._stop.set()
 
-    # State servers
+    # Servers
+
+    def _start_http(self, plan: AppPlan, counts: Mapping[str, int]) -> None:
+        """Pages and queries. Who asks needs the token of the environment, if there is one; off the loopback interface
+        there must be one."""
+        host, _, port = self._options.http.rpartition(":")
+        stores = self._stores = RemoteStores(self._locate, self._token)
+        views = stores.views(plan.stores, counts)
+        routes = [
+            *make_routes(self.report_progress, lambda: describe(plan), self._stop.set),
+            *make_query_routes(lambda: views),
+        ]
+        self._http = HttpServer(routes, host, int(port), self.http_token)
+        self._http.start()
+
+    def _locate(self, store: str, partition: int) -> str:
+        if self._state is None:
+            raise StreamsError("the state servers are being started")
+        return self._state.locate(store, partition)
+
+    @property
+    def http_address(self) -> str:
+        """Where the app's pages and queries are answered, such as http://127.0.0.1:8080."""
+        if self._http is None:
+            raise StreamsError(f"app {self._options.name!r} is not running")
+        return self._http.address
 
     def _start_state_servers(self, plan: AppPlan, counts: Mapping[str, int]) -> StateServers:
         if not plan.stores:
@@ -167,10 +204,15 @@ class Runner:
         self._state.start()
         return self._state
 
-    def _end_state_servers(self) -> None:
+    def _end_servers(self) -> None:
+        if self._http is not None:
+            self._http.stop()
+        if self._stores is not None:
+            self._stores.close()
         if self._state is not None:
             self._state.stop()
-            self._state = None
+        self._http = self._stores = self._state = None
+        shutil.rmtree(self._handover_directory(), ignore_errors=True)
 
     @property
     def state_directory(self) -> str:
@@ -188,11 +230,10 @@ class Runner:
             app=self._options.name,
             instance=self._instance,
             state=RUNNING,
-            address="",
+            address=self.http_address,
             host=platform.node(),
             pid=os.getpid(),
             started_ms=now_ms(),
-            token=self._token,
             internal_topics=[each.name for each in plan.internal_topics],
             groups=sorted({each.group for each in plan.subtopologies}),
             state_dirs=[self.state_directory] if plan.stores else [],

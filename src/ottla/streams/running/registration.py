@@ -33,12 +33,10 @@ class Registration:
     """Different for every start of the app."""
     state: str
     address: str
-    """host:port of the app's pages."""
+    """Of the app's pages and queries, such as http://127.0.0.1:8080."""
     host: str
     pid: int
     started_ms: int
-    token: str = ""
-    """With which requests to the app's pages are authenticated, unless they are for everybody on this machine."""
     internal_topics: Sequence[str] = ()
     groups: Sequence[str] = ()
     state_dirs: Sequence[str] = ()

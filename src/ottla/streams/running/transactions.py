@@ -21,7 +21,7 @@ from ottla.client.transactions import (
 )
 from ottla.pipeline.encoding import Encoder
 from ottla.streams.kernels.kernel import KernelContext
-from ottla.streams.running.bad_rows import sort_out
+from ottla.streams.running.bad_rows import refuse_bad_records, set_aside
 from ottla.streams.running.positions import to_committed_offset
 from ottla.streams.running.settings import transaction_timeout_ms
 from ottla.streams.running.state_access import open_stores
@@ -50,20 +50,23 @@ class BatchInput:
 
 def commit_batch(plan: "TaskPlan", order: Order, batch: BatchInput) -> Report:
     """Process the rows and commit everything. Raises if it is not known to be committed."""
+    refuse_bad_records(plan, batch.bad)
     stores = open_stores(plan.subtopology, order, plan.state_token)
     is_whole = all(position.offset >= each.end for position, each in zip(batch.positions, order.ranges, strict=True))
     idle_times = order.idle_times if is_whole else {}
     context = KernelContext(order.partition, order.now_ms, stores, batch.source_times, idle_times)
+    context.on_error = plan.options.on_error
     outgoing = run_steps(plan.subtopology, batch.rows, context, plan.partition_counts)
-    set_aside = sort_out(plan, batch.bad, context)
-    records = [*outgoing.records, *set_aside.records]
+    aside = set_aside(plan, batch.bad, context)
+    letters = [(plan.options.dead_letters, pa.Table.from_batches([each])) for each in aside.letters]
+    records = [*outgoing.records, *letters]
     moved = {
         TopicPartition(source.topic, order.partition): to_committed_offset(position)
         for source, position, before in zip(plan.subtopology.sources, batch.positions, order.ranges, strict=True)
         if position != (before.start, before.stream_time)
     }
     written = sum(rows.num_rows for _, rows in records)
-    counts = {"read": batch.row_count, "written": written, **set_aside.counts}
+    counts = {"read": batch.row_count, "written": written, **aside.counts}
     if not moved and not written:
         return Report(order.partition, order.producer, batch.positions, {}, counts)
     freeze_loaded_modules()
