@@ -23,14 +23,14 @@ from ottla.streams.kernels.kernel import KernelContext
 from ottla.streams.kernels.versions import table_codec
 from ottla.streams.memory_topics import MemoryTopic, Record
 from ottla.streams.planning.origins import find_origins
-from ottla.streams.planning.plan import PARCELS, SinkPlan, SourcePlan, StorePlan, SubtopologyPlan
+from ottla.streams.planning.plan import PARCELS, SinkPlan, SourcePlan, SubtopologyPlan
 from ottla.streams.planning.planner import make_plan
 from ottla.streams.rows import DELETED
-from ottla.streams.state.keys import decode_keys, encode_key, encode_keys
+from ottla.streams.state.keys import encode_keys
 from ottla.streams.state.store import MemoryReader, Store
-from ottla.streams.state.values import RowCodec
+from ottla.streams.state.views import StoreView, Time
 from ottla.streams.tasks.ordering import merge_order
-from ottla.streams.tasks.placement import choose_partitions, number_sources
+from ottla.streams.tasks.placement import number_sources
 from ottla.streams.tasks.reading import NO_TIME, SourceRows, read_rows
 from ottla.streams.tasks.running import Outgoing, run_steps
 from ottla.streams.tasks.times import find_source_times
@@ -40,6 +40,7 @@ from ottla.streams.windows import Duration, parse_duration_ms
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_ROWS_MAX = 1_000_000
 _GIVEN_UP = 0.1
 """How many of the batches are given up before they are committed, with `split`."""
 
@@ -185,8 +186,8 @@ class TestDriver:
         plan = self.plan.stores.get(store)
         if plan is None:
             raise StreamsError(f"there is no store {store!r}; there are {', '.join(self.plan.stores)}")
-        partitions = [reader for (name, _), reader in sorted(self._state.items()) if name == store]
-        return TestQuery(plan, partitions)
+        count = sum(name == store for name, _ in self._state)
+        return TestQuery(StoreView(plan, count, lambda partition: self._state[store, partition]))
 
     def topic(self, name: str) -> MemoryTopic:
         """A topic with all of its records, partition by partition."""
@@ -349,30 +350,30 @@ class TestDriver:
 
 
 class TestQuery:
-    """What a store has, as dictionaries with the columns of key and value."""
+    """What a store has, as `app.query(name)` of a running app answers: rows with the columns of key and value."""
 
     __test__ = False  # pytest would take it for a test
 
-    def __init__(self, plan: StorePlan, partitions: Sequence[MemoryReader]) -> None:
-        self._plan = plan
-        self._partitions = partitions
-        self._codec = RowCodec(plan.value_columns)
+    def __init__(self, view: StoreView) -> None:
+        self._view = view
 
-    def get(self, *key: Any) -> dict[str, Any] | None:
-        """The value of a key, given by the values of its columns, from the partition where the key belongs."""
-        encoded = encode_key(dict(zip(self._plan.key_columns.names, key, strict=True)), self._plan.key_columns)
-        (partition,) = choose_partitions([encoded], len(self._partitions), 0).tolist()
-        (found,) = self._partitions[partition].get_many([encoded] if encoded is not None else [b""])
-        return None if found is None else self._codec.decode_row(found)
+    def get(self, *key: Any, window: Time | None = None) -> dict[str, Any] | None:
+        """The row of a key, given by the values of its columns; of a store with windows, that of the window which
+        begins at the given time."""
+        return self._view.get(key, window)
 
-    def all(self) -> list[dict[str, Any]]:
-        """All keys with their values, in the order of partitions and keys."""
-        rows = []
-        for reader in self._partitions:
-            pairs = list(reader.range(b"", None))
-            keys = decode_keys([key for key, _ in pairs], self._plan.key_columns).to_pylist()
-            rows += [{**key, **self._codec.decode_row(value)} for key, (_, value) in zip(keys, pairs, strict=True)]
-        return rows
+    def window(self, *key: Any, start: Time | None = None, end: Time | None = None) -> list[dict[str, Any]]:
+        """The windows of a key that begin between two times, both included."""
+        return self._view.windows(key, start, end)
+
+    def range(self, start: Any = None, end: Any = None) -> list[dict[str, Any]]:
+        """Rows with keys from `start` to `end`, both included, in the order of keys."""
+        first, last = (None if each is None else (each,) for each in (start, end))
+        return self._view.range(first, last, _ROWS_MAX).rows
+
+    def all(self, *, start: Time | None = None, end: Time | None = None) -> list[dict[str, Any]]:
+        """All rows; of a store with windows, those that begin between two times."""
+        return self._view.all(start, end, limit=_ROWS_MAX).rows
 
 
 def _refuse_spark() -> "SparkSession":

@@ -33,7 +33,7 @@ def test_a_count_behind_an_exchange_is_the_same_for_every_cut(split: int | None)
         test.feed("in", [{"key": str(number), "value": number % 3} for number in range(30)])
 
         assert test.table("out") == {(0,): {"count": 10}, (1,): {"count": 10}, (2,): {"count": 10}}
-        assert test.query("counts").get(1) == {"count": 10}
+        assert test.query("counts").get(1) == {"value": 1, "count": 10}
         assert sorted(row["value"] for row in test.query("counts").all()) == [0, 1, 2]
 
 

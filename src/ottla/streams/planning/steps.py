@@ -7,7 +7,6 @@ from typing import Any
 import pyarrow as pa
 
 from ottla.streams import graph
-from ottla.streams.formats import RecordFormat
 from ottla.streams.graph import Node
 from ottla.streams.kernels.aggregates import AggregateKernel
 from ottla.streams.kernels.functions import FunctionKernel, MergeKernel, SelectKernel
@@ -70,7 +69,8 @@ def make_to_stream(node: graph.ToStream) -> Made:
 def make_source_store(node: graph.Source, name: str) -> StorePlan:
     """The store of a table's topic, which is its changelog."""
     spec = StoreSpec(name, is_source=True)
-    return replace(_table_store(node, spec, node.topic, node.key_format, node.value_format), time=node.time)
+    store = _table_store(node, spec, node.topic)
+    return replace(store, key_format=node.key_format, value_format=node.value_format, time=node.time)
 
 
 def make_source_table(node: graph.Source, name: str) -> Made:
@@ -145,7 +145,8 @@ def _window_stores(app: str, node: graph.Aggregate, kernel: Kernel) -> Sequence[
     key = pa.schema([node.columns.field(name) for name in node.inputs[0].key])
     values = pa.schema(value_fields(node.columns, node.key))
     kind = "session" if node.window.kind == "session" else "window"
-    store = StorePlan(windows, changelog_of(app, windows.name), key, values, kind)
+    size_ms = None if kind == "session" else node.window.size_ms
+    store = StorePlan(windows, changelog_of(app, windows.name), key, values, kind, window_ms=size_ms)
     return (store, *_inner_stores(app, others))
 
 
@@ -169,21 +170,9 @@ def make_table_join(node: graph.TableJoin, left_store: str, right_store: str, *,
     return Made(TableJoinKernel(JoinShape.of(node), left_store, right_store, with_old=with_old))
 
 
-def _table_store(
-    node: Node,
-    spec: StoreSpec,
-    changelog: str,
-    key_format: RecordFormat | None = None,
-    value_format: RecordFormat | None = None,
-) -> StorePlan:
-    return StorePlan(
-        spec,
-        changelog,
-        pa.schema([node.columns.field(name) for name in node.key]),
-        pa.schema(value_fields(node.columns, node.key)),
-        key_format=key_format,
-        value_format=value_format,
-    )
+def _table_store(node: Node, spec: StoreSpec, changelog: str) -> StorePlan:
+    key = pa.schema([node.columns.field(name) for name in node.key])
+    return StorePlan(spec, changelog, key, pa.schema(value_fields(node.columns, node.key)))
 
 
 def _keep_key(function: Callable[[Row], Any], kind: str, key: Sequence[str]) -> Callable[[Row], Any]:
