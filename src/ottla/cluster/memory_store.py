@@ -154,6 +154,12 @@ class MemoryStore:
             session.heard_s = now_s
             return True
 
+    def lives(self, session: "MemorySession", now_s: float) -> bool:
+        """Whether the session lives. It is not heard of by this."""
+        with self.lock:
+            self._expire_idle(now_s)
+            return session.id in self._sessions
+
     def end(self, session: "MemorySession") -> None:
         with self.lock:
             self._end(session)
@@ -365,11 +371,16 @@ class MemorySession:
             if not fate.is_lost:
                 self.answer(deliver, fate.answer_s)
 
+    def is_owner_heard(self) -> bool:
+        """Whether the owner of the session shows that it lives. An owner on this loop does by running."""
+        return True
+
     def _beat(self) -> None:
         if self._state is SessionState.CONNECTED:
+            hear = self._store.hear if self.is_owner_heard() else self._store.lives
             if not self._store.is_reachable(self.name):
                 self.lose_connection()
-            elif not self._store.hear(self, self._loop.time()):
+            elif not hear(self, self._loop.time()):
                 self._change(SessionState.EXPIRED)
         if self._state in (SessionState.CONNECTED, SessionState.SUSPENDED):
             self._timer = self._loop.call_later(self.timeout_s / HEARTBEATS_PER_TIMEOUT, self._beat)

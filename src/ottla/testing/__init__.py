@@ -11,6 +11,10 @@ The pytest fixtures `ottla_broker`, `ottla_session_broker` and `ottla_cluster` c
     local.py          the broker object that a test uses, and snapshots of its data
     local_cluster.py  several brokers, and their faults
     cuts.py           the connections between them
+    questions.py      what a cluster asks its brokers
+    store_server.py   the store of a cluster, served to brokers in child processes
+    remote_store.py   that store in a child process
+    store_messages.py the messages between the two
     plugin.py         the pytest plug-in with the fixtures
     launch.py         how a broker is started, and the interface to control it while it runs
     thread.py         runs the broker in a thread of the test's process
@@ -55,15 +59,16 @@ def broker(
 
 
 @contextmanager
-def cluster(brokers: int = 3, **settings: Any) -> "Iterator[LocalCluster]":
-    """Runs a cluster until the end of the `with` block, in threads of this process and without ZooKeeper.
+def cluster(brokers: int = 3, *, process: bool = False, **settings: Any) -> "Iterator[LocalCluster]":
+    """Runs a cluster until the end of the `with` block, without ZooKeeper, in threads of this process or in child
+    processes (`process=True`).
 
     All brokers have these settings, with Kafka's names and `_` for `.`. Topics have three replicas unless
     `default_replication_factor` says otherwise.
     """
     from ottla.testing.local_cluster import LocalCluster
 
-    local = LocalCluster(brokers, settings)
+    local = LocalCluster(brokers, settings, process=process)
     try:
         local.start()
         yield local

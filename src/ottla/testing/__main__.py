@@ -6,21 +6,26 @@ import shutil
 from collections.abc import Callable
 from typing import IO, Any
 
-from ottla.testing.launch import FaultOrder, Launch
+from ottla.testing.cuts import BrokerNetwork
+from ottla.testing.launch import FaultOrder, Launch, NetworkState, Place
+from ottla.testing.remote_store import RemoteStore
 from ottla.testing.thread import BrokerThread
 
 
 def main() -> None:
     requests, replies = _channels()
     launch = _launch(json.loads(requests.readline()))
+    network = BrokerNetwork()
     try:
-        host = BrokerThread(launch)
+        host = _start(launch, network)
     except Exception as error:
         _send(replies, {"error": _text(error)})
         return
     _send(replies, {"result": host.ports})
-    commands: dict[str, Callable[..., None]] = {
+    commands: dict[str, Callable[..., Any]] = {
         "stop": host.stop,
+        "ask": host.ask,
+        "set_network": lambda state: network.become(NetworkState(*state)),
         "add_fault": lambda order: host.add_fault(FaultOrder(*order)),
         "clear_faults": host.clear_faults,
         "advance": host.advance,
@@ -44,15 +49,27 @@ def _channels() -> tuple[IO[str], IO[str]]:
 
 
 def _launch(given: dict[str, Any]) -> Launch:
-    return Launch(**{**given, "faults": [FaultOrder(*order) for order in given["faults"]]})
+    place = given["place"]
+    if place is not None:
+        broker_id, store_name, store_path, network = place
+        place = Place(broker_id, store_name, store_path, NetworkState(*network))
+    return Launch(**{**given, "faults": [FaultOrder(*order) for order in given["faults"]], "place": place})
 
 
-def _outcome(command: Callable[..., None], arguments: list[Any]) -> dict[str, Any]:
+def _start(launch: Launch, network: BrokerNetwork) -> BrokerThread:
+    place = launch.place
+    if place is None:
+        return BrokerThread(launch)
+    network.become(place.network)
+    store = RemoteStore(place.store_path, place.store_name)
+    return BrokerThread(launch, store=store, connect=network.connector(place.broker_id))
+
+
+def _outcome(command: Callable[..., Any], arguments: list[Any]) -> dict[str, Any]:
     try:
-        command(*arguments)
+        return {"result": command(*arguments)}
     except Exception as error:
         return {"error": _text(error)}
-    return {"result": None}
 
 
 def _text(error: Exception) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ottla.system.network import connect_to_socket
+from ottla.testing.launch import NetworkState
 
 ProtocolType = TypeVar("ProtocolType", bound=asyncio.BaseProtocol)
 
@@ -17,16 +18,22 @@ ProtocolType = TypeVar("ProtocolType", bound=asyncio.BaseProtocol)
 class HeldTransport:
     """A transport to another broker whose bytes can be held back."""
 
-    def __init__(self, transport: Any, network: "BrokerNetwork", source: int, target: int) -> None:
+    def __init__(self, transport: Any, network: "BrokerNetwork", source: int, port: int) -> None:
         self._transport = transport
         self._network = network
-        self._ends = source, target
+        self._source = source
+        self._port = port
         self._held: list[Any] = []
         self._loop = asyncio.get_running_loop()
         network.add(self)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
+
+    @property
+    def _ends(self) -> tuple[int, int]:
+        """Source and target. A broker may learn to whom a port belongs after it has connected."""
+        return self._source, self._network.find_broker(self._port)
 
     def write(self, data: Any) -> None:
         if self._held or self._network.is_cut(*self._ends):
@@ -86,6 +93,15 @@ class BrokerNetwork:
         self._cuts.clear()
         self._adapt_all()
 
+    def describe(self) -> NetworkState:
+        return NetworkState(sorted(self._ports.items()), sorted(self._cuts))
+
+    def become(self, state: NetworkState) -> None:
+        """Follow the network of the test's process, in a child process."""
+        self._ports = dict(state.ports)
+        self._cuts = {(source, target) for source, target in state.cuts}
+        self._adapt_all()
+
     def add(self, transport: HeldTransport) -> None:
         with self._lock:
             self._transports[transport] = None
@@ -122,7 +138,7 @@ class Connector:
             made = protocol.connection_made
 
             def connection_made(transport: Any) -> None:
-                made(HeldTransport(transport, self._network, source, target))  # type: ignore[arg-type]
+                made(HeldTransport(transport, self._network, source, port))  # type: ignore[arg-type]
 
             protocol.connection_made = connection_made  # type: ignore[method-assign]
             return protocol

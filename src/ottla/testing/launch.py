@@ -1,7 +1,7 @@
 """How a broker under test is started, and the interface to control it, for brokers in a thread and in a process."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 PATIENCE_S = 120.0
 """How long to wait for a broker to finish a command. It usually takes milliseconds."""
@@ -18,6 +18,22 @@ class FaultOrder(NamedTuple):
     times: int | None = 1
 
 
+class NetworkState(NamedTuple):
+    """The network between the brokers of a cluster: their ports with their ids, and the directions that are cut."""
+
+    ports: Sequence[tuple[int, int]] = ()
+    cuts: Sequence[tuple[int, int]] = ()
+
+
+class Place(NamedTuple):
+    """The place of a broker in a cluster: its id, its name at the store, and where the store is served."""
+
+    broker_id: int
+    store_name: str
+    store_path: str
+    network: NetworkState
+
+
 class Launch(NamedTuple):
     directory: str
     settings: Mapping[str, str]
@@ -25,6 +41,8 @@ class Launch(NamedTuple):
     """How far the clock is ahead of the machine's when the broker starts."""
     faults: Sequence[FaultOrder]
     """Faults that exist from the start on."""
+    place: Place | None = None
+    """Of a broker in a child process that belongs to a cluster."""
 
 
 class Host(Protocol):
@@ -45,6 +63,9 @@ class Host(Protocol):
 
     def advance(self, ms: int) -> None:
         """Moves the clock forward. Returns when the work that became due is done."""
+
+    def ask(self, question: str, *arguments: Any) -> Any:
+        """Ask the broker one of the questions of questions.py."""
 
     def copy_data(self, target: str) -> None:
         """Copies the data directory, as it is at one moment, to `target`, which must not exist."""

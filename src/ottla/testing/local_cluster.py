@@ -1,19 +1,26 @@
 """`LocalCluster`, several brokers that a test can kill, pause, restart and cut off, one by one.
 
-The brokers run in threads of the test's process. Their metadata is in a store in memory, which takes ZooKeeper's place
-and behaves like it: a broker that does not answer for the session time-out loses its session.
+The brokers run in threads of the test's process, or in child processes. Their metadata is in a store in memory of the
+test's process, which takes ZooKeeper's place and behaves like it: a broker that does not answer for the session
+time-out loses its session.
 """
 
+import os
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from ottla.broker.broker import Broker
 from ottla.cluster.memory_store import MemoryStore
 from ottla.config import BrokerConfig
 from ottla.testing.cuts import BrokerNetwork
-from ottla.testing.launch import PATIENCE_S, Host
-from ottla.testing.local import LocalBroker, settings_text
+from ottla.testing.launch import PATIENCE_S, Host, Place
+from ottla.testing.local import DIRECTORY_PREFIX, LocalBroker, settings_text
+from ottla.testing.process import BrokerProcess
+from ottla.testing.store_server import StoreServer
 from ottla.testing.thread import BrokerThread
 from ottla.testing.topics import create_topic
 
@@ -29,11 +36,21 @@ POLL_S = 0.005
 class ClusterBroker(LocalBroker):
     """One broker of a cluster. It has everything that a broker of `ottla.testing.broker` has, and can be paused."""
 
-    def __init__(self, id: int, settings: Mapping[str, Any], store: MemoryStore, network: BrokerNetwork) -> None:
-        super().__init__({"node_id": id, **settings}, process=False, snapshot=None)
+    def __init__(
+        self,
+        id: int,
+        settings: Mapping[str, Any],
+        store: MemoryStore,
+        network: BrokerNetwork,
+        server: StoreServer | None = None,
+    ) -> None:
+        """`server`: serves the store to a broker in a child process. None: the broker runs in a thread."""
+        super().__init__({"node_id": id, **settings}, process=server is not None, snapshot=None)
         self.id = id
+        self.is_paused = False
         self._store = store
         self._network = network
+        self._server = server
 
     @property
     def store_name(self) -> str:
@@ -44,6 +61,15 @@ class ClusterBroker(LocalBroker):
         super().restart()
         self._network.note_port(self.id, self.port)
 
+    def stop(self) -> None:
+        if self.is_paused:
+            self.resume()  # a process that is stopped by SIGSTOP takes no command
+        super().stop()
+
+    def kill(self) -> None:
+        super().kill()
+        self.is_paused = False
+
     def advance(self, **time: float) -> None:
         """Not possible for one broker alone: sessions with the store would expire. Use `LocalCluster.advance`."""
         raise ValueError("the clock of one broker cannot be moved alone; use cluster.advance(...)")
@@ -53,32 +79,51 @@ class ClusterBroker(LocalBroker):
 
     def pause(self) -> None:
         """Holds the broker as SIGSTOP does: it does nothing more, and its connections stay open."""
-        self._require_thread().pause()
+        self._require_host().pause()
+        self.is_paused = True
 
     def resume(self) -> None:
         """Lets a paused broker go on."""
-        self._require_thread().resume()
+        host = self._require_host()
+        host.resume()
+        self.is_paused = False
+        self.follow_network()
 
     def inspect(self, function: Callable[[Broker], T]) -> T:
-        """Calls a function with the broker object, on the broker's own thread. Returns the result."""
-        return self._require_thread().call(function)
+        """Calls a function with the broker object, on the broker's own thread. Returns the result.
+
+        ValueError for a broker in a child process: its objects are not here.
+        """
+        host = self._require_host()
+        if not isinstance(host, BrokerThread):
+            raise ValueError("a broker in a child process cannot be inspected; use a cluster without process=True")
+        return host.call(function)
+
+    def ask(self, question: str, *arguments: Any) -> Any:
+        """Asks the broker one of the questions of questions.py."""
+        return self._require_host().ask(question, *arguments)
+
+    def follow_network(self) -> None:
+        """Tells a broker in a child process which connections are cut. A paused one learns it when it goes on."""
+        if isinstance(self._host, BrokerProcess) and not self.is_paused:
+            self._host.set_network(self._network.describe())
 
     def _start(self) -> Host:
-        return BrokerThread(
-            self._launch(),
-            store=self._store.client(self.store_name),
-            connect=self._network.connector(self.id),
-        )
+        launch = self._launch()
+        if self._server is not None:
+            place = Place(self.id, self.store_name, self._server.path, self._network.describe())
+            return BrokerProcess(launch._replace(place=place))
+        return BrokerThread(launch, store=self._store.client(self.store_name), connect=self._network.connector(self.id))
 
-    def _require_thread(self) -> BrokerThread:
-        assert isinstance(self._host, BrokerThread), "the broker is down"
+    def _require_host(self) -> BrokerThread | BrokerProcess:
+        assert isinstance(self._host, BrokerThread | BrokerProcess), "the broker is down"
         return self._host
 
 
 class LocalCluster:
     """A cluster for tests, made by `ottla.testing.cluster`. `brokers[0]` is the broker with the id 1."""
 
-    def __init__(self, brokers: int, settings: Mapping[str, Any]) -> None:
+    def __init__(self, brokers: int, settings: Mapping[str, Any], *, process: bool = False) -> None:
         if brokers < 1:
             raise ValueError(f"brokers: {brokers} is not at least 1")
         text = {
@@ -95,7 +140,11 @@ class LocalCluster:
         self.store = MemoryStore(config.zookeeper_session_timeout_ms / 1000)
         self._network = BrokerNetwork()
         given = {name.replace(".", "_"): value for name, value in text.items()}
-        self.brokers = [ClusterBroker(each + 1, given, self.store, self._network) for each in range(brokers)]
+        self._directory = tempfile.mkdtemp(prefix=DIRECTORY_PREFIX) if process else None
+        self._server = StoreServer(self.store, os.path.join(self._directory, "store")) if self._directory else None
+        self.brokers = [
+            ClusterBroker(each + 1, given, self.store, self._network, self._server) for each in range(brokers)
+        ]
 
     @property
     def bootstrap(self) -> str:
@@ -104,16 +153,23 @@ class LocalCluster:
 
     def start(self) -> None:
         """Starts every broker that is down. When this returns, every broker knows all of them."""
-        for broker in self.brokers:
-            if not broker.running:
+        down = [broker for broker in self.brokers if not broker.running]
+        if self._server is not None:  # processes start beside each other
+            with ThreadPoolExecutor(len(down) or 1) as starting:
+                list(starting.map(ClusterBroker.restart, down))
+        else:
+            for broker in down:
                 broker.restart()
-        wait_until(lambda: all(broker.inspect(_count_alive) == len(self.brokers) for broker in self.brokers))
+        wait_until(lambda: all(broker.ask("count_alive") == len(self.brokers) for broker in self.brokers))
 
     def close(self) -> None:
         """Ends all brokers and removes their directories."""
         self._network.heal()
         for broker in self.brokers:
             broker.close()
+        if self._server is not None and self._directory is not None:
+            self._server.close()
+            shutil.rmtree(self._directory, ignore_errors=True)
 
     def create_topic(self, name: str, partitions: int = 1, replication_factor: int = -1, **configs: Any) -> None:
         """Creates a topic. All brokers that run know it when this returns, and have created their replicas.
@@ -123,7 +179,7 @@ class LocalCluster:
         running = [broker for broker in self.brokers if broker.running]
         first = running[0]
         create_topic(first.host, first.port, name, partitions, settings_text(configs), replication_factor)
-        wait_until(lambda: all(broker.inspect(lambda each: _has_created(each, name)) for broker in running))
+        wait_until(lambda: all(broker.ask("has_created", name) for broker in running))
 
     def advance(self, **time: float) -> None:
         """Moves the clocks of all brokers forward, as `LocalBroker.advance` does. Sessions do not expire by it."""
@@ -141,6 +197,7 @@ class LocalCluster:
         self._network.cut(source.id, target.id)
         if both:
             self._network.cut(target.id, source.id)
+        self._tell_network()
 
     def cut_from_store(self, broker: ClusterBroker) -> None:
         """Cuts a broker off from the store until `heal`. Its session expires after zookeeper.session.timeout.ms."""
@@ -153,9 +210,14 @@ class LocalCluster:
     def heal(self) -> None:
         """Ends every cut, and brings the store back."""
         self._network.heal()
+        self._tell_network()
         for broker in self.brokers:
             self.store.heal(broker.store_name)
         self.store.start()
+
+    def _tell_network(self) -> None:
+        for broker in self.brokers:
+            broker.follow_network()
 
 
 def wait_until(is_true: Callable[[], bool]) -> None:
@@ -165,17 +227,3 @@ def wait_until(is_true: Callable[[], bool]) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"the condition did not become true in {PATIENCE_S:.0f} s")
         time.sleep(POLL_S)
-
-
-def _count_alive(broker: Broker) -> int:
-    return len(broker.node.image.alive_brokers())
-
-
-def _has_created(broker: Broker, topic: str) -> bool:
-    """Whether a broker knows the topic and holds every replica of it that belongs there."""
-    image = broker.node.image.topic(topic)
-    if image is None:
-        return False
-    here = broker.node.replicas.of_topic(topic)
-    mine = [index for index, state in enumerate(image.partitions) if broker.node.broker_id in state.replicas]
-    return all(index in here for index in mine)

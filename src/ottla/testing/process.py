@@ -12,13 +12,14 @@ The child is __main__.py. It ends when its standard input does, so it never outl
 import json
 import os
 import selectors
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import IO, Any
 
-from ottla.testing.launch import PATIENCE_S, FaultOrder, Launch
+from ottla.testing.launch import PATIENCE_S, FaultOrder, Launch, NetworkState
 
 
 class ChildFailure(RuntimeError):
@@ -58,6 +59,19 @@ class BrokerProcess:
             assert pipe is not None
             with suppress(BrokenPipeError):  # the child ended before it read the last message
                 pipe.close()
+
+    def pause(self) -> None:
+        self._child.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._child.send_signal(signal.SIGCONT)
+
+    def set_network(self, state: NetworkState) -> None:
+        """Make the cuts of the cluster's network those of `state`."""
+        self._send_command("set_network", state)
+
+    def ask(self, question: str, *arguments: Any) -> Any:
+        return self._exchange(["ask", question, *arguments])
 
     def add_fault(self, order: FaultOrder) -> None:
         self._send_command("add_fault", order)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from threading import Event, Thread
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ottla.broker.broker import Broker
 from ottla.broker.faults import Fault, Faults
@@ -16,6 +16,7 @@ from ottla.errors import ErrorCode
 from ottla.system.network import Connect
 from ottla.testing.clock import MovableClock, MovableLoop, WatchedThreads
 from ottla.testing.launch import PATIENCE_S, FaultOrder, Launch
+from ottla.testing.questions import QUESTIONS
 
 T = TypeVar("T")
 
@@ -82,6 +83,9 @@ class BrokerThread:
 
         self._loop.call_soon_threadsafe(run)
         return done.result(PATIENCE_S)
+
+    def ask(self, question: str, *arguments: Any) -> Any:
+        return self.call(lambda broker: QUESTIONS[question](broker, *arguments))
 
     def add_fault(self, order: FaultOrder) -> None:
         error = None if order.error is None else ErrorCode(order.error)

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -33,6 +33,8 @@ from ottla.cluster.store import (
 )
 from ottla.cluster.zookeeper import ZooKeeper
 from ottla.errors import ErrorCode, KafkaError
+from ottla.testing.remote_store import RemoteStore
+from ottla.testing.store_server import StoreServer
 from tests.patience import PATIENCE_S
 from tests.unit.cluster.cluster_members import Member, count_up
 
@@ -60,12 +62,17 @@ def ignore(state: SessionState) -> None:
     """For sessions whose state nobody looks at."""
 
 
-@pytest.fixture(params=["zookeeper", "memory"])
-def store(request: pytest.FixtureRequest) -> Store:
-    """ZooKeeper, and the store in memory: what one does, the other does."""
+@pytest.fixture(params=["zookeeper", "memory", "served"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """ZooKeeper, the store in memory, and that store served to another process: what one does, the others do."""
     if request.param == "memory":
-        return MemoryStore(SESSION_S).client("a client")
-    return connect(request.getfixturevalue("zookeeper"))
+        yield MemoryStore(SESSION_S).client("a client")
+    elif request.param == "served":
+        server = StoreServer(MemoryStore(SESSION_S), str(tmp_path / "store"))
+        yield RemoteStore(server.path, "a client")
+        server.close()
+    else:
+        yield connect(request.getfixturevalue("zookeeper"))
 
 
 def test_operations_and_their_errors(store: Store) -> None:
