@@ -130,6 +130,9 @@ class Aggregate(Node):
     emit: str = "update"
     """update: a row whenever a value changes. final: one row when the window is closed."""
     late_topic: str | None = None
+    late_columns: tuple[str, ...] | None = None
+    """The columns that late rows are written with: the value as it was before anything was computed for the aggregate.
+    None for all columns."""
     close_idle_ms: int | None = None
 
 

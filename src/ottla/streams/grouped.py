@@ -115,6 +115,7 @@ class _Groups:
             window=window,
             emit=windowing.emit,
             late_topic=windowing.late_topic,
+            late_columns=None if windowing.late_topic is None else self._relation.value_columns,
             close_idle_ms=None if window is None else window.close_idle_ms,
         )
         self._topology.add_root(node)

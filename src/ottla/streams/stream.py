@@ -201,6 +201,7 @@ class Stream(Relation):
         before: Duration | None = None,
         after: Duration | None = None,
         grace: Duration = 0,
+        close_idle: Duration | None = None,
         as_of: object = None,
     ) -> "Stream":
         """Rows together with those of another stream or of a table that have the same key; inner or left.
@@ -209,8 +210,9 @@ class Stream(Relation):
         become the key of this stream first.
 
         With a stream: each pair of rows that are at most `within` apart, or whose right one is at most `before` earlier
-        or `after` later; `grace` is how long a row may be late. `on` are columns that become the key of both streams
-        first. The join has state, so it needs a name.
+        or `after` later; `grace` is how long a row may be late. A left join tells that a row has no partner when time
+        has passed; with `close_idle`, time passes also for partitions without records for so long. `on` are columns
+        that become the key of both streams first. The join has state, so it needs a name.
 
         The result has the key of this stream. A name that both sides have gets `_left` and `_right` added.
         """
@@ -223,9 +225,10 @@ class Stream(Relation):
         left = self.select_key(*keys) if keys else self
         if isinstance(other, Stream):
             right = other.select_key(*keys) if keys else other
-            return left._join_stream(right, how, name, _limits(within, before, after), grace)
-        if within is not None or before is not None or after is not None or grace:
-            raise TopologyError("join: within, before, after and grace are for joins of two streams")
+            times = _join_times(within, before, after, grace, close_idle)
+            return left._join_stream(right, how, name, times)
+        if within is not None or before is not None or after is not None or grace or close_idle is not None:
+            raise TopologyError("join: within, before, after, grace and close_idle are for joins of two streams")
         return left._join_table(other, how, name)
 
     def _join_table(self, table: Table, how: str, name: str | None) -> "Stream":
@@ -236,17 +239,14 @@ class Stream(Relation):
         node = StreamTableJoin(**joined.fields(self.node, table.node, chosen, how))
         return self._with(node, joined.value(self, table))
 
-    def _join_stream(
-        self, other: "Stream", how: str, name: str | None, limits: tuple[int, int], grace: Duration
-    ) -> "Stream":
+    def _join_stream(self, other: "Stream", how: str, name: str | None, times: Mapping[str, Any]) -> "Stream":
         if how == "outer":
             later.refuse(later.OUTER_STREAM_JOINS, "join")
         check_how("join", how, ("inner", "left"))
         check_same_key("join", self.node, self.node.key, other.node)
-        grace_ms = parse_duration_ms(grace, "join: grace")
         joined = join_columns("join", self.node, other.node)
         fields = joined.fields(self.node, other.node, self._topology.claim_name("join", name), how)
-        node = StreamJoin(**fields, before_ms=limits[0], after_ms=limits[1], grace_ms=grace_ms)
+        node = StreamJoin(**fields, **times)
         self._topology.add_root(node)
         return self._with(node, joined.value(self, other))
 
@@ -277,16 +277,26 @@ def check_processor(processor: object) -> None:
         raise TopologyError(f"process: {processor!r} is not a subclass of ottla.streams.Processor")
 
 
-def _limits(within: Duration | None, before: Duration | None, after: Duration | None) -> tuple[int, int]:
-    """How much earlier and later the right row of a pair may be, in milliseconds."""
+def _join_times(
+    within: Duration | None,
+    before: Duration | None,
+    after: Duration | None,
+    grace: Duration,
+    close_idle: Duration | None,
+) -> dict[str, Any]:
+    """The times of a join of two streams in milliseconds, as fields of its node."""
     if within is not None and (before is not None or after is not None):
         raise TopologyError("join: within says both before and after; use either within or the two")
     if within is None and before is None and after is None:
         raise TopologyError("join: two streams are joined within a window: join(..., within='5 minutes', name=...)")
     if within is not None:
-        limit = parse_duration_ms(within, "join: within")
-        return limit, limit
-    return parse_duration_ms(before or 0, "join: before"), parse_duration_ms(after or 0, "join: after")
+        before = after = within
+    return {
+        "before_ms": parse_duration_ms(before or 0, "join: before" if within is None else "join: within"),
+        "after_ms": parse_duration_ms(after or 0, "join: after"),
+        "grace_ms": parse_duration_ms(grace, "join: grace"),
+        "close_idle_ms": None if close_idle is None else parse_duration_ms(close_idle, "join: close_idle"),
+    }
 
 
 def _name_of_join(table: Node) -> str | None:

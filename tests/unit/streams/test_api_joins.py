@@ -40,9 +40,9 @@ def test_two_streams_are_joined_within_a_window(app: App) -> None:
     assert isinstance(node, StreamJoin)
     assert (node.before_ms, node.after_ms, node.grace_ms, node.how) == (300_000, 300_000, 10_000, "inner")
 
-    node = clicks.join(sales, after="1 minute", how="left", name="bought-after").node
+    node = clicks.join(sales, after="1 minute", how="left", close_idle="1 hour", name="bought-after").node
     assert isinstance(node, StreamJoin)
-    assert (node.before_ms, node.after_ms, node.how) == (0, 60_000, "left")
+    assert (node.before_ms, node.after_ms, node.how, node.close_idle_ms) == (0, 60_000, "left", 3_600_000)
 
 
 def test_columns_on_which_two_streams_are_joined_become_the_key_of_both(app: App) -> None:

@@ -45,6 +45,7 @@ class Builder:
                 list(inputs),
                 outputs,
                 made.late_topic,
+                made.late_columns,
                 made.key,
                 made.needs_time,
             )

@@ -34,6 +34,7 @@ class DraftStep:
     inputs: list[Place]
     outputs: list[Place]
     late_topic: str | None = None
+    late_columns: tuple[str, ...] | None = None
     key: tuple[str, ...] = ()
     needs_time: bool = False
     """The step closes windows, so it must hear the stream times of all sources."""
@@ -103,7 +104,8 @@ class Draft:
             inputs = tuple(numbers[id(place)] for place in step.inputs)
             for place in step.outputs:
                 numbers[id(place)] = len(numbers)
-            steps.append(StepPlan(step.label, step.kernel, inputs, len(step.outputs), step.late_topic, step.key))
+            late = step.late_topic, step.late_columns, step.key
+            steps.append(StepPlan(step.label, step.kernel, inputs, len(step.outputs), *late))
         sinks = [replace(sink.plan(numbers[id(sink.input)]), tells_times=sink.topic in told) for sink in self.sinks]
         return SubtopologyPlan(
             name=name,

@@ -54,6 +54,7 @@ class StepPlan:
     outputs: int = 1
     """How many tables the kernel returns. They are numbered after those of everything before."""
     late_topic: str | None = None
+    late_columns: tuple[str, ...] | None = None
     key: tuple[str, ...] = ()
     """The key of late rows."""
 

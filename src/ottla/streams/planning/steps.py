@@ -34,6 +34,7 @@ class Made:
     stores: Sequence[StorePlan] = ()
     outputs: int = 1
     late_topic: str | None = None
+    late_columns: tuple[str, ...] | None = None
     key: tuple[str, ...] = ()
     needs_time: bool = False
     rows: "RowForm | None" = None
@@ -94,7 +95,8 @@ def make_partial(node: graph.Aggregate) -> Made | None:
     source, aggregation = node.inputs[0], node.aggregation
     if node.window is not None and isinstance(aggregation, tuple) and node.window.kind != "session":
         windowed = PartialWindowAggregate(node.label, source.columns, source.key, node.window, aggregation)
-        return Made(windowed, late_topic=node.late_topic, key=source.key, rows=RowForm(windowed.columns))
+        rows = RowForm(windowed.columns)
+        return Made(windowed, late_topic=node.late_topic, late_columns=node.late_columns, key=source.key, rows=rows)
     if node.window is not None:
         return None
     if not isinstance(aggregation, tuple):
@@ -135,7 +137,14 @@ def _make_windowed(app: str, node: graph.Aggregate) -> Made:
             node.label, node.name, source.columns, node.columns, node.key, node.window, aggregation, emit=node.emit
         )
     stores = _window_stores(app, node, kernel)
-    return Made(kernel, stores, late_topic=node.late_topic, key=source.key, needs_time=True)
+    return Made(
+        kernel,
+        stores,
+        late_topic=node.late_topic,
+        late_columns=node.late_columns,
+        key=source.key,
+        needs_time=True,
+    )
 
 
 def _window_stores(app: str, node: graph.Aggregate, kernel: Kernel) -> Sequence[StorePlan]:

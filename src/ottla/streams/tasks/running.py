@@ -64,7 +64,7 @@ def _write_late(plan: SubtopologyPlan, context: KernelContext) -> list[Records]:
     for label, rows in context.late:
         topic = steps[label].late_topic
         if topic is not None and rows.num_rows:
-            found.append((topic, write_late_rows(rows, steps[label].key)))
+            found.append((topic, write_late_rows(rows, steps[label].key, steps[label].late_columns)))
     return found
 
 

@@ -114,9 +114,11 @@ def _pack(rows: pa.Table, source_times: Mapping[int, int]) -> list[bytes]:
     return [*parcels.pack(rows, {}), *parcels.pack(rows.slice(0, 0), source_times)]
 
 
-def write_late_rows(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
-    """Records for late rows: all of the user's columns as JSON, by the key of the step."""
-    columns = pa.schema([field for field in rows.schema if not field.name.startswith("_")])
+def write_late_rows(rows: pa.Table, key: tuple[str, ...], names: tuple[str, ...] | None = None) -> pa.Table:
+    """Records for late rows: the columns `names`, or all of the user's, as JSON, by the key of the step."""
+    if names is None:
+        names = tuple(name for name in rows.column_names if not name.startswith("_"))
+    columns = pa.schema([rows.schema.field(name) for name in names])
     values = pa.array(RowCodec(columns).encode(rows), pa.binary())
     keys = pa.array(encode_keys(rows, key), pa.binary())
     return to_records(keys, values, rows[HEADERS], rows[TIMESTAMP], pa.nulls(len(rows), pa.int32()))
