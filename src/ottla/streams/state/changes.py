@@ -6,6 +6,7 @@ that a task cannot read.
 """
 
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -43,6 +44,8 @@ class ChangeReader:
                 time=plan.time,
             )
         self.columns = COLUMNS if self._source is None else SOURCE_COLUMNS
+        self.form = "" if self._source is None else _fingerprint(plan)
+        """Of a source table: changes with its columns and formats, and with it what a record becomes."""
 
     def read(self, batch: pa.RecordBatch) -> Changes:
         if self._source is not None:
@@ -50,6 +53,15 @@ class ChangeReader:
         changes = dict(zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True))
         changes.pop(None, None)
         return Changes(changes, 0)
+
+
+def _fingerprint(plan: StorePlan) -> str:
+    formats = [
+        each and (each.kind, str(each.schema), each.message, str(each.type))
+        for each in (plan.key_format, plan.value_format)
+    ]
+    parts = (str(plan.key_columns), str(plan.value_columns), formats, plan.time)
+    return sha256(repr(parts).encode()).hexdigest()[:16]
 
 
 def _read_source(source: SourcePlan, batch: pa.RecordBatch) -> Changes:

@@ -126,7 +126,7 @@ class StateClient:
         host, _, port = self.address.rpartition(":")
         if not port.isdecimal():
             raise StateRefused(f"{self.address!r} is not the address of a state server, host:port")
-        connection = FrameSocket(socket.create_connection((host, int(port)), _CONNECT_S))
+        connection = FrameSocket(socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S))
         try:
             challenge = connection.receive(protocol.HELLO_BYTES_MAX)
             proof = protocol.prove(self._token, challenge.payload)

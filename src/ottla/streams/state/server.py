@@ -47,14 +47,15 @@ class StateServer:
         self.stopping = Event()
         self._service = service
         self._token = token
-        self._listener = socket.create_server((host, port), backlog=128)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listener = socket.create_server((host, port), family=family, backlog=128)
         self._connections: set[FrameSocket] = set()
         self._lock = Lock()
 
     @property
     def address(self) -> str:
         host, port = self._listener.getsockname()[:2]
-        return f"{host}:{port}"
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def start(self) -> None:
         Thread(target=self._accept, name="accept", daemon=True).start()

@@ -62,7 +62,7 @@ class HostedTable:
 
     def describe(self) -> dict[str, Any]:
         tail = self.tail
-        state = "failed" if self.error else "ready" if tail.position == tail.target else "restoring"
+        state = "failed" if self.error else "ready" if tail.has_arrived else "restoring"
         return {
             "store": self.plan.spec.name,
             "partition": self.partition,
@@ -218,7 +218,10 @@ class StateService:
             return encode_frame(protocol.OK, {})
 
     def _status(self, request: Frame) -> bytes:
-        return encode_frame(protocol.OK, {"tables": [table.describe() for table in self._tables()]})
+        return encode_frame(
+            protocol.OK,
+            {"tables": [table.describe() for table in self._tables()], "cache_bytes": self._memory.used_bytes},
+        )
 
     def _drop(self, request: Frame) -> bytes:
         table = self._find(request.fields)
@@ -245,6 +248,8 @@ class StateService:
         """The table at the offset `upto` that the request names; as it stands if the request names none."""
         hosted = self._find(fields)
         if fields.get("upto") is None:
+            if not hosted.tail.has_arrived:
+                raise Restoring(_describe_restore(hosted))
             yield hosted.tail.table
             return
         upto = take_number(fields, "upto")

@@ -33,7 +33,7 @@ from rocksdict import (
 
 from ottla.streams.errors import StreamsError
 
-MEMORY_MB: Final = 160
+MEMORY_MB: Final = 96
 """The block cache of a server, what is not yet written to files included."""
 
 _PROGRESS: Final = b"P"
@@ -60,6 +60,8 @@ class Progress:
     complete_ms: int
     """The last time at which the table is known to have held every record of its topic, or when its restore began.
     Tombstones that were written later are still in the topic for delete.retention.ms after it."""
+    form: str = ""
+    """What the values were made with, if they are not those of the topic: see `ChangeReader.form`."""
 
 
 class TableMemory:
@@ -70,7 +72,17 @@ class TableMemory:
         self._cache = Cache(size)
         self._buffers = WriteBufferManager.new_write_buffer_manager_with_cache(size // 3, False, self._cache)
 
-    def make_options(self) -> Options:
+    @property
+    def used_bytes(self) -> int:
+        return self._cache.get_usage()
+
+    def open_database(self, path: str) -> Rdict:
+        """Opens or makes a database. rocksdict would open an existing one with the default options of a column family,
+        and so with a cache of its own, unless it is told those as well."""
+        options = self._make_options()
+        return Rdict(path, options, {"default": options})
+
+    def _make_options(self) -> Options:
         blocks = BlockBasedOptions()
         blocks.set_block_cache(self._cache)
         blocks.set_cache_index_and_filter_blocks(True)
@@ -116,10 +128,10 @@ class Table:
     def _open(self) -> None:
         path = os.path.join(self._directory, str(self._generation))
         try:
-            self._database = Rdict(path, self._memory.make_options())
+            self._database = self._memory.open_database(path)
         except Exception:  # rocksdict raises Exception itself; whatever is wrong with the files, the changelog is not
             shutil.rmtree(path, ignore_errors=True)
-            self._database = Rdict(path, self._memory.make_options())
+            self._database = self._memory.open_database(path)
         stored = self._database.get(_PROGRESS)
         self._progress = None if stored is None else Progress(**orjson.loads(stored))
 

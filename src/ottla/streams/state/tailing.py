@@ -4,6 +4,7 @@ A table that cannot be continued is wiped and restored from the beginning of its
 
     another topic id        the topic was deleted and created again
     offsets that are gone   retention or a deletion has removed records that the table has not seen
+    another form            the columns or formats of a source table have changed
     incomplete for long     longer than delete.retention.ms, so that tombstones may have been removed unseen: the keys
                             that they have deleted would come back
 """
@@ -11,6 +12,7 @@ A table that cannot be continued is wiped and restored from the beginning of its
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Lock
 from typing import Final
 
@@ -91,8 +93,8 @@ class Tail:
         self._now_ms = now_ms
         self._delete_retention_ms: int | None = None
         self._flushed_ms = now_ms()
-        self._is_followed = False
-        """Whether this process has brought the table to an offset before."""
+        self.has_arrived = False
+        """Whether this process has brought the table to an offset that was asked for, since it was last wiped."""
 
     @property
     def position(self) -> int:
@@ -110,7 +112,7 @@ class Tail:
 
         StateAhead if the table is beyond; KafkaError if the topic cannot be read.
         """
-        if self.table.progress is not None and self.position == upto:
+        if self.has_arrived and self.position == upto:
             return True
         self.target = upto
         with self._clients.borrow() as client:
@@ -137,7 +139,7 @@ class Tail:
                     raise _TopicChanged
                 changes = self._reader.read(batch)
                 position = batch.column("offset")[-1].as_py() + 1
-                progress = Progress(progress.topic_id, position, progress.complete_ms)
+                progress = replace(progress, position=position)
                 self.table.apply(changes.values.items(), progress)
                 self.records += batch.num_rows
                 self.bad_records += changes.bad
@@ -146,17 +148,19 @@ class Tail:
         finally:
             batches.close()
         is_complete = end is not None and upto >= end
-        self.table.apply((), Progress(progress.topic_id, upto, asked_ms if is_complete else progress.complete_ms))
+        complete_ms = asked_ms if is_complete else progress.complete_ms
+        self.table.apply((), replace(progress, position=upto, complete_ms=complete_ms))
         if asked_ms - self._flushed_ms >= FLUSH_EVERY_MS:
             self.table.flush()
             self._flushed_ms = asked_ms
-        self._is_followed = True
+        self.has_arrived = True
         return True
 
     def _begin(self, client: Client, upto: int, now_ms: int) -> Progress:
         """The progress of an empty table."""
         first = client.list_offsets({self.where: EARLIEST})[self.where].offset
-        return Progress(client.find_topic_id(self.where.topic).hex(), min(first, upto), now_ms)
+        topic_id = client.find_topic_id(self.where.topic).hex()
+        return Progress(topic_id, min(first, upto), now_ms, self._reader.form)
 
     def _find_end(self, client: Client) -> int:
         return client.list_offsets({self.where: LATEST}, READ_COMMITTED)[self.where].offset
@@ -166,6 +170,7 @@ class Tail:
     def _wipe(self, reason: str) -> None:
         log.warning("%s: the state is wiped and restored: %s", self.where, reason)
         self.wiped = reason
+        self.has_arrived = False
         self.table.wipe()
 
     def _wipe_if_stale(self, client: Client, upto: int) -> None:
@@ -176,6 +181,8 @@ class Tail:
             client.forget_topic(self.where.topic)  # if the topic was created again, the table is not ahead
         if client.find_topic_id(self.where.topic).hex() != progress.topic_id:
             self._wipe("the topic was created again")
+        elif progress.form != self._reader.form:
+            self._wipe("the columns or formats of the table have changed")
         elif upto < progress.position:
             end = client.list_offsets({self.where: LATEST})[self.where].offset
             if end >= progress.position:
@@ -188,7 +195,7 @@ class Tail:
         """How long ago the table may have been complete, in milliseconds. For a table that is followed all the time it
         is never less than what passes between two looks at the end of the topic."""
         retention_ms = self._find_delete_retention(client)
-        return max(retention_ms, 2 * COMPLETE_EVERY_MS) if self._is_followed else retention_ms
+        return max(retention_ms, 2 * COMPLETE_EVERY_MS) if self.has_arrived else retention_ms
 
     def _find_delete_retention(self, client: Client) -> int:
         if self._delete_retention_ms is None:

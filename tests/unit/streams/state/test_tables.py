@@ -90,3 +90,20 @@ def test_a_table_has_one_owner(tmp_path: Path) -> None:
         table.get_many([b"a"])
     with pytest.raises(TableClosed):
         list(table.range(b"", None))
+
+
+def test_all_tables_share_one_cache_also_when_they_are_opened_again(tmp_path: Path) -> None:
+    # rocksdict gives a database that exists a cache of its own unless it is told otherwise.
+    values = [(b"%06d" % number, b"%06d" % number * 50) for number in range(10_000)]
+    for name in ("a", "b"):
+        table = Table(str(tmp_path / name), TableMemory(16))
+        table.apply(values, progress(1))
+        table.close()
+    memory = TableMemory(16)
+    tables = [Table(str(tmp_path / name), memory) for name in ("a", "b")]
+    before = memory.used_bytes
+    for table in tables:
+        assert len(list(table.range(b"", None))) == len(values)
+        assert memory.used_bytes > before
+        before = memory.used_bytes
+        table.close()
