@@ -17,7 +17,7 @@ rows are bad and why. With `decode_columns` the user chooses what happens to the
 or the rows are removed and returned with the reason, for a dead-letter topic.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
@@ -91,7 +91,7 @@ def _locate(batch: pa.RecordBatch, row: int) -> str:
     return "{topic}-{partition} at offset {offset}".format(**found)
 
 
-def scatter(parts: list[tuple[list[int], pa.Array]], rows: int, kind: pa.DataType) -> pa.Array:
+def scatter(parts: Sequence[tuple[Sequence[int], pa.Array]], rows: int, kind: pa.DataType) -> pa.Array:
     """Merges partial columns into one of `rows` rows. Each part comes with the rows of its values; other rows are
     null."""
     places: list[int | None] = [None] * rows

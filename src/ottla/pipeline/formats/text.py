@@ -4,6 +4,7 @@ Arrow parses the JSON of all rows at once. If that fails, the rows are halved un
 without errors are parsed once, and each bad one costs a few more passes.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -57,9 +58,11 @@ class Json:
         return Json, (self.type,)
 
     def decode(self, values: pa.Array) -> Decoded:
-        present = [row for row, valid in enumerate(values.is_valid().to_pylist()) if valid]
+        present: Sequence[int] = range(len(values))
+        if values.null_count:
+            present = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False)).tolist()
         bad: dict[int, str] = {}
-        parts: list[tuple[list[int], pa.Array]] = []
+        parts: list[tuple[Sequence[int], pa.Array]] = []
         whole = values if len(present) == len(values) else values.take(pa.array(present, pa.int64()))
         self._parse_or_halve(whole, present, parts, bad)
         if len(parts) == 1 and len(present) == len(values) and not bad:
@@ -67,7 +70,7 @@ class Json:
         return Decoded(scatter(parts, len(values), self.type), bad)
 
     def _parse_or_halve(
-        self, values: pa.Array, rows: list[int], parts: list[tuple[list[int], pa.Array]], bad: dict[int, str]
+        self, values: pa.Array, rows: Sequence[int], parts: list[tuple[Sequence[int], pa.Array]], bad: dict[int, str]
     ) -> None:
         if not rows:
             return

@@ -124,8 +124,13 @@ def _write_floats(column: pa.Array) -> pa.StringArray:
 
 
 def _write_timestamps(column: pa.Array) -> pa.StringArray:
-    texts = _quote(pc.replace_substring(column.cast(pa.string()), " ", "T", max_replacements=1))
-    return _number_outside(column.cast(pa.int64()), texts, MICROSECONDS_MIN, MICROSECONDS_MAX)
+    """Arrow writes times without a zone, which UTC needs none of, thirty times as fast as those with one, and with a
+    space in the place of the T."""
+    numbers = column.cast(pa.int64())
+    local = numbers.cast(pa.timestamp("us")).cast(pa.string())
+    texts = pc.binary_replace_slice(local.cast(pa.binary()), 10, 11, b"T").cast(pa.string())
+    texts = join('"', texts, 'Z"' if column.type.tz else '"')
+    return _number_outside(numbers, texts, MICROSECONDS_MIN, MICROSECONDS_MAX)
 
 
 def _write_dates(column: pa.Array) -> pa.StringArray:

@@ -184,6 +184,18 @@ def _write_binary(value: Any) -> str:
 # From JSON
 
 
+def read_column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """What orjson has parsed as a column. ValueError if a value does not fit."""
+    own = str if kind == pa.string() else int if kind == pa.int64() else bool if kind == pa.bool_() else None
+    if own is not None and {*map(type, values)} <= {own, type(None)}:
+        try:
+            return pa.array(values, kind)
+        except OverflowError:
+            pass  # the reader says which number is too large
+    read = make_reader(kind, for_python=False)
+    return pa.array([read(value) for value in values], kind)
+
+
 def make_reader(kind: pa.DataType, *, for_python: bool) -> Convert:
     types = pa.types
     if types.is_struct(kind):

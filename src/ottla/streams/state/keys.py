@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from ottla.pipeline.formats.numbers import Numbers
 from ottla.streams.state.json_text import check_type, join, to_text
-from ottla.streams.state.json_values import make_reader, make_writer
+from ottla.streams.state.json_values import make_writer, read_column
 from ottla.streams.state.values import as_bytes, take_column
 
 _NUMBERS: Final = {
@@ -133,9 +133,8 @@ def _decode_json(keys: Sequence[bytes | None], columns: pa.Schema) -> list[pa.Ar
     rows = [nothing if key is None else _load(key, columns) for key in keys]
     arrays = []
     for at, field in enumerate(columns):
-        read = make_reader(field.type, for_python=False)
         try:
-            arrays.append(pa.array([read(row[at]) for row in rows], field.type))
+            arrays.append(read_column([row[at] for row in rows], field.type))
         except ValueError as problem:
             raise ValueError(f"key column {field.name!r}: {problem}") from None
     return arrays

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.json as pj
 
 from ottla.streams.state.json_text import check_type, object_text
-from ottla.streams.state.json_values import make_reader, make_writer
+from ottla.streams.state.json_values import make_reader, make_writer, read_column
 
 
 class RowCodec:
@@ -65,7 +65,13 @@ class RowCodec:
 
     def decode_row(self, value: bytes) -> dict[str, Any]:
         found = _load(value)
-        return {name: _read(name, read, found) for name, read in self._readers.items()}
+        row = {}
+        for name, read in self._readers.items():
+            try:
+                row[name] = read(found.get(name))
+            except ValueError as error:
+                raise ValueError(f"column {name!r}: {error}") from None
+        return row
 
     def _parse(self, values: Sequence[bytes | None], options: pj.ParseOptions) -> pa.Table:
         """Parses one line for each value. Values that are not one line of JSON make another number of rows."""
@@ -77,8 +83,10 @@ class RowCodec:
         objects = [{} if value is None else _load(value) for value in values]
         arrays = []
         for field in self.columns:
-            read = make_reader(field.type, for_python=False)
-            arrays.append(pa.array([_read(field.name, read, found) for found in objects], field.type))
+            try:
+                arrays.append(read_column([found.get(field.name) for found in objects], field.type))
+            except ValueError as error:
+                raise ValueError(f"column {field.name!r}: {error}") from None
         if not arrays:
             return pa.Table.from_struct_array(pa.array([{}] * len(values), pa.struct([])))
         return pa.Table.from_arrays(arrays, schema=self.columns)
@@ -106,13 +114,6 @@ def _load(value: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(f"{value!r:.60} is not a JSON object")
     return found
-
-
-def _read(name: str, read: Any, found: dict[str, Any]) -> Any:
-    try:
-        return read(found.get(name))
-    except ValueError as error:
-        raise ValueError(f"column {name!r}: {error}") from None
 
 
 def parser_type(kind: pa.DataType) -> pa.DataType | None:
