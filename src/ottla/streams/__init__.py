@@ -16,6 +16,7 @@ aggregations.py   Spark's aggregates, taken apart                columns.py   Co
 keys.py           which columns make the key                     topics.py    sources, sinks and their formats
 topology.py       names, labels and sources of an app            joins.py     which columns a join has
 describing.py     a topology as a picture                        later.py     what is refused by name
+processors.py     Processor, its states and timers
 windows.py        windows over event time                        errors.py    errors of one line
 
 What is made of it:
@@ -39,26 +40,35 @@ from ottla.streams.windows import hopping, session, tumbling
 
 if TYPE_CHECKING:
     from ottla.streams.app import App
+    from ottla.streams.processors import Context, Emit, MapState, Processor, Timer, ValueState
     from ottla.streams.stream import Stream
     from ottla.streams.table import Table
 
 __all__ = [
     "App",
+    "Context",
+    "Emit",
     "FencedApp",
     "FunctionFailed",
     "IncompatibleTopology",
     "ListState",
+    "MapState",
+    "Processor",
     "Stream",
     "StreamsError",
     "Table",
+    "Timer",
     "TopologyError",
+    "ValueState",
     "hopping",
     "session",
     "sliding",
     "tumbling",
 ]
 
-_HOMES = {"App": "app", "Stream": "stream", "Table": "table"}
+_HOMES = {"App": "app", "Stream": "stream", "Table": "table"} | dict.fromkeys(
+    ("Context", "Emit", "MapState", "Processor", "Timer", "ValueState"), "processors"
+)
 
 
 def __getattr__(name: str) -> Any:
