@@ -207,6 +207,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.streams.state.service": "locks of tables, and restores in the background",
             "ottla.streams.running.driver": "a thread for each subtopology, as Spark's local properties ask for",
             "ottla.streams.running.idleness": "a lock only: the threads of subtopologies share it",
+            "ottla.streams.running.hearing": "a lock only: the threads of subtopologies share it",
             "ottla.streams.running.loop": "the event that tells the threads to stop",
             "ottla.streams.running.state_servers": "watches its processes and tells them of commits",
             "ottla.streams.state.tailing": "a lock only: threads borrow clients",

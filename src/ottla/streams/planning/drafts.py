@@ -116,6 +116,7 @@ class Draft:
             sinks=tuple(sinks),
             stores=tuple(self.stores.values()),
             group=group,
+            closes_windows=self.needs_time,
         )
 
 

@@ -117,6 +117,8 @@ class SubtopologyPlan:
     stores: tuple[StorePlan, ...]
     group: str
     """The consumer group of its offsets: the name of the app, unless another subtopology reads the same topic."""
+    closes_windows: bool = False
+    """Some step waits until the sources have passed a time."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from ottla.streams.planning.description import describe
 from ottla.streams.planning.plan import AppPlan
 from ottla.streams.planning.planner import make_plan
 from ottla.streams.running.explaining import explain_failure
+from ottla.streams.running.hearing import Hearing
 from ottla.streams.running.idleness import Idleness
 from ottla.streams.running.internal_topics import (
     CLUSTER_DEFAULT,
@@ -137,6 +138,7 @@ class Runner:
             self._stop,
             self._start_state_servers(plan, counts),
             Idleness(plan, counts, numbers, time.monotonic),
+            Hearing(plan, counts, numbers),
             self._is_owner,
             frozenset(each.name for each in plan.internal_topics if each.is_purged),
         )

@@ -18,8 +18,9 @@ from ottla.client.transactions import ProducerIdentity, init_producer
 from ottla.errors import KafkaError
 from ottla.streams.errors import FencedApp, StreamsError
 from ottla.streams.options import AppOptions
-from ottla.streams.planning.plan import SubtopologyPlan
+from ottla.streams.planning.plan import PARCELS, SubtopologyPlan
 from ottla.streams.running.explaining import explain_failure
+from ottla.streams.running.hearing import Hearing
 from ottla.streams.running.idleness import Idleness
 from ottla.streams.running.internal_topics import purge
 from ottla.streams.running.jobs import JobFailed, JobRunner
@@ -30,6 +31,7 @@ from ottla.streams.running.state_servers import StateServers
 from ottla.streams.running.work import (
     BROKEN,
     FENCED,
+    NO_TIME,
     REFUSED,
     Failure,
     Order,
@@ -75,6 +77,7 @@ class LoopContext:
     stop: threading.Event
     state: StateServers
     idleness: Idleness
+    hearing: Hearing
     is_owner: Callable[[Client], bool]
     """Whether no other copy of the app has registered since."""
     purged_topics: frozenset[str] = field(default_factory=frozenset)
@@ -189,6 +192,7 @@ class SubtopologyLoop:
         wanted = {TopicPartition(topic, number): LATEST for number in self._tasks for topic in topics}
         ends = {where: each.offset for where, each in self._client.list_offsets(wanted, READ_COMMITTED).items()}
         self._note_lag(ends)
+        self._note_hearing(ends)
         orders = []
         for task in self._tasks.values():
             ranges = [
@@ -208,7 +212,8 @@ class SubtopologyLoop:
             )
             for store in self._plan.stores
         }
-        return Order(task.partition, task.producer, ranges, now_ms(), state, idle_times)
+        awaited = self._context.hearing.list_awaited(self._plan.name, task.partition)
+        return Order(task.partition, task.producer, ranges, now_ms(), state, idle_times, awaited)
 
     def _find_state(self, task: _Task, name: str) -> int:
         """Up to which offset a store must be there: of a source table, up to where the task has read its topic."""
@@ -217,6 +222,14 @@ class SubtopologyLoop:
         store = next(each for each in self._plan.stores if each.spec.name == name)
         at = next(at for at, source in enumerate(self._plan.sources) if source.topic == store.changelog)
         return task.positions[at].offset
+
+    def _note_hearing(self, ends: Mapping[TopicPartition, int]) -> None:
+        for task in self._tasks.values():
+            for source, position in zip(self._plan.sources, task.positions, strict=True):
+                if source.holds != PARCELS:
+                    has_rows = position.offset < ends[TopicPartition(source.topic, task.partition)]
+                    is_silent = position.stream_time == NO_TIME and not has_rows
+                    self._context.hearing.note(source.topic, task.partition, is_silent=is_silent)
 
     def _note_lag(self, ends: Mapping[TopicPartition, int]) -> None:
         lag: dict[str, int] = {}

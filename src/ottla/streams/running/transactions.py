@@ -25,7 +25,7 @@ from ottla.streams.running.bad_rows import refuse_bad_records, set_aside
 from ottla.streams.running.positions import to_committed_offset
 from ottla.streams.running.settings import transaction_timeout_ms
 from ottla.streams.running.state_access import open_stores
-from ottla.streams.running.work import Order, Position, Report
+from ottla.streams.running.work import NO_TIME, Order, Position, Report
 from ottla.streams.tasks.running import run_steps
 from ottla.topic_partition import TopicPartition
 from pyspark_ottla.garbage import freeze_loaded_modules
@@ -54,7 +54,8 @@ def commit_batch(plan: "TaskPlan", order: Order, batch: BatchInput) -> Report:
     stores = open_stores(plan.subtopology, order, plan.state_token)
     is_whole = all(position.offset >= each.end for position, each in zip(batch.positions, order.ranges, strict=True))
     idle_times = order.idle_times if is_whole else {}
-    context = KernelContext(order.partition, order.now_ms, stores, batch.source_times, idle_times)
+    source_times = {**dict.fromkeys(order.awaited, NO_TIME), **batch.source_times}
+    context = KernelContext(order.partition, order.now_ms, stores, source_times, idle_times)
     context.on_error = plan.options.on_error
     outgoing = run_steps(plan.subtopology, batch.rows, context, plan.partition_counts)
     aside = set_aside(plan, batch.bad, context)

@@ -44,6 +44,8 @@ class Order:
     now_ms: int
     state: Mapping[str, StateVersion] = field(default_factory=dict)
     idle_times: Mapping[int, int] = field(default_factory=dict)
+    awaited: Sequence[int] = ()
+    """Numbers of source partitions that hold up windows until the task has heard of them."""
 
 
 class Position(NamedTuple):
@@ -94,7 +96,7 @@ def decode_order(text: str, number: int) -> Order | None:
     orders = json.loads(text)
     if number >= len(orders) or orders[number] is None:
         return None
-    partition, producer, ranges, now_ms, state, idle = orders[number]
+    partition, producer, ranges, now_ms, state, idle, awaited = orders[number]
     return Order(
         partition,
         ProducerIdentity(*producer),
@@ -102,11 +104,20 @@ def decode_order(text: str, number: int) -> Order | None:
         now_ms,
         {name: StateVersion(*version) for name, version in state.items()},
         {int(source): milliseconds for source, milliseconds in idle.items()},
+        awaited,
     )
 
 
 def _order_fields(order: Order) -> list[Any]:
-    return [order.partition, order.producer, order.ranges, order.now_ms, order.state, order.idle_times]
+    return [
+        order.partition,
+        order.producer,
+        order.ranges,
+        order.now_ms,
+        order.state,
+        order.idle_times,
+        order.awaited,
+    ]
 
 
 def encode_report(report: Report) -> str:

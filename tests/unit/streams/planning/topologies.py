@@ -8,6 +8,7 @@ import pyarrow as pa
 from ottla.streams import graph
 from ottla.streams.formats import RecordFormat
 from ottla.streams.graph import Node
+from ottla.streams.windows import END, START, Window
 
 STRING = RecordFormat("string", type=pa.string())
 LONG = RecordFormat("long", type=pa.int64())
@@ -53,10 +54,19 @@ def merge(*nodes: Node) -> graph.Merge:
     return graph.Merge("merge", nodes, nodes[0].columns, nodes[0].key)
 
 
-def count(node: Node, name: str) -> graph.Aggregate:
-    columns = pa.schema([*(node.columns.field(each) for each in node.key), pa.field("count", pa.int64())])
-    aggregation = (graph.BuiltInAggregate("count", None, "count"),)
-    return graph.Aggregate(name, (node,), columns, node.key, True, name=name, aggregation=aggregation)
+def count(node: Node, name: str, window: Window | None = None) -> graph.Aggregate:
+    times = [] if window is None else [pa.field(each, pa.timestamp("us", "UTC")) for each in (START, END)]
+    keys = [*(node.columns.field(each) for each in node.key), *times]
+    return graph.Aggregate(
+        name,
+        (node,),
+        pa.schema([*keys, pa.field("count", pa.int64())]),
+        tuple(each.name for each in keys),
+        True,
+        name=name,
+        aggregation=(graph.BuiltInAggregate("count", None, "count"),),
+        window=window,
+    )
 
 
 def to_table(node: Node, name: str) -> graph.ToTable:
