@@ -6,13 +6,14 @@ processes tasks in random order and gives up some batches (`split=`). Each model
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
 
-from ottla.streams import App, hopping, tumbling
+from ottla.streams import App, hopping, session, tumbling
 from ottla.streams.tasks.placement import choose_partitions
 from ottla.streams.testing import TestDriver
 from tests.samples import sample_size
@@ -112,8 +113,12 @@ def windowed_sums(events: Sequence[Row], size: int, advance: int) -> tuple[dict[
     return dict(sums), late
 
 
+def to_ms(time: datetime) -> int:
+    return round(time.timestamp() * 1000)
+
+
 def windows_of(table: Table) -> dict[tuple[str, int], int]:
-    return {(shop, round(start.timestamp() * 1000)): value["total"] for (shop, start, _), value in table.items()}
+    return {(shop, to_ms(start)): value["total"] for (shop, start, _), value in table.items()}
 
 
 def test_columns_and_functions(app: App, split: int) -> None:
@@ -212,11 +217,47 @@ def test_windows_that_come_out_once(app: App, split: int, size: int, advance: in
     closed = lowest_time(rows)
     with run(app, split, events=rows) as test:
         found = test.read("totals")
-    keys = [(each["key"]["shop"], round(each["key"]["window_start"].timestamp() * 1000)) for each in found]
+    keys = [(each["key"]["shop"], to_ms(each["key"]["window_start"])) for each in found]
     assert len(set(keys)) == len(keys)
     assert dict(zip(keys, (each["value"]["total"] for each in found), strict=True)) == {
         (shop, start): total for (shop, start), total in sums.items() if start + size + GRACE_MS <= closed
     }
+
+
+def sessions_of(rows: Sequence[Row], gap: int) -> dict[tuple[str, int, int], int]:
+    """The sum of amounts by shop, first and last time of each session."""
+    found: dict[tuple[str, int, int], int] = {}
+    for shop in "xyz":
+        mine = sorted((row["_timestamp"], row["amount"]) for row in rows if row["shop"] == shop)
+        sessions: list[list[tuple[int, int]]] = []
+        for each in mine:
+            if sessions and each[0] - sessions[-1][-1][0] <= gap:
+                sessions[-1].append(each)
+            else:
+                sessions.append([each])
+        found |= {(shop, each[0][0], each[-1][0]): sum(amount for _, amount in each) for each in sessions}
+    return found
+
+
+@pytest.mark.parametrize("emit", ["update", "final"])
+def test_sessions(app: App, split: int, emit: str) -> None:
+    events = app.stream("events", key="string", value=EVENT)
+    grouped = events.group_by("shop").window(session("1 second", grace="1 hour"))
+    grouped.agg(F.sum("amount").alias("total"), name="totals", emit=emit).to("totals")
+    rows = make_events(Random(split))
+
+    with run(app, split, events=rows) as test:
+        for partition in range(PARTITIONS):  # rows of another group close all sessions
+            end = {"key": "end", "shop": "end", "amount": 0, "_timestamp": 10**9}
+            test.feed("events", [end], partition=partition)
+        table = {
+            (shop, to_ms(start), to_ms(end)): value["total"]
+            for (shop, start, end), value in test.table("totals").items()
+            if shop != "end"
+        }
+        assert table == sessions_of(rows, 1_000)
+        if emit == "final":
+            assert len(test.read("totals")) == len(table)
 
 
 def test_tables_filtered_and_mapped(app: App, split: int) -> None:

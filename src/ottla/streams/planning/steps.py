@@ -15,6 +15,7 @@ from ottla.streams.kernels.kernel import Kernel, Row, StoreSpec
 from ottla.streams.kernels.partial import PartialAggregate
 from ottla.streams.kernels.python_aggregates import PythonAggregateKernel, PythonWindowKernel
 from ottla.streams.kernels.retractions import PartialRetraction, RetractionKernel
+from ottla.streams.kernels.sessions import SessionKernel
 from ottla.streams.kernels.stream_joins import JoinWindow, StreamJoinKernel
 from ottla.streams.kernels.stream_table_joins import StreamTableJoinKernel
 from ottla.streams.kernels.table_functions import TableFunctionKernel
@@ -128,7 +129,11 @@ def _make_windowed(app: str, node: graph.Aggregate) -> Made:
     source, aggregation = node.inputs[0], node.aggregation
     assert node.window is not None
     kernel: Kernel
-    if isinstance(aggregation, tuple):
+    if node.window.kind == "session":
+        kernel = SessionKernel(
+            node.label, node.name, source.columns, node.columns, node.key, node.window, aggregation, emit=node.emit
+        )
+    elif isinstance(aggregation, tuple):
         kernel = WindowedAggregateKernel(
             node.label, node.name, node.columns, node.key, node.window, aggregation, emit=node.emit
         )

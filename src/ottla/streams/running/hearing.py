@@ -29,7 +29,7 @@ class Hearing:
             self._is_silent[topic, partition] = is_silent and self._is_silent.get((topic, partition), True)
 
     def list_awaited(self, unit: str, partition: int) -> list[int]:
-        """The numbers of the source partitions that a task must hear of. One that was not looked at yet may have rows."""
+        """Numbers of the source partitions that a task must hear of. One that nobody has looked at may have rows."""
         if not self._closes_windows[unit]:
             return []
         origins = self._origins[unit]
