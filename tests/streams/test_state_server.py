@@ -2,13 +2,18 @@
 
 import shutil
 import socket
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
+from ottla.streams.errors import StreamsError
 from ottla.streams.state.client import StateClient, StateRefused, StateUnavailable
 from ottla.streams.state.protocol import StateAhead
+from ottla.streams.state.starting import ServerProcess
 from ottla.testing import LocalBroker
 from tests.patience import PATIENCE_S
 from tests.streams.changelogs import TOKEN, TOPIC, Changelog, plan_store, run_server
@@ -129,3 +134,35 @@ def test_a_removed_directory_is_restored(ottla_broker: LocalBroker, tmp_path: Pa
             for partition, end in ends.items():
                 assert client.reader("counts", partition, end).get_many([b"k"]) == [b"%d" % partition]
         shutil.rmtree(tmp_path / "counts" / "0")
+
+
+def test_a_server_ends_with_the_process_that_started_it(ottla_broker: LocalBroker, tmp_path: Path) -> None:
+    program = (
+        "import sys\n"
+        "from ottla.streams.state.starting import ServerProcess\n"
+        f"server = ServerProcess({str(tmp_path)!r}, {{'bootstrap.servers': {ottla_broker.bootstrap!r}}}, {TOKEN!r})\n"
+        "print(server.pid, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        server = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
+    psutil.wait_procs([server], PATIENCE_S)
+    assert not server.is_running() or server.status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_server_that_cannot_start_says_so(tmp_path: Path) -> None:
+    with (tmp_path / "errors").open("wb") as errors, pytest.raises(StreamsError, match="did not start"):
+        ServerProcess(str(tmp_path), {"bootstrap.servers": "nonsense"}, TOKEN, stderr=errors)
+    assert "bootstrap.servers: 'nonsense' is not host:port" in (tmp_path / "errors").read_text()
+
+
+def test_two_servers_do_not_share_a_table(ottla_broker: LocalBroker, tmp_path: Path) -> None:
+    ottla_broker.create_topic(TOPIC)
+    with run_server(ottla_broker, tmp_path) as (_, first), run_server(ottla_broker, tmp_path) as (_, second):
+        first.assign(plan_store(), {0: 0}, 1)
+        with pytest.raises(StateUnavailable, match="another process has this state open"):
+            second.assign(plan_store(), {0: 0}, 1)
+        first.drop("counts", 0)
+        second.assign(plan_store(), {0: 0}, 1)

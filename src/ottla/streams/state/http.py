@@ -56,13 +56,14 @@ class HttpServer:
 
     def __init__(self, routes: Sequence[BaseRoute], host: str, port: int, token: str | None) -> None:
         """StreamsError if others could reach the server without a token, or if it cannot listen."""
+        host = host.strip("[]")
         if token is None and not is_loopback(host):
             raise StreamsError(
                 f"http={host}:{port}: an address that other machines can reach needs a token; set one, or use 127.0.0.1"
             )
-        guards = [] if token is None else [Middleware(_TokenGuard, token=token)]
+        guard = Middleware(_LoopbackGuard) if token is None else Middleware(_TokenGuard, token=token)
         config = uvicorn.Config(
-            Starlette(routes=list(routes), middleware=guards),
+            Starlette(routes=list(routes), middleware=[guard]),
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -120,6 +121,22 @@ class _TokenGuard:
         )
 
 
+class _LoopbackGuard:
+    """Refuses requests for other names than those of this machine: a page in a browser could otherwise give its own
+    name the address of this machine, and read the answers."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        given = dict(scope.get("headers", ())).get(b"host", b"").decode("latin-1")
+        name = given[: given.find("]") + 1] if given.startswith("[") else given.partition(":")[0]
+        if scope["type"] != "http" or not name or is_loopback(name.strip("[]")):
+            await self._app(scope, receive, send)
+            return
+        await _answer({"error": f"{name!r} is not a name of this machine"}, 403)(scope, receive, send)
+
+
 class _Queries:
     """The endpoints. Those that read state are plain functions, which Starlette runs in threads."""
 
@@ -165,6 +182,8 @@ class _Queries:
             return answer(stores[name], request.query_params)
         except QueryError as error:
             return _answer({"error": str(error)}, 400)
+        except ValueError as error:  # a value does not fit the columns that the store has by now
+            return _answer({"error": f"store {name!r}: {error}"}, 500)
         except StreamsError as error:  # a state server is away, or restores
             return _answer({"error": str(error)}, 503, {"Retry-After": "1"})
 

@@ -135,6 +135,29 @@ def test_without_the_token_nothing_is_answered() -> None:
                 Query(address, "lines", token=token).get("00001")
 
 
+def test_a_page_of_another_name_cannot_read_without_a_token() -> None:
+    # DNS rebinding: the browser believes that the answer comes from the page's own server.
+    with serve() as address:
+        request = urllib.request.Request(f"{address}/stores", headers={"Host": "evil.example:80"})
+        with pytest.raises(urllib.error.HTTPError, match="403") as found:
+            urllib.request.urlopen(request)
+        found.value.close()
+        for name in ("localhost", "[::1]:7", "127.0.0.1:80"):
+            urllib.request.urlopen(urllib.request.Request(f"{address}/stores", headers={"Host": name})).close()
+
+
+def test_a_value_that_does_not_fit_is_an_error_of_one_line() -> None:
+    plan = StorePlan(StoreSpec("odd"), "t", pa.schema([("id", pa.string())]), TOTAL)
+    stores = {"odd": _view(plan, {b"a": (b"a", b'{"at":"never"}')})}
+    server = HttpServer(make_query_routes(lambda: stores), "127.0.0.1", 0, None)
+    server.start()
+    try:
+        with pytest.raises(QueryFailed, match="store 'odd': column 'at'"):
+            Query(server.address, "odd").get("a")
+    finally:
+        server.stop()
+
+
 def test_an_address_for_other_machines_needs_a_token() -> None:
     with pytest.raises(
         StreamsError, match=r"http=0\.0\.0\.0:0: an address that other machines can reach needs a token"
