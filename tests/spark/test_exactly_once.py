@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 BEGINNING_MS = 1_700_000_000_000
+KEPT = {"retention_ms": -1}
+"""For topics whose records have timestamps from long ago."""
 COMMITTED = {"kafka.isolation.level": "read_committed"}
 
 
@@ -34,8 +36,8 @@ def forget_last_commit(checkpoint: Path) -> None:
 
 def test_a_batch_that_spark_repeats_lands_once(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
     """writeStream.format("ottla"): the replay of a batch that is already committed writes nothing."""
-    broker.create_topic("words", partitions=2)
-    broker.create_topic("copies", partitions=3)
+    broker.create_topic("words", partitions=2, **KEPT)
+    broker.create_topic("copies", partitions=3, **KEPT)
     send(broker, "words", [{"value": f"{n}", "key": f"{n % 5}", "timestamp": BEGINNING_MS - n} for n in range(40)])
     frame = stream(spark, broker, "words", startingOffsets="earliest").load().select("key", "value", "timestamp")
     finish(plain_query(frame, broker, tmp_path, topic="copies"))
@@ -66,7 +68,7 @@ def test_at_least_once_is_an_option(spark: "SparkSession", broker: LocalBroker, 
 def test_a_batch_is_one_transaction(spark: "SparkSession", broker: LocalBroker, tmp_path: Path, mode: str) -> None:
     """write_stream: counts by key are there once, as each output mode gives them, and the group's offsets with them."""
     broker.create_topic(f"in-{mode}", partitions=2)
-    broker.create_topic(f"out-{mode}", partitions=3)
+    broker.create_topic(f"out-{mode}", partitions=3, **KEPT)
     rows = stream(spark, broker, f"in-{mode}", startingOffsets="earliest").load().selectExpr("string(value) as key")
     frame = (
         rows.selectExpr("key", "'1' as value", "1000L as timestamp")

@@ -42,6 +42,14 @@ def test_a_failed_commit_does_not_stop_a_query(broker: LocalBroker) -> None:
     GroupOffsets(client, "watchers", "mine", None).onQueryProgress(progress("mine", '{"seen": {"0": 3}}'))
 
 
+def test_a_session_has_its_listener_once(spark: "SparkSession") -> None:
+    """Two of them would commit everything twice."""
+    listeners: Any = spark
+    before = len(listeners._jsparkSession.streams().listListeners())
+    assert ottla.spark.session() is spark
+    assert len(listeners._jsparkSession.streams().listListeners()) == before >= 1
+
+
 @pytest.mark.parametrize("trigger", [{"processingTime": "1 day"}, {"once": True}])
 def test_the_group_of_a_query_that_waits_is_exact(
     spark: "SparkSession", broker: LocalBroker, tmp_path: Path, trigger: dict[str, Any]

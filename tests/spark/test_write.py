@@ -47,7 +47,7 @@ def test_a_timestamp_column_becomes_the_timestamp_of_the_record(
 ) -> None:
     """As a timestamp or as milliseconds. A row without one gets the time at which it is written."""
     topic = f"timed-{kind}"
-    broker.create_topic(topic)
+    broker.create_topic(topic, retention_ms=-1)  # these records are older than the retention
     before_ms = int(time.time() * 1000)
     moment = f"{'timestamp_millis' if kind == 'timestamp' else ''}(bigint(value) * 1000 + 7)"
     frame = spark.createDataFrame([("3",), ("1",), ("2",), (None,)], "value string").coalesce(1)
