@@ -13,6 +13,7 @@ buckets.py             rows of a stream-stream join by key and time
 unmatched.py           rows of a left stream-stream join that wait for a match
 stream_times.py        how far event time has come, row by row
 table_joins.py         two tables
+foreign_key.py         a table with another one by a foreign key
 processing.py          processors of the user
 key_state.py           the state of one key of a processor
 partial.py             aggregates before an exchange

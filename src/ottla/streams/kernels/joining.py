@@ -80,7 +80,7 @@ class Taken:
         self._numbers = number_array(numbers)
 
     def column(self, name: str, side: JoinSide, keys: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
-        if name in side.key:
+        if name in side.key and name not in self._values.column_names:
             return values_or_null(keys[side.key.index(name)], self._numbers)
         return self._values.column(name).take(self._numbers)
 
