@@ -8,9 +8,18 @@ begin subtopologies (see `plan.py`): where one comes later, the rows go through 
 
 from collections.abc import Callable, Mapping, Sequence
 
+import pyarrow as pa
+
 from ottla.streams import graph
 from ottla.streams.errors import TopologyError
 from ottla.streams.graph import Node
+from ottla.streams.kernels.foreign_key import (
+    response_columns,
+    response_key,
+    subscription_columns,
+    subscription_key,
+)
+from ottla.streams.kernels.joining import JoinShape
 from ottla.streams.planning import naming, steps
 from ottla.streams.planning.building import Builder, topics_of
 from ottla.streams.planning.drafts import DraftSink, Place
@@ -40,7 +49,9 @@ class _Planner:
         self._names_below = naming.name_below(nodes)
         self._partitioning = Partitioning()
         self._places: dict[int, list[Place]] = {}
-        self._need_old = _find_grouped_tables(nodes)
+        self._need_old = _find_tables_with_old(nodes)
+        self._further_outputs: dict[int, dict[str, Place]] = {}
+        """Of processors, by the id of their node and by name."""
         self._tables: dict[int, tuple[Place, str]] = {}
         """Changes of tables by the id of their node, and the stores that have the tables by canonical keys."""
         self._visitors: dict[type[Node], Callable[..., list[Place]]] = {
@@ -56,6 +67,9 @@ class _Planner:
             graph.StreamJoin: self._add_stream_join,
             graph.StreamTableJoin: self._add_stream_table_join,
             graph.TableJoin: self._add_table_join,
+            graph.ForeignKeyJoin: self._add_foreign_key_join,
+            graph.Process: self._add_process,
+            graph.Output: self._add_output,
             graph.Sink: self._add_sink,
         }
 
@@ -171,6 +185,16 @@ class _Planner:
             self._tables[id(node)] = outputs[0], node.name
         return outputs
 
+    def _add_process(self, node: graph.Process) -> list[Place]:
+        source = node.inputs[0]
+        place = self._gather(source, node.name) if source.key else self._merge(self._places[id(source)], source)
+        main, *further = self._builder.run(node, steps.make_process(self._app, node), [place])
+        self._further_outputs[id(node)] = dict(zip(node.outputs, further, strict=True))
+        return [main]
+
+    def _add_output(self, node: graph.Output) -> list[Place]:
+        return [self._further_outputs[id(node.inputs[0])][node.name]]
+
     # Joins
 
     def _add_stream_join(self, node: graph.StreamJoin) -> list[Place]:
@@ -185,6 +209,52 @@ class _Planner:
         (left, left_store), (right, right_store) = self._bring_together(node)
         made = steps.make_table_join(node, left_store, right_store, with_old=id(node) in self._need_old)
         return self._builder.run(node, made, [left, right])
+
+    def _add_foreign_key_join(self, node: graph.ForeignKeyJoin) -> list[Place]:
+        """Left changes go to the partition of their foreign key, answers come back: see `kernels/foreign_key.py`."""
+        shape, (left, right) = JoinShape.of(node), node.inputs
+        changes, left_store = self._table_with_old(left, f"{node.name}-left")
+        is_right_moved = not self._is_gathered(right)
+        right_name = f"{node.name}-right"
+        rights, right_store = (self._move_table if is_right_moved else self._table)(right, right_name)
+        asked, answered = self._builder.run(node, steps.make_subscribe(node), [changes])
+        asking = self._exchange(
+            [asked], node, "subscriptions", subscription_columns(shape), subscription_key(shape), [rights]
+        )
+        self._builder.unite([rights, asking], node.name)
+        responses = self._builder.run(node, steps.make_respond(self._app, node, right_store), [asking, rights])
+        received = self._exchange(responses, node, "responses", response_columns(shape), response_key(shape), [changes])
+        self._builder.unite([changes, received], node.name)
+        result = self._builder.run(node, steps.make_resolve(node, left_store), [changes, answered, received])
+        made = steps.make_derived_table(self._app, node, node.name, with_old=id(node) in self._need_old)
+        outputs = self._builder.run(node, made, result)
+        self._tables[id(node)] = outputs[0], node.name
+        return outputs
+
+    def _exchange(
+        self,
+        places: Sequence[Place],
+        node: graph.ForeignKeyJoin,
+        what: str,
+        columns: pa.Schema,
+        key: Sequence[str],
+        like: Sequence[Place],
+    ) -> Place:
+        """Send rows with these columns by this key to as many partitions as the places `like` are in."""
+        rows = Node(node.label, (), columns, tuple(key))
+        topic = naming.repartition_of(self._app, f"{node.name}-{what}")
+        sent = self._builder.send(places, rows, topic, partition_by=rows.key, like=topics_of(like))
+        return self._builder.begin(sent)
+
+    def _table_with_old(self, node: Node, name: str) -> tuple[Place, str]:
+        """Changes of a table by its key, with old values, and the store that has it."""
+        if not self._is_gathered(node):
+            made = steps.make_derived_table(self._app, node, name, with_old=True)
+            return self._builder.run(node, made, [self._move(node, name)])[0], name
+        place, store = self._table(node, name)
+        if isinstance(node, graph.Source):
+            (place,) = self._builder.run(node, steps.make_source_table(node, store), [place])
+        return place, store
 
     def _bring_together(self, node: Join) -> list[tuple[Place, str]]:
         """The places of both sides, by their keys and in one subtopology, with the stores of those that are tables."""
@@ -229,7 +299,7 @@ class _Planner:
         places = self._places[id(node)]
         return self._builder.begin(self._builder.send(places, node, topic, partition_by=node.key, like=like))
 
-    def _move_table(self, node: Node, name: str, like: tuple[str, ...]) -> tuple[Place, str]:
+    def _move_table(self, node: Node, name: str, like: tuple[str, ...] = ()) -> tuple[Place, str]:
         place = self._move(node, name, like)
         return self._builder.run(node, steps.make_derived_table(self._app, node, name), [place])[0], name
 
@@ -267,7 +337,8 @@ def _choose_moved(node: Join, counts: Sequence[int | None]) -> int:
     return 0 if (counts[0] or 0) < (counts[1] or 0) else 1
 
 
-def _find_grouped_tables(nodes: Sequence[Node]) -> set[int]:
-    """The tables, by id, whose changes are grouped anew: for that their old values must be known."""
+def _find_tables_with_old(nodes: Sequence[Node]) -> set[int]:
+    """The tables, by id, whose old values must be known: their changes are grouped anew, or by a foreign key."""
     grouped = [node.inputs[0] for node in nodes if isinstance(node, graph.Aggregate) and node.inputs[0].is_table]
-    return {id(each.inputs[0]) if isinstance(each, graph.Rekey) else id(each) for each in grouped}
+    by_foreign_key = [node.inputs[0] for node in nodes if isinstance(node, graph.ForeignKeyJoin)]
+    return {id(each.inputs[0]) if isinstance(each, graph.Rekey) else id(each) for each in (*grouped, *by_foreign_key)}

@@ -9,10 +9,12 @@ import pyarrow as pa
 from ottla.streams import graph
 from ottla.streams.graph import Node
 from ottla.streams.kernels.aggregates import AggregateKernel
+from ottla.streams.kernels.foreign_key import ResolveKernel, RespondKernel, SubscribeKernel
 from ottla.streams.kernels.functions import FunctionKernel, MergeKernel, SelectKernel
 from ottla.streams.kernels.joining import JoinShape
 from ottla.streams.kernels.kernel import Kernel, Row, StoreSpec
 from ottla.streams.kernels.partial import PartialAggregate
+from ottla.streams.kernels.processing import ProcessKernel
 from ottla.streams.kernels.python_aggregates import PythonAggregateKernel, PythonWindowKernel
 from ottla.streams.kernels.retractions import PartialRetraction, RetractionKernel
 from ottla.streams.kernels.sessions import SessionKernel
@@ -24,6 +26,7 @@ from ottla.streams.kernels.tables import DerivedTableKernel, SourceTableKernel, 
 from ottla.streams.kernels.windowed import PartialWindowAggregate, WindowedAggregateKernel
 from ottla.streams.planning.naming import changelog_of
 from ottla.streams.planning.plan import StorePlan
+from ottla.streams.processors import state_columns
 from ottla.streams.rows import value_fields
 
 
@@ -182,6 +185,32 @@ def make_stream_table_join(node: graph.StreamTableJoin, store: str) -> Made:
 
 def make_table_join(node: graph.TableJoin, left_store: str, right_store: str, *, with_old: bool) -> Made:
     return Made(TableJoinKernel(JoinShape.of(node), left_store, right_store, with_old=with_old))
+
+
+def make_subscribe(node: graph.ForeignKeyJoin) -> Made:
+    return Made(SubscribeKernel(node.label, JoinShape.of(node), node.foreign_key), outputs=2)
+
+
+def make_respond(app: str, node: graph.ForeignKeyJoin, right_store: str) -> Made:
+    kernel = RespondKernel(node.name, JoinShape.of(node), right_store)
+    return Made(kernel, _inner_stores(app, kernel.stores))
+
+
+def make_resolve(node: graph.ForeignKeyJoin, left_store: str) -> Made:
+    return Made(ResolveKernel(node.label, JoinShape.of(node), left_store))
+
+
+def make_process(app: str, node: graph.Process) -> Made:
+    """A processor. Its states can be queried by key, its timers cannot."""
+    source = node.inputs[0]
+    kernel = ProcessKernel(
+        node.label, node.name, node.processor, source.columns, source.key, node.columns, node.outputs
+    )
+    states, timers = kernel.stores
+    key = pa.schema([source.columns.field(name) for name in source.key])
+    store = StorePlan(states, changelog_of(app, states.name), key, state_columns(node.processor))
+    stores = (store, *_inner_stores(app, [timers]))
+    return Made(kernel, stores, outputs=1 + len(node.outputs), needs_time=True)
 
 
 def _table_store(node: Node, spec: StoreSpec, changelog: str) -> StorePlan:
