@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ottla.streams import later
 from ottla.streams.errors import StreamsError
 from ottla.streams.graph import Node, Source
-from ottla.streams.options import EXACTLY_ONCE, FAIL, SKIP, AppOptions, check_topic_name
+from ottla.streams.options import EXACTLY_ONCE, FAIL, SKIP, AppOptions
 from ottla.streams.stream import Stream
 from ottla.streams.table import Table
 from ottla.streams.topics import Format, check_round_trip, make_source
@@ -118,7 +118,7 @@ class App:
         default the record's timestamp. `start` says where a new app begins: "earliest" or "latest".
         """
         label = f"stream {topic!r}"
-        check_topic_name(topic, "stream")
+        self._topology.check_topic("stream", topic)
         source = make_source(label, topic, key=key, value=value, key_column=key_column, time=time, start=start)
         return Stream(self._topology, self._add_source(source))
 
@@ -138,7 +138,7 @@ class App:
         if versioned is not None:
             later.refuse(later.VERSIONED_TABLES, "table")
         label = f"table {topic!r}"
-        check_topic_name(topic, "table")
+        self._topology.check_topic("table", topic)
         source = make_source(
             label,
             topic,

@@ -26,7 +26,6 @@ from ottla.streams.graph import (
     walk,
 )
 from ottla.streams.keys import rekey
-from ottla.streams.options import check_topic_name
 from ottla.streams.relation import Relation
 from ottla.streams.table import Table
 from ottla.streams.topology import Topology
@@ -224,7 +223,7 @@ class WindowedStream(_Groups):
         if emit not in (UPDATE, FINAL):
             raise TopologyError(f"{operator}: emit={emit!r}: it can be {UPDATE!r} or {FINAL!r}")
         if late is not None:
-            check_topic_name(late, f"{operator}: late")
+            self._topology.check_topic(f"{operator}: late", late)
         return _Windowing(self._window, emit, late)
 
 

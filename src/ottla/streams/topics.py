@@ -12,7 +12,6 @@ from ottla.streams.columns import check_names, to_item
 from ottla.streams.errors import TopologyError
 from ottla.streams.formats import CANONICAL_TYPES, RecordFormat
 from ottla.streams.graph import Node, Sink, Source
-from ottla.streams.options import check_topic_name
 from ottla.streams.relation import Relation, check_columns
 from ottla.streams.topology import Topology, sources_of
 
@@ -107,7 +106,7 @@ def make_sink(
 ) -> Sink:
     """A sink for the rows. `topic` is a name, or a Column with the name of each row's topic."""
     if isinstance(topic, str):
-        check_topic_name(topic, label)
+        topology.check_topic(label, topic)
         node, column = relation.node, None
     elif isinstance(topic, Column):
         node, column = _add_topic_column(relation, label, topic)

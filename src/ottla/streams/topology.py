@@ -12,8 +12,8 @@ from ottla.streams.options import check_topic_name
 if TYPE_CHECKING:
     from ottla.streams.app import App
 
-_RESERVED: Final = re.compile(r".*-(changelog|repartition|table)")
-"""Ends of the names of internal topics."""
+_INTERNAL: Final = re.compile(r".*-(changelog|repartition|rows(-\d+)?)")
+"""How the names of internal topics end."""
 
 
 class Topology:
@@ -47,10 +47,19 @@ class Topology:
         check_topic_name(f"{self.app.name}-{name}-repartition", f"{operator}: name={name!r}")
         if name in self._names:
             raise TopologyError(f"{operator}: the name {name!r} is taken by {self._names[name]}; choose another")
-        if _RESERVED.fullmatch(name):
-            raise TopologyError(f"{operator}: the name {name!r} ends like one of an internal topic; choose another")
+        if _INTERNAL.fullmatch(name):
+            raise TopologyError(
+                f"{operator}: name={name!r} ends like the name of an internal topic; choose another name="
+            )
         self._names[name] = operator
         return name
+
+    def check_topic(self, label: str, topic: object) -> None:
+        """TopologyError unless it is a name for a topic of the user, and not one of the app's own."""
+        check_topic_name(topic, label)
+        assert isinstance(topic, str)
+        if topic.startswith(f"{self.app.name}-") and _INTERNAL.fullmatch(topic):
+            raise TopologyError(f"{label}: {topic!r} is named like an internal topic of this app; use the table itself")
 
     def add_source(self, source: Source) -> Source:
         """The source, or the one that already reads the topic in the same way."""

@@ -179,7 +179,7 @@ def test_names_are_mandatory_unique_and_valid(orders: "Stream") -> None:
         groups.count()  # type: ignore[call-arg]
     with pytest.raises(TopologyError, match="count: name: 'all counts' cannot name a topic"):
         groups.count(name="all counts")
-    with pytest.raises(TopologyError, match="ends like one of an internal topic"):
+    with pytest.raises(TopologyError, match="ends like the name of an internal topic"):
         groups.count(name="my-changelog")
 
 

@@ -72,6 +72,16 @@ def test_a_name_that_cannot_be_a_topic_is_refused(app: App) -> None:
         app.stream("orders").to("a/b")
 
 
+def test_internal_topics_are_left_to_the_app(app: App) -> None:
+    with pytest.raises(TopologyError, match="'shop-counts-changelog' is named like an internal topic of this app"):
+        app.table("shop-counts-changelog")
+    with pytest.raises(TopologyError, match="named like an internal topic"):
+        app.stream("orders").to("shop-by-user-repartition")
+    with pytest.raises(TopologyError, match="ends like the name of an internal topic; choose another name="):
+        app.table("other-counts-changelog")
+    app.table("other-counts-changelog", name="other-counts")
+
+
 def test_a_topic_is_read_once(app: App) -> None:
     first = app.stream("orders", value="id long")
 
