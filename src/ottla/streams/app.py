@@ -150,11 +150,7 @@ class App:
             name=name or topic,
             is_table=True,
         )
-        known = self._add_source(source)
-        if known is source:
-            self._topology.claim_name(label, source.name)
-            self._topology.add_root(source)
-        return Table(self._topology, known)
+        return Table(self._topology, self._add_source(source))
 
     def _add_source(self, source: Source) -> Source:
         for sink in self._topology.sinks_of_topic(source.topic):

@@ -32,6 +32,7 @@ from ottla.streams.topology import Topology
 from ottla.streams.windows import END, START, Window
 
 if TYPE_CHECKING:
+    from ottla.streams.processors import Processor
     from ottla.streams.stream import Stream
 
 Value = dict[str, Any]
@@ -164,7 +165,7 @@ class GroupedStream(_Groups):
         return WindowedStream(self._topology, self._relation, self._key, window)
 
     def process(
-        self, processor: type, *, schema: Schema, name: str, outputs: dict[str, Schema] | None = None
+        self, processor: "type[Processor]", *, schema: Schema, name: str, outputs: dict[str, Schema] | None = None
     ) -> "Stream":
         """Like `Stream.process`, with the group as key."""
         from ottla.streams.stream import Stream

@@ -23,7 +23,7 @@ _INSTEAD: Final = {
     AS_OF_JOINS: "a join sees the newest value of a table; to match by time, join two streams within a window",
     OUTER_STREAM_JOINS: "use how='left', and a second left join the other way round",
     GLOBAL_TABLES: "use app.table(...) and join with on=, which brings the rows to the table's partitions",
-    WALL_CLOCK_TIMERS: "use event-time timers",
+    WALL_CLOCK_TIMERS: "use context.timer(name, when), which goes by event time",
     LIST_STATE: "use MapState with a number as key, or ValueState of an array type",
     STANDBYS: "state is restored from its changelog; keep state_dir on a disk that survives a restart",
     AT_LEAST_ONCE: "leave guarantee= out, everything is exactly-once",

@@ -21,6 +21,7 @@ from ottla.streams.errors import TopologyError
 from ottla.streams.graph import Merge, Node, Output, Process, Repartition, StreamJoin, StreamTableJoin, ToTable
 from ottla.streams.joins import check_how, check_same_key, join_columns
 from ottla.streams.keys import choose_key, rekey
+from ottla.streams.processors import Processor
 from ottla.streams.relation import Condition, Relation
 from ottla.streams.table import Table
 from ottla.streams.topics import Format, make_sink
@@ -160,7 +161,7 @@ class Stream(Relation):
         self._topology.add_root(sink)
 
     def process(
-        self, processor: type, *, schema: Schema, name: str, outputs: Mapping[str, Schema] | None = None
+        self, processor: type[Processor], *, schema: Schema, name: str, outputs: Mapping[str, Schema] | None = None
     ) -> "Stream":
         """What a Processor of the user makes of the rows, key by key: rows with the columns of `schema`.
 
@@ -273,7 +274,7 @@ class Branch:
 
 def check_processor(processor: object) -> None:
     """TopologyError unless it is a class that is a Processor."""
-    if not isinstance(processor, type) or not callable(getattr(processor, "process", None)):
+    if not isinstance(processor, type) or not issubclass(processor, Processor):
         raise TopologyError(f"process: {processor!r} is not a subclass of ottla.streams.Processor")
 
 

@@ -73,6 +73,9 @@ class Topology:
         place = (source.topic, source.is_table)
         known = self._sources.get(place)
         if known is None:
+            if source.is_table:
+                self.claim_name(source.label, source.name)
+                self.add_root(source)
             self._sources[place] = source
             return source
         if (known.time, known.start, known.name) != (source.time, source.start, source.name):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from ottla.streams import App, TopologyError
+from ottla.streams import App, Context, Processor, TopologyError
 from ottla.streams.graph import ColumnStep, FunctionStep, Merge, Output, Process, Rekey, Repartition, Sink, ToStream
 from ottla.streams.rows import DELETED, HEADERS, OFFSET, ORDER, TIMESTAMP, TOPIC, stream_schema, table_schema
 
@@ -236,11 +236,9 @@ def test_a_function_that_peeks_has_an_effect(app: App, orders: "Stream") -> None
     assert app.nodes == [peeked.node]
 
 
-class Counter:
-    """Stands for a Processor."""
-
-    def process(self, row: Any, context: Any) -> list[dict[str, Any]]:
-        return []
+class Counter(Processor):
+    def process(self, row: dict[str, Any], context: Context) -> None:
+        return None
 
 
 def test_a_processor_has_a_main_output_and_others(app: App, orders: "Stream") -> None:

@@ -8,10 +8,11 @@ expired". The state of all keys that a batch can touch is read in one round trip
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
+from ottla.streams import later
 from ottla.streams.errors import FunctionFailed
 from ottla.streams.kernels.kernel import FailedRows, KernelContext, Row, StoreSpec
 from ottla.streams.kernels.key_state import KeyState, Present, bind_states
@@ -153,6 +154,10 @@ class _Context:
 
     def cancel(self, name: str) -> None:
         self.timers.pop(name, None)
+
+    def schedule(self, *_: Any, **__: Any) -> NoReturn:
+        """Kafka Streams' punctuation, which goes by the wall clock or by the time of one task."""
+        later.refuse(later.WALL_CLOCK_TIMERS, "schedule")
 
 
 class _ProcessorBatch:
