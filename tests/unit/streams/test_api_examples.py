@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.streams import App, tumbling
+from ottla.streams import App, Context, FunctionFailed, Processor, ValueState, tumbling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,3 +110,26 @@ def test_a_new_key_is_written_beside_the_whole_value(app: App) -> None:
         test.feed("orders", [{"id": 1, "customer": "c"}])
         (record,) = test.read("by-customer")
         assert (record["key"], record["value"]) == ("c", {"id": 1, "customer": "c"})
+
+
+class Alarm(Processor):
+    """Tells of the second row of a key, and asks for what is not there at the third."""
+
+    seen = ValueState("long")
+
+    def process(self, row: dict[str, Any], context: Context) -> list[dict[str, Any]]:
+        self.seen.value = (self.seen.value or 0) + 1
+        if self.seen.value == 3:
+            context.schedule("1 minute")  # type: ignore[attr-defined]
+        return [{"seen": self.seen.value}] if self.seen.value == 2 else []
+
+
+def test_a_processor_has_no_wall_clock(app: App) -> None:
+    payments = app.stream("payments", value="card string, amount double")
+    payments.group_by("card").process(Alarm, schema="card string, seen long", name="alarm").to("alarms")
+
+    with app.test(partitions=1) as test:
+        test.feed("payments", [{"card": "a", "amount": 1.0}, {"card": "a", "amount": 1.0}])
+        assert values(test.read("alarms")) == [{"card": "a", "seen": 2}]
+        with pytest.raises(FunctionFailed, match="wall-clock timers: not supported yet"):
+            test.feed("payments", [{"card": "a", "amount": 1.0}])
