@@ -30,6 +30,10 @@ class Session:
     is_stored: bool = False
     """The store has a session with this start and end."""
 
+    def takes(self, time: int) -> bool:
+        """Whether it can take a row of this time and be the same session in the store, with the same start."""
+        return self.start <= time and (time <= self.end or not self.is_stored)
+
 
 @dataclass
 class KeySessions:
@@ -46,16 +50,21 @@ class KeySessions:
     def find(self, time: int, gap_ms: int, ends_from: int) -> list[Session]:
         """The sessions at most a gap away from this time that end at `ends_from` or later, by their end."""
         found = []
-        for place in range(bisect_right(self.live, time + gap_ms, key=_start_of) - 1, -1, -1):
-            session = self.live[place]
-            if session.end < time - gap_ms:
-                break
-            if session.end >= ends_from:
-                found.append(session)
-        return sorted(found, key=lambda each: (each.end, each.start))
+        place = len(self.live)
+        if place and self.live[-1].start > time + gap_ms:
+            place = bisect_right(self.live, time + gap_ms, key=_start_of)
+        while place and self.live[place - 1].end >= time - gap_ms:
+            place -= 1
+            if self.live[place].end >= ends_from:
+                found.append(self.live[place])
+        return sorted(found, key=_end_of) if len(found) > 1 else found
 
     def replace(self, merged: Sequence[Session], time: int, content: Any, row: int) -> None:
         """Put one session in the place of these and of a row; none if it has no content."""
+        if content is not None and len(merged) == 1 and merged[0].takes(time):
+            (only,) = merged
+            only.end, only.content, only.last_row = max(only.end, time), content, row
+            return
         start = min([time, *(each.start for each in merged)])
         end = max([time, *(each.end for each in merged)])
         new = Session(start, end, content, row)
@@ -88,6 +97,10 @@ class KeySessions:
 
 def _start_of(session: Session) -> int:
     return session.start
+
+
+def _end_of(session: Session) -> tuple[int, int]:
+    return session.end, session.start
 
 
 class SessionIndex:

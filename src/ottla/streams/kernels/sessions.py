@@ -87,11 +87,11 @@ class SessionKernel:
             session.content = batch.take_stored(number)
         failures = Failures(self._label, rows, context)
         late = []
+        ended_before, visible_ms, open_ms = windows.ended_before, self._visible_ms, self._life.open_ms
         for row, (key, time, stream_time) in enumerate(zip(keys, times, stream_times, strict=True)):
-            visible_from = max(windows.ended_before, stream_time - self._visible_ms + 1)
-            merged = by_key[key].find(time, self._gap_ms, visible_from)
-            end = max([time, *(each.end for each in merged)])
-            if end < max(windows.ended_before, stream_time - self._life.open_ms + 1):
+            merged = by_key[key].find(time, self._gap_ms, max(ended_before, stream_time - visible_ms + 1))
+            end = max(time, merged[-1].end) if merged else time
+            if end < ended_before or end + open_ms <= stream_time:
                 late.append(row)
                 continue
             try:

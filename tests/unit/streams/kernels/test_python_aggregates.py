@@ -201,3 +201,16 @@ def test_a_window_that_a_function_deletes_is_gone() -> None:
     assert [*batches, *late] == [[], [], []]
     assert state.readers["store"].values == {}
     assert list(state.readers["store-closing"].values) == [b"\x00"]
+
+
+def test_a_closed_window_never_changes() -> None:
+    """A source partition that was idle comes back with a row for a closed window: it is late."""
+    window = tumbling(10, close_idle=5)
+    kernel = PythonWindowKernel("agg", "store", COLUMNS, WINDOWED, WINDOW_KEY, window, CONCATENATE, emit="final")
+    batches, contexts = run_chain(
+        [kernel],
+        [make_rows(COLUMNS, rows) for rows in (words("x"), [], words("y"), [])],
+        settings=[{}, {"idle_times": {0: 20}}, {}, {"source_times": {0: 99}}],
+    )
+    assert [[row["text"] for row in batch] for batch in batches] == [[], ["x"], [], []]
+    assert [rows.column("word").to_pylist() for _, rows in contexts[2].late] == [["y"]]

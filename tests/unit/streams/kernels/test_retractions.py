@@ -189,3 +189,17 @@ def test_what_cannot_be_taken_away_is_refused_when_it_is_built() -> None:
 def test_nothing_comes_of_nothing() -> None:
     for kernels in (built_in_kernels(), python_kernels(IDS, [pa.field("ids", pa.list_(pa.string()))])):
         assert run_chain(kernels, [make_rows(TABLE, [], is_table=True)])[0] == [[]]
+
+
+def test_a_change_within_a_group_crosses_the_exchange_once() -> None:
+    """A change of the group is two rows, the one that takes away first."""
+    table, retraction, _ = python_kernels(IDS, [pa.field("ids", pa.list_(pa.string()))])
+    events = [{"id": "p", "city": city, "amount": at, "at": at} for at, city in enumerate(["a", "a", "b", None])]
+    [rows], _ = run_chain([table, retraction], [make_rows(TABLE, events, is_table=True)])
+    assert [(row["city"], row[DELETED], row["amount"], row[OLD] and row[OLD]["amount"]) for row in rows] == [
+        ("a", False, 0, None),
+        ("a", False, 1, 0),
+        ("a", True, 1, 1),
+        ("b", False, 2, None),
+        ("b", True, 2, 2),
+    ]

@@ -264,3 +264,16 @@ def test_a_failing_function_is_named_with_its_record() -> None:
     kernel = make_kernel(session(10), IN_PYTHON)
     with pytest.raises(FunctionFailed, match="agg: offset 1 of in-0: ValueError: no such word"):
         run(kernel, [[event(0), event(1, "fail")]])
+
+
+@pytest.mark.parametrize("aggregation", [BUILT_IN, IN_PYTHON], ids=["built-in", "python"])
+def test_time_that_went_on_without_rows_closes_sessions_for_good(aggregation: Aggregation) -> None:
+    """A source partition that was idle comes back with an old row: it is late, even if its own time says otherwise."""
+    kernel = make_kernel(session(10, close_idle=5), aggregation, "final")
+    batches, contexts = run_chain(
+        [kernel],
+        [make_rows(COLUMNS, rows) for rows in ([event(0)], [], [event(1, "y")], [])],
+        settings=[{}, {"idle_times": {0: 50}}, {}, {"source_times": {0: 99}}],
+    )
+    assert [[(*bounds(row)[1:], row["words"]) for row in batch] for batch in batches] == [[], [(0, 0, ["x"])], [], []]
+    assert [rows.column("word").to_pylist() for _, rows in contexts[2].late] == [["y"]]
