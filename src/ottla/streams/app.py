@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ottla.streams import later
 from ottla.streams.errors import StreamsError
 from ottla.streams.graph import Node, Source
-from ottla.streams.options import EXACTLY_ONCE, FAIL, SKIP, AppOptions
+from ottla.streams.options import EXACTLY_ONCE, FAIL, SKIP, make_options
 from ottla.streams.stream import Stream
 from ottla.streams.table import Table
 from ottla.streams.topics import Format, check_round_trip, make_source
@@ -65,7 +65,7 @@ class App:
     ) -> None:
         if standbys:
             later.refuse(later.STANDBYS, "App")
-        self.options = AppOptions(
+        self.options = make_options(
             name=name,
             bootstrap=bootstrap,
             master=master,

@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
 
 from ottla.streams import later
 from ottla.streams.errors import StreamsError, TopologyError
@@ -11,6 +11,7 @@ from ottla.streams.errors import StreamsError, TopologyError
 FAIL, SKIP, DEAD_LETTER = "fail", "skip", "dead-letter"
 EXACTLY_ONCE: Final = "exactly-once"
 
+_NUMBERS = ("batch_rows", "interval_ms")
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _TOPIC_LENGTH_MAX: Final = 249
 _APP_LENGTH_MAX: Final = 100
@@ -61,6 +62,32 @@ class AppOptions:
     def dead_letters(self) -> str:
         """The topic of records and rows that could not be handled."""
         return self.dead_letter_topic or f"{self.name}-dead-letters"
+
+
+_overrides: dict[str, str] = {}
+
+
+def override_options(given: Mapping[str, str]) -> None:
+    """Options for all apps that are made later in this process, whatever they say themselves: names of options of
+    `App`, settings of Spark (spark.*), or settings of the Kafka client."""
+    names = {each.name for each in fields(AppOptions)} - {"name", "settings", "config"}
+    unknown = [name for name in given if name not in names and "." not in name]
+    if unknown:
+        raise StreamsError(f"App: there is no option {unknown[0]!r}; there are {', '.join(sorted(names))}")
+    _overrides.clear()
+    _overrides.update(given)
+
+
+def make_options(**given: Any) -> AppOptions:
+    """The options that an app was given, with those that override them."""
+    for name, text in _overrides.items():
+        if name.startswith("spark."):
+            given["config"] = {**given.get("config", {}), name: text}
+        elif "." in name:
+            given["settings"] = {**given.get("settings", {}), name: text}
+        else:
+            given[name] = int(text) if name in _NUMBERS and text.isdecimal() else text
+    return AppOptions(**given)
 
 
 def check_app_name(name: object) -> None:

@@ -27,6 +27,7 @@ WITH_A_BROKER = [command for command in CLIENTS if command.name != "sql"]
 
 DONE_WITHOUT = (
     *("bench", "topic create", "topic list", "group list", "txn list", "txn find-hanging", "sink list"),
+    "stream list",
     *("cluster status", "cluster brokers", "cluster elect"),
 )
 """Commands that need no existing topic or group."""
