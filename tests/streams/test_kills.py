@@ -23,6 +23,7 @@ from tests.streams.crashing import APP, SINK, SOURCE
 
 PARTITIONS = 2
 ROWS = 400
+"""Twenty batches of each of them, at least, and no fewer than eleven counts."""
 
 
 class Driver:
@@ -90,7 +91,7 @@ def run_with_kills(broker: LocalBroker, directory: Path, kills: int, seed: int) 
             sent += ROWS
             driver.start()
             before = count_written(client)
-            wanted = before + random.randrange(1, 60)
+            wanted = before + random.randrange(1, 11)
             deadline = time.monotonic() + PATIENCE_S
             while count_written(client) < wanted:
                 driver.check()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 SETTINGS: Final = {
     "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.daemon.module": "ottla.streams.running.daemon",
     "spark.sql.adaptive.enabled": "false",
     "spark.scheduler.mode": "FAIR",
     "spark.speculation": "false",

@@ -137,12 +137,14 @@ def _fetch_records(plan: TaskPlan, source: SourcePlan, partition: int, range_: S
     if start >= end:
         return _RECORDS.empty_table(), start
     answers = fetch(plan.client, source.topic, partition, start, end, isolation=READ_COMMITTED)
-    batches, rows, size = [], 0, 0
-    for batch in decode(answers, source.topic, partition, start, end, _RECORD_COLUMNS):
+    batches: list[pa.RecordBatch] = []
+    rows_left, bytes_left = plan.options.batch_rows, BYTES_MAX
+    for found in decode(answers, source.topic, partition, start, end, _RECORD_COLUMNS):
+        batch = found.slice(0, rows_left)
         batches.append(batch)
-        rows += batch.num_rows
-        size += batch.nbytes
-        if rows >= plan.options.batch_rows or size >= BYTES_MAX:
+        rows_left -= batch.num_rows
+        bytes_left -= batch.nbytes
+        if rows_left <= 0 or bytes_left <= 0:
             end = batch.column("offset")[-1].as_py() + 1
             answers.close()
             break
