@@ -10,6 +10,7 @@ import pytest
 
 from ottla.streams.app import App
 from ottla.streams.errors import FencedApp, StreamsError
+from ottla.streams.windows import tumbling
 from ottla.testing import LocalBroker
 from tests.spark.topics import send
 from tests.streams.apps import make_app, read_records, read_table, running, wait_for_lag_zero, wait_until
@@ -167,3 +168,28 @@ def test_a_table_enriches_a_stream_and_answers_queries(
         wait_until(lambda: app.query("users").get("u3") == {"key": "u3", "name": "Grace 3"}, app)
     found = sorted(json.loads(each["value"])["name"] for each in read_records(broker, "enriched"))
     assert found == sorted(f"{name} {n}" for name in ("Ada", "Grace") for n in range(5))
+
+
+def test_a_window_closes_when_its_source_is_idle(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
+    """With close_idle a final window is written although no later record comes, also behind an exchange."""
+    from pyspark.sql import functions as F
+
+    broker.create_topic("sales", partitions=2)
+    broker.create_topic("per-minute", partitions=2)
+    rows = [("a", 3, 1_000), ("b", 4, 2_000), ("a", 5, 59_000)]
+    send(
+        broker,
+        "sales",
+        [
+            {"value": json.dumps({"shop": shop, "amount": amount}), "timestamp": at, "partition": 0}
+            for shop, amount, at in rows
+        ],
+    )
+    app = make_app(broker, tmp_path, "revenue")
+    sales = app.stream("sales", value="shop string, amount long")
+    window = tumbling("2 seconds", close_idle="100 milliseconds")
+    grouped = sales.group_by("shop").window(window)
+    grouped.agg(F.sum("amount").alias("revenue"), name="revenue", emit="final").to("per-minute")
+    with running(app):
+        wait_until(lambda: len(read_records(broker, "per-minute")) == len(rows), app)
+    assert sorted(json.loads(each["value"])["revenue"] for each in read_records(broker, "per-minute")) == [3, 4, 5]

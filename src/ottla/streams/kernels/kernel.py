@@ -64,7 +64,10 @@ class KernelContext:
 
 
 class Kernel(Protocol):
-    """A stateful step. Instances are sent to tasks with cloudpickle."""
+    """A stateful step. Instances are sent to tasks with cloudpickle.
+
+    A kernel with an attribute `close_idle_ms` that is not None is also run while its sources are idle.
+    """
 
     stores: Sequence[StoreSpec]
 

@@ -294,6 +294,7 @@ class PythonWindowKernel:
         self._state = PythonState(columns, key)
         self._life = WindowLife(store, window.grace_ms, emit == "final", retention_ms, window.close_idle_ms)
         self.stores: Sequence[StoreSpec] = self._life.specs
+        self.close_idle_ms = window.close_idle_ms
 
     def process(self, inputs: Sequence[pa.Table], context: KernelContext) -> Sequence[pa.Table]:
         windows = self._life.begin(inputs[0], context)

@@ -60,6 +60,7 @@ class SessionKernel:
         self._life = WindowLife(store, open_ms, emit == "final", retention_ms, window.close_idle_ms)
         self._visible_ms = self._life.open_ms if self._life.is_final else self._life.keep_ms
         self.stores: Sequence[StoreSpec] = self._life.specs
+        self.close_idle_ms = window.close_idle_ms
 
     def process(self, inputs: Sequence[pa.Table], context: KernelContext) -> Sequence[pa.Table]:
         windows = self._life.begin(inputs[0], context)

@@ -86,6 +86,7 @@ class StreamJoinKernel:
             bucket_codec(shape.left.values, with_match=is_left_join),
             bucket_codec(shape.right.values, with_stream_time=is_left_join),
         )
+        self.close_idle_ms = window.close_idle_ms
         self._waiting_codec = RowCodec(pa.schema([*shape.left.values, *(HIDDEN.field(each) for each in _KEPT)]))
 
     def process(self, inputs: Sequence[pa.Table], context: KernelContext) -> Sequence[pa.Table]:
