@@ -283,6 +283,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.pipeline.registry": "asks a schema registry, which speaks HTTP",
             "ottla.security.tls": "TLS contexts",
             "ottla.cli.up": "knows the error of a host that cannot be found",
+            "ottla.cli.stream.pages": "asks the pages of a running app",
             "ottla.cli.ports": "finds a free port for a server that cannot choose one",
             "ottla.cli.cluster.zookeeper_server": "asks a server whether it is ready",
             "ottla.testing": "keeps the port of a broker that is down, and makes topics without a client library",
