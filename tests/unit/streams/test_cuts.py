@@ -6,7 +6,7 @@ processes tasks in random order and gives up some batches (`split=`). Each model
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from ottla.streams import App, hopping, session, tumbling
+from ottla.streams.processors import Context, Emit, Processor, Timer, ValueState
 from ottla.streams.tasks.placement import choose_partitions
 from ottla.streams.testing import TestDriver
 from tests.samples import sample_size
@@ -383,3 +384,84 @@ def test_streams_with_streams(app: App, split: int, how: str) -> None:
                 test.feed(topic, [end], partition=partition)
         found = Counter((each["key"], *each["value"].values()) for each in test.read("out") if each["key"] != "end")
     assert found == Counter(pairs)
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_tables_with_tables_by_a_foreign_key(app: App, split: int, how: str) -> None:
+    """Both tables change all the time, and answers cross changes on their way."""
+    placed = app.table("placed", key="string", value=EVENT)
+    shops = app.table("shops", key="string", value="city string")
+    placed.join(shops, on="shop", how=how, name="view").to("out")
+    random = Random(split)
+    changes, moves = make_changes(random), make_changes(random, keys="xyz")
+    cities = [{"key": row["key"], **({"city": row["shop"]} if "shop" in row else {})} for row in moves]
+
+    known = {key: value["shop"] for key, value in newest(moves).items()}
+    with run(app, split, placed=changes, shops=cities) as test:
+        assert test.table("out") == {
+            key: {**row, "city": known.get(row["shop"])}
+            for key, row in newest(changes).items()
+            if row["shop"] in known or how == "left"
+        }
+        assert len(test.query("view").all()) == len(test.table("out"))
+
+
+def test_a_foreign_key_join_of_an_aggregate_that_is_grouped_again(app: App, split: int) -> None:
+    """The left side is an aggregate, and the result is grouped by a column of the right side."""
+    events = app.stream("events", key="string", value=EVENT)
+    shops = app.table("shops", key="string", value="city string")
+    last = events.group_by_key().reduce(lambda _, row: row, name="last")
+    last.join(shops, on="shop", name="view").group_by("city").count(name="cities").to("out")
+    random = Random(split)
+    rows, moves = make_events(random), make_changes(random, keys="xyz")
+    cities = [{"key": row["key"], **({"city": row["shop"]} if "shop" in row else {})} for row in moves]
+
+    known = {key: value["shop"] for key, value in newest(moves).items()}
+    counts = Counter(known[row["shop"]] for row in newest(rows).values() if row["shop"] in known)
+    with run(app, split, events=rows, shops=cities) as test:
+        assert {city: value["count"] for city, value in test.table("out").items() if value["count"]} == counts
+
+
+class Runs(Processor):
+    """Sums the amounts of a key until a time without rows of 2 seconds, and tells of negative ones."""
+
+    total = ValueState("long")
+
+    def process(self, row: Row, context: Context) -> Iterator[Row | Emit]:
+        self.total.value = (self.total.value or 0) + row["amount"]
+        context.timer("end", context.timestamp + timedelta(seconds=2))
+        if row["amount"] < 0:
+            yield Emit({"amount": row["amount"]}, output="negative")
+
+    def on_timer(self, timer: Timer, context: Context) -> Iterator[Row]:
+        yield {"total": self.total.value}
+        self.total.clear()
+
+
+def test_processors_with_state_and_timers(app: App, split: int) -> None:
+    """Rows of a key are in order, so what a timer sees does not depend on the cuts."""
+    events = app.stream("events", key="string", value=EVENT)
+    runs = events.filter("amount <> 0").process(
+        Runs, schema="total long", name="runs", outputs={"negative": "amount long"}
+    )
+    runs.to("totals")
+    runs.output("negative").to("negative")
+    rows = sorted(make_events(Random(split)), key=lambda row: row["_timestamp"])
+
+    totals: Counter[tuple[str, int]] = Counter()
+    for key in "abcdefg":
+        mine = [row for row in rows if row["key"] == key and row["amount"]]
+        total = 0
+        for row, following in zip(mine, [*mine[1:], None], strict=True):
+            total += row["amount"]
+            if following is None or following["_timestamp"] >= row["_timestamp"] + 2_000:
+                totals[key, total] += 1
+                total = 0
+    with run(app, split, events=rows) as test:
+        for partition in range(PARTITIONS):
+            end = {"key": "end", "shop": "x", "amount": 1, "_timestamp": 10**9}
+            test.feed("events", [end], partition=partition)
+        found = Counter((each["key"], each["value"]["total"]) for each in test.read("totals"))
+        negative = Counter((each["key"], each["value"]["amount"]) for each in test.read("negative"))
+    assert found == totals
+    assert negative == Counter((row["key"], row["amount"]) for row in rows if row["amount"] < 0)

@@ -184,6 +184,7 @@ class _ProcessorBatch:
         keys = encode_keys(self._rows, self._kernel.key)
         contents = to_dicts(self._rows, self._kernel.columns_before.names)
         hidden = to_dicts(self._rows, HIDDEN.names)
+        self._times.expect(self._context.source_times)
         self._times.expect(each[SOURCE] for each in hidden)
         reached: dict[int, int] = {}
         for each in hidden:

@@ -27,8 +27,8 @@ class Partitioning:
             return node.key
         if isinstance(node, graph.Aggregate):
             return node.inputs[0].key
-        if isinstance(node, graph.Process | graph.Output):
-            return None
+        if isinstance(node, graph.Process):
+            return node.key  # rows were brought to their key, and those that a processor makes keep it
         if isinstance(node, graph.ToTable):
             return node.key
         before = self.columns_of(node.inputs[0])

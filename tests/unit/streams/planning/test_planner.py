@@ -1,11 +1,14 @@
 """Where the planner cuts a topology, and how it names what it makes."""
 
+from typing import Any
+
 import pytest
 
 from ottla.streams import graph
 from ottla.streams.errors import TopologyError
 from ottla.streams.planning.plan import PARCELS, AppPlan
 from ottla.streams.planning.planner import make_plan
+from ottla.streams.processors import Context, Processor
 from tests.unit.streams.planning.topologies import (
     count,
     join,
@@ -153,6 +156,17 @@ def test_sides_with_new_keys_meet_in_the_larger_number_of_partitions() -> None:
     plan = make_plan("app", [sink(joined, "out")], {"a": 2, "b": 7})
 
     assert topics(plan)["app-joined-left-repartition"] == topics(plan)["app-newest-repartition"] == 7
+
+
+def test_what_a_processor_makes_keeps_its_key() -> None:
+    class Pass(Processor):
+        def process(self, row: dict[str, Any], context: Context) -> list[dict[str, Any]]:
+            return [row]
+
+    rows = source("in")
+    processed = graph.Process("pass", (rows,), rows.columns, rows.key, name="pass", processor=Pass)
+
+    assert shape(make_plan("app", [sink(count(processed, "counts"), "out")])) == [(["in"], ["out"])]
 
 
 def test_a_name_may_be_used_once() -> None:
