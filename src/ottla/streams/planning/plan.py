@@ -120,6 +120,10 @@ class SubtopologyPlan:
     closes_windows: bool = False
     """Some step waits until the sources have passed a time."""
 
+    def transactional_id(self, app: str, partition: int) -> str:
+        """Of the task of this partition: whoever uses it fences the task's older owners."""
+        return f"{app}-{self.name}-{partition}"
+
 
 @dataclass(frozen=True)
 class InternalTopic:

@@ -11,6 +11,7 @@ state_access.py     a task's stores                               handover.py   
 positions.py        committed offsets with stream times           idleness.py       time that passes without records
 state_servers.py    child processes that keep the state           internal_topics.py  changelogs, repartition topics
 registration.py     which apps run where, in a compacted topic    progress.py       counters, rates and lag
+continuity.py       whether what an app has left behind is all there when it starts again
 hearing.py          source partitions that hold up windows until they are heard of
 settings.py         what an app's options mean for clients        explaining.py     failures as one line
 """

@@ -26,6 +26,7 @@ from ottla.streams.planning import compatibility
 from ottla.streams.planning.description import describe
 from ottla.streams.planning.plan import AppPlan
 from ottla.streams.planning.planner import make_plan
+from ottla.streams.running.continuity import check_topics, commit_starts, find_topic_ids, list_positions
 from ottla.streams.running.explaining import explain_failure
 from ottla.streams.running.hearing import Hearing
 from ottla.streams.running.idleness import Idleness
@@ -41,7 +42,7 @@ from ottla.streams.running.loop import LoopContext, SubtopologyLoop
 from ottla.streams.running.pages import make_routes
 from ottla.streams.running.progress import Progress
 from ottla.streams.running.registration import FAILED, RUNNING, STOPPED, Registration, find_registration, register
-from ottla.streams.running.settings import client_settings, driver_client_settings
+from ottla.streams.running.settings import client_settings, driver_client_settings, transaction_timeout_ms
 from ottla.streams.running.state_servers import LocalStateServers, NoState, StateServers
 from ottla.streams.running.tasks import TaskPlan
 from ottla.streams.state.http import HttpServer, make_query_routes
@@ -125,13 +126,13 @@ class Runner:
         before = find_registration(client, self._options.name)
         if before is not None and before.topology:
             compatibility.check(before.topology, described)
+            check_topics(client, plan, before)
         counts |= create_internal_topics(client, plan, counts)
         if DEAD_LETTER in (self._options.on_bad_record, self._options.on_error, self._options.on_late):
             create_topic(client, self._options.dead_letters, CLUSTER_DEFAULT, {})
         self.progress = Progress(self._options.name, [each.name for each in plan.subtopologies])
         self._start_http(plan, counts)
-        self._registration = self._make_registration(plan, described)
-        register(client, self._registration)
+        self._register_start(client, plan, counts, described, before)
         numbers = number_sources(plan)
         context = LoopContext(
             self._options,
@@ -242,6 +243,26 @@ class Runner:
             topology=topology,
             description=describe(plan),
         )
+
+    def _register_start(
+        self,
+        client: Client,
+        plan: AppPlan,
+        counts: Mapping[str, int],
+        topology: dict[str, Any],
+        before: Registration | None,
+    ) -> None:
+        """Take over from older copies of the app, and see to it that every task has a committed position."""
+        started = self._make_registration(plan, topology)
+        if before is not None:
+            started = replace(started, topic_ids=before.topic_ids, positions=before.positions)
+        self._registration = started
+        register(client, started)
+        commit_starts(client, plan, counts, before, transaction_timeout_ms(self._options))
+        begun = replace(started, topic_ids=find_topic_ids(client, plan), positions=list_positions(plan))
+        if begun != started:
+            self._registration = begun
+            register(client, begun)
 
     def _is_owner(self, client: Client) -> bool:
         found = find_registration(client, self._options.name)

@@ -40,11 +40,19 @@ from ottla.streams.running.work import (
     SourceRange,
     StateVersion,
 )
+from ottla.streams.state.client import StateUnavailable
 from ottla.topic_partition import TopicPartition
 
 IDLE_PAUSES_S: Final = (0.01, 0.02, 0.05, 0.1)
 """How long a subtopology without work waits before it asks for new records, the first times and from then on."""
 RETRY_PAUSES_S: Final = (0.05, 0.2, 1.0, 3.0)
+COMMIT_AGAIN_SECONDS: Final = 3600.0
+"""A task that has nothing to do commits its positions so often nevertheless: a broker removes those of a group without
+members one by one, offsets.retention.minutes after each was last committed."""
+FIRST_COMMIT_SECONDS: Final = 60.0
+"""The same after a start, when it is not known how old the committed offsets are."""
+WHOLE: Final = -1
+"""Stands for all partitions, where failures of the subtopology itself are noted."""
 PURGE_SECONDS: Final = 30.0
 """repartition.purge.interval.ms of Kafka Streams."""
 
@@ -58,6 +66,8 @@ class _Task:
     positions: list[Position]
     changelog_ends: dict[str, int]
     """Up to which offset each store's changelog must be applied for the next batch."""
+    committed_s: float
+    """When its positions were last committed."""
 
 
 @dataclass
@@ -111,11 +121,11 @@ class SubtopologyLoop:
             while not self._context.stop.is_set():
                 try:
                     self._run_round()
-                except (Unreachable, KafkaError) as error:
+                except (Unreachable, KafkaError, StateUnavailable) as error:
                     if isinstance(error, NotAuthenticated):
                         raise StreamsError(str(error)) from None
-                    failure = explain_failure(error)
-                    self._note_trouble(self._partitions, failure)
+                    self._note_trouble(WHOLE, explain_failure(error))
+                    self._context.stop.wait(self._troubles[WHOLE].retry_at_s - time.monotonic())
         finally:
             self._client.close()
 
@@ -123,9 +133,10 @@ class SubtopologyLoop:
         """Start tasks that have to be started, then run one batch if there is anything to do."""
         self._start_tasks()
         orders = self._plan_batch()
+        self._end_trouble(WHOLE)
         self._progress.state = WAITING if self._troubles else RUNNING
+        self._purge_if_due()
         if not orders:
-            self._purge_if_due()
             pause = IDLE_PAUSES_S[min(self._idle_rounds, len(IDLE_PAUSES_S) - 1)]
             self._idle_rounds += 1
             self._context.stop.wait(pause)
@@ -162,15 +173,15 @@ class SubtopologyLoop:
         producers = {number: init_producer(self._client, self._name(number), timeout_ms) for number in missing}
         positions = read_positions(self._client, self._plan, missing)
         ends = self._read_changelog_ends(missing)
-        for number in missing:
-            self._tasks[number] = _Task(number, producers[number], positions[number], ends[number])
+        committed_s = now_s - COMMIT_AGAIN_SECONDS + FIRST_COMMIT_SECONDS
+        tasks = [_Task(each, producers[each], positions[each], ends[each], committed_s) for each in missing]
         for store in self._plan.stores:
             name = store.spec.name
-            wanted = {number: self._find_state(self._tasks[number], name) for number in missing}
-            self._context.state.assign(name, wanted)
+            self._context.state.assign(name, {task.partition: self._find_state(task, name) for task in tasks})
+        self._tasks.update({task.partition: task for task in tasks})
 
     def _name(self, partition: int) -> str:
-        return f"{self._context.options.name}-{self._plan.name}-{partition}"
+        return self._plan.transactional_id(self._context.options.name, partition)
 
     def _read_changelog_ends(self, partitions: Iterable[int]) -> dict[int, dict[str, int]]:
         """The last stable offset of each changelog: no transaction of the task is open, because it was fenced."""
@@ -194,18 +205,38 @@ class SubtopologyLoop:
         self._note_lag(ends)
         self._note_hearing(ends)
         orders = []
-        for task in self._tasks.values():
+        for task in [*self._tasks.values()]:
+            if not self._is_within(task, ends):
+                continue
             ranges = [
                 SourceRange(position.offset, ends[TopicPartition(source.topic, task.partition)], position.stream_time)
                 for source, position in zip(self._plan.sources, task.positions, strict=True)
             ]
             idle = idle_times[task.partition]
             has_rows = any(each.end > each.start for each in ranges)
-            if has_rows or (idle and idleness.is_due(unit, task.partition)):
-                orders.append(self._make_order(task, ranges, idle))
+            must_commit = time.monotonic() - task.committed_s >= COMMIT_AGAIN_SECONDS
+            if has_rows or must_commit or (idle and idleness.is_due(unit, task.partition)):
+                orders.append(self._make_order(task, ranges, idle, must_commit=must_commit))
         return orders
 
-    def _make_order(self, task: _Task, ranges: list[SourceRange], idle_times: Mapping[int, int]) -> Order:
+    def _is_within(self, task: _Task, ends: Mapping[TopicPartition, int]) -> bool:
+        """False if a topic ends before the task's position. The task is started anew, which tells what is wrong.
+
+        A position that somebody has set may be beyond a transaction that is open.
+        """
+        for source, position in zip(self._plan.sources, task.positions, strict=True):
+            where = TopicPartition(source.topic, task.partition)
+            if position.offset > ends[where]:
+                end = self._client.list_offsets({where: LATEST})[where].offset
+                if position.offset > end:
+                    message = f"{where}: the app has read up to offset {position.offset}, and the topic ends at {end}"
+                    self._take_failure(task.partition, Failure(BROKEN, message))
+                    return False
+        return True
+
+    def _make_order(
+        self, task: _Task, ranges: list[SourceRange], idle_times: Mapping[int, int], *, must_commit: bool
+    ) -> Order:
         state = {
             store.spec.name: StateVersion(
                 self._context.state.locate(store.spec.name, task.partition), self._find_state(task, store.spec.name)
@@ -213,7 +244,7 @@ class SubtopologyLoop:
             for store in self._plan.stores
         }
         awaited = self._context.hearing.list_awaited(self._plan.name, task.partition)
-        return Order(task.partition, task.producer, ranges, now_ms(), state, idle_times, awaited)
+        return Order(task.partition, task.producer, ranges, now_ms(), state, idle_times, awaited, must_commit)
 
     def _find_state(self, task: _Task, name: str) -> int:
         """Up to which offset a store must be there: of a source table, up to where the task has read its topic."""
@@ -254,8 +285,9 @@ class SubtopologyLoop:
             task.producer = report.producer
             task.positions = list(report.positions)
             task.changelog_ends.update(report.changelog_ends)
-            if self._troubles.pop(report.partition, None) is not None and not self._troubles:
-                self._progress.trouble = ""
+            if report.has_committed:
+                task.committed_s = time.monotonic()
+            self._end_trouble(report.partition)
             self._advance_state(task)
 
     def _advance_state(self, task: _Task) -> None:
@@ -271,7 +303,7 @@ class SubtopologyLoop:
             raise StreamsError(failure.message)
         if failure.kind == FENCED and not self._context.is_owner(self._client):
             raise FencedApp(f"app {self._context.options.name!r}: another copy of it was started and has taken over")
-        self._note_trouble([partition], failure)
+        self._note_trouble(partition, failure)
 
     def _abort(self, partition: int) -> None:
         """End the transaction of a failed task, so that readers need not wait until it times out."""
@@ -280,23 +312,25 @@ class SubtopologyLoop:
         except (KafkaError, Unreachable):
             return  # it times out
 
-    def _note_trouble(self, partitions: Iterable[int], failure: Failure) -> None:
+    def _note_trouble(self, partition: int, failure: Failure) -> None:
         now_s = time.monotonic()
         self._progress.trouble = failure.message
         self._progress.state = WAITING
         self._progress.retries += 1
         limit_s = task_timeout_s(self._context.options)
-        for partition in partitions:
-            trouble = self._troubles.setdefault(partition, _Trouble(now_s))
-            if now_s - trouble.since_s > limit_s:
-                raise StreamsError(
-                    f"{self._plan.name}, partition {partition}: no success within {limit_s:.0f} s: {failure.message}"
-                )
-            trouble.retry_at_s = now_s + RETRY_PAUSES_S[min(trouble.attempts, len(RETRY_PAUSES_S) - 1)]
-            trouble.attempts += 1
+        trouble = self._troubles.setdefault(partition, _Trouble(now_s))
+        if now_s - trouble.since_s > limit_s:
+            where = self._plan.name if partition == WHOLE else f"{self._plan.name}, partition {partition}"
+            raise StreamsError(f"{where}: no success within {limit_s:.0f} s: {failure.message}")
+        trouble.retry_at_s = now_s + RETRY_PAUSES_S[min(trouble.attempts, len(RETRY_PAUSES_S) - 1)]
+        trouble.attempts += 1
+
+    def _end_trouble(self, partition: int) -> None:
+        if self._troubles.pop(partition, None) is not None and not self._troubles:
+            self._progress.trouble = ""
 
     def _purge_if_due(self) -> None:
-        """Delete what was read from repartition topics, from time to time and while there is nothing else to do."""
+        """Delete what was read from repartition topics, from time to time."""
         now_s = time.monotonic()
         if now_s - self._purged_s < PURGE_SECONDS:
             return

@@ -30,26 +30,34 @@ def to_position(committed: CommittedOffset) -> Position:
 def read_positions(client: Client, plan: SubtopologyPlan, partitions: Iterable[int]) -> dict[int, list[Position]]:
     """The position of each source of these partitions' tasks. Called after their older owners were fenced.
 
-    Waits for transactions that are about to end. A source without a committed offset begins where the user has said.
+    Waits for transactions that are about to end. Raises StreamsError if an offset is not there: `continuity.py` has
+    committed where each task begins, so it was removed, perhaps together with the topic.
     """
     numbers = list(partitions)
     wanted = [TopicPartition(source.topic, number) for number in numbers for source in plan.sources]
     committed = fetch_offsets(client, plan.group, wanted, require_stable=True)
-    starts = _find_starts(client, plan, [where for where in wanted if where not in committed])
+    for where in wanted:
+        if where not in committed:
+            raise StreamsError(f"{where}: the committed offset in group {plan.group!r} was removed while the app ran")
     first = client.list_offsets(dict.fromkeys(committed, EARLIEST))
+    last = client.list_offsets(dict.fromkeys(committed, LATEST))
     for where, each in committed.items():
+        if each.offset > last[where].offset:
+            raise StreamsError(
+                f"{where}: the app has read up to offset {each.offset}, and the topic ends at {last[where].offset}:"
+                f" it was deleted and created again, or has lost records. ottla group reset {plan.group} sets it"
+            )
         if each.offset < first[where].offset:
             raise StreamsError(
                 f"{where}: the app has read up to offset {each.offset}, and the topic begins at {first[where].offset}:"
                 f" the records between are gone. ottla group reset {plan.group} skips them"
             )
-    found = {where: to_position(each) for where, each in committed.items()} | starts
+    found = {where: to_position(each) for where, each in committed.items()}
     return {number: [found[TopicPartition(source.topic, number)] for source in plan.sources] for number in numbers}
 
 
-def _find_starts(
-    client: Client, plan: SubtopologyPlan, missing: list[TopicPartition]
-) -> dict[TopicPartition, Position]:
+def find_starts(client: Client, plan: SubtopologyPlan, missing: list[TopicPartition]) -> dict[TopicPartition, Position]:
+    """Where the user has said that a source begins."""
     latest = {source.topic for source in plan.sources if source.start == "latest"}
     found = client.list_offsets({where: EARLIEST for where in missing if where.topic not in latest})
     found |= client.list_offsets({where: LATEST for where in missing if where.topic in latest}, READ_COMMITTED)

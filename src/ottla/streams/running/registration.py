@@ -42,6 +42,10 @@ class Registration:
     state_dirs: Sequence[str] = ()
     topology: dict[str, Any] = field(default_factory=dict)
     """What `planning/compatibility.py` compares with the topology of the next start."""
+    topic_ids: dict[str, str] = field(default_factory=dict)
+    """The topics that the app goes on with after a restart, with their ids."""
+    positions: Sequence[Sequence[str]] = ()
+    """The groups and topics of which the app has committed offsets (see `continuity.py`)."""
     description: str = ""
     """The topology for people."""
     message: str = ""

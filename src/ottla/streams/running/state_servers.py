@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from ottla.streams.errors import StreamsError
 from ottla.streams.planning.plan import StorePlan
-from ottla.streams.state.client import StateClient
+from ottla.streams.state.client import StateClient, StateUnavailable
 from ottla.streams.state.starting import ServerProcess
 
 PROCESSES_MAX: Final = 4
@@ -77,7 +77,7 @@ class LocalStateServers:
     def locate(self, store: str, partition: int) -> str:
         server = self._servers[partition % len(self._servers)]
         if server is None:
-            raise StreamsError(f"the state server of partition {partition} is being started again")
+            raise StateUnavailable(f"the state server of partition {partition} is being started again")
         return server.address
 
     def assign(self, store: str, partitions: Mapping[int, int]) -> None:

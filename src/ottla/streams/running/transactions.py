@@ -61,23 +61,22 @@ def commit_batch(plan: "TaskPlan", order: Order, batch: BatchInput) -> Report:
     aside = set_aside(plan, batch.bad, context)
     letters = [(plan.options.dead_letters, pa.Table.from_batches([each])) for each in aside.letters]
     records = [*outgoing.records, *letters]
-    moved = {
+    has_moved = [*batch.positions] != [(each.start, each.stream_time) for each in order.ranges]
+    positions = {  # all of them every time, so that a broker's retention of offsets removes none before the others
         TopicPartition(source.topic, order.partition): to_committed_offset(position)
-        for source, position, before in zip(plan.subtopology.sources, batch.positions, order.ranges, strict=True)
-        if position != (before.start, before.stream_time)
+        for source, position in zip(plan.subtopology.sources, batch.positions, strict=True)
     }
     written = sum(rows.num_rows for _, rows in records)
     counts = {"read": batch.row_count, "written": written, **aside.counts}
-    if not moved and not written:
+    if not has_moved and not written and not order.must_commit:
         return Report(order.partition, order.producer, batch.positions, {}, counts)
     freeze_loaded_modules()
     ends = _send(plan, order.producer, records)
-    if moved:
-        commit_offsets_in_transaction(plan.client, order.producer, plan.subtopology.group, moved)
+    commit_offsets_in_transaction(plan.client, order.producer, plan.subtopology.group, positions)
     following = _end_transaction(plan, order.producer)
     changelogs = {each.spec.name: TopicPartition(each.changelog, order.partition) for each in plan.subtopology.stores}
     changelog_ends = {name: ends[where] for name, where in changelogs.items() if where in ends}
-    return Report(order.partition, following, batch.positions, changelog_ends, counts)
+    return Report(order.partition, following, batch.positions, changelog_ends, counts, has_committed=True)
 
 
 def _send(

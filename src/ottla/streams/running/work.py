@@ -46,6 +46,8 @@ class Order:
     idle_times: Mapping[int, int] = field(default_factory=dict)
     awaited: Sequence[int] = ()
     """Numbers of source partitions that hold up windows until the task has heard of them."""
+    must_commit: bool = False
+    """The positions are to be committed even if they are what they were."""
 
 
 class Position(NamedTuple):
@@ -85,6 +87,8 @@ class Report:
     counts: Mapping[str, int] = field(default_factory=dict)
     """rows read and written, bad records, failed rows and late ones; milliseconds of the batch's phases."""
     failure: Failure | None = None
+    has_committed: bool = False
+    """Whether there was a transaction, with the positions of all sources."""
 
 
 def encode_orders(orders: Sequence[Order | None]) -> str:
@@ -96,7 +100,7 @@ def decode_order(text: str, number: int) -> Order | None:
     orders = json.loads(text)
     if number >= len(orders) or orders[number] is None:
         return None
-    partition, producer, ranges, now_ms, state, idle, awaited = orders[number]
+    partition, producer, ranges, now_ms, state, idle, awaited, must_commit = orders[number]
     return Order(
         partition,
         ProducerIdentity(*producer),
@@ -105,6 +109,7 @@ def decode_order(text: str, number: int) -> Order | None:
         {name: StateVersion(*version) for name, version in state.items()},
         {int(source): milliseconds for source, milliseconds in idle.items()},
         awaited,
+        must_commit,
     )
 
 
@@ -117,6 +122,7 @@ def _order_fields(order: Order) -> list[Any]:
         order.state,
         order.idle_times,
         order.awaited,
+        order.must_commit,
     ]
 
 
@@ -124,12 +130,12 @@ def encode_report(report: Report) -> str:
     """A JSON list in ASCII."""
     failure = None if report.failure is None else [report.failure.kind, report.failure.message]
     fields = [report.partition, report.producer, report.positions, report.changelog_ends, report.counts, failure]
-    return json.dumps(fields, separators=(",", ":"))
+    return json.dumps([*fields, report.has_committed], separators=(",", ":"))
 
 
 def to_report(fields: Sequence[Any]) -> Report:
     """The report whose JSON text `encode_report` has made."""
-    partition, producer, positions, changelog_ends, counts, failure = fields
+    partition, producer, positions, changelog_ends, counts, failure, has_committed = fields
     return Report(
         partition,
         ProducerIdentity(*producer),
@@ -137,4 +143,5 @@ def to_report(fields: Sequence[Any]) -> Report:
         changelog_ends,
         counts,
         None if failure is None else Failure(*failure),
+        has_committed,
     )

@@ -1,0 +1,125 @@
+"""What an app depends on disappears: it ends or does not start, in one line, instead of counting wrongly."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla.client.client import Client
+from ottla.client.groups import fetch_offsets
+from ottla.streams.app import App
+from ottla.streams.errors import StreamsError
+from ottla.streams.running import loop
+from ottla.streams.running.internal_topics import delete_topics
+from ottla.testing import LocalBroker
+from ottla.topic_partition import TopicPartition
+from ottla.wire.messages.delete_groups import DeleteGroupsRequest
+from tests.patience import PATIENCE_S
+from tests.spark.topics import send
+from tests.streams.apps import make_app, read_table, running, wait_for_lag_zero, wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def make_counter(broker: LocalBroker, directory: Path, name: str) -> App:
+    """Counts records of the topic `name` by key."""
+    app = make_app(broker, directory, name)
+    app.stream(name, key="string", value="string").group_by("key").count(name="counts").to(f"{name}-out")
+    return app
+
+
+def count_some(broker: LocalBroker, directory: Path, name: str) -> None:
+    """An app has counted one record each of two keys, and was stopped."""
+    broker.create_topic(name, partitions=2)
+    broker.create_topic(f"{name}-out", partitions=2)
+    send(broker, name, [{"key": "a", "value": "1", "partition": 0}, {"key": "b", "value": "1", "partition": 1}])
+    app = make_counter(broker, directory, name)
+    with running(app):
+        wait_until(lambda: read_table(broker, f"{name}-out") == {"a": {"count": 1}, "b": {"count": 1}}, app)
+
+
+def refuse_start(broker: LocalBroker, directory: Path, name: str, reason: str) -> None:
+    with pytest.raises(StreamsError, match=reason) as refusal:
+        make_counter(broker, directory, name).start()
+    assert f"ottla stream reset {name}" in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def delete(broker: LocalBroker, topics: Sequence[str]) -> None:
+    client = Client({"bootstrap.servers": broker.bootstrap})
+    assert delete_topics(client, topics) == [*topics]
+    client.close()
+
+
+def test_committed_offsets_that_are_gone_refuse_a_start(
+    spark: "SparkSession", broker: LocalBroker, tmp_path: Path
+) -> None:
+    """The state is there and the offsets are not: from the beginning, every record would be counted twice."""
+    count_some(broker, tmp_path, "forgotten")
+    client = Client({"bootstrap.servers": broker.bootstrap})
+    answer = client.ask_coordinator("group", "forgotten", DeleteGroupsRequest(groups_names=["forgotten"]))
+    client.close()
+    assert [each.error_code for each in answer.results] == [0]
+    refuse_start(broker, tmp_path, "forgotten", r"forgotten-0 in group 'forgotten' is gone")
+
+
+def test_a_changelog_that_is_gone_refuses_a_start(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
+    """The offsets are there and the state is not: counts would begin at zero again."""
+    count_some(broker, tmp_path, "emptied")
+    delete(broker, ["emptied-counts-changelog"])
+    refuse_start(broker, tmp_path, "emptied", "emptied-counts-changelog' was deleted")
+
+
+def test_a_source_that_was_created_again_refuses_a_start(
+    spark: "SparkSession", broker: LocalBroker, tmp_path: Path
+) -> None:
+    """With as many records as the old topic had, offsets look right, and the new records would be left out."""
+    count_some(broker, tmp_path, "renewed")
+    delete(broker, ["renewed"])
+    broker.create_topic("renewed", partitions=2)
+    send(broker, "renewed", [{"key": "a", "value": "1", "partition": number} for number in (0, 1)])
+    refuse_start(broker, tmp_path, "renewed", "'renewed' was deleted and created again")
+
+
+def test_a_source_that_is_created_again_ends_the_app(
+    spark: "SparkSession", broker: LocalBroker, tmp_path: Path
+) -> None:
+    """A running app does not wait in silence until the new topic has as many records as the old one had."""
+    broker.create_topic("short", partitions=1)
+    broker.create_topic("short-out", partitions=1)
+    send(broker, "short", [{"key": "a", "value": "1"}] * 5)
+    app = make_counter(broker, tmp_path, "short")
+    app.start()
+    wait_for_lag_zero(broker, app, ["short"])
+    delete(broker, ["short"])
+    broker.create_topic("short", partitions=1)
+    assert app.wait(PATIENCE_S)
+    with pytest.raises(StreamsError, match=r"short-0: .* removed while the app ran"):
+        app.stop()
+
+
+def test_positions_of_idle_tasks_outlive_the_retention_of_offsets(
+    spark: "SparkSession", ottla_broker: LocalBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers remove an offset that was not committed for a week, also while the app runs. Idle tasks commit again."""
+    monkeypatch.setattr(loop, "COMMIT_AGAIN_SECONDS", 0.2)
+    monkeypatch.setattr(loop, "FIRST_COMMIT_SECONDS", 0.2)
+    count_some(ottla_broker, tmp_path, "idle")
+    app = make_counter(ottla_broker, tmp_path, "idle")
+    client = Client({"bootstrap.servers": ottla_broker.bootstrap})
+    source = [TopicPartition("idle", number) for number in (0, 1)]
+    with running(app):
+        for _ in range(4):
+            before = app.progress()["subtopologies"][0]["batches"]
+            wait_until(partial(_has_run, app, before + 2), app)
+            ottla_broker.advance(days=3)
+    assert len(fetch_offsets(client, "idle", source)) == 2
+    client.close()
+
+
+def _has_run(app: App, batches: int) -> bool:
+    found: int = app.progress()["subtopologies"][0]["batches"]
+    return found >= batches
