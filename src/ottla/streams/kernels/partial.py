@@ -15,13 +15,15 @@ from ottla.streams.graph import BuiltInAggregate
 from ottla.streams.kernels.accumulators import Accumulator, make_accumulators
 from ottla.streams.kernels.grouping import Groups, Numbers, as_array, group_by_columns
 from ottla.streams.kernels.kernel import KernelContext, StoreSpec
+from ottla.streams.kernels.versions import drop_null_values
 from ottla.streams.rows import HIDDEN, TIMESTAMP, stream_schema
 
 NULL_KEY = "null key"
 
 
 class PartialAggregate:
-    """Input: rows of a stream. Output: partial rows, whose columns are `columns`. Rows without a key are dropped.
+    """Input: rows of a stream. Output: partial rows, whose columns are `columns`. Rows without a key or value are
+    dropped.
 
     Runs before an exchange, or directly before AggregateKernel if the input is already partitioned by the key.
     """
@@ -29,16 +31,24 @@ class PartialAggregate:
     stores: Sequence[StoreSpec] = ()
 
     def __init__(
-        self, label: str, columns: pa.Schema, key: Sequence[str], aggregates: Sequence[BuiltInAggregate]
+        self,
+        label: str,
+        columns: pa.Schema,
+        key: Sequence[str],
+        aggregates: Sequence[BuiltInAggregate],
+        *,
+        value_names: Sequence[str] = (),
     ) -> None:
-        """`columns` are those of the input, without ours."""
+        """`columns` are those of the input, without ours; `value_names` are null in a row without a value."""
         self._label = label
         self._key = tuple(key)
+        self._value_names = tuple(value_names)
         self._accumulators = make_accumulators(aggregates)
         self.columns = partial_columns([columns.field(name) for name in key], self._accumulators)
 
     def process(self, inputs: Sequence[pa.Table], context: KernelContext) -> Sequence[pa.Table]:
-        rows = drop_null_keys(inputs[0], self._key, self._label, context)
+        rows = drop_null_values(inputs[0], self._value_names, self._label, context)
+        rows = drop_null_keys(rows, self._key, self._label, context)
         return [collect_partials(rows, self._key, self._accumulators)]
 
 

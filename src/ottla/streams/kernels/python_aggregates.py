@@ -21,6 +21,7 @@ from ottla.streams.kernels.grouping import as_array
 from ottla.streams.kernels.kernel import KernelContext, Row, StoreSpec
 from ottla.streams.kernels.partial import drop_null_keys
 from ottla.streams.kernels.python_rows import Failures, to_dicts
+from ottla.streams.kernels.versions import drop_null_values
 from ottla.streams.kernels.windowed import WindowTable, assign_windows, last_order
 from ottla.streams.rows import DELETED, HIDDEN, OLD, STREAM_TIME, TIMESTAMP, table_schema, value_fields
 from ottla.streams.state.keys import encode_keys, window_key
@@ -226,20 +227,24 @@ class PythonAggregateKernel:
         aggregation: PythonAggregate | Reduce,
         *,
         retracting: bool = False,
+        value_names: Sequence[str] = (),
     ) -> None:
-        """`columns_before` are those of the input, `columns` those of the result, both without ours."""
+        """`columns_before` are those of the input, `columns` those of the result, both without ours. `value_names` are
+        null in a row without a value, which is dropped."""
         if retracting and aggregation.subtract is None:
             raise TopologyError(f"{label}: a table's rows change, so its aggregate needs a subtract function")
         self.stores: Sequence[StoreSpec] = (StoreSpec(store),)
         self._label = label
         self._names = columns_before.names
         self._key = tuple(key)
+        self._value_names = tuple(value_names)
         self._retracting = retracting
         self._functions = RowFunctions(aggregation, self._key, value_fields(columns, self._key))
         self._state = PythonState(columns, self._key)
 
     def process(self, inputs: Sequence[pa.Table], context: KernelContext) -> Sequence[pa.Table]:
-        rows = drop_null_keys(inputs[0], self._key, self._label, context)
+        rows = drop_null_values(inputs[0], self._value_names, self._label, context)
+        rows = drop_null_keys(rows, self._key, self._label, context)
         keys = [key for key in encode_keys(rows, self._key) if key is not None]
         failures = Failures(self._label, rows, context)
         times = rows.column(TIMESTAMP).to_pylist()

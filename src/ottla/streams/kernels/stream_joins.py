@@ -29,10 +29,9 @@ from ottla.streams.kernels.buckets import SideRows, bucket_codec
 from ottla.streams.kernels.functions import sort_rows
 from ottla.streams.kernels.joining import JoinShape, Taken, in_order, take_hidden, take_keys
 from ottla.streams.kernels.kernel import KernelContext, StoreSpec
-from ottla.streams.kernels.stream_table_joins import NULL_KEY_OR_VALUE
 from ottla.streams.kernels.stream_times import StreamTimes
 from ottla.streams.kernels.unmatched import Released, UnmatchedRows, waiting_id
-from ottla.streams.kernels.versions import is_null_value, number_array
+from ottla.streams.kernels.versions import NULL_KEY_OR_VALUE, is_null_value, number_array
 from ottla.streams.rows import HIDDEN, ORDER, SOURCE, STREAM_TIME, TIMESTAMP, stream_schema
 from ottla.streams.state.keys import decode_keys, encode_keys
 from ottla.streams.state.values import RowCodec

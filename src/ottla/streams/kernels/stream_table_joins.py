@@ -8,15 +8,18 @@ join and has no match in a left join.
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ottla.streams.kernels.joining import JoinShape, Taken, in_order
 from ottla.streams.kernels.kernel import KernelContext, StoreSpec
-from ottla.streams.kernels.versions import TableVersions, is_null_value, number_array, table_codec
+from ottla.streams.kernels.versions import (
+    NULL_KEY_OR_VALUE,
+    TableVersions,
+    drop_null_values,
+    number_array,
+    table_codec,
+)
 from ottla.streams.rows import HIDDEN, stream_schema
 from ottla.streams.state.keys import encode_keys
-
-NULL_KEY_OR_VALUE = "null key or value"
 
 
 class StreamTableJoinKernel:
@@ -68,15 +71,3 @@ class StreamTableJoinKernel:
         columns = shape.make_values(keys, left, right, shape.columns.names)
         hidden = [rows.column(name) for name in HIDDEN.names]
         return pa.Table.from_arrays([*columns, *hidden], schema=stream_schema(shape.columns))
-
-
-def drop_null_values(rows: pa.Table, value_names: Sequence[str], label: str, context: KernelContext) -> pa.Table:
-    """The rows that have a value: Kafka Streams ignores the others in all joins of streams, and counts them."""
-    if not rows.num_rows or not value_names:
-        return rows
-    without = is_null_value(rows, value_names)
-    count = pc.sum(without, min_count=0).as_py()
-    if not count:
-        return rows
-    context.dropped[label, NULL_KEY_OR_VALUE] += count
-    return rows.filter(pc.invert(without))

@@ -10,9 +10,12 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ottla.streams.kernels.kernel import KernelContext
 from ottla.streams.rows import DELETED, OLD, TIMESTAMP, value_fields
 from ottla.streams.state.store import Store
 from ottla.streams.state.values import RowCodec
+
+NULL_KEY_OR_VALUE = "null key or value"
 
 
 def table_codec(columns: pa.Schema, key: Sequence[str]) -> RowCodec:
@@ -76,6 +79,19 @@ def is_null_value(rows: pa.Table, value_names: Sequence[str]) -> pa.ChunkedArray
     for name in value_names:
         found = pc.and_(found, rows.column(name).is_null())
     return found
+
+
+def drop_null_values(rows: pa.Table, value_names: Sequence[str], label: str, context: KernelContext) -> pa.Table:
+    """The rows that have a value: Kafka Streams ignores the others in joins of streams and in aggregates without
+    windows, and counts them."""
+    if not rows.num_rows or not value_names:
+        return rows
+    without = is_null_value(rows, value_names)
+    count = pc.sum(without, min_count=0).as_py()
+    if not count:
+        return rows
+    context.dropped[label, NULL_KEY_OR_VALUE] += count
+    return rows.filter(pc.invert(without))
 
 
 def make_struct(columns: Sequence[pa.ChunkedArray], fields: Sequence[pa.Field], numbers: pa.Array) -> pa.Array:

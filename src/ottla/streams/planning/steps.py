@@ -108,8 +108,12 @@ def make_partial(node: graph.Aggregate) -> Made | None:
             return None
         changes = RetractionKernel(node.label, source.columns, source.key)
         return Made(changes, rows=RowForm(source.columns, is_table=True, has_old=True))
-    make = PartialRetraction if source.is_table else PartialAggregate
-    partial = make(node.label, source.columns, source.key, aggregation)
+    partial: PartialRetraction | PartialAggregate
+    if source.is_table:
+        partial = PartialRetraction(node.label, source.columns, source.key, aggregation)
+    else:
+        names = _value_names(source)
+        partial = PartialAggregate(node.label, source.columns, source.key, aggregation, value_names=names)
     return Made(partial, rows=RowForm(partial.columns))
 
 
@@ -123,9 +127,24 @@ def make_aggregate(app: str, node: graph.Aggregate) -> Made:
         kernel = AggregateKernel(node.name, node.columns, node.key, aggregation, retracting=source.is_table)
     else:
         kernel = PythonAggregateKernel(
-            node.label, node.name, source.columns, node.columns, node.key, aggregation, retracting=source.is_table
+            node.label,
+            node.name,
+            source.columns,
+            node.columns,
+            node.key,
+            aggregation,
+            retracting=source.is_table,
+            value_names=_value_names(source),
         )
     return Made(kernel, (_table_store(node, kernel.stores[0], changelog_of(app, node.name)),))
+
+
+def _value_names(source: Node) -> list[str]:
+    """The columns that are all null in a row of a stream without a value. A new key was made of the value, and only
+    what is aggregated came along, so such a row cannot be told then: it has no key, unless the key is made up."""
+    if source.is_table or isinstance(source, graph.Rekey):
+        return []
+    return [field.name for field in value_fields(source.columns, source.key)]
 
 
 def _make_windowed(app: str, node: graph.Aggregate) -> Made:
