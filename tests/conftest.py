@@ -36,7 +36,7 @@ BUDGETS = {
     "clients": 550,
     "cluster": 300,
     "spark": 620,
-    "streams": 120,
+    "streams": 170,
 }
 STRICT = os.environ.get("OTTLA_BUDGET") == "strict"
 
