@@ -1,0 +1,179 @@
+"""`ottla.streams` beside Kafka Streams: the same broker, topologies and input, exactly once, taking turns.
+
+`python -m benchmarks.streams` takes about eight minutes, `--quick` about four. The broker is Ottla, in a process of its
+own. Each app is a program of its own with two tasks (local[2], two stream threads), starts with a full topic and is
+measured once a third of it is done. CPU is that of all processes of the app without the broker: on a busy machine that
+is the figure to trust. The results of every run are counted.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from benchmarks.comparison import Contest, Results, Turns, add_options, describe_run, is_chosen, publish
+from benchmarks.loads.topics import Mismatch
+from benchmarks.peers.apache_kafka import VERSION, Unavailable
+from benchmarks.peers.ottla_broker import OttlaBroker
+from benchmarks.report import OtherPrograms, Row
+from benchmarks.spark.latency import compute_percentile
+from benchmarks.streams.apps import RunningApp, compile_kafka_streams_app
+from benchmarks.streams.topics import (
+    KEYS,
+    ROWS_PER_MINUTE,
+    count_records,
+    fill_input,
+    fill_table,
+    sum_newest_counts,
+)
+
+BEGIN, END = "<!-- measured with Streams -->", "<!-- end of what was measured with Streams -->"
+NAMES = ("Ottla", "Kafka Streams")
+PARTITIONS = 2
+TABLE = "names"
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is read, and so how long a run takes."""
+
+    pairs: int
+    rows: int
+    latencies: int
+
+
+FULL = Size(pairs=1, rows=1_500_000, latencies=200)
+QUICK = Size(pairs=1, rows=300_000, latencies=30)
+
+
+class Bench:
+    """One broker, and the inputs that have been filled so far."""
+
+    def __init__(self, bootstrap: str, size: Size) -> None:
+        self.bootstrap = bootstrap
+        self.size = size
+        self._inputs: dict[int, str] = {}
+        fill_table(bootstrap, TABLE, PARTITIONS)
+
+    def input(self, keys: int) -> str:
+        """A topic whose rows have that many different keys."""
+        if keys not in self._inputs:
+            self._inputs[keys] = f"input-{keys}"
+            fill_input(self.bootstrap, self._inputs[keys], self.size.rows, keys, PARTITIONS)
+        return self._inputs[keys]
+
+
+Run = Callable[[Bench, int], dict[Row, float]]
+"""Measures one side, 0 for Ottla and 1 for Kafka Streams."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    name: str
+    run: Run
+
+
+def make_workload(name: str, title: str, topology: str, are_distinct: bool = False) -> Workload:
+    def run(bench: Bench, side: int) -> dict[Row, float]:
+        rows = bench.size.rows
+        keys = rows if are_distinct else KEYS
+        with RunningApp(side, topology, bench.bootstrap, bench.input(keys), TABLE, "", PARTITIONS) as app:
+            trial = app.drain(rows, rows // 3)
+        check_results(bench.bootstrap, app, topology, rows, keys)
+        return {
+            Row(title, "k rows/s", more_is_better=True): trial.rows / trial.seconds / 1000,
+            Row(f"{title}: CPU", "s/M rows", more_is_better=False): trial.cpu_seconds / trial.rows * 1e6,
+        }
+
+    return Workload(name, run)
+
+
+def check_results(bootstrap: str, app: RunningApp, topology: str, rows: int, keys: int) -> None:
+    """Mismatch unless the output is what follows from the input. Both sides have the same input."""
+    found: tuple[int, ...]
+    due: tuple[int, ...]
+    match topology:
+        case "stateless":
+            found, due = (count_records(bootstrap, app.output),), (rows - rows // 10,)
+        case "join":
+            found, due = (count_records(bootstrap, app.output),), (rows,)
+        case "window":
+            whole, rest = divmod(rows, ROWS_PER_MINUTE)
+            found, due = sum_newest_counts(bootstrap, app.output), (keys * whole + min(keys, rest), rows)
+        case _:
+            found, due = sum_newest_counts(bootstrap, app.output), (keys, rows)
+    if found != due:
+        raise Mismatch(f"{app.name}: the results are {found} and should be {due}")
+
+
+def make_latency_workload(name: str, title: str, paces: tuple[str, str]) -> Workload:
+    """`paces` are the interval_ms of Ottla and the commit.interval.ms of Kafka Streams, "" for the default."""
+
+    def run(bench: Bench, side: int) -> dict[Row, float]:
+        topic = f"{name}-{side}-{time.monotonic_ns()}"
+        fill_input(bench.bootstrap, topic, rows=1, keys=1, partitions=1)
+        with RunningApp(side, "stateless", bench.bootstrap, topic, TABLE, paces[side], 1) as app:
+            start_seconds, found = app.measure_latencies(bench.size.latencies)
+        values = {
+            Row(f"latency, {title}, p{percent}", "ms", more_is_better=False): compute_percentile(found, percent)
+            for percent in (50, 99)
+        }
+        return values | {Row(f"start to first result, {title}", "s", more_is_better=False): start_seconds}
+
+    return Workload(name, run)
+
+
+WORKLOADS = (
+    make_workload("stateless", "filter and map", "stateless"),
+    make_workload("count", "count by key, 1,000 keys", "count"),
+    make_workload("count-distinct", "count by key, every key once", "count", are_distinct=True),
+    make_workload("window", "count by key and minute", "window"),
+    make_workload("join", "join with a table", "join"),
+    make_latency_workload("latency", "defaults", ("", "")),
+    make_latency_workload("latency-tuned", "no pause, commit.interval.ms=10", ("0", "10")),
+)
+
+
+def measure(bench: Bench, workloads: Sequence[Workload], turns: Turns) -> Results:
+    results = Results()
+    for workload in workloads:
+        try:
+            for side in turns.take(workload.name, NAMES):
+                for row, value in workload.run(bench, side).items():
+                    results.add(row, value, side)
+        except Mismatch as reason:  # the other rows are worth having without this one
+            results.failures.append(f"{workload.name}: {reason}")
+    return results
+
+
+def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="benchmarks.streams", description=(__doc__ or "").splitlines()[0])
+    add_options(parser, [workload.name for workload in WORKLOADS], "about four minutes")
+    parser.add_argument("--input", type=int, metavar="ROWS", help="how many rows each app reads")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parse_options(arguments)
+    size = QUICK if options.quick else FULL
+    size = replace(size, pairs=options.pairs or size.pairs, rows=options.input or size.rows)
+    workloads = [workload for workload in WORKLOADS if is_chosen(workload.name, options.rows)]
+    began, others = time.monotonic(), OtherPrograms()
+    try:
+        compile_kafka_streams_app()
+    except Unavailable as reason:
+        print(f"Kafka Streams cannot run here: {reason}", file=sys.stderr)
+        return 1
+    with OttlaBroker() as broker:
+        results = measure(Bench(broker.bootstrap, size), workloads, Turns(size.pairs, 2))
+    conditions = (
+        f"{size.rows:,} rows of about 100 B in {PARTITIONS} partitions, of which a third is not counted; "
+        f"{size.latencies} single records. {describe_run(size.pairs, began, others)}"
+    )
+    contest = Contest(NAMES[0], f"{NAMES[1]} {VERSION}", ())
+    return publish(results, options, contest, conditions, {"size": asdict(size)}, (BEGIN, END))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
