@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from benchmarks.comparison import Contest, Results, Turns, add_options, describe_run, is_chosen, publish
+from benchmarks.comparison import Contest, Results, Turns, add_options, describe_run, is_chosen, print_progress, publish
 from benchmarks.loads.topics import Mismatch
 from benchmarks.peers.apache_kafka import VERSION, Unavailable
 from benchmarks.peers.ottla_broker import OttlaBroker
-from benchmarks.report import OtherPrograms, Row
+from benchmarks.report import OtherPrograms, Row, format_number
 from benchmarks.spark.latency import compute_percentile
 from benchmarks.streams.apps import RunningApp, compile_kafka_streams_app
 from benchmarks.streams.topics import (
@@ -142,6 +142,7 @@ def measure(bench: Bench, workloads: Sequence[Workload], turns: Turns) -> Result
             for side in turns.take(workload.name, NAMES):
                 for row, value in workload.run(bench, side).items():
                     results.add(row, value, side)
+                    print_progress(f"  {row.name}: {format_number(value)} {row.unit}")
         except Mismatch as reason:  # the other rows are worth having without this one
             results.failures.append(f"{workload.name}: {reason}")
     return results
