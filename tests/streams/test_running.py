@@ -193,3 +193,21 @@ def test_a_window_closes_when_its_source_is_idle(spark: "SparkSession", broker: 
     with running(app):
         wait_until(lambda: len(read_records(broker, "per-minute")) == len(rows), app)
     assert sorted(json.loads(each["value"])["revenue"] for each in read_records(broker, "per-minute")) == [3, 4, 5]
+
+
+def test_a_stream_waits_for_a_table_that_is_larger_than_a_batch(
+    spark: "SparkSession", broker: LocalBroker, tmp_path: Path
+) -> None:
+    """Rows that are later than all of a table are joined with all of it, however few records a batch reads."""
+    broker.create_topic("many-users", partitions=1)
+    broker.create_topic("late-views", partitions=1)
+    broker.create_topic("late-enriched", partitions=1)
+    users = [{"key": f"u{n}", "value": f'{{"name": "{n}"}}', "timestamp": 1_000 + n} for n in range(20)]
+    send(broker, "many-users", users)
+    send(broker, "late-views", [{"key": "u19", "value": f'{{"page": "{n}"}}', "timestamp": 2_000} for n in range(3)])
+    app = make_app(broker, tmp_path, "late-enricher", batch_rows=8)
+    table = app.table("many-users", key="string", value="name string")
+    app.stream("late-views", key="string", value="page string").join(table, name="view-user").to("late-enriched")
+    with running(app):
+        wait_for_lag_zero(broker, app, ["many-users", "late-views"])
+    assert [json.loads(each["value"])["name"] for each in read_records(broker, "late-enriched")] == ["19"] * 3

@@ -13,17 +13,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ottla.client.client import READ_COMMITTED, Client
 from ottla.client.fetching import fetch
 from ottla.pipeline.decoding import COLUMNS, arrow_schema, decode
 from ottla.streams.options import AppOptions
-from ottla.streams.planning.plan import SourcePlan, SubtopologyPlan
+from ottla.streams.planning.plan import PARCELS, SourcePlan, SubtopologyPlan
+from ottla.streams.rows import OFFSET, TIMESTAMP
 from ottla.streams.running.explaining import explain_failure
 from ottla.streams.running.handover import Handover, receive_handover, send_handover
 from ottla.streams.running.transactions import BatchInput, commit_batch
 from ottla.streams.running.work import ORDERS, Order, Position, Report, SourceRange, decode_order, encode_report
-from ottla.streams.tasks.ordering import merge_order
+from ottla.streams.tasks.ordering import Places, hold_back, merge_order
 from ottla.streams.tasks.reading import SourceRows, read_rows, schema_of
 
 if TYPE_CHECKING:
@@ -121,14 +123,35 @@ def _give_up(plan: TaskPlan, order: Order, error: Exception) -> Report:
 
 
 def _read_sources(plan: TaskPlan, order: Order) -> tuple[list[SourceRows], list[Position]]:
-    found, positions = [], []
-    for source, range_ in zip(plan.subtopology.sources, order.ranges, strict=True):
-        records, following = _fetch_records(plan, source, order.partition, range_)
+    sources = plan.subtopology.sources
+
+    def read(source: SourcePlan, records: pa.Table, stream_time: int) -> SourceRows:
         number = plan.source_numbers.get(source.topic, 0) + order.partition
-        rows = read_rows(source, records, stream_time=range_.stream_time, number=number, order=0)
-        found.append(rows)
-        positions.append(Position(following, rows.stream_time))
-    return found, positions
+        return read_rows(source, records, stream_time=stream_time, number=number, order=0)
+
+    found, fetched = [], []
+    for source, range_ in zip(sources, order.ranges, strict=True):
+        records, following = _fetch_records(plan, source, order.partition, range_)
+        fetched.append((records, following))
+        found.append(read(source, records, range_.stream_time))
+    if len(sources) > 1:
+        places = [_find_places(*each) for each in zip(sources, fetched, found, strict=True)]
+        has_more = [end < range_.end for (_, end), range_ in zip(fetched, order.ranges, strict=True)]
+        for at, end in enumerate(hold_back(places, has_more)):
+            if end is not None:
+                records = fetched[at][0]
+                fetched[at] = records.filter(pc.less(records["offset"], end)), end
+                found[at] = read(sources[at], fetched[at][0], order.ranges[at].stream_time)
+    return found, [Position(end, rows.stream_time) for (_, end), rows in zip(fetched, found, strict=True)]
+
+
+def _find_places(source: SourcePlan, fetched: tuple[pa.Table, int], found: SourceRows) -> Places:
+    """A parcel is read as a whole, and its record has the time of its latest row."""
+    if source.holds != PARCELS:
+        return found.rows[TIMESTAMP].to_numpy(), found.rows[OFFSET].to_numpy()
+    records = fetched[0]
+    times = records["timestamp"].cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
+    return times.to_numpy(), records["offset"].to_numpy()
 
 
 def _fetch_records(plan: TaskPlan, source: SourcePlan, partition: int, range_: SourceRange) -> tuple[pa.Table, int]:

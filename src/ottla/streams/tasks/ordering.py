@@ -6,11 +6,31 @@ with equal times by topic.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from ottla.streams.rows import HIDDEN, ORDER, TIMESTAMP
+
+Places = tuple[Any, Any]
+"""The times and the offsets of what was read from a source, in the order of offsets, as numpy arrays."""
+
+
+def hold_back(sources: Sequence[Places], has_more: Sequence[bool]) -> list[int | None]:
+    """The offset from which on each source has to wait for the next batch; None if it need not.
+
+    A source of which only a part was read has more rows that may come before the later rows of the others: a stream
+    must not be joined with half a table only because the table is larger than a batch.
+    """
+    limits = [times.max() for (times, _), more in zip(sources, has_more, strict=True) if more and len(times)]
+    if not limits:
+        return [None] * len(sources)
+    found: list[int | None] = []
+    for times, offsets in sources:
+        later = np.flatnonzero(times > min(limits))
+        found.append(int(offsets[later[0]]) if len(later) else None)
+    return found
 
 
 def merge_order(inputs: Sequence[pa.Table]) -> list[pa.Table]:
