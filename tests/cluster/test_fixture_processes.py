@@ -16,8 +16,18 @@ from tests.raw_client import RawClient
 SESSION_MS = 1000
 
 
+def find_children() -> set[int]:
+    """The brokers in child processes of this one. Fixtures of other tests may have left some running."""
+    return {child.pid for child in psutil.Process().children() if "ottla.testing" in child.cmdline()}
+
+
 @pytest.fixture
-def cluster() -> Iterator[LocalCluster]:
+def others() -> set[int]:
+    return find_children()
+
+
+@pytest.fixture
+def cluster(others: set[int]) -> Iterator[LocalCluster]:
     with ottla.testing.cluster(
         brokers=3,
         process=True,
@@ -45,10 +55,9 @@ def is_complete(witness: ClusterBroker) -> bool:
     return all(len(partition.isr_nodes) == 3 for partition in describe(witness).topics[0].partitions)
 
 
-def test_killed_and_paused_processes_lose_nothing(cluster: LocalCluster) -> None:
+def test_killed_and_paused_processes_lose_nothing(cluster: LocalCluster, others: set[int]) -> None:
     first, second, third = cluster.brokers
-    children = psutil.Process().children()
-    assert len([child for child in children if "ottla.testing" in child.cmdline()]) == 3
+    assert len(find_children() - others) == 3
     writer = Writer(cluster.bootstrap)
     writer.send(500)
     first.kill()
@@ -88,7 +97,7 @@ def test_cuts_between_processes_and_from_the_store(cluster: LocalCluster) -> Non
     assert sorted(read_all(cluster, 900)) == sorted(writer.acknowledged)
 
 
-def test_the_clock_and_the_end() -> None:
+def test_the_clock_and_the_end(others: set[int]) -> None:
     with ottla.testing.cluster(brokers=3, process=True) as cluster:
         cluster.create_topic(TOPIC)
         broker = cluster.brokers[0]
@@ -100,4 +109,4 @@ def test_the_clock_and_the_end() -> None:
         assert find_alive(broker) == [1, 2, 3], "no session expired"
         broker.pause()
     assert not any(os.path.exists(each.directory) for each in cluster.brokers)
-    assert not [child for child in psutil.Process().children() if "ottla.testing" in child.cmdline()]
+    assert find_children() <= others
