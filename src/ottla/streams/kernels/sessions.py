@@ -157,7 +157,8 @@ def _find_spans(keys: Sequence[bytes], times: Sequence[int]) -> dict[bytes, tupl
 
 
 def _find_changes(keys: Sequence[KeySessions], before: Mapping[bytes, bytes | None], batch: "_Batch") -> list[_Change]:
-    """Deleted and changed sessions, in the order of the rows that have caused it, deleted ones first."""
+    """Deleted and changed sessions, in the order of the rows that have caused it, deleted ones first. A session that
+    was deleted and made again is one change."""
     deleted = [
         _Change(each.key, gone.start, gone.end, before[session_key(each.key, gone.end, gone.start)], None, row)
         for each in keys
@@ -176,7 +177,9 @@ def _find_changes(keys: Sequence[KeySessions], before: Mapping[bytes, bytes | No
         )
         for (key, session), value in zip(changed, values, strict=True)
     ]
-    return sorted([*deleted, *made], key=lambda each: each.row)
+    there = {(each.key, each.start, each.end) for each in made}
+    gone = [each for each in deleted if (each.key, each.start, each.end) not in there]
+    return sorted([*gone, *made], key=lambda each: each.row)
 
 
 class _Batch(Protocol):

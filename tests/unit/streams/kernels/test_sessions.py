@@ -160,6 +160,16 @@ def test_updates_and_deletions_follow_the_model(seed: int, number: int, aggregat
     assert sum(each.rows.num_rows for context in contexts for each in context.failed) == model.failed
 
 
+def test_a_session_that_is_deleted_and_made_again_in_one_batch_is_one_change() -> None:
+    words = [["x"], ["delete", "y"]]
+    events = [[{"key": "a", "word": word, "at": 4, "source": 0} for word in each] for each in words]
+    batches, _ = run_chain(
+        [make_kernel(session(5), IN_PYTHON)], [make_rows(COLUMNS, with_stream_times(each)) for each in events]
+    )
+    (change,) = batches[1]
+    assert (change[OLD]["words"], change["words"], change[DELETED]) == (["x"], ["y"], False)
+
+
 @pytest.mark.parametrize("number", range(sample_size(60, 600)))
 @pytest.mark.parametrize("aggregation", [BUILT_IN, IN_PYTHON], ids=["built-in", "python"])
 def test_final_sessions_are_emitted_once(seed: int, number: int, aggregation: Aggregation) -> None:
