@@ -45,12 +45,17 @@ class Faults:
 
     def strike(self) -> None:
         """One fault, or two at a time, for a while; when this returns everything runs and is connected again."""
-        with ExitStack() as stack:
-            stack.enter_context(self._draw()())
+        # A broker is started again last, because it ends if it cannot reach ZooKeeper.
+        with ExitStack() as starts, ExitStack() as others:
+            self._inflict(starts, others)
             if self._random.random() < 0.2:
                 time.sleep(self._random.uniform(0, SHORT_S))
-                stack.enter_context(self._draw()())
+                self._inflict(starts, others)
             time.sleep(self._random.choice((SHORT_S, LONG_S / 3, LONG_S)))
+
+    def _inflict(self, starts: ExitStack, others: ExitStack) -> None:
+        fault = self._draw()
+        (starts if fault in (self._kill, self._stop) else others).enter_context(fault())
 
     def _draw(self) -> Inflict:
         """Each kind of fault once before any comes again."""
