@@ -1,6 +1,7 @@
 """Word count: how often each word has come, as a table that follows the lines.
 
 ottla topic create lines
+ottla topic create word-counts
 ottla stream run examples/streams/word_count.py
 echo 'to be or not to be' | ottla produce lines
 ottla stream query word-count words

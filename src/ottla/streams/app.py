@@ -31,7 +31,7 @@ class App:
 
     name                 names the app's consumer group, internal topics and state; never change it
     bootstrap            addresses of brokers
-    master               Spark's master: "local[*]" for this machine, "spark://host:7077" for a cluster
+    master               Spark's master: "local[*]" for all cores of this machine, "local[2]" for two
     on_bad_record        records that cannot be decoded: "fail", "skip" or "dead-letter"
     on_error             rows for which a function raises an exception: the same three
     on_late              rows that come after their window has closed: "skip" or "dead-letter"

@@ -19,9 +19,9 @@ from ottla.streams.kernels.kernel import Kernel, StoreSpec
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-RECORDS, PARCELS, CHANGELOG = "records", "parcels", "changelog"
-"""What a source topic holds: records of the user; rows of many keys as one Arrow batch in each record (a repartition
-topic); or a store's changes (the table continues in another subtopology)."""
+RECORDS, PARCELS = "records", "parcels"
+"""What a topic holds: records of the user, or rows of many keys as one Arrow batch in each record, as between two
+subtopologies."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,6 @@ class SourcePlan:
     label: str = ""
     has_old: bool = False
     """With PARCELS of a table: its changes come with old values."""
-    changelog_of: str | None = None
-    """With CHANGELOG: the name of the store. `AppPlan.stores` says how its values are decoded."""
 
 
 @dataclass(frozen=True)
