@@ -110,7 +110,6 @@ BANS: tuple[Ban, ...] = (
         allowed={
             "ottla.spark": "helpers for PySpark users",
             "ottla.streams": "its tasks are Spark's, and Spark computes its columns",
-            "ottla.connect": "a connector is a PySpark data source",
             "ottla.cli.sql": "the command that is a Spark session",
             "ottla.cli.demo.pipeline": "the demo's job, a program of its own",
             "pyspark_ottla": "the data source itself",
@@ -133,6 +132,7 @@ BANS: tuple[Ban, ...] = (
         "pyarrow",
         ("pyarrow", "pyarrow.*"),
         allowed={
+            "ottla.connect": "records move as columns",
             "ottla.pipeline.decoding": "record batches to Arrow columns",
             "ottla.pipeline.encoding": "Arrow columns to record batches",
             "ottla.pipeline.formats": "columns out of values",
@@ -469,7 +469,6 @@ BANS: tuple[Ban, ...] = (
         allowed={
             "ottla.cli": "the commands are clients like any other",
             "ottla.console": "a client like any other",
-            "ottla.connect": "a client like any other",
         },
         wrong=("from confluent_kafka import Producer", "import aiokafka"),
     ),

@@ -1,0 +1,11 @@
+"""Kafka Connect on Spark: connectors move rows between topics and other systems.
+
+A connector is one Python class: a `Source` or a `Sink` (connector.py). A worker keeps connectors running and answers
+Kafka Connect's REST API. The batches of a connector run as Spark jobs, each task of a source in a transaction of its
+own.
+
+connector.py    what a connector is: Source, Sink, and what they give and take
+errors.py       failures that a connector or a user can cause
+data/           schemas and records
+settings/       declared settings, checked as Kafka Connect checks them
+"""
