@@ -8,4 +8,5 @@ connector.py    what a connector is: Source, Sink, and what they give and take
 errors.py       failures that a connector or a user can cause
 data/           schemas and records
 settings/       declared settings, checked as Kafka Connect checks them
+worker/         keeps connectors running and shares them out among workers
 """
