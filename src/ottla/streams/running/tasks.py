@@ -10,7 +10,7 @@ task that Spark itself repeats raises, because two attempts would write with the
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,23 +18,17 @@ import pyarrow.compute as pc
 from ottla.client.client import READ_COMMITTED, Client
 from ottla.client.fetching import fetch
 from ottla.pipeline.decoding import COLUMNS, arrow_schema, decode
+from ottla.spark.jobs import get_task_context, take_order, to_report
 from ottla.streams.options import AppOptions
 from ottla.streams.planning.plan import PARCELS, SourcePlan, SubtopologyPlan
 from ottla.streams.rows import OFFSET, TIMESTAMP
 from ottla.streams.running.explaining import explain_failure
 from ottla.streams.running.handover import Handover, receive_handover, send_handover
 from ottla.streams.running.transactions import BatchInput, commit_batch
-from ottla.streams.running.work import ORDERS, Order, Position, Report, SourceRange, decode_order, encode_report
+from ottla.streams.running.work import Order, Position, Report, SourceRange, report_fields, to_order
 from ottla.streams.tasks.ordering import Places, hold_back, merge_order
 from ottla.streams.tasks.reading import SourceRows, read_rows, schema_of
 
-if TYPE_CHECKING:
-    from pyspark import TaskContext
-
-REPORT: Final = "report string"
-"""The schema of what a Spark task returns."""
-
-_REPORT_SCHEMA = pa.schema([("report", pa.string())])
 _RECORD_COLUMNS = (*COLUMNS, "headers")
 _RECORDS = arrow_schema(_RECORD_COLUMNS)
 BYTES_MAX: Final = 64 * 1024 * 1024
@@ -174,27 +168,17 @@ def _fetch_records(plan: TaskPlan, source: SourcePlan, partition: int, range_: S
     return pa.Table.from_batches(batches, _RECORDS), end
 
 
-def _task_context() -> "TaskContext":
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    assert context is not None
-    return context
-
-
 def _take_order() -> Order | None:
-    context = _task_context()
-    if context.attemptNumber() > 0:
-        raise RuntimeError("a task of ottla.streams was run again by Spark; only the app's driver may do that")
-    return decode_order(context.getLocalProperty(ORDERS) or "[]", context.partitionId())
+    fields = take_order()
+    return None if fields is None else to_order(fields)
 
 
 def _place_of_handover(plan: TaskPlan) -> str:
-    return f"{plan.handover_directory}/{_task_context().taskAttemptId()}"
+    return f"{plan.handover_directory}/{get_task_context().taskAttemptId()}"
 
 
 def _to_row(report: Report) -> pa.RecordBatch:
-    return pa.record_batch([pa.array([encode_report(report)])], schema=_REPORT_SCHEMA)
+    return to_report(report_fields(report))
 
 
-__all__ = ["REPORT", "TaskPlan", "process_rows", "read_source", "run_task", "schema_of"]
+__all__ = ["TaskPlan", "process_rows", "read_source", "run_task", "schema_of"]

@@ -1,18 +1,10 @@
-"""What the driver orders from a task for one batch, and what the task reports. Both travel as JSON.
+"""What the driver orders from a task for one batch, and what the task reports. Both travel as JSON lists."""
 
-An order is a local property of Spark's job, so the DataFrame that runs it is made once and collected again for every
-batch. A task takes the order with the number of its Spark partition.
-"""
-
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from ottla.client.transactions import ProducerIdentity
-
-ORDERS: Final = "ottla.streams.orders"
-"""The local property with the orders of a batch."""
 
 NO_TIME: Final = -1
 """The stream time of a source partition that has had no record."""
@@ -91,16 +83,9 @@ class Report:
     """Whether there was a transaction, with the positions of all sources."""
 
 
-def encode_orders(orders: Sequence[Order | None]) -> str:
-    return json.dumps([None if each is None else _order_fields(each) for each in orders], separators=(",", ":"))
-
-
-def decode_order(text: str, number: int) -> Order | None:
-    """None if there is no order with this number: more Spark partitions may run than tasks have work."""
-    orders = json.loads(text)
-    if number >= len(orders) or orders[number] is None:
-        return None
-    partition, producer, ranges, now_ms, state, idle, awaited, must_commit = orders[number]
+def to_order(fields: Sequence[Any]) -> Order:
+    """The order that `order_fields` has made a list of."""
+    partition, producer, ranges, now_ms, state, idle, awaited, must_commit = fields
     return Order(
         partition,
         ProducerIdentity(*producer),
@@ -113,7 +98,7 @@ def decode_order(text: str, number: int) -> Order | None:
     )
 
 
-def _order_fields(order: Order) -> list[Any]:
+def order_fields(order: Order) -> list[Any]:
     return [
         order.partition,
         order.producer,
@@ -126,15 +111,14 @@ def _order_fields(order: Order) -> list[Any]:
     ]
 
 
-def encode_report(report: Report) -> str:
-    """A JSON list in ASCII."""
+def report_fields(report: Report) -> list[Any]:
     failure = None if report.failure is None else [report.failure.kind, report.failure.message]
     fields = [report.partition, report.producer, report.positions, report.changelog_ends, report.counts, failure]
-    return json.dumps([*fields, report.has_committed], separators=(",", ":"))
+    return [*fields, report.has_committed]
 
 
 def to_report(fields: Sequence[Any]) -> Report:
-    """The report whose JSON text `encode_report` has made."""
+    """The report that `report_fields` has made a list of."""
     partition, producer, positions, changelog_ends, counts, failure, has_committed = fields
     return Report(
         partition,

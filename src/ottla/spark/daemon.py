@@ -1,0 +1,24 @@
+"""The process that Spark forks its Python workers from: `pyspark.daemon` with the modules of tasks loaded beforehand.
+
+A task's modules take seconds of processor time to import. Loaded before the fork, they are imported once, and the
+garbage collection after each task need not visit them. Streams and Connect each have a module that runs this with what
+their tasks need; `spark.python.daemon.module` names it.
+"""
+
+import gc
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Final
+
+COMMON_MODULES: Final = ("pyspark.worker", "ottla.pipeline.encoding", "ottla.pipeline.kernels")
+
+
+def run_daemon(modules: Iterable[str]) -> None:
+    """Load what every task needs, then serve Spark. None of these modules may start a thread: it would be lost."""
+    for name in (*COMMON_MODULES, *modules):
+        import_module(name)
+    gc.collect()
+    gc.freeze()
+    from pyspark.daemon import manager
+
+    manager()

@@ -1,0 +1,100 @@
+"""Runs orders as small Spark jobs. The plan of a job is made once for each number of Spark partitions and run again.
+
+A Spark partition runs one order. Orders are JSON values in a local property of the job, so Spark neither analyses nor
+plans anything for a batch; it only schedules tasks. A task reports one JSON list. All reports come back in one call:
+Scala shows an array of rows as `Array([report], [report])`, so the text without the word is JSON.
+
+A task reports its failure instead of raising it, so that the other tasks of the job come to their end. A task that
+Spark itself repeats raises: two attempts would write with the same producer id.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from pyspark import TaskContext
+    from pyspark.sql import DataFrame, SparkSession
+
+REPORT: Final = "report string"
+"""The schema of what the last step of a job returns."""
+
+SESSION_SETTINGS: Final[Mapping[str, str]] = {
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.scheduler.mode": "FAIR",
+    "spark.speculation": "false",
+    "spark.task.maxFailures": "1",
+    "spark.stage.maxConsecutiveAttempts": "1",
+}
+"""Settings of a session for many small jobs.
+
+Spark connects the JVM and its Python workers by TCP unless told otherwise. The JVM sends the head of a job's data in
+two small packets, and the second one waits 40 ms for the acknowledgement of the first (Nagle's algorithm against
+delayed acknowledgements). A Unix socket has neither: an empty job takes 25 ms instead of 70. No stage has an exchange,
+so adaptive execution only costs time. All jobs share the cores fairly. A task is never run again by Spark: whether that
+is right only the driver knows."""
+
+_ORDERS: Final = "ottla.orders"
+_REPORT_SCHEMA: Final = pa.schema([("report", pa.string())])
+
+
+class JobFailed(Exception):
+    """A job has failed as a whole, so it is unknown what has become of its tasks. The message is one line."""
+
+
+class Jobs:
+    """Runs jobs of one kind. Used by one thread, which Spark's local properties belong to."""
+
+    def __init__(self, spark: "SparkSession", add_steps: "Callable[[DataFrame], DataFrame]") -> None:
+        """`add_steps` makes the job from a DataFrame with a row for each task. Its last step returns a `REPORT`."""
+        self._spark = spark
+        self._add_steps = add_steps
+        self._plans: dict[int, Any] = {}
+
+    def run(self, orders: Sequence[Any]) -> list[Any]:
+        """The reports of all orders. Raises JobFailed."""
+        count = 1 << (len(orders) - 1).bit_length()
+        plan = self._plans.get(count)
+        if plan is None:
+            frame = self._add_steps(self._spark.range(0, count, 1, count))
+            plan = self._plans[count] = frame._jdf.queryExecution().executedPlan()
+        self._spark.sparkContext.setLocalProperty(_ORDERS, json.dumps(orders, separators=(",", ":")))
+        try:
+            rows = plan.executeCollectPublic()
+            text = self._spark.sparkContext._jvm.scala.runtime.ScalaRunTime.stringOf(rows)  # type: ignore[union-attr]
+        except Exception as error:
+            raise JobFailed(_explain(error)) from None
+        return [row[0] for row in json.loads(f"[{text.removeprefix('Array(').removesuffix(')')}]")]
+
+
+def take_order() -> Any | None:
+    """In a task: its order. None if there is none: a job may have more Spark partitions than orders."""
+    context = get_task_context()
+    if context.attemptNumber() > 0:
+        raise RuntimeError("a task of Ottla was run again by Spark; only Ottla's driver may do that")
+    orders = json.loads(context.getLocalProperty(_ORDERS) or "[]")
+    number = context.partitionId()
+    return orders[number] if number < len(orders) else None
+
+
+def to_report(fields: Sequence[Any]) -> pa.RecordBatch:
+    """In a task: the row that it returns, a JSON list in ASCII."""
+    return pa.record_batch([pa.array([json.dumps(fields, separators=(",", ":"))])], schema=_REPORT_SCHEMA)
+
+
+def get_task_context() -> "TaskContext":
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    return context
+
+
+def _explain(error: Exception) -> str:
+    """The line of Spark's message that says what happened."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if not line.startswith(("at ", "An error occurred", "Traceback", "File "))]
+    return " ".join((telling or lines or [type(error).__name__])[0].split())[:500]
