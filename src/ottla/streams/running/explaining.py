@@ -8,8 +8,8 @@ from ottla.client.connection import Unreachable
 from ottla.client.fetching import DataLoss
 from ottla.errors import ErrorCode, KafkaError
 from ottla.streams.errors import StreamsError
-from ottla.streams.running.work import BROKEN, FENCED, REFUSED, Failure
-from ottla.streams.state.client import StateUnavailable
+from ottla.streams.running.work import BROKEN, FENCED, REFUSED, STILL_RESTORING, Failure
+from ottla.streams.state.client import StateRestoring, StateUnavailable
 from ottla.streams.state.protocol import StateAhead
 
 FENCING: Final = frozenset(
@@ -42,6 +42,8 @@ _HOPELESS: Final = frozenset(
 def explain_failure(error: Exception) -> Failure:
     if isinstance(error, KafkaError) and error.code in FENCING:
         return Failure(FENCED, str(error))
+    if isinstance(error, StateRestoring):
+        return Failure(STILL_RESTORING, str(error))
     if isinstance(error, StateUnavailable | StateAhead):
         return Failure(BROKEN, str(error))
     if isinstance(error, StreamsError | DataLoss | UnknownTopic):

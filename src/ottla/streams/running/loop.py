@@ -26,14 +26,16 @@ from ottla.streams.running.idleness import Idleness
 from ottla.streams.running.internal_topics import purge
 from ottla.streams.running.jobs import JobRunner
 from ottla.streams.running.positions import read_positions
-from ottla.streams.running.progress import RUNNING, WAITING, SubtopologyProgress
+from ottla.streams.running.progress import RESTORING, RUNNING, WAITING, SubtopologyProgress
 from ottla.streams.running.settings import task_timeout_s, transaction_timeout_ms
 from ottla.streams.running.state_servers import StateServers
+from ottla.streams.running.troubles import WHOLE, Troubles
 from ottla.streams.running.work import (
     BROKEN,
     FENCED,
     NO_TIME,
     REFUSED,
+    STILL_RESTORING,
     Failure,
     Order,
     Position,
@@ -46,14 +48,11 @@ from ottla.topic_partition import TopicPartition
 
 IDLE_PAUSES_S: Final = (0.01, 0.02, 0.05, 0.1)
 """How long a subtopology without work waits before it asks for new records, the first times and from then on."""
-RETRY_PAUSES_S: Final = (0.05, 0.2, 1.0, 3.0)
 COMMIT_AGAIN_SECONDS: Final = 3600.0
 """A task that has nothing to do commits its positions so often nevertheless: a broker removes those of a group without
 members one by one, offsets.retention.minutes after each was last committed."""
 FIRST_COMMIT_SECONDS: Final = 60.0
 """The same after a start, when it is not known how old the committed offsets are."""
-WHOLE: Final = -1
-"""Stands for all partitions, where failures of the subtopology itself are noted."""
 PURGE_SECONDS: Final = 30.0
 """repartition.purge.interval.ms of Kafka Streams."""
 
@@ -69,15 +68,6 @@ class _Task:
     """Up to which offset each store's changelog must be applied for the next batch."""
     committed_s: float
     """When its positions were last committed."""
-
-
-@dataclass
-class _Trouble:
-    """Failures in a row of one task."""
-
-    since_s: float
-    attempts: int = 0
-    retry_at_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -111,7 +101,7 @@ class SubtopologyLoop:
         self._client = client
         self._progress = progress
         self._tasks: dict[int, _Task] = {}
-        self._troubles: dict[int, _Trouble] = {}
+        self._troubles = Troubles(plan.name, task_timeout_s(context.options))
         self._idle_rounds = 0
         self._batch_started_s = 0.0
         self._purged_s = time.monotonic()
@@ -126,7 +116,7 @@ class SubtopologyLoop:
                     if isinstance(error, NotAuthenticated):
                         raise StreamsError(str(error)) from None
                     self._note_trouble(WHOLE, explain_failure(error))
-                    self._context.stop.wait(self._troubles[WHOLE].retry_at_s - time.monotonic())
+                    self._context.stop.wait(self._troubles.pause_s(WHOLE, time.monotonic()))
         finally:
             self._client.close()
 
@@ -135,7 +125,8 @@ class SubtopologyLoop:
         self._start_tasks()
         orders = self._plan_batch()
         self._end_trouble(WHOLE)
-        self._progress.state = WAITING if self._troubles else RUNNING
+        if not self._troubles:
+            self._progress.state = RUNNING
         self._purge_if_due()
         if not orders:
             pause = IDLE_PAUSES_S[min(self._idle_rounds, len(IDLE_PAUSES_S) - 1)]
@@ -163,8 +154,7 @@ class SubtopologyLoop:
         missing = [
             number
             for number in self._partitions
-            if number not in self._tasks
-            and (number not in self._troubles or self._troubles[number].retry_at_s <= now_s)
+            if number not in self._tasks and not self._troubles.pause_s(number, now_s)
         ]
         if not missing:
             return
@@ -314,20 +304,13 @@ class SubtopologyLoop:
             return  # it times out
 
     def _note_trouble(self, partition: int, failure: Failure) -> None:
-        now_s = time.monotonic()
         self._progress.trouble = failure.message
-        self._progress.state = WAITING
-        self._progress.retries += 1
-        limit_s = task_timeout_s(self._context.options)
-        trouble = self._troubles.setdefault(partition, _Trouble(now_s))
-        if now_s - trouble.since_s > limit_s:
-            where = self._plan.name if partition == WHOLE else f"{self._plan.name}, partition {partition}"
-            raise StreamsError(f"{where}: no success within {limit_s:.0f} s: {failure.message}")
-        trouble.retry_at_s = now_s + RETRY_PAUSES_S[min(trouble.attempts, len(RETRY_PAUSES_S) - 1)]
-        trouble.attempts += 1
+        self._progress.state = RESTORING if failure.kind == STILL_RESTORING else WAITING
+        self._progress.retries += failure.kind != STILL_RESTORING
+        self._troubles.note(partition, failure, time.monotonic())
 
     def _end_trouble(self, partition: int) -> None:
-        if self._troubles.pop(partition, None) is not None and not self._troubles:
+        if self._troubles.end(partition):
             self._progress.trouble = ""
 
     def _purge_if_due(self) -> None:

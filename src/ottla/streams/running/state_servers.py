@@ -4,6 +4,7 @@ A server that has died is started again and told its partitions; what it lost it
 batch the servers are told how far the changelogs are committed, in a thread of their own: a batch never waits for it.
 """
 
+import logging
 import os
 import threading
 from collections.abc import Mapping
@@ -18,6 +19,8 @@ PROCESSES_MAX: Final = 4
 WATCH_SECONDS: Final = 0.5
 SHORT_WAIT_S: Final = 5.0
 """How long the driver waits for an answer; it asks again later."""
+
+log = logging.getLogger(__name__)
 
 
 class StateServers(Protocol):
@@ -53,6 +56,8 @@ class LocalStateServers:
         """Up to which offset each assigned table is known to be committed, by store and partition."""
         self._news: set[tuple[str, int]] = set()
         """Tables whose server has not been told the newest offset."""
+        self._unassigned: set[int] = set()
+        """Servers that were started again and have not been told their tables."""
         self._wake = threading.Event()
         self._stopping = False
         count = min(largest, max((os.cpu_count() or 1) // 2, 1), PROCESSES_MAX)
@@ -133,37 +138,49 @@ class LocalStateServers:
             try:
                 self._restart_dead()
                 self._tell_news(clients)
-            except StreamsError:
-                continue  # the next round tries again
+            except (StreamsError, OSError) as error:
+                log.warning("a state server is tried again: %s", error)
         for client in clients.values():
             client.close()
 
     def _restart_dead(self) -> None:
         for number, server in enumerate(self._servers):
-            if server is not None and server.is_running:
-                continue
-            self._servers[number] = None
-            if server is not None:
-                server.stop()
-            self._servers[number] = self._launch(number)
+            if server is None or not server.is_running:
+                self._servers[number] = None
+                if server is not None:
+                    server.stop()
+                self._servers[number] = self._launch(number)
+                self._unassigned.add(number)
+        for number in [*self._unassigned]:
+            self._assign_again(number)
+            self._unassigned.discard(number)
+
+    def _assign_again(self, number: int) -> None:
+        """Tell a server that was started again which tables it has, and up to which offsets to restore them."""
+        for store in self._stores:
             with self._lock:
-                assigned = dict(self._assigned)
-            for store in self._stores:
                 own = {
                     partition: upto
-                    for (name, partition), upto in assigned.items()
+                    for (name, partition), upto in self._assigned.items()
                     if name == store and partition % len(self._servers) == number
                 }
-                if own:
-                    self._tell_assignment(number, store, own)
+            if own:
+                self._tell_assignment(number, store, own)
 
     def _tell_news(self, clients: dict[str, StateClient]) -> None:
         with self._lock:
             news, self._news = {key: self._assigned[key] for key in self._news}, set()
-        for (store, partition), upto in news.items():
-            address = self.locate(store, partition)
-            client = clients.setdefault(address, StateClient(address, self._token, wait_s=SHORT_WAIT_S))
-            client.advance(store, partition, upto)
+        while news:
+            store, partition = key = next(iter(news))
+            try:
+                address = self.locate(store, partition)
+                client = clients.setdefault(address, StateClient(address, self._token, wait_s=SHORT_WAIT_S))
+                client.advance(store, partition, news[key])
+            except StreamsError:
+                with self._lock:
+                    self._news.update(news)
+                raise
+            del news[key]
 
 
 class NoState:

@@ -59,6 +59,8 @@ class Failure:
 
 BROKEN: Final = "broken"
 """A broker or a state server did not answer, or something unexpected was raised: the batch is tried again."""
+STILL_RESTORING: Final = "still restoring"
+"""State that the task needs is being restored, and has come further while the task waited: the batch is tried again."""
 FENCED: Final = "fenced"
 """The task's transaction was ended by somebody else: another copy of the app, or a time-out."""
 REFUSED: Final = "refused"

@@ -1,7 +1,8 @@
 """The client of a state server: `StateClient(address, token).reader(store, partition, upto)` is what a kernel reads.
 
-A server that is away, or that is still restoring a table, is waited for up to a limit. Every request may be sent twice,
-so a lost connection needs no more than another one.
+A server that is still restoring a table is waited for up to a limit, and one that is away for a moment only: if it was
+started again, it has another address, which the driver knows. Every request may be sent twice, so a lost connection
+needs no more than another one.
 """
 
 import socket
@@ -17,7 +18,9 @@ from ottla.streams.state.assignments import describe_store
 from ottla.streams.state.connections import FrameSocket
 from ottla.streams.state.protocol import Frame, ProtocolError, StateAhead, pack_many, unpack_many
 
-WAIT_S: Final = 120.0
+WAIT_S: Final = 10.0
+"""The other tasks of a batch wait with the one whose table is being restored, so it is not long."""
+AWAY_S: Final = 2.0
 _CONNECT_S: Final = 10.0
 _ANSWER_S: Final = 90.0
 """A server answers within seconds; reading a topic may take until its client gives up on the broker."""
@@ -27,6 +30,10 @@ _KEY_BYTES: Final = 8 * 1024 * 1024
 
 class StateUnavailable(StreamsError):
     """A state server cannot be reached, or has not restored a table within the limit."""
+
+
+class StateRestoring(StateUnavailable):
+    """A table was not restored within the limit, but its restore has come further meanwhile."""
 
 
 class StateRefused(StreamsError):
@@ -93,28 +100,34 @@ class StateClient:
         StateUnavailable after the limit, StateAhead if the state has gone on, StateRefused for a wrong request.
         """
         request = protocol.encode_frame(kind, fields, payload)
-        backoff = Backoff(self._wait_s, self._random, pause_s=0.02, pause_max_s=0.5)
+        patience = self._make_backoff(self._wait_s)
+        absence: Backoff | None = None
+        applied: set[int] = set()  # the counts of applied records, which grow while a restore goes on
         while True:
             try:
                 answer = self._exchange(request)
             except OSError as error:
                 self.close()
                 reason = f"cannot reach it: {error.strerror or error}"
+                absence = absence or self._make_backoff(min(self._wait_s, AWAY_S))
             except ProtocolError as error:
                 self.close()
                 raise StateRefused(f"{self.address} does not answer as a state server does: {error}") from None
             else:
+                absence = None
                 if answer.kind == protocol.OK:
                     return answer
                 reason = str(answer.fields.get("message"))
-                if answer.kind == protocol.AHEAD:
-                    raise StateAhead(reason)
-                if answer.kind == protocol.REFUSED:
-                    raise StateRefused(f"state server {self.address}: {reason}")
-                if answer.kind == protocol.FAILED:
-                    raise StateUnavailable(f"state server {self.address}: {reason}")
+                if answer.kind == protocol.RESTORING:
+                    applied.add(protocol.take_number(answer.fields, "applied"))
+                _raise_if_final(answer.kind, f"state server {self.address}: {reason}")
+            backoff = absence or patience
             if not backoff.pause():
-                raise StateUnavailable(f"state server {self.address}: {reason} (waited {self._wait_s:g} s)")
+                kind_of_error = StateRestoring if len(applied) > 1 else StateUnavailable
+                raise kind_of_error(f"state server {self.address}: {reason} (waited {backoff.limit_s:g} s)")
+
+    def _make_backoff(self, limit_s: float) -> Backoff:
+        return Backoff(limit_s, self._random, pause_s=0.02, pause_max_s=0.5)
 
     def _exchange(self, request: bytes) -> Frame:
         if self._connection is None:
@@ -139,6 +152,16 @@ class StateClient:
             raise
         connection.set_timeout(_ANSWER_S)
         return connection
+
+
+def _raise_if_final(kind: int, message: str) -> None:
+    """Raises what an answer means, unless the request is to be sent again."""
+    if kind == protocol.AHEAD:
+        raise StateAhead(message)
+    if kind == protocol.REFUSED:
+        raise StateRefused(message)
+    if kind == protocol.FAILED:
+        raise StateUnavailable(message)
 
 
 class RemoteReader:

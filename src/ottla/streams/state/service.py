@@ -46,6 +46,11 @@ log = logging.getLogger(__name__)
 class Restoring(StreamsError):
     """The table is not yet where the request wants it."""
 
+    def __init__(self, message: str, applied: int) -> None:
+        """`applied` is a count of records that grows for as long as the restore goes on."""
+        super().__init__(message)
+        self.applied = applied
+
 
 class Unassigned(StreamsError):
     """The server does not have the table."""
@@ -59,6 +64,8 @@ class HostedTable:
     lock: Lock = field(default_factory=Lock)
     error: str | None = None
     """Why the last restore in the background failed."""
+    is_queued: bool = False
+    """Whether it waits until other tables are restored."""
 
     def describe(self) -> dict[str, Any]:
         tail = self.tail
@@ -128,7 +135,8 @@ class StateService:
             is_expected = isinstance(error, StreamsError | KafkaError)
             if not is_expected:
                 log.exception("a request of kind %d failed", request.kind)
-            return encode_frame(kind, {"message": str(error) if is_expected else repr(error)})
+            applied = {"applied": error.applied} if isinstance(error, Restoring) else {}
+            return encode_frame(kind, {"message": str(error) if is_expected else repr(error), **applied})
 
     def close(self, limit_s: float) -> None:
         """Writes tables to files and closes them. One that is busy for longer than the limit is left as a crash would
@@ -161,6 +169,7 @@ class StateService:
             upto = take_number(wanted, text)
             table = self._open(plan, partition_count, int(text))
             table.tail.target = upto
+            table.is_queued = True
             self._restores.submit(self._restore, table, upto)
         return encode_frame(protocol.OK, {})
 
@@ -179,6 +188,7 @@ class StateService:
 
     def _restore(self, table: HostedTable, upto: int) -> None:
         with table.lock:
+            table.is_queued = False
             try:
                 table.error = None
                 table.tail.restore(upto, lambda: not self._is_closing)
@@ -249,20 +259,30 @@ class StateService:
         hosted = self._find(fields)
         if fields.get("upto") is None:
             if not hosted.tail.has_arrived:
-                raise Restoring(_describe_restore(hosted))
+                raise self._restoring(hosted)
             yield hosted.tail.table
             return
         upto = take_number(fields, "upto")
         deadline = self._seconds() + WAIT_S
         if not hosted.lock.acquire(timeout=WAIT_S):
-            raise Restoring(_describe_restore(hosted))
+            raise self._restoring(hosted)
         try:
             if not hosted.tail.advance(upto, lambda: self._seconds() < deadline):
-                raise Restoring(_describe_restore(hosted))
+                raise self._restoring(hosted)
             hosted.error = None
             yield hosted.tail.table
         finally:
             hosted.lock.release()
+
+    def _restoring(self, table: HostedTable) -> Restoring:
+        """A table that waits for others goes on when they do."""
+        tail = table.tail
+        going_on = self._tables() if table.is_queued else [table]
+        return Restoring(
+            f"partition {table.partition} of store {table.plan.spec.name!r} is being restored: "
+            f"at offset {tail.position} of {tail.target}",
+            sum(each.tail.records for each in going_on),
+        )
 
 
 _ANSWERS: Final[Mapping[type[Exception], int]] = {
@@ -282,11 +302,3 @@ def _count_fitting(values: list[bytes | None]) -> int:
         if total > protocol.ANSWER_BYTES:
             return count + 1
     return len(values)
-
-
-def _describe_restore(table: HostedTable) -> str:
-    tail = table.tail
-    return (
-        f"partition {table.partition} of store {table.plan.spec.name!r} is being restored: "
-        f"at offset {tail.position} of {tail.target}"
-    )
