@@ -59,6 +59,12 @@ class RunStatus:
     """By number of the task."""
     topics: frozenset[str] = frozenset()
     """Topics that records were written to or read from since the run was made."""
+    is_fenced: bool = False
+    """True in the last status of a run whose transactional id was taken over by another producer.
+
+    Such a run ends by itself and must not take the id back, for its worker may have lost the connector to another one.
+    The worker makes a new run once a heartbeat has confirmed that the connector is still its own.
+    """
 
 
 StatusListener = Callable[[RunStatus], None]
