@@ -204,6 +204,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.cluster.memory_store": "a lock only: brokers of one process share it from their own threads",
             "ottla.storage.files": "a lock only: a flush may use a descriptor that the loop wants to close",
             "ottla.testing": "a broker beside the test, and its offload, which must know when it is idle",
+            "ottla.connect.settings.redaction": "a lock only: connectors add their secrets from threads of their own",
             "ottla.streams.state.server": "a thread for each connection",
             "ottla.streams.state.service": "locks of tables, and restores in the background",
             "ottla.streams.running.driver": "a thread for each subtopology, as Spark's local properties ask for",
@@ -348,6 +349,7 @@ BANS: tuple[Ban, ...] = (
             "os.fork",
         ),
         allowed={
+            "ottla.connect.settings.providers": "reads the files that references to config providers name",
             "ottla.storage.files": "the one file layer",
             "ottla.server.sending": "os.sendfile and os.writev on its own socket",
             "ottla.server.outbox": "reads and probes for cold pages, on descriptors the file layer pinned",

@@ -1,0 +1,93 @@
+"""Keeps secrets out of log lines, traces, statuses and answers.
+
+A secret is the value of a PASSWORD setting, or whatever came out of a config provider. One `Redactor` of a worker knows
+the secrets of all its connectors; it replaces them wherever they appear in a text, also as a part of a URL or of JSON.
+"""
+
+import json
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from threading import Lock
+from typing import Final
+from urllib.parse import quote, quote_plus
+
+HIDDEN: Final = "[hidden]"
+
+SECRET_NAMES: Final = re.compile(
+    r"(password|passwd|passphrase|secret|credential|token|jaas\.config|private\.?key|access\.?key|api\.?key"
+    r"|ssl\.keystore\.key)([._-]?(value|key))?$",
+    re.IGNORECASE,
+)
+"""Names of settings that hold secrets, for settings that nobody has declared, such as producer.override.*."""
+
+_SHORT: Final = 4
+"""A secret below so many characters is replaced only where it stands alone: `a` is in every sentence."""
+
+
+class Redactor:
+    """Safe to use from several threads."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._lock = Lock()
+        self._secrets: frozenset[str] = frozenset()
+        self._pattern: re.Pattern[str] | None = None
+        self.add(secrets)
+
+    def add(self, secrets: Iterable[str]) -> None:
+        found = frozenset(form for secret in secrets for form in _list_forms(secret))
+        with self._lock:
+            if found <= self._secrets:
+                return
+            self._secrets |= found
+            longest_first = sorted(self._secrets, key=lambda form: (-len(form), form))
+            self._pattern = re.compile("|".join(map(_to_pattern, longest_first)))
+
+    def redact(self, text: str) -> str:
+        pattern = self._pattern
+        return text if pattern is None else pattern.sub(HIDDEN, text)
+
+
+def _list_forms(secret: str) -> set[str]:
+    """The secret as it may appear in a text: as it is, in JSON, in a URL, as Python shows it, and line by line."""
+    lines = [line.strip() for line in secret.splitlines() if len(line.strip()) >= 2 * _SHORT]
+    whole = [secret, secret.strip(), *(lines if len(lines) > 1 else [])]
+    forms = {
+        form
+        for text in whole
+        for form in (text, json.dumps(text)[1:-1], repr(text)[1:-1], quote(text, safe=""), quote_plus(text))
+    }
+    return {form for form in forms if form.strip() and form != HIDDEN}
+
+
+def _to_pattern(form: str) -> str:
+    escaped = re.escape(form)
+    return rf"(?<!\w){escaped}(?!\w)" if len(form) < _SHORT else escaped
+
+
+def hide_secrets(config: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    """A configuration as it may be shown: the values of the settings of these names are hidden."""
+    hidden = set(names)
+    return {name: HIDDEN if name in hidden and not is_reference(text) else text for name, text in config.items()}
+
+
+def restore_secrets(given: Mapping[str, str | None], stored: Mapping[str, str]) -> dict[str, str | None]:
+    """A configuration that somebody got with hidden values, changed and sent back: what is hidden is as stored."""
+    return {name: stored.get(name, text) if text == HIDDEN else text for name, text in given.items()}
+
+
+def is_reference(text: str | None) -> bool:
+    """Whether the text is nothing but a reference to a config provider, which is no secret itself."""
+    return text is not None and re.fullmatch(r"\$\{[^}]*\}", text.strip()) is not None
+
+
+class RedactingFormatter(logging.Formatter):
+    """Formats as another formatter does, then removes the secrets: from messages, their arguments and tracebacks."""
+
+    def __init__(self, inner: logging.Formatter, redactor: Redactor) -> None:
+        super().__init__()
+        self._inner = inner
+        self._redactor = redactor
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._redactor.redact(self._inner.format(record))
