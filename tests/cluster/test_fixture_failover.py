@@ -41,7 +41,8 @@ class Writer:
 
     def send(self, count: int) -> None:
         for _ in range(count):
-            self._producer.produce(TOPIC, b"%d" % self._sent, on_delivery=self._delivered)
+            value = b"%d" % self._sent  # as a key it spreads the records over all partitions, so every leader gets some
+            self._producer.produce(TOPIC, value, key=value, on_delivery=self._delivered)
             self._sent += 1
             self._producer.poll(0)
 

@@ -74,7 +74,6 @@ def test_killed_and_paused_processes_lose_nothing(cluster: LocalCluster, others:
     assert sorted(read_all(cluster, 1500)) == sorted(writer.acknowledged)
 
 
-@pytest.mark.long  # a leader that is cut off from the store kept a producer waiting for minutes, once in two runs
 def test_cuts_between_processes_and_from_the_store(cluster: LocalCluster) -> None:
     first, second, third = cluster.brokers
     writer = Writer(cluster.bootstrap)

@@ -4,6 +4,7 @@ broker.py         the composition root: builds every part, starts and stops them
 participation.py  what differs between a broker alone and a member of a cluster: the interface
 alone.py          a broker that is a cluster of one
 member.py         a broker of a cluster whose metadata is in a coordination store
+isolation.py      a leader that cannot reach the store asks the other brokers whether it still leads
 numbering.py      the number of a broker of a cluster: given, kept or generated
 former_single.py  the data directory of a broker that ran alone, when it joins a cluster
 node.py           the parts of this broker, typed: what a handler may use

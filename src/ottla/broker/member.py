@@ -2,7 +2,8 @@
 
 The broker is part of the cluster while its session with the store lives and its registration is the newest of its id.
 Losing either, it leads and follows nothing, registers again with a new epoch, and goes on: a process that was paused,
-or that others took for dead, comes back by itself. While the store cannot be reached, the broker serves as before.
+or that others took for dead, comes back by itself. While the store cannot be reached, the broker serves as before,
+unless other brokers know that it was fenced.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from functools import partial
 from typing import TypeVar
 
 from ottla.broker.former_single import EPOCH, is_single_broker, read_metadata, retire_metadata
+from ottla.broker.isolation import was_fenced
 from ottla.broker.node import Node
 from ottla.broker.numbering import choose_node_id
 from ottla.broker.participation import Doors, find_endpoints, was_clean
@@ -61,6 +63,9 @@ HANDING_OVER_POLL_S = 0.05
 
 NEW_LOGS_S = 0.2
 """How often new logs are looked for that are not on disk yet."""
+
+ISOLATION_CHECK_S = 1.0
+"""How often a broker without a connection to the store asks the others whether it still leads."""
 
 REGISTRATION_STEP_S = 0.5
 """How long a change that belongs to a registration may take before the registration is looked at again."""
@@ -336,6 +341,7 @@ class Member:
             await self._out_of_cluster.wait()
             self._is_registered.clear()
             self._replication.reconciliation.step_down()
+            await self._membership.wait_until_connected()
             try:
                 await self._register()
                 await self._mark_running()
@@ -364,6 +370,7 @@ class Member:
             Job("registration after a lost session", RESTART_S, self._stay_registered, 0.0),
             Job("fencing of brokers that are gone", RESTART_S, self._fence_gone, 0.0),
             Job("giving way on full disks", RESTART_S, self._proposals.full_disks.run, 0.0),
+            Job("asking others while the store is away", ISOLATION_CHECK_S, self._check_isolation),
         ]
 
     def _lag_check_s(self) -> float:
@@ -402,6 +409,18 @@ class Member:
                     log("broker %d with epoch %d is gone and gets fenced", broker_id, epoch)
                     await self._fence(broker_id, epoch, FENCING_TIMEOUT_S)
             await asyncio.sleep(FENCING_PAUSE_S)
+
+    async def _check_isolation(self) -> None:
+        """Step down if others have fenced this broker while it cannot reach the store."""
+        peers, epoch = self._peers, self.broker_epoch
+        if peers is None or self._membership.is_connected or not self._is_registered.is_set():
+            return
+        partitions = self._replication.replicas
+        if not await was_fenced(self._config.node_id, self._metadata.image, partitions, peers):
+            return
+        if self._is_registered.is_set() and self.broker_epoch == epoch:
+            logger.warning("broker %d cannot reach the store and was fenced by another broker", self._config.node_id)
+            self._leave_cluster()
 
     async def _fence(self, broker_id: int, epoch: int, timeout_s: float) -> None:
         try:

@@ -9,6 +9,7 @@ from ottla.cluster.auto_creation import AutoTopicCreation
 from ottla.cluster.image import Image
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.producer_ids import ProducerIds
+from ottla.cluster.withdrawal import withdraw
 from ottla.config import BrokerConfig
 from ottla.coordinators.groups.coordinator import GroupCoordinator
 from ottla.coordinators.transactions.admission import Admission
@@ -52,4 +53,10 @@ class Node:
 
     @property
     def image(self) -> Image:
-        return self.metadata.image
+        """The metadata as clients may see it.
+
+        A broker that is out of the cluster does not know whom the others have elected, but it knows that it leads
+        nothing. A client that is told so asks another broker.
+        """
+        image = self.metadata.image
+        return image if self.replication.reconciliation.is_active else withdraw(image, self.broker_id)

@@ -8,6 +8,7 @@ entities.py        the parts of an image: brokers, topics, partitions, the contr
 changes.py         every kind of change, and its encoding
 replay.py          the effect of each change on an image
 leadership.py      who may lead a partition: the election rules that replay follows
+withdrawal.py      the metadata as a broker shows it that is out of the cluster
 first_rules.py     the election rules of metadata that was written before there were clusters
 snapshots.py       an image as a list of changes, and its digest
 metadata_log.py    the interface of a metadata log

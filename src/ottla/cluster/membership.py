@@ -70,6 +70,10 @@ class Membership:
                 failure = error
         raise StoreUnavailable(f"the nodes of the cluster could not be created: {failure}")
 
+    async def wait_until_connected(self) -> None:
+        """Returns as soon as there is a session with a connection: the last one, or a new one if it has expired."""
+        await self._connection.wait_until_connected()
+
     async def register(
         self, metadata: Metadata, registration: BrokerRegistration, cluster_id: str, timeout_s: float | None = None
     ) -> int:

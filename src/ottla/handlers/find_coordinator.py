@@ -28,6 +28,9 @@ async def find(node: Node, client: Client, key: str, key_type: int) -> Coordinat
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} is neither 0 (group) nor 1 (transaction)")
         coordinator = node.groups if key_type == GROUP else node.transactions
         broker = await coordinator.find_broker(key)
+        shown = node.image.broker(broker.id)
+        if shown is None or shown.fenced:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker is out of the cluster")
         if not can_reach(broker, client):
             message = f"broker {broker.id} coordinates {key!r} and has no address for the listener {client.listener}"
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)

@@ -100,7 +100,7 @@ class Reconciliation:
         """Topics with partitions that no disk had room for."""
         self._waiting: dict[bytes, list[int]] = {}
         """Topics with the partitions that are created as soon as the event loop has time."""
-        self._is_active = False
+        self.is_active = False
         """Whether this broker takes part in the cluster, so that its partitions lead and follow."""
         self._creating = False
         self._created: asyncio.Future[None] | None = None
@@ -137,7 +137,7 @@ class Reconciliation:
     def apply(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
         """Bring the partitions in line with `after`. Called for every metadata entry, in order."""
         self._image = self._replicas.image = after
-        if not self._is_active:
+        if not self.is_active:
             for change in changes:
                 if isinstance(change, DeleteTopic):
                     self._delete(change.topic_id, before)
@@ -201,12 +201,12 @@ class Reconciliation:
 
     def begin(self) -> None:
         """This broker has registered: from now on its partitions lead and follow as the metadata says."""
-        self._is_active = True
+        self.is_active = True
         self._compare_all(self._image)
 
     def step_down(self) -> None:
         """Lead and follow nothing until `begin` is called: this broker is not part of the cluster any more."""
-        self._is_active = False
+        self.is_active = False
         self._waiting.clear()
         self._postponed.clear()
         for partition in self._replicas:
