@@ -7,6 +7,7 @@
     sinks.py          write_stream: exactly-once    progress.py  how far queries are, committed to consumer groups
     topic_tables.py   topics as tables of SQL       jobs.py      orders as small jobs, for Streams and Connect
     daemon.py         the process that Spark forks Python workers from
+    quick_start.py    a JVM that starts sooner, and a first job before it is needed
 
 The data source itself is the package `pyspark_ottla`, which Spark finds by its name.
 """

