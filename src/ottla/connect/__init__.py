@@ -7,6 +7,7 @@ own.
 connector.py    what a connector is: Source, Sink, and what they give and take
 errors.py       failures that a connector or a user can cause
 data/           schemas and records
+converters/     between the bytes of a topic and the values of records
 settings/       declared settings, checked as Kafka Connect checks them
 worker/         keeps connectors running and shares them out among workers
 """

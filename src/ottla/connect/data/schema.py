@@ -8,6 +8,7 @@ are named schemas: their values are `decimal.Decimal`, `datetime.date`, `datetim
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Any, Final
 
 
@@ -55,10 +56,36 @@ class Schema:
     """Of the elements of an ARRAY, or of the values of a MAP."""
 
     def find_field(self, name: str) -> "Field | None":
-        return next((each for each in self.fields if each.name == name), None)
+        return self._fields_by_name.get(name)
+
+    @cached_property
+    def _fields_by_name(self) -> "dict[str, Field]":
+        return {each.name: each for each in self.fields}
+
+    def __hash__(self) -> int:
+        """Schemas are keys of caches that are asked for each record, so the hash is computed once."""
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Without the default and the parameters, which may be dicts."""
+        return hash((self.type, self.optional, self.name, self.fields, self.key_schema, self.value_schema))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What was computed stays behind: hashes of strings differ between processes."""
+        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
 
 
 @dataclass(frozen=True)
 class Field:
     name: str
     schema: Schema
+
+
+def read_field(schema: Schema, struct: Mapping[str, Any], name: str, *, with_default: bool = True) -> Any:
+    """The value of a STRUCT's field, or its default if the value is null. KeyError if there is no such field."""
+    value = struct.get(name)
+    if value is None:
+        default = schema._fields_by_name[name].schema.default
+        return default if with_default else None
+    return value

@@ -1,0 +1,11 @@
+"""Converters: between the bytes of a topic and the values of records, by Kafka Connect's names.
+
+choice.py            makes the converter that a setting names
+converter.py         what a converter is
+primitives.py        strings, bytes, booleans and numbers
+json_converter.py    JSON, with or without its schema in each message
+json_schemas.py      schemas as JSON
+json_values.py       values as JSON, one by one
+json_columns.py      values as JSON, a column at once
+headers.py           headers that carry no schema: the type is read out of the text
+"""
